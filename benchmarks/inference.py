@@ -158,11 +158,11 @@ def main() -> None:
     short_mine, short_other, short_rounded = results["short"]
     count, short_name = len(texts), f"one text of {length(short)} tokens"
     figures = [
-        compare("texts a second, batches of 32", count / mine, count / other, at_least=2.6),
-        compare("the same, its graph in ONNX Runtime", count / mine, count / graph, at_least=1.9),
-        compare("the same in int8", count / rounded, count / other, at_least=4.5),
+        compare("texts per second, batches of 32", count / mine, count / other, at_least=2.6),
+        compare("the same against ONNX Runtime", count / mine, count / graph, at_least=1.9),
+        compare("texts per second in int8", count / rounded, count / other, at_least=4.5),
         compare(
-            f"pairs a second, batches of {best_size}",
+            f"pairs per second, batches of {best_size}",
             len(pairs) / pair_mine,
             len(pairs) / pair_other,
             at_least=1.5,
@@ -178,10 +178,10 @@ def main() -> None:
         compare(f"{LONG[0]} of {LONG[1]} tokens", speed("long", long), ceiling / 1e9, at_least=0.85),
     ]
     engines = [
-        compare("texts a second", count / mine, count / texts_torch, at_least=0.95),
-        compare("pairs a second", len(pairs) / pair_mine, len(pairs) / pair_torch, at_least=0.95),
+        compare("texts per second", count / mine, count / texts_torch, at_least=0.95),
+        compare("pairs per second", len(pairs) / pair_mine, len(pairs) / pair_torch, at_least=0.95),
         compare(
-            f"{LONG[0]} of {LONG[1]} tokens: rows a second",
+            f"{LONG[0]} of {LONG[1]} tokens: rows per second",
             LONG[0] / long_mine,
             LONG[0] / long_torch,
             at_least=0.95,

@@ -128,7 +128,7 @@ def predict_figures(count: int) -> list[Figure]:
     name = f"predict, {count:,} texts"
     return [
         compare(
-            f"{name}: most, against the limit", max(memory for _, memory in looks), MOST_MEMORY, at_most=1
+            f"{name}: peak, against the limit", max(memory for _, memory in looks), MOST_MEMORY, at_most=1
         ),
         compare(f"{name}: last quarter, against the first", last, first, at_most=GROWTH),
     ]
@@ -165,7 +165,7 @@ def main() -> None:
         show("Memory (MB)", found, as_json=arguments.json, against="the other")
         figures += found
     if arguments.write_page:
-        write_page("measurements.md", "benchmarks/memory.py", [("Memory (MB)", "the other", figures)])
+        write_page("measurements.md", "benchmarks/memory.py", [("memory (MB)", "compared with", figures)])
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Fine-tune question answering on two hundred questions, then mark the answers in a text.
+"""Fine-tune a model for question answering on 192 questions, then mark its answers in a text.
 
     python examples/answer_questions.py
 
-Texts and questions are made here: who sold what, where, when. No person, thing, place or time of the
-validation texts is in the training ones. So small a model learns where such answers stand, not to read.
+The script generates texts and questions about who bought or sold what, where and when. The validation texts
+have other people, things, places and times than the training texts. The model learns the positions of such
+answers; it is too small to understand the texts.
 """
 
 import json
@@ -22,7 +23,14 @@ QUESTIONS += [f"{word} did the colonel sell his carriage?" for word in ("Where",
 
 
 def write(file: Path, count: int, *, known: slice, seed: int) -> None:
-    """Write so many texts, each with its four questions, in the columns of SQuAD."""
+    """Write `count` texts, each with four questions, in the columns of SQuAD.
+
+    Args:
+        file: the JSON Lines file to write.
+        count: number of texts.
+        known: the part of each list of names to draw from.
+        seed: seed of the random choices.
+    """
     rng = random.Random(seed)
     lines = []
     for _ in range(count):
@@ -41,7 +49,7 @@ def write(file: Path, count: int, *, known: slice, seed: int) -> None:
 
 def main() -> None:
     with TemporaryDirectory() as name:
-        train, validation, run = (Path(name) / one for one in ("train.jsonl", "validation.jsonl", "run"))
+        train, validation, run = (Path(name) / file for file in ("train.jsonl", "validation.jsonl", "run"))
         write(train, 48, known=slice(0, 10), seed=0)
         write(validation, 12, known=slice(10, 13), seed=1)
         result = finetune(
@@ -57,10 +65,10 @@ def main() -> None:
         )
         answer = pipeline(model=run)
     metrics = result.metrics
-    print(f"on other texts: exact {metrics['exact']:.1%}, F1 {metrics['f1']:.1%}\n")
+    print(f"on the validation texts: exact {metrics['exact']:.1%}, F1 {metrics['f1']:.1%}\n")
     for question in QUESTIONS:
-        found = answer(question=question, context=TEXT)
-        start, end = found["start"], found["end"]
+        span = answer(question=question, context=TEXT)
+        start, end = span["start"], span["end"]
         print(f"{question:<41} {TEXT[:start]}[{TEXT[start:end]}]{TEXT[end:]}")
 
 

@@ -1,9 +1,9 @@
-"""Start a server and ask it, with nothing but the standard library.
+"""Start a server and send requests to it with Python's standard library.
 
     python examples/call_server.py
 
-Needs pip install 'albertkit[serve]'. docs/how-to/serve.md describes the routes; a running server does so
-at /openapi.json.
+The server needs the extra `serve`: pip install 'albertkit[serve]'. docs/how-to/serve.md describes the routes,
+and so does a running server at /openapi.json.
 """
 
 import json
@@ -17,7 +17,7 @@ COMMAND = [sys.executable, "-m", "albertkit", "serve", "--model", "bundled", "--
 
 
 def ask(address: str, route: str, **body: Any) -> Any:
-    """Send a body as JSON and return the answer, which says in words what was wrong with a request."""
+    """Send a request with a JSON body and return the response, which may contain an error."""
     request = urllib.request.Request(
         f"{address}/v1/{route}", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
@@ -32,10 +32,10 @@ def main() -> None:
     server = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
-        announced = server.stdout.readline()  # "serving bundled on http://127.0.0.1:43210"
-        if not announced:
-            sys.exit(server.wait())  # the server has printed the reason
-        address = announced.split()[-1]
+        line = server.stdout.readline()  # "serving bundled on http://127.0.0.1:43210"
+        if not line:
+            sys.exit(server.wait())  # the server has printed the error
+        address = line.split()[-1]
         answer = ask(address, "fill-mask", input="She opened the [MASK] and went into the room.", top_k=3)
         for word in answer["results"][0][0]:
             print(f"{word['score']:6.1%}  {word['token_str']}")
@@ -46,7 +46,7 @@ def main() -> None:
         print("vectors:", len(vectors), "of", len(vectors[0]["embedding"]), "numbers")
         print("refused:", ask(address, "fill-mask", input="There is no mask.")["error"]["message"])
     finally:
-        server.terminate()  # it answers what it has begun, and ends
+        server.terminate()  # the server finishes its requests, then exits
         server.wait()
 
 

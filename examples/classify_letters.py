@@ -1,9 +1,12 @@
-"""Fine-tune a classifier on a small CSV file, then let it judge new texts.
+r"""Fine-tune a classifier on a small CSV file, then classify new texts.
 
     python examples/classify_letters.py
 
-On the command line: albertkit finetune text-classification --train examples/data/letters_train.csv
---validation examples/data/letters_validation.csv --output run, then albertkit classify TEXT --model run.
+The same on the command line:
+
+    albertkit finetune text-classification --train examples/data/letters_train.csv \
+        --validation examples/data/letters_validation.csv --output run
+    albertkit classify "The pears were delicious." --model run
 """
 
 from pathlib import Path
@@ -26,14 +29,14 @@ def main() -> None:
             model="bundled",
             train=DATA / "letters_train.csv",
             validation=DATA / "letters_validation.csv",
-            output=folder,  # model, report.md and pictures; give a folder of your own to keep them
+            output=folder,  # the model, report.md and plots; choose another folder to keep them
             epochs=4,
             batch_size=16,
             evaluate_every=24,
         )
         classify = run.pipeline()
     accuracy, baseline = run.metrics["accuracy"], run.baseline["accuracy"]
-    print(f"accuracy on 36 other letters: {accuracy:.1%} (always the same answer: {baseline:.1%})\n")
+    print(f"accuracy on 36 other letters: {accuracy:.1%} (baseline: {baseline:.1%})\n")
     for text, answer in zip(NEW, classify(NEW), strict=True):
         print(f"{answer['label']:<10} {answer['score']:4.0%}  {text}")
 

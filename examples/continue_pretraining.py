@@ -1,9 +1,12 @@
-"""Continue the pretraining of a model on texts of your own, for some steps, and see what it has learnt.
+r"""Continue pretraining the bundled model on other texts for a few steps, and compare it before and after.
 
     python examples/continue_pretraining.py
 
-The texts are made here: days from the log of a lighthouse. On the command line the two steps are
-albertkit prepare and albertkit pretrain --init-from bundled.
+The script generates its texts: the log of a lighthouse keeper. The same on the command line:
+
+    albertkit prepare log.jsonl --tokenizer bundled --holdout-every 10 --output shards
+    albertkit pretrain --data shards --tokenizer bundled --init-from bundled --batch-size 16 --steps 12 \
+        --optimizer adamw --learning-rate 6e-4 --warmup-steps 2 --output run
 """
 
 import json
@@ -20,7 +23,7 @@ TEXT = "The lamp was [MASK] at seven and burned until morning."
 
 
 def day(rng: random.Random) -> str:
-    """Return what the keeper wrote on one day."""
+    """Return the entry of one day, with one sentence in each line."""
     weather, vessel = rng.choice(WEATHER), rng.choice(VESSELS)
     first, second = rng.sample(WORK, 2)
     return "\n".join(
@@ -55,12 +58,12 @@ def main() -> None:
         )
         begin, *_, end = [line for line in run.history if "eval/masked_accuracy" in line]
         models = [albertkit.pipeline("fill-mask"), run.pipeline()]
-    print("on days held out:    before   after")
-    for figure in ("masked_accuracy", "order_accuracy"):
-        print(f"  {figure:<17} {begin[f'eval/{figure}']:8.1%} {end[f'eval/{figure}']:7.1%}")
+    print("on held-out days:    before   after")
+    for metric in ("masked_accuracy", "order_accuracy"):
+        print(f"  {metric:<17} {begin[f'eval/{metric}']:8.1%} {end[f'eval/{metric}']:7.1%}")
     print(f"\n{TEXT}")
     for when, fill in zip(("before", "after"), models, strict=True):
-        words = ", ".join(f"{one['token_str']} {one['score']:.0%}" for one in fill(TEXT, top_k=3))
+        words = ", ".join(f"{word['token_str']} {word['score']:.0%}" for word in fill(TEXT, top_k=3))
         print(f"  {when:<6}  {words}")
 
 

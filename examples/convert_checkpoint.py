@@ -2,7 +2,10 @@
 
     python examples/convert_checkpoint.py
 
-No TensorFlow is needed. On the command line: albertkit convert bundled checkpoint --to tf1 --verify
+You do not need TensorFlow, only the extras `convert` and `torch`. The same on the command line:
+
+    albertkit convert bundled checkpoint --to tf1 --dtype float32 --verify
+    albertkit convert checkpoint folder --verify
 """
 
 from pathlib import Path
@@ -25,13 +28,13 @@ def main() -> None:
                 print(f"  {tensor.source} -> {tensor.target}, {tensor.shape}")
             print(f"  outputs differ by {report.largest_difference:.1e}; left out: {len(report.unexpected)}")
 
-        models = [AlbertForPreTraining.from_pretrained(one) for one in ("bundled", folder / "hf")]
-        tokenizers = [AutoTokenizer.from_pretrained(one) for one in ("bundled", folder / "hf")]
+        models = [AlbertForPreTraining.from_pretrained(model) for model in ("bundled", folder / "hf")]
+        tokenizers = [AutoTokenizer.from_pretrained(model) for model in ("bundled", folder / "hf")]
     first, second = (model.state_dict() for model in models)
     equal = [torch.equal(first[tensor], second[tensor]) for tensor in first]
-    print(f"\nafter both ways {sum(equal)} of {len(first)} tensors are equal bit for bit")
+    print(f"\nafter both conversions, {sum(equal)} of {len(first)} tensors are equal bit for bit")
     ids = [tokenizer("The captain opened the door.").input_ids for tokenizer in tokenizers]
-    print(f"and the token ids are the same: {ids[0] == ids[1]}")
+    print(f"the token ids are the same: {ids[0] == ids[1]}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
-"""Write a model as ONNX, exact and in int8, and compare the two.
+"""Export a model to ONNX in float32 and in int8, and compare the two.
 
     python examples/export_int8.py
 
-On the command line: albertkit export onnx bundled model-int8 --int8
+The same on the command line:
+
+    albertkit export onnx bundled model-float32 --dtype float32
+    albertkit export onnx bundled model-int8 --int8 --max-drop 2
 """
 
 from pathlib import Path
@@ -23,9 +26,9 @@ TEXTS = [
 def main() -> None:
     with TemporaryDirectory() as name:
         exact = export_onnx("bundled", Path(name) / "exact", dtype="float32")
-        # Where two words are almost equally probable, rounding decides: allow for two texts in a hundred.
+        # Rounding can swap two words that are almost equally probable: allow a drop of two points.
         int8 = export_onnx("bundled", Path(name) / "int8", int8=True, max_drop=2)
-        fill = pipeline("fill-mask", Path(name) / "int8")  # the folder is a model like any other
+        fill = pipeline("fill-mask", Path(name) / "int8")  # use the folder like any other model
     assert int8.loss is not None
     difference = exact.largest_difference
     print(f"float32  {exact.file_bytes / 1e6:.1f} MB, differs from the reference by {difference:.0e}")
@@ -35,7 +38,7 @@ def main() -> None:
 
     same = 0
     for text, before, after in zip(TEXTS, pipeline("fill-mask")(TEXTS), fill(TEXTS), strict=True):
-        words = [f"{one[0]['token_str']} {one[0]['score']:.1%}" for one in (before, after)]
+        words = [f"{answers[0]['token_str']} {answers[0]['score']:.1%}" for answers in (before, after)]
         same += before[0]["token"] == after[0]["token"]
         print(f"{words[0]:>14} -> {words[1]:<14} {text}")
     print(f"\nthe same word in {same} of {len(TEXTS)} texts")

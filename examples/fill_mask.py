@@ -1,4 +1,4 @@
-"""Fill in masked words; ask which of a few words fits best.
+"""Fill in masked words, and find out which of a few words fits best.
 
 python examples/fill_mask.py
 """
@@ -13,12 +13,12 @@ CHOICES = [
 
 
 def main() -> None:
-    fill = pipeline("fill-mask")  # the bundled model; model="folder-or-hub-name" for another
+    fill = pipeline("fill-mask")  # the bundled model; pass model="FOLDER_OR_HUB_NAME" for another one
     print("She opened the [MASK] and went into the room.")
     for answer in fill("She opened the [MASK] and went into the room.", top_k=5):
         print(f"  {answer['score']:6.1%}  {answer['token_str']}")
 
-    # With targets only these words compete; their scores are still shares of the whole vocabulary.
+    # `targets` limits the answers to these words. The scores are still probabilities over the vocabulary.
     for text, words in CHOICES:
         best, *others = fill(text, targets=words)
         ratio = best["score"] / others[0]["score"]

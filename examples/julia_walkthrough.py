@@ -1,12 +1,12 @@
-"""The walk through ALBERT in Julia (TextAnalysis.jl), in Python: from a file of weights to both heads.
+"""Load a checkpoint of ALBERT in Julia (TextAnalysis.jl) and print the output of each stage of the model.
 
     python examples/julia_walkthrough.py MODEL.tfbson SPIECE.MODEL
 
-Without arguments the bundled model is written as such a file, and the walk is through that.
+Without arguments, the script writes the bundled model in the Julia format and loads that file.
 
-The steps are those of the article that introduced the Julia model: load config, weights and vocabulary from a
-file of BSON.jl, make cased ids without special tokens, pad a batch, and look at every stage of the pretrained
-model. Julia counts ids from 1 and lists the features first; so do the lines printed here.
+The steps are those of the article that introduced the Julia model: load the config, the weights and the
+vocabulary from a file of BSON.jl, make cased ids without special tokens, pad a batch, and look at every stage
+of the pretrained model. As in Julia, the printed ids begin at 1, and the shapes begin with the features.
 """
 
 import sys
@@ -31,7 +31,7 @@ def main(weights: str, vocabulary: str) -> None:
     print(f"config   {config.num_hidden_layers} layers of width {config.hidden_size}")
     print(f"weights  {len(model.state_dict())} arrays")
 
-    # The article's tokenizer keeps case and adds nothing.
+    # The article's tokenizer keeps the case and adds no special tokens.
     tokenizer = AlbertTokenizer(vocabulary, do_lower_case=False, keep_accents=True)
     print(f"vocab    {len(tokenizer):,} pieces, such as {tokenizer.convert_ids_to_tokens([0, 1, 2])}")
     batch = tokenizer(
@@ -44,7 +44,7 @@ def main(weights: str, vocabulary: str) -> None:
     )
     first = batch["input_ids"][0][batch["attention_mask"][0] == 1]
     print(f"\nids of the first sentence, from 1: {(first + 1).tolist()}")
-    # A model smaller than the vocabulary (a test's) knows its own ids only.
+    # The model of a test can have fewer embeddings than the vocabulary has pieces.
     input_ids = batch["input_ids"] % config.vocab_size
     segments = torch.zeros_like(input_ids)
     print(f"batch, tokens x sentences: {tuple(input_ids.T.shape)}")
@@ -60,7 +60,7 @@ def main(weights: str, vocabulary: str) -> None:
 
 
 def show(stage: str, values: torch.Tensor) -> None:
-    """Print a stage's shape, in Julia's order of dimensions, and its first values."""
+    """Print the shape of a stage's output, in Julia's order of dimensions, and the first values."""
     first = " ".join(f"{value:.4f}" for value in values.flatten()[:4].tolist())
     print(f"{stage:<20} {'x'.join(map(str, reversed(values.shape)))} (features first)   {first} ...")
 

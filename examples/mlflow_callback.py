@@ -1,9 +1,9 @@
-"""Log a run to MLflow.
+"""Log a training run to MLflow.
 
     pip install mlflow
     python examples/mlflow_callback.py
 
-MLFLOW_TRACKING_URI names the server or the database. `pretrain` takes the same callback.
+Set MLFLOW_TRACKING_URI to your server or database. You can pass the same callback to `pretrain`.
 """
 
 from pathlib import Path

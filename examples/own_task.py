@@ -1,4 +1,4 @@
-"""A task of your own: several labels for each word; docs/how-to/own-task.md explains it.
+"""Define a task of your own: any number of labels for each word. docs/how-to/own-task.md explains it.
 
 python examples/own_task.py
 """

@@ -1,9 +1,9 @@
-"""Put the shuffled sentences of a paragraph back into order, with the head for sentence order.
+"""Restore the order of the sentences of a paragraph with the sentence-order head.
 
     python examples/restore_order.py
 
-Every ALBERT learns to tell two texts in order from the same two swapped. Here it judges every two
-sentences, and the order is taken in which most of them are probably right.
+In pretraining, ALBERT learns whether two neighboring texts are in order or swapped. This script applies the
+head to every pair of sentences, and chooses the most probable order of all sentences.
 """
 
 import math
@@ -44,7 +44,7 @@ def main() -> None:
     for sentences in map(str.splitlines, PARAGRAPHS.strip().split("\n\n")):
         places = list(permutations(range(len(sentences)), 2))
         answers = judge([(sentences[first], sentences[second]) for first, second in places])
-        follows = {  # log of the probability that the second comes after the first
+        follows = {  # log probability that the second sentence follows the first
             pair: math.log(answer["score"] if answer["label"] == "in order" else 1 - answer["score"])
             for pair, answer in zip(places, answers, strict=True)
         }

@@ -1,9 +1,9 @@
-"""Fine-tune a tagger on CoNLL columns, then let it find the names in new sentences.
+"""Fine-tune a tagger on a file of CoNLL columns, then find the names in new sentences.
 
     python examples/tag_words.py
 
-The sentences are made here, of shipping news. No name of the validation sentences is in the training ones, so
-what tells a ship from a harbour is what stands around it.
+The script generates its sentences from shipping news. The validation sentences have other names than the
+training sentences, so the model has to distinguish a ship from a port by the words around the name.
 """
 
 import random
@@ -31,7 +31,14 @@ NEW = [
 
 
 def write(file: Path, count: int, *, known: slice, seed: int) -> None:
-    """Write sentences with these of the names, a word and its label in a line."""
+    """Write `count` sentences with one word and its label per line.
+
+    Args:
+        file: the file to write.
+        count: number of sentences.
+        known: the part of each list of names to draw from.
+        seed: seed of the random choices.
+    """
     rng = random.Random(seed)
     lines = []
     for _ in range(count):
@@ -47,7 +54,7 @@ def write(file: Path, count: int, *, known: slice, seed: int) -> None:
 
 def main() -> None:
     with TemporaryDirectory() as name:
-        train, validation, run = (Path(name) / one for one in ("train.conll", "validation.conll", "run"))
+        train, validation, run = (Path(name) / file for file in ("train.conll", "validation.conll", "run"))
         write(train, 96, known=slice(0, 14), seed=0)
         write(validation, 24, known=slice(14, 20), seed=1)
         result = finetune(
@@ -62,11 +69,12 @@ def main() -> None:
             evaluate_every=36,
         )
         find = pipeline(model=run, aggregation_strategy="first")
-    print(f"F1 of names that it has not seen: {result.report['metrics']['f1']:.1%}\n")
+    print(f"F1 on new names: {result.report['metrics']['f1']:.1%}\n")
     for text, entities in zip(NEW, find(NEW), strict=True):
         print(text)
-        for one in entities:
-            print(f"  {one['entity_group']:<7} {text[one['start'] : one['end']]:<14} {one['score']:.0%}")
+        for entity in entities:
+            words = text[entity["start"] : entity["end"]]
+            print(f"  {entity['entity_group']:<7} {words:<14} {entity['score']:.0%}")
 
 
 if __name__ == "__main__":

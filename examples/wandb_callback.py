@@ -1,9 +1,9 @@
-"""Log a run to Weights & Biases.
+"""Log a training run to Weights & Biases.
 
     pip install wandb
     python examples/wandb_callback.py
 
-WANDB_MODE=offline keeps the run on this machine. `pretrain` takes the same callback.
+Set WANDB_MODE=offline to keep the run on your machine. You can pass the same callback to `pretrain`.
 """
 
 from pathlib import Path

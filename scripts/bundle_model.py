@@ -43,45 +43,48 @@ pipeline_tag: fill-mask
 
 {title}
 
-A small ALBERT, pretrained by albertkit's own commands, that comes with the package: `pipeline("fill-mask")`
-and every verb without `--model` use it.
+A small ALBERT that albertkit's own commands pretrained. It is part of the package:
+`pipeline("fill-mask")` and every verb without `--model` use it.
 
 | | |
 |---|---|
 | shape | hidden {hidden_size}, {num_hidden_layers} layers ({sets}), \
 {num_attention_heads} heads, intermediate {intermediate_size}, embedding {embedding_size} |
-| vocabulary | {vocab_size} SentencePiece pieces, uncased, trained on the same books, held-out ones included |
+| vocabulary | {vocab_size} SentencePiece pieces, lowercase, trained on the same books, \
+including the held-out ones |
 | parameters | {parameters:,}, stored in fp16 |
-| sequences | up to {max_seq_length} tokens; fill-mask reads a window of longer texts |
-| data | 713 public-domain English books (318 MB, mostly of the 18th to early 20th century), \
-{training_tokens:,} tokens; every 40th book held out |
+| sequences | up to {max_seq_length} tokens; fill-mask reads a window around the mask in longer texts |
+| data | 713 English books in the public domain (318 MB, mostly of the 18th to early 20th century), \
+{training_tokens:,} tokens; every 40th book was held out |
 | training | {after}{tokens:,} tokens ({epochs:.2f} epochs) in {steps:,} steps, \
 {hours:.1f} hours on {machine} |
 
 ## Figures
 
-On {sequences:,} sequences of held-out books, masks as in training (whole words, {masked:.0%} of the tokens):
+On {sequences:,} sequences of held-out books, with masks as in training \
+(whole words, {masked:.0%} of the tokens):
 
 | | this model | unigram model |
 |---|---|---|
-| loss of masked pieces (nats) | {masked_loss:.3f} | {unigram_loss:.3f} |
-| accuracy of masked pieces | {masked_accuracy:.3f} | {unigram_accuracy:.3f} |
+| loss of masked tokens (nats) | {masked_loss:.3f} | {unigram_loss:.3f} |
+| accuracy of masked tokens | {masked_accuracy:.3f} | {unigram_accuracy:.3f} |
 | accuracy of sentence order | {order_accuracy:.3f} | 0.5 by chance |
 
 ## Recipe
 
-`{recipe}` in the repository holds every setting, `dev/bundled-model.md` the commands.
+`{recipe}` in the repository has every setting, and `dev/bundled-model.md` has the commands.
 
 ## Limits
 
-It has seen very little text and is far weaker than the published ALBERT models: it knows some grammar and
-hardly any facts. Use it to try the library and to test code. It knows nothing after 1929, speaks the language
-of its books, and repeats their views of people, which are those of their time. Uncased, English only.
+The model was trained on very little text and is far less accurate than the published ALBERT models. It knows
+some grammar and hardly any facts, and nothing after 1929. It repeats the views of its books about people,
+which are the views of their time. It reads English in lowercase only. Use it to try the library and to test
+code.
 """
 
 
 def unigram_baseline(shards: ShardSet, batches: list[PretrainingBatch]) -> tuple[float, float]:
-    """Return loss and accuracy of the training text's piece frequencies on the same masked pieces."""
+    """Return loss and accuracy of the training text's piece frequencies on the same masked tokens."""
     frequencies = shards.piece_frequencies()
     labels = np.concatenate([batch.masked_labels for batch in batches])
     return float(-np.log(frequencies[labels]).mean()), float((labels == frequencies.argmax()).mean())

@@ -53,7 +53,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = [row.line(row.measure(Path(folder), arrays)) for row in FORMATS]
     header = [
-        "| format | read | written | largest difference from the outputs of whoever wrote it first |",
+        "| format | read | written | largest difference from the original program's outputs |",
         "|---|---|---|---|",
     ]
     table = "\n".join([BEGIN, *header, *rows, END])
@@ -194,7 +194,7 @@ def from_file(make: Callable[[Path, Arrays], Path]) -> Callable[[Path, Arrays], 
 
 
 FORMATS = [
-    Row("TensorFlow 1, the original's files", from_file(tensorflow)),
+    Row("TensorFlow 1, Google's files", from_file(tensorflow)),
     Row("TensorFlow 1, albertkit's files", from_file(through_tf1), written="`convert --to tf1`"),
     Row("TensorFlow 1 in `.tar.gz`", from_file(archive)),
     Row("TensorFlow Hub module", from_file(hub_module)),

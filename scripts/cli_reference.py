@@ -1,9 +1,9 @@
 """Write docs/reference/cli.md, the reference of the command line, from the command line itself.
 
     python scripts/cli_reference.py           # after a change of a verb or an option
-    python scripts/cli_reference.py --check   # says what differs, and fails
+    python scripts/cli_reference.py --check   # prints the differences, and fails
 
-Everything about verbs and options is what `--help` says. What is true of all of them stands here.
+Descriptions of commands and options come from `--help`. The tables at the end of the page are in this file.
 """
 
 import argparse
@@ -26,46 +26,50 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 HEAD = """\
 # Command line
 
-Every command and option of `albertkit`, as `albertkit COMMAND --help` prints them. The
-[how-to guides](../how-to/use-a-model.md) show the commands at work.
+This page lists every command and option of `albertkit`, as `albertkit COMMAND --help` prints them. For
+examples with their output, read the [how-to guides](../how-to/use-a-model.md).
 """
 
 STATUSES = {
-    "0": "Success. Also for a run that `--max-minutes` ended, and for `serve` after SIGTERM.",
+    "0": "Success. A run that `--max-minutes` ended and a server that SIGTERM ended also have this status.",
     "1": "An input is wrong or missing. One line, `error: ...`, names what was received, what was expected "
     "and what to do. No incomplete file remains.",
     "2": "The command or option does not exist, or a value has the wrong type.",
-    "130": "Ctrl-C (SIGINT). `pretrain` and `finetune` finish their step and write a checkpoint; `predict` "
+    "130": "Ctrl-C (SIGINT). `pretrain` and `finetune` finish their step and write a checkpoint. `predict` "
     "keeps its finished parts. The same command resumes the work.",
-    "143": "SIGTERM ended `pretrain` or `finetune`, with a checkpoint. The same command resumes the run.",
+    "143": "SIGTERM ended `pretrain` or `finetune` after they wrote a checkpoint. The same command resumes "
+    "the run.",
 }
 FILES = {
-    "`MODEL/config.json`, `model.safetensors`, `spiece.model` ...": "A model folder, as the Hugging Face hub "
-    "has them. Others that are read: [checkpoints](../how-to/convert.md).",
-    "`RUN/checkpoints/`, `metrics.jsonl`, `curves.png`, `tensorboard/`": "Of `pretrain` and `finetune`, "
-    "beside the model: the state and the metrics of a run ([pretraining](../how-to/pretrain.md)).",
-    "`RUN/report.json`, `report.md`, `predictions.jsonl`, pictures": "Of `finetune` and `evaluate --output` "
-    "([fine-tuning](../how-to/fine-tune.md)).",
-    "`SHARDS/manifest.json`, `train/`, `validation/`": "Of `prepare`; the manifest is written last "
-    "([corpora](../how-to/corpora.md)).",
-    "`.NAME.parts`": "Beside the output of `predict`, until that is whole.",
-    "`~/.cache/huggingface/hub`": "Models that were named by their hub names.",
+    "`MODEL/config.json`, `model.safetensors`, `spiece.model`, ...": "A model folder in the Hugging Face "
+    "format. For other formats, read [convert checkpoints](../how-to/convert.md).",
+    "`RUN/checkpoints/`, `metrics.jsonl`, `curves.png`, `tensorboard/`": "State and metrics of a run, "
+    "written by `pretrain` and `finetune` to the folder of the model ([pretraining](../how-to/pretrain.md)).",
+    "`RUN/report.json`, `report.md`, `predictions.jsonl`, plots": "Report, written by `finetune` and "
+    "`evaluate --output` ([fine-tuning](../how-to/fine-tune.md)).",
+    "`SHARDS/train/`, `SHARDS/validation/`": "Shards, written by `prepare`. Each folder has `manifest.json`, "
+    "which is written last ([corpora](../how-to/corpora.md)).",
+    "`.NAME.parts`": "Finished parts of `predict`, next to its output file until that is complete.",
+    "`~/.cache/huggingface/hub`": "Models that were downloaded from the Hugging Face Hub.",
 }
 ENVIRONMENT = {
-    cores.VARIABLE: "Threads that compute; otherwise as many as the cores that affinity and container leave.",
-    "OMP_NUM_THREADS, MKL_NUM_THREADS": "The same for torch, where the one above is not set.",
-    KEY_VARIABLE: "The key that requests to `serve` must bring, where there is no `--key-file`.",
-    "HF_HUB_OFFLINE": "1: never ask the hub; use what was downloaded before.",
+    cores.VARIABLE: "Number of threads. Default: the number of cores that the CPU affinity and the container "
+    "allow.",
+    "OMP_NUM_THREADS, MKL_NUM_THREADS": f"Number of PyTorch threads, if `{cores.VARIABLE}` is not set.",
+    KEY_VARIABLE: "Key that requests to `serve` must send, if there is no `--key-file`.",
+    "HF_HUB_OFFLINE": "Set it to 1 to use only models that were downloaded before.",
     "ORT_DISABLE_TELEMETRY": "albertkit sets it to 1, so that ONNX Runtime sends no usage data and writes no "
-    "identifier. Set it to 0 to allow that.",
-    "HF_HOME, HF_TOKEN, HF_ENDPOINT": "Of huggingface_hub: where downloads are kept, the token for private "
-    "models, another hub.",
-    "WORLD_SIZE, LOCAL_RANK": "Set by `torchrun`: the processes of one run of `pretrain` or `finetune`.",
-    "RAY_ADDRESS": "The cluster of `--runner ray`; otherwise a Ray on this machine.",
-    "KERAS_BACKEND": "Of `albertkit.keras`: tensorflow, jax or torch.",
-    "PROMETHEUS_MULTIPROC_DIR": "Set by `serve --workers` for its processes, not by others.",
-    "NO_COLOR, COLUMNS": "Of what is printed: no colors; the width, where there is no terminal.",
-    "_ALBERTKIT_COMPLETE": "Set by the shell that asks for completions.",
+    "identifier. Set it to 0 to allow both.",
+    "HF_HOME, HF_TOKEN, HF_ENDPOINT": "Read by huggingface_hub: folder of the downloads, token for private "
+    "models, address of another hub.",
+    "WORLD_SIZE, LOCAL_RANK": "Set by `torchrun`: number of processes of a run of `pretrain` or `finetune`, "
+    "and number of this process.",
+    "RAY_ADDRESS": "Address of the cluster for `--runner ray`. Default: Ray starts on this machine.",
+    "KERAS_BACKEND": "Backend of `albertkit.keras`: tensorflow, jax or torch.",
+    "PROMETHEUS_MULTIPROC_DIR": "Set by `serve --workers` for its processes. Do not set it.",
+    "NO_COLOR, COLUMNS": "Set NO_COLOR to print without colors. COLUMNS is the width of the output if there "
+    "is no terminal.",
+    "_ALBERTKIT_COMPLETE": "Set by the shell when it asks for completions.",
 }
 
 
@@ -92,7 +96,7 @@ def page() -> str:
 
 
 def _verbs(group: Any, context: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield every verb below a group with what is typed for it; of groups first the group."""
+    """Yield every command below a group, with its full name and its context. A group comes first."""
     for name, command in group.commands.items():
         own = typer.Context(command, info_name=name, parent=context)
         yield _typed(own), command, own
@@ -101,23 +105,23 @@ def _verbs(group: Any, context: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _typed(context: Any) -> str:
-    """Return what is typed for a verb: `command_path` has the arguments of groups in between."""
+    """Return the full name of a command. Click's `command_path` also has the arguments of groups."""
     return f"{_typed(context.parent)} {context.info_name}" if context.parent else context.info_name
 
 
 def _contents(root: Any) -> Iterator[str]:
-    """Yield the lists of verbs, under the titles that the help has."""
+    """Yield the lists of commands, with the titles of the help's panels."""
     panels: dict[str, list[Any]] = {}
     for command in root.commands.values():
         panels.setdefault(command.rich_help_panel, []).append(command)
     for title, commands in panels.items():
         verbs = ", ".join(f"[{one.name}](#albertkit-{one.name})" for one in commands)
         yield f"* {title}: {verbs}"
-    yield "* all of them: [exit status](#exit-status), [files](#files), [environment](#environment)\n"
+    yield "* All commands: [exit status](#exit-status), [files](#files), [environment](#environment)\n"
 
 
 def _command(command: Any, context: Any) -> Iterator[str]:
-    """Yield the parts of a verb: description, synopsis, arguments, options, example."""
+    """Yield the parts of a command: description, synopsis, arguments, options, example."""
     text, _, example = command.help.partition("\n\nExample: ")
     yield f"{text}\n"
     parameters = [(one, *_record(one, context)) for one in command.params]
@@ -143,12 +147,12 @@ def _command(command: Any, context: Any) -> Iterator[str]:
 
 
 def _called(argument: Any) -> str:
-    """Return what an argument is called."""
+    """Return the name of an argument, as the synopsis has it."""
     return (argument.metavar or argument.name).upper() + ("..." if argument.nargs == -1 else "")
 
 
 def _record(parameter: Any, context: Any) -> tuple[str, str]:
-    """Return how a parameter is written, and what it means, with its default."""
+    """Return a parameter as typed, and its description with its default."""
     term, meaning = parameter.get_help_record(context)
     if parameter.param_type_name == "argument":
         term = _called(parameter)
@@ -162,7 +166,7 @@ def _record(parameter: Any, context: Any) -> tuple[str, str]:
         name, colon, value = note.partition(": ")
         if name == "default" and colon:
             value = value[1:-1] if value.startswith("(") and value.endswith(")") else value
-            meaning += f" Default: {value}."
+            meaning += f" Default: {value.removesuffix('.')}."
         elif bound := re.fullmatch(r"x>=(\S+)", note):
             meaning += f" At least {bound[1]}."
         else:
@@ -185,9 +189,7 @@ def main() -> None:
     )
     if lines:
         print("\n".join(lines))
-        sys.exit(
-            "docs/reference/cli.md is not what the command line says; run python scripts/cli_reference.py"
-        )
+        sys.exit("docs/reference/cli.md differs from the command line. Run python scripts/cli_reference.py.")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python scripts/how_albert_works.py [--model bundled] [--deepest 8]
 
-Parameters and operations follow from the published shapes. The rest is measured: all layers have one set of
-weights, so a model can be executed to any depth, and here it is to each, on the 200 cloze questions of
-`cloze.jsonl`: how far a layer still turns the vectors, and how many answers are right.
+Parameters and operations follow from the published shapes. The rest is measured on the 200 cloze questions of
+`cloze.jsonl`. All layers have the same weights, so the script can apply any number of them. For each number
+of layers it measures how much the last layer changes the vectors, and how many answers are correct.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", default="bundled", help="folder or name")
-    parser.add_argument("--deepest", type=int, default=8, help="layers to execute at most")
+    parser.add_argument("--deepest", type=int, default=8, help="maximum number of layers to apply")
     options = parser.parse_args()
     draw_sharing(DOCS / "how-albert-works-sharing.png")
     tokenizer = AutoTokenizer.from_pretrained(options.model)
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def footprint(shape: str) -> Footprint:
-    """Return what a published shape costs."""
+    """Return the parameters and operations of a published shape."""
     return measure("AlbertModel", AlbertConfig.preset(shape))
 
 
@@ -57,7 +57,7 @@ def draw_sharing(target: Path) -> None:
     places = range(len(SHAPES))
     for shift, name, values in (
         (-0.2, "stored", [one.distinct / 1e6 for one in found]),
-        (0.2, "as executed, were nothing shared", [one.executed / 1e6 for one in found]),
+        (0.2, "if no layers shared weights", [one.executed / 1e6 for one in found]),
     ):
         bars = parameters.barh([place + shift for place in places], values, 0.38, label=name)
         parameters.bar_label(bars, fmt="{:,.0f}", padding=2, fontsize="small")
@@ -66,7 +66,7 @@ def draw_sharing(target: Path) -> None:
     parameters.invert_yaxis()
     bars = work.barh(places, operations, 0.5, color="C2")
     work.bar_label(bars, fmt="{:,.2f}", padding=2, fontsize="small")
-    work.set(xlabel="GFLOP a token, in a text of 128", xscale="log", xlim=(0.1, 20))
+    work.set(xlabel="GFLOPs per token, in a text of 128 tokens", xscale="log", xlim=(0.1, 20))
     work.invert_yaxis()
     for panel in (parameters, work):
         panel.set_yticks(places, SHAPES)
@@ -77,9 +77,10 @@ def draw_sharing(target: Path) -> None:
 def by_depth(
     model: AlbertForMaskedLM, tokenizer: TokenizerBase, questions: Sequence[Question], own: int
 ) -> list[tuple[float, float, Score]]:
-    """Return for each number of layers: cosine with the layer before and with depth `own`; answers.
+    """Return two cosines and the correct answers for each number of layers.
 
-    Cosines are means over the tokens of all questions, specials apart.
+    The first cosine compares a layer with the one before it, the second one with layer `own`. Both are means
+    over the tokens of all questions, without special tokens.
     """
     encoded = tokenizer([one.text for one in questions], padding=True, return_tensors="pt")
     ids = encoded.input_ids
@@ -97,16 +98,16 @@ def by_depth(
 
 
 def draw_depth(rows: Sequence[tuple[float, float, Score]], own: int, target: Path) -> None:
-    """Draw cosines and answers by depth."""
+    """Draw cosines and accuracy by depth."""
     depths = range(1, len(rows) + 1)
     figure = Figure(figsize=(9, 3), layout="constrained")
     cosines, answers = figure.subplots(1, 2)
-    cosines.plot(depths, [row[0] for row in rows], "o-", label="with the layer before")
-    cosines.plot(depths, [row[1] for row in rows], "s-", label=f"with layer {own}, its own depth")
-    cosines.set(xlabel="layers executed", ylabel="cosine of a vector", ylim=(None, 1.02))
-    answers.plot(depths, [row[2].top_5 / row[2].questions for row in rows], "o-", label="among the five best")
-    answers.plot(depths, [row[2].top_1 / row[2].questions for row in rows], "s-", label="the best")
-    answers.set(xlabel="layers executed", ylabel="right answers", ylim=(0, None))
+    cosines.plot(depths, [row[0] for row in rows], "o-", label="with the previous layer")
+    cosines.plot(depths, [row[1] for row in rows], "s-", label=f"with layer {own}, the trained depth")
+    cosines.set(xlabel="layers applied", ylabel="cosine similarity", ylim=(None, 1.02))
+    answers.plot(depths, [row[2].top_5 / row[2].questions for row in rows], "o-", label="top 5")
+    answers.plot(depths, [row[2].top_1 / row[2].questions for row in rows], "s-", label="top 1")
+    answers.set(xlabel="layers applied", ylabel="accuracy", ylim=(0, None))
     for panel in (cosines, answers):
         panel.axvline(own, color="0.5", linestyle=":", linewidth=1)
         panel.set_xticks(depths)
@@ -125,11 +126,12 @@ def write_table(rows: Sequence[tuple[float, float, Score]], own: int, page: Path
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     lines = [
         f"{before}{BEGIN}",
-        "| layers executed | cosine with the layer before | with its own depth | right / among five |",
+        "| layers applied | cosine with the previous layer "
+        f"| cosine with layer {own} | accuracy, top 1 / top 5 |",
         "|---|---|---|---|",
     ]
     for depth, (turned, settled, score) in enumerate(rows, start=1):
-        name = f"**{depth}**, as trained" if depth == own else f"{depth}"
+        name = f"**{depth}**, the trained depth" if depth == own else f"{depth}"
         lines.append(f"| {name} | {turned:.3f} | {settled:.3f} | {score} |")
     with atomic_path(page) as file:
         file.write_text("\n".join([*lines, END + rest.partition(END)[2]]), encoding="utf-8")

@@ -2,9 +2,9 @@
 
     python scripts/sizes.py [--shapes bundled,base,large,xlarge,xxlarge] [--write-page]
 
-Published shapes have random weights. Files are written and weighed. Memory is the most that was resident of
-a process that loads a folder and computes the vector of one text of 128 tokens, above what the process had
-when its libraries were loaded. Linux only; the largest shape takes some minutes and 5 GB.
+Published shapes have random weights. The script writes the files and reads their sizes. For the memory, a
+process loads a folder and computes the vector of one text of 128 tokens. Its figure is the peak resident
+memory, less the memory before it loads the model. Linux only; the largest shape takes some minutes and 5 GB.
 """
 
 import argparse
@@ -21,15 +21,16 @@ PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "sizes.md"
 BEGIN, END = "<!-- table: scripts/sizes.py -->", "<!-- end of table -->"
 SHAPES = ("bundled", "base", "large", "xlarge", "xxlarge")
 COLUMNS = (
-    *("shape", "parameters", "as many as", "MFLOP a token", "fp32", "fp16", "int8"),
-    *("`plain`", "`torch`", "`onnx`", "int8 in ONNX Runtime"),
+    *("shape", "parameters", "without sharing", "MFLOPs per token"),
+    *("file, fp32", "file, fp16", "file, int8"),
+    *("memory, `plain`", "memory, `torch`", "memory, `onnx`", "memory, int8"),
 )
 TOKENS = 128
 MEGABYTE = 1e6
 
 
 def write_models(shape: str, folder: Path) -> str:
-    """Write a shape in fp32, fp16 and int8; return the cells that need no run."""
+    """Write a model of a shape in fp32, fp16 and int8; return the cells that need no computation."""
     import torch
 
     from albertkit import AlbertConfig, AlbertModel
@@ -54,7 +55,7 @@ def write_models(shape: str, folder: Path) -> str:
     cells = [
         shape,
         f"{total.distinct / 1e6:.1f} M",
-        f"{total.executed / 1e6:.0f} M",
+        f"{total.executed / 1e6:,.0f} M",
         f"{footprint.flops(TOKENS) / 1e6:,.0f}",
         *(f"{file.stat().st_size / MEGABYTE:,.1f} MB" for file in files),
     ]
@@ -62,7 +63,7 @@ def write_models(shape: str, folder: Path) -> str:
 
 
 def engine_memory(folder: Path, engine: str) -> float:
-    """Return the MB that an engine needs for one text."""
+    """Return the memory in MB that an engine needs for one text."""
     from albertkit.engines.choosing import make_engine
     from albertkit.engines.engine import Row, first_token
     from albertkit.engines.light_model import LightModel
@@ -71,7 +72,7 @@ def engine_memory(folder: Path, engine: str) -> float:
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
     else:
-        pass
+        from albertkit.engines import plain, torch_engine  # noqa: F401
 
     before = most_memory()
     model = LightModel.from_pretrained(folder / "fp32", "AlbertModel")
@@ -81,7 +82,7 @@ def engine_memory(folder: Path, engine: str) -> float:
 
 
 def session_memory(folder: Path) -> float:
-    """Return the MB that ONNX Runtime alone needs for one text with the int8 file."""
+    """Return the memory in MB that ONNX Runtime alone needs for one text with the int8 file."""
     import numpy as np
     import onnxruntime
 
@@ -92,13 +93,13 @@ def session_memory(folder: Path) -> float:
 
 
 def most_memory() -> float:
-    """Return the most MB that were resident of this process."""
+    """Return the peak resident memory of this process in MB."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / MEGABYTE
 
 
 def apart(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Call in a process of its own, so that one measurement does not see the other's memory."""
+    """Call a function in a new process, so that measurements do not share memory."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(work, *arguments).result()
 
@@ -118,7 +119,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--shapes", default=",".join(SHAPES), help=f"some of {', '.join(SHAPES)}")
-    parser.add_argument("--write-page", action="store_true", help=f"put the table into {PAGE.name}")
+    parser.add_argument("--write-page", action="store_true", help=f"write the table into {PAGE.name}")
     options = parser.parse_args()
     rows = {shape: measured(shape) for shape in options.shapes.split(",")}
     print("\n".join(rows.values()))
@@ -127,7 +128,7 @@ def main() -> None:
 
 
 def write_page(rows: dict[str, str]) -> None:
-    """Put rows into the table of the page; those of other shapes stay."""
+    """Put rows into the table of the page, and keep the rows of other shapes."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     old, _, after = rest.partition(END)
     for line in old.splitlines():

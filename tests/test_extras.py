@@ -76,7 +76,7 @@ def test_extras_that_code_and_documentation_name_exist() -> None:
 
 def test_names_without_torch_can_be_named_and_say_what_to_install_when_used() -> None:
     lines = run_without_torch(NAMES + USES).splitlines()
-    command = "torch is not installed, and this needs it: pip install 'albertkit[torch]'"
+    command = "torch is not installed. To install it: pip install 'albertkit[torch]'"
     named = ["AlbertModel", "AlbertModel", "AutoModel", "AlbertPreTrainedModel"]
     training = command.replace("[torch]", "[train]")
     named_lines = [f"albertkit.{name}: {command}" for name in named]
@@ -100,7 +100,7 @@ for owner in (model, AlbertModel):
     except AttributeError as error:
         print(error)
 """
-    command = "torch is not installed, and this needs it: pip install 'albertkit[torch]'"
+    command = "torch is not installed. To install it: pip install 'albertkit[torch]'"
     assert run_without_torch(code).splitlines() == [
         f"LightModel has no attribute 'parameters': {command}",
         f"no attribute 'parameters': albertkit.AlbertModel: {command}",
@@ -160,5 +160,5 @@ for use in uses:
         print(error)
 """
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    command = "tokenizers is not installed, and this needs it: pip install 'albertkit[tokenizers]'"
+    command = "tokenizers is not installed. To install it: pip install 'albertkit[tokenizers]'"
     assert result.stdout.splitlines() == [command] * 2

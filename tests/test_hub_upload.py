@@ -48,6 +48,22 @@ def test_a_tokenizer_is_pushed_beside_what_is_there(hub: Hub) -> None:
     assert loaded("A quiet evening.") == tokenizer("A quiet evening.")
 
 
+@pytest.mark.parametrize("is_cached", [False, True])
+@pytest.mark.parametrize("problem", ["broken", "unreachable"])
+def test_a_card_that_cannot_be_downloaded_is_not_replaced(hub: Hub, problem: str, is_cached: bool) -> None:
+    tokenizer = AlbertTokenizer.from_pretrained(BUNDLED)
+    tokenizer.push_to_hub("org/words", token=SECRET, tags=["books"])
+    if is_cached:
+        tokenizer.push_to_hub("org/words", token=SECRET, tags=["books"])
+    files = hub.repositories["org/words"]["main"]
+    files["README.md"] += b"\nA long text."
+    card = files["README.md"]
+    getattr(hub, problem).add("README.md")
+    with pytest.raises(UploadError, match=r"could not upload to 'org/words': "):
+        tokenizer.push_to_hub("org/words", token=SECRET, tags=["albert"])
+    assert files["README.md"] == card
+
+
 def test_a_light_model_goes_to_a_branch_or_a_pull_request(hub: Hub) -> None:
     model = albertkit.pipeline("fill-mask").model
     model.push_to_hub("org/new", token=SECRET, revision="trial")

@@ -67,7 +67,7 @@ def predict(
         if count == stop_after:
             raise KeyboardInterrupt
 
-    reader = predictor.task.reader(str(source), DataOptions(), labelled=False)
+    reader = predictor.task.reader(str(source), DataOptions(), labeled=False)
     predict_file(
         *(predictor.task, predictor.model, reader, output),
         about={}, part_size=PART, progress=progress, **runner,
@@ -174,7 +174,7 @@ def test_errors_in_a_worker_are_those_of_this_process(predictor: Predictor, two_
 
 def test_what_there_is_not(predictor: Predictor, source: Path, tmp_path: Path, two_cpu_ray: None) -> None:
     for changes, message in (
-        ({"runner": "rya"}, "no runner 'rya'; did you mean 'ray'"),
+        ({"runner": "rya"}, r"no runner 'rya'\. Did you mean 'ray'"),
         ({"workers": 2}, "workers is 2, but the local runner"),
         ({"runner": "ray", "workers": 3}, "2 CPUs and 0 GPUs, too few for 3 workers on cpu"),
         ({"runner": "ray", "device": "cuda"}, "too few for a worker on cuda"),

@@ -69,7 +69,7 @@ def test_a_run_is_continued_by_the_same_call(folder: Path, tmp_path: Path) -> No
     }  # fmt: skip
     first = albertkit.pretrain(**arguments, steps=2, max_minutes=1e-9)
     assert (first.finished, first.step) == (False, 1)
-    assert "stopped; the same call continues" in repr(first)
+    assert "stopped; the same call resumes the run" in repr(first)
     run = albertkit.pretrain(**arguments, steps=2)
     assert (run.finished, run.step) == (True, 2)
     assert run.metrics["masked_loss"] > 0
@@ -86,7 +86,7 @@ def test_settings_come_from_a_recipe_and_from_keyword_arguments(tmp_path: Path) 
     assert (settings.batch_size, settings.training.steps) == (8, 5)
     assert settings.model == {"hidden_size": 32, "num_hidden_layers": 2}
     assert settings_from(PretrainingSettings, settings, {"steps": 7}).training.steps == 7
-    with pytest.raises(ConfigError, match="unknown setting 'stepz'; did you mean 'steps'"):
+    with pytest.raises(ConfigError, match=r"unknown setting 'stepz'\. Did you mean 'steps'"):
         albertkit.pretrain(data="a", tokenizer="b", output="c", stepz=3)
 
 
@@ -97,7 +97,7 @@ def test_help_shows_every_setting(name: str) -> None:
     assert parameters["seed"].default == 0
     assert all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in parameters.values())
     assert "\nSettings:\n" in function.__doc__
-    assert "\n    seed: Seed" in function.__doc__
+    assert "\n    seed: Random seed" in function.__doc__
 
 
 def test_a_setting_without_default_is_required() -> None:

@@ -39,10 +39,10 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"batch_sise": 8}, "unknown setting 'batch_sise'; did you mean 'batch_size'"),
+        ({"batch_sise": 8}, "unknown setting 'batch_sise'. Did you mean 'batch_size'"),
         (
             {"batch_size": 8, "training": {"stepz": 3}},
-            r"r \[training\]: unknown setting 'stepz'; did you mean 'steps'",
+            r"r \[training\]: unknown setting 'stepz'\. Did you mean 'steps'",
         ),
         ({"batch_size": 8}, "training missing"),
         ({"batch_size": "8", "model": SHAPE, "training": {"steps": 1}}, "batch_size is '8'. Expected int"),
@@ -53,14 +53,14 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
         ),
         ({"batch_size": 8, "model": SHAPE, "training": 3}, "training is 3. Expected TrainingSettings"),
         ({"batch_size": 0, "model": SHAPE, "training": {"steps": 1}}, "batch_size must be 1 or more"),
-        ({"model": SHAPE, "training": {"steps": 1}}, "received batch_size=None, batch_tokens=None"),
+        ({"model": SHAPE, "training": {"steps": 1}}, "batch_size is None and batch_tokens is None"),
         (
             {"batch_size": 1, "init_from": "m", "frequency_bias": True, "training": {"steps": 1}},
             "frequency_bias is for a new model, but init_from is 'm'",
         ),
         (
             {"batch_size": 1, "model": {"hiden_size": 32}, "training": {"steps": 1}},
-            r"\[model\]: unknown setting 'hiden_size'; did you mean 'hidden_size'",
+            r"\[model\]: unknown setting 'hiden_size'\. Did you mean 'hidden_size'",
         ),
         ({"batch_size": 1, "model": {}, "training": {"steps": 1}}, "no hidden_size. Set the shape"),
         (

@@ -1,7 +1,7 @@
-"""albertkit: the complete, modern home of ALBERT (A Lite BERT).
+"""albertkit: ALBERT (A Lite BERT) models for inference, fine-tuning and pretraining.
 
-Names are imported when first used, so `import albertkit` is quick and does not load torch. You can import a
-class whose extra is not installed and use it in annotations. Using the class raises MissingExtraError.
+Names are imported on first use, so `import albertkit` is fast and does not load PyTorch. You can import a
+class whose extra is not installed, for example for annotations. Using it raises MissingExtraError.
 """
 
 import importlib
@@ -12,9 +12,9 @@ __version__ = "0.1.0"
 with open(f"{__file__}i", encoding="utf-8") as _stub:  # noqa: PTH123 - `pathlib` takes time to import
     _LINES = [line.split() for line in _stub if line.startswith("from ")]
 _MODULES = {name: module for _, module, _, name, *_ in _LINES}
-"""Public name -> its module. The file `__init__.pyi` lists the same names for type checkers."""
+"""The module of each public name. `__init__.pyi` lists the same names for type checkers."""
 
-# The Keras classes are left out: `import *` would import Keras.
+# Without the Keras classes, because `import *` would import Keras.
 __all__ = [name for name in _MODULES if "keras" not in _MODULES[name]]  # pyright: ignore[reportUnsupportedDunderAll]
 __all__ += ["__version__"]
 

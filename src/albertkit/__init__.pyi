@@ -12,6 +12,7 @@ from albertkit.errors import AlbertKitError as AlbertKitError
 from albertkit.errors import CheckpointError as CheckpointError
 from albertkit.errors import ConfigError as ConfigError
 from albertkit.errors import DataError as DataError
+from albertkit.errors import DiskFullError as DiskFullError
 from albertkit.errors import MissingExtraError as MissingExtraError
 from albertkit.errors import ModelNotFoundError as ModelNotFoundError
 from albertkit.errors import ShapeMismatchError as ShapeMismatchError

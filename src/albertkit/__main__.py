@@ -1,4 +1,4 @@
-"""`python -m albertkit` is the `albertkit` command."""
+"""Run the `albertkit` command with `python -m albertkit`."""
 
 from albertkit.cli.main import run
 

@@ -1,7 +1,7 @@
-"""AlbertConfig: every number that shapes an ALBERT model, checked, and its JSON form.
+"""AlbertConfig: the settings that define an ALBERT model, with their checks and their JSON form.
 
-The names, the defaults and the file are those of the documented `AlbertConfig`. The published shapes
-(`AlbertConfig.preset`) come from `published.py`. This module does not need torch.
+Names, defaults and file format are those of the documented `AlbertConfig`. The published sizes
+(`AlbertConfig.preset`) come from `published.py`. This module does not need PyTorch.
 """
 # ruff: noqa: RUF009 - the functions called in the body of the dataclass declare its fields
 
@@ -28,30 +28,30 @@ from albertkit.errors import ConfigError
 from albertkit.published import CHECKPOINTS, REPOSITORIES, SIZES, VERSIONS
 
 IGNORED_LABEL = -100
-"""The label of tokens that the loss ignores, as in torch's cross-entropy."""
+"""The label of tokens that the loss ignores, as in PyTorch's cross-entropy."""
 
 
 @takes_other_names
 @dataclass(kw_only=True, eq=False, repr=False)
 class AlbertConfig(ConfigBase):
-    """The shape of an ALBERT model, and the default outputs of its forward pass.
+    """The sizes and settings of an ALBERT model, and the default outputs of its forward pass.
 
-    The defaults are the documented ones, the xxlarge shape. Prefer `AlbertConfig.preset("base")` or
-    `from_pretrained`. Every field is a keyword argument. `torch_dtype` and `use_return_dict` are older
-    names of `dtype` and `return_dict`.
+    The defaults are the documented ones: the sizes of ALBERT-xxlarge. Prefer `AlbertConfig.preset("base")` or
+    `from_pretrained`. Every field is a keyword argument. `torch_dtype` and `use_return_dict` are older names
+    of `dtype` and `return_dict`.
 
     `AlbertConfig(**config.to_dict())` returns an equal config. With `model_type="albert"`, the arguments are
-    read as the content of a `config.json`: unknown keys are kept unless one is a misspelled field.
+    read as the content of a `config.json`: unknown keys are kept, unless a key looks like a misspelled field.
 
     Raises:
-        ConfigError: sizes do not fit each other, a value is out of range, `model_type` is not "albert", or a
-            keyword is unknown (the message names the nearest known one).
+        ConfigError: Sizes do not match, a value is out of range, `model_type` is not "albert", or a keyword
+            is unknown (the message suggests the closest known name).
     """
 
     model_type: ClassVar[str] = "albert"
     is_encoder_decoder: ClassVar[bool] = False
     pretrained_config_archive_map: ClassVar[dict[str, str]] = REPOSITORIES
-    """Published checkpoint -> its name on the Hugging Face hub."""
+    """The name on the Hugging Face hub of each published checkpoint."""
 
     vocab_size: int = size(30000)
     """Vocabulary size, V."""
@@ -60,35 +60,35 @@ class AlbertConfig(ConfigBase):
     hidden_size: int = size(4096)
     """Hidden size of the encoder, H; a multiple of `num_attention_heads`."""
     num_hidden_layers: int = size(12)
-    """How many times a layer group is applied; a multiple of `num_hidden_groups`."""
+    """Number of times that a layer group is applied; a multiple of `num_hidden_groups`."""
     num_hidden_groups: int = size(1)
-    """Number of groups of layers that share their parameters. Layer i uses group
+    """Number of groups of layers that share their parameters. The i-th application uses group
     `i // (num_hidden_layers / num_hidden_groups)`."""
     inner_group_num: int = size(1)
-    """Number of different layers inside a group, applied one after the other. The model executes
+    """Number of different layers in a group, applied one after the other. The model executes
     `num_hidden_layers * inner_group_num` layers (`depth`), of which
-    `num_hidden_groups * inner_group_num` have parameters of their own."""
+    `num_hidden_groups * inner_group_num` have their own parameters."""
     num_attention_heads: int = size(64)
     """Number of attention heads of each layer, N."""
     intermediate_size: int = size(16384)
-    """Size of the feed-forward layer."""
+    """Size of the feed-forward layer, I."""
     max_position_embeddings: int = size(512)
-    """Maximum sequence length, in tokens."""
+    """Maximum length of a row, in tokens."""
     type_vocab_size: int = size(2)
     """Number of segment types."""
     hidden_act: str | Callable[[Any], Any] = setting("gelu_new", ACTIVATION, written="always")
     """"gelu" (erf), "gelu_new" or "gelu_pytorch_tanh" (the tanh approximation, which the published models
-    use), "relu", "silu" or "swish"; or a function from tensor to tensor, which JSON cannot hold."""
+    use), "relu", "silu" or "swish"; or a function from tensor to tensor, which cannot be saved as JSON."""
     hidden_dropout_prob: float = rate(0)
-    """Dropout of embeddings, attention output and feed-forward output, in [0, 1)."""
+    """Dropout probability of embeddings, attention output and feed-forward output, in [0, 1)."""
     attention_probs_dropout_prob: float = rate(0)
-    """Dropout of the attention probabilities, in [0, 1)."""
+    """Dropout probability of the attention probabilities, in [0, 1)."""
     classifier_dropout_prob: float = rate(0.1)
-    """Dropout before a task head, in [0, 1)."""
+    """Dropout probability before a task head, in [0, 1)."""
     initializer_range: float = setting(0.02, POSITIVE, written="always")
     """Standard deviation of the truncated normal distribution that initializes every matrix."""
     layer_norm_eps: float = setting(1e-12, POSITIVE, written="always")
-    """Number added to the variance in each LayerNorm, for numerical stability."""
+    """Value added to the variance in each LayerNorm, for numerical stability."""
     pad_token_id: int = setting(0, written="always")
     """Id of `<pad>`."""
     bos_token_id: int = setting(2, written="always")
@@ -98,11 +98,11 @@ class AlbertConfig(ConfigBase):
     tie_word_embeddings: bool = setting(True)
     """Whether the masked language modeling head uses the word embeddings as its output matrix."""
     output_attentions: bool = setting(False)
-    """Whether the forward pass returns attention probabilities, unless a call overrides it."""
+    """Whether the forward pass returns attention probabilities. A call may override it."""
     output_hidden_states: bool = setting(False)
-    """Whether the forward pass returns the hidden states of all layers, unless a call overrides it."""
+    """Whether the forward pass returns the hidden states of all layers. A call may override it."""
     return_dict: bool = setting(True, convert=lambda value: value is not False)
-    """Whether the forward pass returns an output with named entries, unless a call overrides it."""
+    """Whether the forward pass returns a dataclass instead of a tuple. A call may override it."""
     problem_type: str | None = setting(
         None, any_of(None, "regression", "single_label_classification", "multi_label_classification")
     )
@@ -110,19 +110,19 @@ class AlbertConfig(ConfigBase):
     dtype: Any = setting(None, convert=read_dtype)
     """Data type in which the weights were saved, such as "float32"."""
     architectures: list[str] | None = setting(None, CLASS_NAMES)
-    """Names of the classes that the checkpoint was saved from."""
+    """Names of the model classes that the checkpoint was saved from."""
     pruned_heads: dict[int, list[int]] = setting(None, convert=read_pruned_heads)
-    """{layer with its own weights: [removed heads]}; `prune_heads` fills it in."""
+    """The removed heads of each layer with its own weights. `prune_heads` sets it."""
     id2label: dict[int, str] = setting(None, convert=read_labels, written="never")
-    """Names of the classes by id; ids are int here and str in JSON. Default: LABEL_0 and LABEL_1."""
+    """Names of the classes by id. Ids are int here and str in JSON. Default: LABEL_0 and LABEL_1."""
     label2id: dict[str, int] = setting(None, written="never")
     """Ids of the classes by name."""
     attn_implementation: Literal["sdpa", "eager"] = setting("sdpa", any_of("sdpa", "eager"), written="never")
-    """"sdpa" (fused) or "eager" (readable; used for calls that ask for attentions or pass a head mask).
-    Both compute the same values, so it is never written to JSON."""
+    """"sdpa" (fused) or "eager" (explicit; also used for calls that return attentions or pass a head mask).
+    Both compute the same values, so it is not written to JSON."""
     name_or_path: str = setting("", written="never")
-    """The argument that `from_pretrained` received; not written to JSON."""
-    if TYPE_CHECKING:  # arguments that set other fields
+    """The name or path that was passed to `from_pretrained`; not written to JSON."""
+    if TYPE_CHECKING:  # arguments of the constructor that set other fields
         num_labels: int = 2
         torch_dtype: Any = None
         use_return_dict: bool | None = None
@@ -130,7 +130,7 @@ class AlbertConfig(ConfigBase):
 
         @property
         def num_labels(self) -> int:
-            """Number of classes; setting another number renames the classes LABEL_0, LABEL_1, ..."""
+            """Number of classes. Setting a different number renames the classes to LABEL_0, LABEL_1, ..."""
             return len(self.id2label)
 
         @num_labels.setter
@@ -155,10 +155,10 @@ class AlbertConfig(ConfigBase):
         version: Literal["v1", "v2"] = "v2",
         **overrides: Any,
     ) -> Self:
-        """Return one of the four published shapes, with the dropout probabilities of that version.
+        """Return the config of a published size, with the dropout probabilities of that version.
 
         Raises:
-            ConfigError: the size or the version is unknown.
+            ConfigError: The size or version is unknown.
         """
         if size not in SIZES:
             raise ConfigError(f"no preset {size!r}. Choose one of {', '.join(SIZES)}.")
@@ -167,7 +167,7 @@ class AlbertConfig(ConfigBase):
         return cls(**{**CHECKPOINTS[f"albert-{size}-{version}"].config, **overrides})
 
     def validate(self) -> None:
-        """Raise ConfigError unless these values describe a possible model."""
+        """Raise ConfigError if a value is out of range or sizes do not match."""
         for name, declared in self._settings.items():
             check, value = declared.metadata["check"], getattr(self, name)
             if check and not check[0](value):
@@ -197,16 +197,16 @@ ARGUMENTS = AlbertConfig._arguments
 
 
 class AutoConfig:
-    """The configuration class for code that names no architecture; it always loads an `AlbertConfig`."""
+    """The config class for code that does not name an architecture; it always loads an `AlbertConfig`."""
 
     def __init__(self) -> NoReturn:
         raise TypeError("AutoConfig cannot be instantiated. Use AutoConfig.from_pretrained.")
 
     @staticmethod
     def from_pretrained(pretrained_model_name_or_path: str | Path, **options: Any) -> AlbertConfig:
-        """Return the config that `AlbertConfig.from_pretrained` returns.
+        """Load the config of a model; see `AlbertConfig.from_pretrained`.
 
         Raises:
-            ConfigError: the checkpoint's model_type is not "albert".
+            ConfigError: The checkpoint's `model_type` is not "albert".
         """
         return AlbertConfig.from_pretrained(pretrained_model_name_or_path, **options)

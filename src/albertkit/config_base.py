@@ -1,4 +1,4 @@
-"""The parts of a config besides its fields: attributes of other libraries, copies, dictionaries, files."""
+"""ConfigBase: everything in a config besides its fields (other keys, copies, dictionaries, files)."""
 
 import copy
 import functools
@@ -28,7 +28,7 @@ GOOGLE_CONFIG_FILE = "albert_config.json"
 
 # Keys that `to_dict` writes, here or in `transformers`, and that are not settings.
 _OF_EVERY_FILE = {"model_type", "transformers_version", "is_encoder_decoder"}
-# Other keys that can be set as attributes without a warning. Tasks of albertkit read the first ones, and code
+# Other keys that can be set as attributes without a warning. Tasks of albertkit use the first keys; code
 # written for `transformers` sets the others on any config.
 _KEPT_KEYS = {
     *("null_score_diff_threshold", "text_pairs", "sentence_pooling", "sentence_normalize", "early_exit"),
@@ -41,7 +41,7 @@ _Config = TypeVar("_Config", bound="ConfigBase")
 
 
 def takes_other_names(config_class: type[_Config]) -> type[_Config]:
-    """Let the constructor accept `num_labels`, older names of fields, and other keys of files."""
+    """Make the constructor accept `num_labels`, older names of fields, and other keys of files."""
     construct = config_class.__init__
     config_class._settings = {declared.name: declared for declared in fields(config_class)}  # type: ignore[arg-type]
     config_class._arguments = (*config_class._settings, "num_labels", "torch_dtype", "use_return_dict")
@@ -51,7 +51,7 @@ def takes_other_names(config_class: type[_Config]) -> type[_Config]:
         other = {name: arguments.pop(name) for name in [*arguments] if name not in config_class._arguments}
         check_other_keys(other)
         unknown = {name for name in other if name not in _OF_EVERY_FILE}
-        if "model_type" in other:  # the content of a file
+        if "model_type" in other:  # the arguments are the content of a file
             unknown = {name for name in unknown if is_misspelled(name, config_class._arguments)}
         if unknown:
             raise unknown_arguments(unknown, config_class._arguments)
@@ -65,22 +65,22 @@ def takes_other_names(config_class: type[_Config]) -> type[_Config]:
 
 
 class ConfigBase:
-    """Base of `AlbertConfig`, which declares the fields."""
+    """Base class of `AlbertConfig`, which declares the fields."""
 
     model_type: ClassVar[str]
     _settings: ClassVar[dict[str, Field]]
     _arguments: ClassVar[tuple[str, ...]]
     _default: ClassVar[Any]
     sentence_modules: Any = None
-    """How a model for sentence embedding makes vectors, where its folder says more than the entries of
-    `extra`: see `checkpoints/sentence_modules.py`. Not written to JSON."""
+    """The modules of a sentence-embedding model, if `extra` cannot describe them; see
+    `checkpoints/sentence_modules.py`. Not written to JSON."""
     extra: dict[str, Any]
-    """Keys without a meaning in albertkit, from a file or set as attributes; written to JSON."""
+    """Keys that albertkit does not use, from a file or set as attributes; written to JSON."""
 
     # --- attributes -------------------------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
-        # Reached only for names that are not attributes.
+        # Called only for names that are not attributes.
         if name in OTHER_NAMES:
             return getattr(self, OTHER_NAMES[name])
         extra = self.__dict__.get("extra", {})
@@ -93,7 +93,7 @@ class ConfigBase:
         if name in self._settings:
             convert = self._settings[name].metadata["convert"]
             super().__setattr__(name, convert(value) if convert else value)
-        elif name in ("model_type", "is_encoder_decoder"):  # always the same
+        elif name in ("model_type", "is_encoder_decoder"):  # these cannot change
             check_other_keys({name: value})
         elif name == "extra" or hasattr(type(self), name):
             super().__setattr__(name, value)
@@ -101,7 +101,7 @@ class ConfigBase:
             self._set_other_key(name, value)
 
     def _set_other_key(self, name: str, value: Any) -> None:
-        """Keep a key that is not a field: code for `transformers` sets such keys, and files contain them."""
+        """Keep a key that is not a field. Code for `transformers` sets such keys, and files contain them."""
         check_other_keys({name: value})
         if name not in self.extra and name not in _KEPT_KEYS and not name.startswith("_"):
             if is_misspelled(name, self._arguments):
@@ -115,10 +115,10 @@ class ConfigBase:
         self.extra[name] = value
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with other values. Changing `num_labels` renames the labels.
+        """Return a copy with changed values. Changing `num_labels` renames the labels.
 
         Raises:
-            ConfigError: a name is unknown, or no model can have these values.
+            ConfigError: A name is unknown, or a value is not valid.
         """
         if unknown := {name for name in changes if name not in self._arguments}:
             raise unknown_arguments(unknown, self._arguments)
@@ -134,10 +134,10 @@ class ConfigBase:
         return config
 
     def update(self, config_dict: Mapping[str, Any]) -> None:
-        """Change values in place. Keys that are not arguments are kept, as with attributes.
+        """Change values in place. Keys that are not arguments are kept, as attributes are.
 
         Raises:
-            ConfigError: no ALBERT model can have these values. The config is then unchanged.
+            ConfigError: A value is not valid. The config is then unchanged.
         """
         check_other_keys(config_dict)
         given = {name: value for name, value in config_dict.items() if name in self._arguments}
@@ -148,14 +148,14 @@ class ConfigBase:
         self.__dict__.update(changed.__dict__)
 
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Self:  # noqa: ARG002
-        """Return this config: ALBERT has only a text encoder."""
+        """Return this config, because ALBERT has only a text encoder."""
         return self
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ConfigBase) and self._values() == other._values()
 
     def _values(self) -> dict[str, Any]:
-        """Return all values except where the config was loaded from and what else was there."""
+        """Return the values that `==` compares: all except `name_or_path` and the sentence modules."""
         left_out = {"name_or_path", "sentence_modules"}
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
@@ -173,14 +173,14 @@ class ConfigBase:
         """Return a config from the content of a `config.json`. Unknown keys are kept and written back.
 
         Raises:
-            ConfigError: the file is of another model type or describes no possible model, or the overrides
-                contain an unknown name.
+            ConfigError: The file belongs to another type of model or has an invalid value, or an override has
+                an unknown name.
         """
         check_other_keys(values)
         given = {name: value for name, value in values.items() if name in cls._arguments}
         known = {name: value for name, value in given.items() if value is not None and name != "name_or_path"}
         if "id2label" in known:
-            known.pop("num_labels", None)  # older files have both; the label names take precedence
+            known.pop("num_labels", None)  # older files contain both; the label names take precedence
         config = cls(**known)
         other = {name: value for name, value in values.items() if name not in given and name != "model_type"}
         config.extra = copy.deepcopy(other)
@@ -188,18 +188,18 @@ class ConfigBase:
 
     @classmethod
     def from_google_dict(cls, values: Mapping[str, Any], **overrides: Any) -> Self:
-        """Return a config from the content of an `albert_config.json`, where "gelu" means the tanh form."""
+        """Return a config from the content of an `albert_config.json`, in which "gelu" means "gelu_new"."""
         if values.get("hidden_act", "gelu") == "gelu":
             values = {**values, "hidden_act": "gelu_new"}
         return cls.from_dict(values, **overrides)
 
     @classmethod
     def from_json_file(cls, path: str | Path, **overrides: Any) -> Self:
-        """Return a config from a JSON file; a file named `albert_config.json` is read as Google's.
+        """Return a config from a JSON file. A file named `albert_config.json` is read as Google's format.
 
         Raises:
-            ModelNotFoundError: the file does not exist.
-            ConfigError: the file is not a JSON object, or describes no possible model.
+            ModelNotFoundError: The file does not exist.
+            ConfigError: The file is not a JSON object, or has an invalid value.
         """
         path = Path(path)
         if not path.is_file():
@@ -209,19 +209,18 @@ class ConfigBase:
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
-        """Return the config of a local folder, a config file, or a model on the hub.
+        """Load the config of a folder, a config file, or a model on the hub.
 
-        If the config of a published model contradicts the published values, a warning lists each
-        contradiction.
+        If the config of a published model differs from the published values, a warning lists the differences.
 
         Args:
-            pretrained_model_name_or_path: a folder, a config file, or a name on the hub.
-            options: arguments of this class, which override the file; options of the hub (`hub.HubOptions`);
-                and loading options of `transformers` (`hub.take_loading_options`).
+            pretrained_model_name_or_path: A folder, a config file, or a hub name.
+            options: Arguments of this class, which override the file; hub options (see `hub.HubOptions`); and
+                loading options of `transformers` (see `hub.take_loading_options`).
 
         Raises:
-            ModelNotFoundError: there is no such folder, file or hub model, or it has no config.
-            ConfigError: the config is of another model type or describes no possible model, or a loading
+            ModelNotFoundError: The folder, file or hub model does not exist, or it has no config.
+            ConfigError: The config belongs to another type of model or has an invalid value, or a loading
                 option is not supported.
         """
         hub, overrides = split_hub_options(take_loading_options(options))
@@ -243,16 +242,16 @@ class ConfigBase:
         """Return a model's config as a dictionary, and the keyword arguments that are not hub options.
 
         Raises:
-            ModelNotFoundError, ConfigError: as for `from_pretrained`.
+            ModelNotFoundError, ConfigError: See `from_pretrained`.
         """
         hub, unused = split_hub_options(options)
         return cls.from_pretrained(pretrained_model_name_or_path, **hub).to_dict(), unused
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the content of `config.json`: all sizes, and the other values that differ from the default.
+        """Return the content of `config.json`: all sizes, and other values that differ from their defaults.
 
         Raises:
-            ConfigError: `hidden_act` is a function, which JSON cannot hold.
+            ConfigError: `hidden_act` is a function, which cannot be saved as JSON.
         """
         if callable(self.hidden_act):
             name = getattr(self.hidden_act, "__name__", repr(self.hidden_act))
@@ -270,7 +269,7 @@ class ConfigBase:
         return copy.deepcopy(values)
 
     def to_diff_dict(self) -> dict[str, Any]:
-        """Return the entries of `to_dict` that differ from the default config, and the `model_type`."""
+        """Return the entries of `to_dict` that differ from the default config, and `model_type`."""
         default = self._default.to_dict()
         return {
             name: value
@@ -290,7 +289,7 @@ class ConfigBase:
             temporary.write_text(text, encoding="utf-8")
 
     def save_pretrained(self, save_directory: str | Path, push_to_hub: bool = False) -> None:
-        """Write `config.json` into the folder. A missing folder is created.
+        """Write `config.json` into a folder; the folder is created if it does not exist.
 
         Raises:
             ConfigError: `push_to_hub` is True.
@@ -301,7 +300,7 @@ class ConfigBase:
 
 
 def _is_json(path: Path) -> bool:
-    """Return whether a path leads to a JSON file, judged by its name or first byte, and not to weights."""
+    """Return whether a path is a JSON file, judged by its ending or its first byte."""
     if not path.is_file() or path.suffix == ".json":
         return path.is_file()
     with path.open("rb") as file:

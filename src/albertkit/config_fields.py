@@ -1,4 +1,4 @@
-"""Helpers that declare the fields of AlbertConfig: checks, conversions, names of arguments, labels."""
+"""Helpers that declare and read the fields of AlbertConfig: checks, conversions, argument names, labels."""
 
 import difflib
 import math
@@ -12,18 +12,18 @@ from albertkit.errors import ConfigError, did_you_mean
 ACTIVATION_NAMES = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
 _MOST_LABELS = 1_000_000
 TASK_KEY = "finetuning_task"
-"""Where the config of a fine-tuned model keeps the name of its task."""
+"""The config key for the task name of a fine-tuned model."""
 SETTINGS_KEY = "task_settings"
-"""Where the config of a fine-tuned model keeps the lengths that its rows were made with."""
+"""The config key for the settings with which the rows of a fine-tuned model were made."""
 _Check = tuple[Callable[[Any], bool], str]
-"""A condition on a value, and the condition in words."""
+"""A condition on a value, and its description for messages."""
 
 
-# --- what a field is checked against and converted with -------------------------------------------
+# --- checks and conversions of fields -------------------------------------------------------------
 
 
 def any_of(*choices: str | None) -> _Check:
-    """Return the check that a value is one of the choices."""
+    """Return the check that a value is one of `choices`."""
     names = ", ".join(choice for choice in choices if choice is not None)
     return (lambda value: value in choices, f"one of {names}")
 
@@ -48,7 +48,7 @@ CLASS_NAMES: _Check = (
 
 
 def _numbered(name: str, values: Any, read: Callable[[Any], Any]) -> dict[int, Any]:
-    """Return a mapping with whole numbers as keys; in JSON, keys are strings."""
+    """Return a mapping with its keys converted to integers; JSON has only string keys."""
     try:
         return {int(number): read(value) for number, value in values.items()}
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
@@ -56,17 +56,17 @@ def _numbered(name: str, values: Any, read: Callable[[Any], Any]) -> dict[int, A
 
 
 def read_labels(values: Any) -> dict[int, str]:
-    """Return labels by integer id."""
+    """Return a mapping from integer ids to labels."""
     return _numbered("id2label", values, read=lambda label: label)
 
 
 def read_pruned_heads(values: Any) -> dict[int, list[int]]:
-    """Return the sorted heads by layer number; `None` gives an empty mapping."""
+    """Return the sorted heads of each layer number. None gives an empty mapping."""
     return _numbered("pruned_heads", values or {}, read=lambda heads: sorted(map(int, heads)))
 
 
 def read_dtype(dtype: Any) -> str | None:
-    """Return "float32" for "float32", "torch.float32" and torch.float32."""
+    """Return the name of a data type: "float32" for "float32", "torch.float32" or torch.float32."""
     return None if dtype is None else str(dtype).removeprefix("torch.")
 
 
@@ -80,21 +80,21 @@ def setting(
     """Declare a field of the config.
 
     Args:
-        default: the default value.
-        check: the condition for a value.
-        convert: converts a value, in the constructor and when the attribute is set.
-        written: whether and when `config.json` contains the field.
+        default: The default value.
+        check: The condition that a value must meet, with its description.
+        convert: Function that converts a value in the constructor and when the attribute is set.
+        written: Whether `config.json` contains the field.
     """
     return field(default=default, metadata={"check": check, "convert": convert, "written": written})
 
 
 def size(default: int) -> Any:
-    """Declare a field that is a whole number of at least 1."""
+    """Declare a field that must be an integer of at least 1."""
     return setting(default, SIZE, written="always")
 
 
 def rate(default: float) -> Any:
-    """Declare a field that is a number in [0, 1)."""
+    """Declare a field that must be a number in [0, 1)."""
     return setting(default, RATE, written="always")
 
 
@@ -105,14 +105,16 @@ OTHER_NAMES = {
     "use_return_dict": "return_dict",
     "_attn_implementation": "attn_implementation",
 }
-"""Names that `transformers` also gives to fields."""
+"""Other names of fields, which `transformers` also uses."""
 
 
 def one_of(**alternatives: Any) -> Any:
-    """Return the value of the only alternative that was given, or None if none was given.
+    """Return the value of the alternative that is not None, or None if all are None.
+
+    `alternatives` are several names of one setting.
 
     Raises:
-        ConfigError: several were given, with different values.
+        ConfigError: Two alternatives have different values.
     """
     given = {name: value for name, value in alternatives.items() if value is not None}
     if len({str(value) for value in given.values()}) > 1:
@@ -121,7 +123,7 @@ def one_of(**alternatives: Any) -> Any:
 
 
 def under_one_name(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments under the current names of the fields."""
+    """Return the arguments with older names replaced by the current names."""
     arguments = dict(arguments)
     for older, name in OTHER_NAMES.items():
         if older in arguments:
@@ -130,7 +132,7 @@ def under_one_name(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_other_keys(values: Mapping[str, Any]) -> None:
-    """Raise ConfigError if another key of a file shows that its model is not a supported ALBERT model."""
+    """Raise ConfigError if a key of a file shows that its model is not a supported ALBERT model."""
     if values.get("model_type", "albert") != "albert":
         raise ConfigError(
             f"this config has model_type {values['model_type']!r}. albertkit supports ALBERT only "
@@ -146,12 +148,12 @@ def check_other_keys(values: Mapping[str, Any]) -> None:
 
 
 def is_misspelled(name: str, arguments: Iterable[str]) -> bool:
-    """Return whether an unknown name is close to an argument's name; private names never are."""
+    """Return whether an unknown name is close to the name of an argument. Private names never are."""
     return not name.startswith("_") and bool(difflib.get_close_matches(name, arguments, n=1, cutoff=0.9))
 
 
 def unknown_arguments(names: Iterable[str], arguments: Iterable[str]) -> ConfigError:
-    """Return the error for names that are not arguments, with the nearest argument of each."""
+    """Return the error for names that are not arguments; it suggests the closest argument for each."""
     parts = [f"{name!r}{did_you_mean(name, arguments)}" for name in sorted(names)]
     return ConfigError(
         f"AlbertConfig has no argument {', '.join(parts)}. To add a key of your own, set it as an attribute."
@@ -164,7 +166,7 @@ LABEL_ARGUMENTS = ("num_labels", "id2label", "label2id")
 
 
 def settle_labels(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with both `id2label` and `label2id`, and without `num_labels`."""
+    """Return the arguments with both `id2label` and `label2id`, and without `num_labels`."""
     count, id2label, label2id = (arguments.get(name) for name in LABEL_ARGUMENTS)
     if label2id is not None and not isinstance(label2id, Mapping):
         raise ConfigError(f"label2id must map labels to ids, got {label2id!r}")
@@ -172,7 +174,7 @@ def settle_labels(arguments: dict[str, Any]) -> dict[str, Any]:
         id2label = {index: label for label, index in label2id.items()}
     if id2label is None:
         number = 2 if count is None else count
-        # Each label gets a name, so a number from a damaged file must not exhaust the memory.
+        # Each label needs memory, so limit the number from a damaged file.
         if not isinstance(number, int) or not 1 <= number <= _MOST_LABELS:
             raise ConfigError(
                 f"num_labels must be a whole number of at least 1, got {number!r} (maximum: {_MOST_LABELS:,})"

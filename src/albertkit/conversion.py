@@ -1,11 +1,11 @@
-"""Convert a checkpoint from one format to another, with a report of every tensor.
+"""Convert a checkpoint to another format, with a report of every tensor.
 
     report = convert("albert_base/model.ckpt-best", "albert-base", to="hf", verify=True)
     print(report)
 
-`convert` reads the source, matches its tensors with the model class of its heads, and writes them under the
-target's names. Tensors that the model does not have are left out and reported. A missing tensor of the
-encoder is an error.
+`convert` reads the source, matches its tensors with the model class of its heads, and writes them with the
+names of the target format. Tensors that the model does not have are omitted and reported. Missing encoder
+tensors are an error.
 """
 
 import hashlib
@@ -37,14 +37,14 @@ from albertkit.tokenization.wordpiece import parse_word_list
 from albertkit.vocabularies import add_model_file, write_vocabulary
 
 TOLERANCES = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
-"""Largest difference of outputs that `verify` accepts, by the less precise of the two data types."""
+"""Largest difference of outputs that `verify` accepts, for the less precise of the two data types."""
 
 _VERIFIED_BATCH = (2, 24)
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A tensor with its names in the source and in the target."""
+    """The names of a tensor in the source and in the target, with its shape and data type."""
 
     source: str
     target: str
@@ -54,25 +54,28 @@ class Move:
 
 @dataclass(slots=True)
 class ConversionReport:
-    """The report of every tensor and every file of a conversion."""
+    """What a conversion did with every tensor and file."""
 
     source: str
+    """Name or path of the source."""
     source_format: Format
     target: str
+    """Path of the written checkpoint."""
     target_format: Format
     architecture: str
-    """The model class that the tensors belong to."""
+    """The model class of the tensors."""
     tensors: list[Move] = field(default_factory=list)
+    """The converted tensors."""
     missing: list[str] = field(default_factory=list)
-    """Tensors of the model that the source and therefore the target lack."""
+    """Tensors of the model that the source, and therefore the target, does not contain."""
     unexpected: list[str] = field(default_factory=list)
-    """Tensors of the source that ALBERT has no known use for; they are not in the target."""
+    """Unknown tensors of the source; the target does not contain them."""
     unused: dict[str, str] = field(default_factory=dict)
-    """Tensors of the source that are left out on purpose, each with the reason."""
+    """Tensors of the source that were omitted on purpose, each with the reason."""
     notes: list[str] = field(default_factory=list)
     """Other decisions, one sentence each."""
     checksums: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of each file that the weights were read from, and of each file written."""
+    """SHA-256 of each file from which weights were read, and of each written file."""
     largest_difference: float | None = None
     """Largest difference between the outputs of source and target on random text; None without `verify`."""
 
@@ -109,22 +112,26 @@ def convert(
     max_shard_size: int | str | None = None,
     verify: bool = False,
 ) -> ConversionReport:
-    """Read a checkpoint of any format and write it in another.
+    """Read a checkpoint in any format and write it in another format.
 
     Args:
-        source: a folder, a TensorFlow checkpoint, a Julia file, or a name, as for `from_pretrained`.
-        target: a folder for "hf" and "tf1", a file named `.tfbson` or `.bson` for "julia".
-        to: the format to write. None means "julia" for a target with a Julia ending, else "hf".
-        dtype: one of `DTYPES`, to which floating-point tensors are cast; None keeps their types.
-        max_shard_size: for "hf" only: larger weights are split into several files, as in `write_folder`.
-        verify: whether to load both checkpoints and compare their outputs on random text.
+        source: A folder, a TensorFlow checkpoint, a Julia file, or a model name; see `from_pretrained`.
+        target: A folder for "hf" and "tf1", a file ending in `.tfbson` or `.bson` for "julia".
+        to: The format to write. None means "julia" if the target has a Julia ending, otherwise "hf".
+        dtype: The data type to which floating-point tensors are converted, one of `DTYPES`. None keeps their
+            data types.
+        max_shard_size: For "hf" only: maximum size of a file. Larger weights are split; see `write_folder`.
+        verify: Whether to load both checkpoints and compare their outputs for random text.
+
+    Returns:
+        The report of the conversion.
 
     Raises:
-        ModelNotFoundError: the source does not exist.
-        CheckpointError: the source is damaged or lacks tensors of the encoder; the target cannot be
-            written or has no place for a tensor; or the outputs of the two differ.
-        ConfigError: the format or the data type is unknown, or the target format cannot express the config.
-        DataError: the target exists. It may be an empty folder.
+        ModelNotFoundError: The source does not exist.
+        CheckpointError: The source is damaged or lacks encoder tensors, the target cannot be written or
+            cannot contain a tensor, or the outputs of source and target differ.
+        ConfigError: The format or data type is unknown, or the target format cannot express the config.
+        DataError: The target exists and is not an empty folder.
     """
     target = Path(target).expanduser()
     to = _target_format(target, to)
@@ -132,7 +139,7 @@ def convert(
         raise ConfigError(f"dtype is {dtype!r}. Expected one of {', '.join(DTYPES)}.")
     if max_shard_size is not None and to != "hf":
         raise ConfigError(f"max_shard_size is for the format 'hf' only. A checkpoint of {to!r} is one file.")
-    # Never replace a checkpoint: it may contain what a conversion leaves out.
+    # Never replace a checkpoint, because it may contain tensors that a conversion omits.
     if to != "julia":
         check_new_folder(target)
     elif target.exists():
@@ -206,7 +213,7 @@ def _target_format(target: Path, to: Format | None) -> Format:
 
 
 def _write(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | None) -> list[Path]:
-    """Write a checkpoint in its format, all files or none; return their paths."""
+    """Write a checkpoint in its format, all files or none, and return their paths."""
     if checkpoint.format == "julia":
         return julia.write(target, checkpoint)
     with complete_files(target) as folder:
@@ -228,11 +235,11 @@ def _write(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | Non
 
 
 def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes: list[str]) -> None:
-    """Convert a checkpoint's vocabulary to the form of its new format.
+    """Convert a checkpoint's vocabulary to the files of its new format.
 
     Raises:
-        CheckpointError: the vocabulary is damaged, or has more pieces than the model has embeddings.
-        TokenizerError: a word list is damaged.
+        CheckpointError: The vocabulary is damaged, or has more pieces than the model has embeddings.
+        TokenizerError: A word list is damaged.
     """
     files = checkpoint.vocabulary
     words: tuple[str, ...] = ()
@@ -268,10 +275,10 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
 
 
 def cast(tensors: Mapping[str, np.ndarray], dtype: np.dtype) -> dict[str, np.ndarray]:
-    """Return the tensors in another data type. Names that share a tensor still share it.
+    """Convert the tensors to another data type. Names that share a tensor still share it.
 
     Raises:
-        CheckpointError: a value is too large for the data type.
+        CheckpointError: A value is too large for the data type.
     """
     cast: dict[int, np.ndarray] = {}
     for name, tensor in tensors.items():
@@ -287,7 +294,7 @@ def cast(tensors: Mapping[str, np.ndarray], dtype: np.dtype) -> dict[str, np.nda
 
 
 def _dtype(tensors: Mapping[str, np.ndarray]) -> str:
-    """Return the name of the data type of the weights."""
+    """Return the name of the data type of the first tensor."""
     return next(iter(tensors.values())).dtype.name
 
 
@@ -304,19 +311,19 @@ def _compare(
     config: AlbertConfig,
     tensors: Mapping[str, np.ndarray],
 ) -> float:
-    """Return the largest difference of any output of source and target on random text.
+    """Return the largest difference between any output of source and target for random text.
 
     Args:
-        source: the name or folder of the source, for the error message.
-        target: the written checkpoint, which is read from its files.
-        architecture: the name of the model class.
-        config: the config of the source.
-        tensors: the tensors of the source by their name in the model.
+        source: The name or folder of the source, for the error message.
+        target: The written checkpoint; its files are read.
+        architecture: The name of the model class.
+        config: The config of the source.
+        tensors: The tensors of the source, by their names in the model.
 
     Raises:
-        CheckpointError: the difference is too large to be rounding.
+        CheckpointError: The difference is too large to be rounding.
     """
-    generator = np.random.RandomState(0)  # draws the same in every version of NumPy
+    generator = np.random.RandomState(0)  # gives the same numbers in every version of NumPy
     batch, length = _VERIFIED_BATCH[0], min(_VERIFIED_BATCH[1], config.max_position_embeddings)
     shape = (batch, 2, length) if head_of(architecture).has_choices else (batch, length)
     ids, segments = (
@@ -325,7 +332,7 @@ def _compare(
     )
     mask = np.ones(shape, np.int64)
     mask[-1, ..., length // 2 :] = 0
-    # A tensor that is missing in both gets the same random values in both.
+    # A tensor that is missing in both checkpoints gets the same random values in both.
     absent = {
         name: generator.normal(scale=config.initializer_range, size=sizes)
         for name, sizes in expected_shapes(architecture, config).items()
@@ -343,7 +350,7 @@ def _compare(
     )
     types = {_dtype(tensors), _dtype(written_tensors)}
     tolerance = max(TOLERANCES.get(name, TOLERANCES["float32"]) for name in types)
-    if not largest <= tolerance:  # this form also fails for NaN
+    if not largest <= tolerance:  # unlike `largest > tolerance`, also true for NaN
         raise CheckpointError(
             f"{target} was written, but its outputs differ from those of {source} by up to "
             f"{largest:.1e}. Expected at most {tolerance:.0e}. Do not use it, and report this error."

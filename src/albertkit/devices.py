@@ -1,4 +1,4 @@
-"""The device that computes a model and the data type of its weights, named as in `transformers`."""
+"""Choose the device that computes a model and the data type of its weights, as in `transformers`."""
 
 import ctypes
 import platform
@@ -17,25 +17,25 @@ from albertkit.extras import optional
 torch: Any = optional("torch", extra="torch")
 
 Device = Any
-"""None, a name, a number, or a `torch.device`."""
+"""None, a device name, a GPU number, or a `torch.device`."""
 
 CPU = "cpu"
 _TYPES = ("cpu", "cuda", "hpu", "meta", "mps", "mtia", "npu", "privateuseone", "xla", "xpu")
-"""Device types that torch knows, for use without torch."""
+"""PyTorch's device types, for use when PyTorch is not installed."""
 
 
 def read_device(device: Device) -> Any:
-    """Return the device, with numbers read as in `transformers`; None if no device was given.
+    """Return the device that a name, number or `torch.device` means, as in `transformers`.
 
     Args:
-        device: a device; "auto" is the best available one.
+        device: A device. "auto" means the best available device; None returns None.
 
     Returns:
-        A `torch.device`, or "cpu" for the CPU, which does not need torch.
+        A `torch.device`, or "cpu" for the CPU, which does not need PyTorch.
 
     Raises:
-        ConfigError: this machine does not have the device.
-        MissingExtraError: the device is not the CPU, and torch is not installed.
+        ConfigError: This machine does not have the device.
+        MissingExtraError: The device is not the CPU, and PyTorch is not installed.
     """
     if device is None:
         return None
@@ -52,10 +52,10 @@ def read_device(device: Device) -> Any:
             return CPU
         device = f"{best}:{device}"
     if find_spec("torch") is None and (name := str(device).partition(":")[0]) not in _TYPES:
-        raise ConfigError(f"there is no device {device!r}; {suggestion(name, _TYPES)}")
+        raise ConfigError(f"there is no device {device!r}. {suggestion(name, _TYPES)}")
     try:
         chosen = choose_device(device)
-        torch.empty(0, device=chosen)  # torch can name devices that this machine does not have
+        torch.empty(0, device=chosen)  # PyTorch accepts names of devices that this machine does not have
     except (AssertionError, ConfigError, RuntimeError, TypeError) as error:
         raise ConfigError(
             f"device {str(device)!r} cannot be used ({str(error).splitlines()[0]}). Expected a device of "
@@ -67,8 +67,8 @@ def read_device(device: Device) -> Any:
 def best_device() -> Any:
     """Return the best single device: CUDA, then MPS, then the CPU.
 
-    Imports torch only if it is installed and the machine has a driver for such a device, because the import
-    takes longer than processing a sentence.
+    It imports PyTorch only if it is installed and the machine has a driver for such a device, because the
+    import takes longer than processing a sentence.
     """
     if find_spec("torch") is None or not _has_accelerator():
         return CPU
@@ -89,11 +89,11 @@ def _has_accelerator() -> bool:
 
 
 def choose_device(device_map: Device | Mapping[str, Device]) -> Any:
-    """Return torch's device for the whole model; "auto" is the best available device.
+    """Return PyTorch's device for the whole model. "auto" means the best available device.
 
     Raises:
-        ConfigError: the map names several devices (an ALBERT fits on one), or a device that torch does not
-            know, that this machine does not have, or that holds no values ("meta").
+        ConfigError: The map names several devices (an ALBERT model fits on one), or the device is unknown,
+            missing, or stores no values ("meta").
     """
     if isinstance(device_map, Mapping):
         if set(device_map) != {""}:
@@ -106,25 +106,25 @@ def choose_device(device_map: Device | Mapping[str, Device]) -> Any:
     if device_map is None:
         return torch.device("cpu")
     present = ", ".join(["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))])
-    expected = f"expected 'auto' (the best available device) or one of this machine's devices: {present}"
+    expected = f"Expected 'auto' (the best available device) or one of this machine's devices: {present}."
     try:
         device = torch.device(device_map)
     except RuntimeError:
-        raise ConfigError(f"there is no device {device_map!r}; {expected}") from None
+        raise ConfigError(f"there is no device {device_map!r}. {expected}") from None
     try:
         holds_values = torch.ones(1, device=device).item() == 1
-    except (RuntimeError, AssertionError):  # torch's own message fills a page if the device is missing
+    except (RuntimeError, AssertionError):  # if the device is missing, PyTorch's message fills a page
         holds_values = False
     if not holds_values:
-        raise ConfigError(f"this machine has no device '{device}' to compute on; {expected}")
+        raise ConfigError(f"this machine has no device '{device}' to compute on. {expected}")
     return device
 
 
 def choose_dtype(dtype: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Return torch's floating-point type of that name; "auto" is the type of the arrays, None is float32.
+    """Return PyTorch's data type for a name. "auto" means the data type of the arrays, None means float32.
 
     Raises:
-        ConfigError: the name is not a floating-point type.
+        ConfigError: The name is not a floating-point type.
     """
     if dtype is None:
         return torch.float32

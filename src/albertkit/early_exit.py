@@ -1,4 +1,4 @@
-"""The early-exit settings of a config: whether a model has classifiers after each layer, when it exits."""
+"""The early-exit settings of a config: the classifiers after each layer, and when a row exits."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
@@ -7,18 +7,18 @@ from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
 
 KEY = "early_exit"
-"""The config key of the classifiers after each layer."""
+"""The config key of the early-exit settings."""
 Classifiers = Literal["each", "shared"]
 
 
 @dataclass(frozen=True)
 class Exits:
-    """How a model exits early."""
+    """The early-exit settings of a model."""
 
     classifiers: Classifiers = "each"
-    """"each" for one classifier per layer, "shared" for one classifier for all layers."""
+    """"each" means one classifier per layer, "shared" one classifier for all layers."""
     tolerance: float = 0.1
-    """For regression: two predictions that differ by less than this agree."""
+    """For regression: two layers agree if their predictions differ by less than this value."""
 
     def __post_init__(self) -> None:
         if self.classifiers not in get_args(Classifiers):
@@ -32,10 +32,10 @@ class Exits:
 
 
 def exits_of(config: AlbertConfig) -> Exits | None:
-    """Return the early-exit settings of a config, or None for a model without exits.
+    """Return the early-exit settings of a config, or None if the model has no early exit.
 
     Raises:
-        ConfigError: the settings are invalid.
+        ConfigError: The settings are not valid.
     """
     given: Any = config.extra.get(KEY)
     if given is None:
@@ -49,13 +49,13 @@ def exits_of(config: AlbertConfig) -> Exits | None:
 
 
 def exit_count(config: AlbertConfig) -> int:
-    """Return the number of classifiers besides the last layer's; 0 if all layers share one."""
+    """Return the number of classifiers without the last layer's; 0 if all layers share one."""
     exits = exits_of(config)
     return config.depth - 1 if exits is not None and exits.classifiers == "each" else 0
 
 
 def check_patience(patience: int | None, config: AlbertConfig) -> None:
-    """Raise ConfigError unless a model of this config can exit with this patience."""
+    """Raise ConfigError if a model with this config cannot exit early with this patience."""
     if patience is None:
         return
     if exits_of(config) is None:
@@ -72,5 +72,5 @@ def check_patience(patience: int | None, config: AlbertConfig) -> None:
 
 
 def most_patience(config: AlbertConfig) -> int:
-    """Return the largest patience with which a text can still exit early."""
+    """Return the largest patience with which a row can exit before the last layer."""
     return config.depth - 2

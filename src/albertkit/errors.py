@@ -1,18 +1,18 @@
-"""Every error albertkit raises on purpose.
+"""All errors that albertkit raises on purpose.
 
     AlbertKitError
-    ├── ConfigError       (ValueError)   sizes that do not fit, unknown arguments
+    ├── ConfigError       (ValueError)   invalid settings, unknown arguments
     ├── ModelNotFoundError (OSError)     a name or folder without a model
-    ├── CheckpointError   (OSError)      weights missing or damaged
-    │   └── ShapeMismatchError (RuntimeError)  weights of another shape than the model's
-    ├── TokenizerError    (ValueError)   vocabulary files missing, damaged or foreign
-    ├── DataError         (ValueError)   corpora, shards and labels that cannot be used
+    ├── CheckpointError   (OSError)      missing or damaged weights
+    │   └── ShapeMismatchError (RuntimeError)  weights with a different shape than the model's
+    ├── TokenizerError    (ValueError)   missing, damaged or unsupported vocabulary files
+    ├── DataError         (ValueError)   text, shards and labels that cannot be used
     ├── TrainingError     (RuntimeError) a run that cannot start, resume or continue
     ├── DiskFullError     (OSError)      no space left to write a file
-    ├── UploadError       (OSError)      files that the hub did not take
+    ├── UploadError       (OSError)      files that could not be uploaded to the hub
     └── MissingExtraError (ImportError)  a library of an optional extra that is not installed
 
-Each also derives from the built-in error that code written for `transformers` expects.
+Each error also derives from the built-in error that code for `transformers` expects.
 A message gives the received value, the expected value, and what to do.
 """
 
@@ -23,11 +23,11 @@ from collections.abc import Iterable
 
 
 class AlbertKitError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base class of all errors that albertkit raises on purpose."""
 
 
 class ConfigError(AlbertKitError, ValueError):
-    """A configuration that describes no possible model."""
+    """Settings that are not valid or do not match each other."""
 
 
 class ModelNotFoundError(AlbertKitError, OSError):
@@ -39,11 +39,11 @@ class CheckpointError(AlbertKitError, OSError):
 
 
 class ShapeMismatchError(CheckpointError, RuntimeError):
-    """Weights of another shape than the model's."""
+    """Weights with a different shape than the model's."""
 
 
 class TokenizerError(AlbertKitError, ValueError):
-    """A vocabulary file that is missing, empty, truncated or not what its name says."""
+    """A vocabulary file that is missing, empty, damaged or of another format."""
 
 
 class DataError(AlbertKitError, ValueError):
@@ -55,7 +55,7 @@ class TrainingError(AlbertKitError, RuntimeError):
 
 
 class DiskFullError(AlbertKitError, OSError):
-    """No space is left to write a file; complete files were kept."""
+    """No space left to write a file. Files that were complete are kept."""
 
 
 class UploadError(AlbertKitError, OSError):
@@ -67,11 +67,11 @@ class MissingExtraError(AlbertKitError, ImportError):
 
 
 class UnknownTokensWarning(UserWarning):
-    """Texts consist mostly of tokens that the vocabulary does not have."""
+    """Texts that consist mostly of tokens that are not in the vocabulary."""
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the first line of the caller's code outside of albertkit."""
+    """Warn, with the position of the caller's code outside of albertkit."""
     frame, level = sys._getframe(1), 2
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "albertkit":
         frame, level = frame.f_back, level + 1
@@ -79,21 +79,21 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return " (did you mean ...?)" with the nearest known name, or "" if no name is close."""
+    """Return " (did you mean ...?)" with the closest known name, or "" if no name is close."""
     nearest = _nearest(name, known)
     return f" (did you mean {nearest!r}?)" if nearest else ""
 
 
 def suggestion(name: object, known: Iterable[str]) -> str:
-    """Return the part of a message to help with an unknown name: the nearest known name, or all of them."""
+    """Return help for an unknown name in a message: the closest known name, or all known names."""
     known = list(known)
     nearest = _nearest(name, known)
-    return f"did you mean {nearest!r}?" if nearest else f"known are {', '.join(known)}"
+    return f"Did you mean {nearest!r}?" if nearest else f"Expected one of {', '.join(known)}."
 
 
 def _nearest(name: object, known: Iterable[str]) -> str | None:
     name = str(name)
-    # A name with another number is another name and not a misspelling: float8 is not float32.
+    # Names with different numbers are different names, not misspellings: float8 is not float32.
     digits = sorted(filter(str.isdigit, name))
     near = [one for one in known if not digits or digits == sorted(filter(str.isdigit, one))]
     other_case = [one for one in near if one.casefold() == name.casefold()]

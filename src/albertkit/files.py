@@ -1,7 +1,6 @@
 """Write files so that a crash, a full disk or a second process never leaves a partial file.
 
-Everything that saves uses this module: tokenizers, checkpoints, token shards, training state. It needs only
-the standard library.
+Every part of albertkit that saves files uses this module. It needs only the standard library.
 """
 
 import errno
@@ -23,21 +22,21 @@ PICTURES = (".png", ".svg", ".pdf")
 
 @contextmanager
 def atomic_path(target: str | Path) -> Iterator[Path]:
-    """Yield the path of a new empty file, which replaces `target` when the block ends without an error.
+    """Yield the path of a new empty file, which replaces `target` if the block ends without an error.
 
-    The file is flushed to the disk before it takes the name, so opening `target` gives the old
-    content or the new content. A process that has the old file mapped into memory keeps it. If the block
-    raises, the new file is removed and `target` is unchanged. Files that belong together are renamed only
-    after all of them are complete:
+    The new file is flushed to the disk before it is renamed, so opening `target` gives either the old or the
+    new content. A process that has mapped the old file into memory keeps it. If the block raises, the new
+    file is removed and `target` is unchanged. Files that belong together are renamed only when all of them
+    are complete:
 
         with atomic_path(a) as new_a, atomic_path(b) as new_b:
             ...
 
-    The yielded name ends in `.tmp`. A writer that adds or guesses an ending (`numpy.savez`) needs an open
-    file instead of the name. A replaced file keeps its permission bits; a new file follows the umask.
+    The name of the new file ends in `.tmp`. Pass an open file to functions that add or guess an ending
+    (`numpy.savez`). A replaced file keeps its permission bits; a new file follows the umask.
 
     Raises:
-        DiskFullError: there is no space left for the file.
+        DiskFullError: There is no space left for the file.
         DataError: `target` is a folder or a device.
         OSError: `target` cannot be written (missing folder, permission).
     """
@@ -48,30 +47,30 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         with full_disk_named(target):
-            # Not tempfile.mkstemp: with its mode 0600, only the owner could read a shared model.
+            # Not tempfile.mkstemp, whose mode 0600 would let only the owner read a shared model.
             descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
             permissions = os.fstat(descriptor).st_mode & 0o777
             os.close(descriptor)
             if target.exists() and not target.is_symlink():
                 permissions = target.stat().st_mode & 0o777
             yield temporary
-            # A write-protected file could not be opened for the flush, so the permissions come after it. They
-            # are set last because a writer may have replaced our file with its own, with other permissions.
+            # Set the permissions after the flush, which cannot open a write-protected file. Set them last,
+            # because a writer may have replaced our file with a file that has other permissions.
             flush_to_disk(temporary, os.O_RDWR)
             temporary.chmod(permissions)
             temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
-    if os.name == "posix":  # elsewhere a folder cannot be opened
+    if os.name == "posix":  # other systems cannot open a folder
         flush_to_disk(target.parent)
 
 
 @contextmanager
 def full_disk_named(target: Path) -> Iterator[None]:
-    """Convert any library's error about missing disk space into one that names the file and the remedy.
+    """Convert a library's error about missing disk space to DiskFullError, which names the file.
 
     Raises:
-        DiskFullError: there is no space left.
+        DiskFullError: There is no space left.
     """
     try:
         yield
@@ -87,18 +86,18 @@ def full_disk_named(target: Path) -> Iterator[None]:
         raise
 
 
-# The last number is the error of a limit on file size.
+# The last number is the error for a limit on file size.
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Messages of libraries that give no number: safetensors and Arrow, then NumPy.
+# Messages of libraries that give no error number: safetensors and Arrow, then NumPy.
 _NO_SPACE_TEXT = re.compile(r"No space left|Disk quota exceeded|File too large|\d+ requested and \d+ written")
 
 
 @contextmanager
 def made_folder(folder: Path) -> Iterator[Path]:
-    """Create a folder if it is missing. If the block raises, remove every created folder that is empty.
+    """Create a folder if it does not exist. If the block raises, remove all created folders that are empty.
 
     Raises:
-        DataError: the folder or one of its parents is a file.
+        DataError: The folder or one of its parents is a file.
     """
     made = []
     for one in (folder, *folder.parents):
@@ -118,17 +117,18 @@ def made_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def complete_files(folder: Path) -> Iterator[Path]:
-    """Yield a new folder. When the block ends without an error, all of its files move into `folder`."""
+    """Yield a temporary folder. If the block ends without an error, all of its files move to `folder`."""
     with made_folder(folder):
         staged = folder / f".{secrets.token_hex(4)}.tmp"
         staged.mkdir()
         try:
             with full_disk_named(folder):
                 yield staged
+            for file in staged.rglob("*"):
+                flush_to_disk(file)
             for file in sorted(staged.iterdir()):
                 with suppress(FileNotFoundError):
                     file.chmod((folder / file.name).stat().st_mode & 0o777)
-                flush_to_disk(file)
                 file.replace(folder / file.name)
         finally:
             shutil.rmtree(staged)
@@ -138,7 +138,7 @@ def check_new_file(target: Path) -> None:
     """Check that a new file can be written, before its content is computed.
 
     Raises:
-        DataError: the name is taken, or the folder is missing or write-protected.
+        DataError: The name is taken, or the folder is missing or write-protected.
     """
     if target.exists():
         raise DataError(f"{target} exists. Choose another name, or delete it first.")
@@ -152,7 +152,7 @@ def check_new_folder(folder: Path) -> None:
     """Check that a folder is missing or empty, before its content is computed.
 
     Raises:
-        DataError: it is a file, or has other content than the partial files of a process that died.
+        DataError: The path is a file, or the folder contains more than partial files (`.tmp`).
     """
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder} is a file. Expected a folder to write to.")
@@ -161,10 +161,10 @@ def check_new_folder(folder: Path) -> None:
 
 
 def json_text(value: Any, **options: Any) -> str:
-    """Return a value as strict JSON; `options` are the options of `json.dumps`.
+    """Return a value as strict JSON. `options` are options of `json.dumps`.
 
     Raises:
-        DataError: a number is infinite or NaN, which JSON cannot hold. The message gives its place.
+        DataError: A number is infinite or NaN, which JSON does not allow. The message gives its place.
     """
     try:
         return json.dumps(value, allow_nan=False, **options)
@@ -179,18 +179,18 @@ def json_text(value: Any, **options: Any) -> str:
 
 
 def write_json(target: Path, value: Any, *, indent: int | None = 2, **options: Any) -> None:
-    """Write a value as a file of strict JSON; arguments and errors are those of `json_text`."""
+    """Write a value to a file as strict JSON. For options and errors see `json_text`."""
     text = json_text(value, indent=indent, **options) + "\n"
     with atomic_path(target) as file:
         file.write_text(text, encoding="utf-8")
 
 
 def read_json(file: Path, error: type[AlbertKitError]) -> dict[str, Any]:
-    """Return the object in a JSON file.
+    """Return the object that a JSON file contains.
 
     Args:
-        file: the path.
-        error: the error to raise if the file is missing, damaged or does not contain an object.
+        file: The path of the file.
+        error: The error to raise if the file is missing, damaged or does not contain an object.
     """
     try:
         value = json.loads(file.read_bytes())
@@ -204,7 +204,7 @@ def read_json(file: Path, error: type[AlbertKitError]) -> dict[str, Any]:
 
 
 def finite(value: Any) -> Any:
-    """Return a value in which None replaces every infinite number and every NaN."""
+    """Return a value with None in place of every infinite number and NaN."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -213,7 +213,7 @@ def finite(value: Any) -> Any:
 
 
 def _not_finite(value: Any, place: str = "") -> tuple[str, float] | None:
-    """Return the place and the value of the first float that JSON cannot hold."""
+    """Return the place and the value of the first float that JSON does not allow, or None."""
     if isinstance(value, float):
         return None if math.isfinite(value) else (place, value)
     if isinstance(value, dict):
@@ -225,25 +225,25 @@ def _not_finite(value: Any, place: str = "") -> tuple[str, float] | None:
 
 
 def check_picture(target: Path) -> None:
-    """Raise ConfigError unless the name ends like a picture's, and DataError if it cannot be written."""
+    """Raise ConfigError if the ending is not an image format, DataError if the file cannot be written."""
     check_ending(target, *PICTURES, verb="draw")
     check_new_file(target)
 
 
 def check_ending(target: Path, *endings: str, verb: str = "write") -> None:
-    """Raise ConfigError unless the name of a file has one of the endings."""
+    """Raise ConfigError if the name of a file has none of the endings."""
     if target.suffix.lower() not in endings:
         raise ConfigError(f"cannot {verb} {target}: expected a name that ends in {', '.join(endings)}.")
 
 
 def write_picture(figure: Any, target: Path, *, dpi: int) -> None:
-    """Write a Matplotlib figure to a file, in the format of its ending."""
+    """Write a Matplotlib figure to a file, in the format of the file's ending."""
     with atomic_path(target) as file:
         figure.savefig(file, format=target.suffix[1:].lower(), dpi=dpi)
 
 
 def contents(folder: Path, *, limit: int = 12) -> str:
-    """Describe the content of a folder for an error message; names of sub-folders end in a slash."""
+    """Describe the content of a folder for an error message. Names of subfolders end in a slash."""
     names = sorted(
         (child.name + ("/" if child.is_dir() else "") for child in folder.iterdir()), key=by_number
     )
@@ -254,19 +254,19 @@ def contents(folder: Path, *, limit: int = 12) -> str:
 
 
 def model_folders(folder: Path) -> list[str]:
-    """Return the names of the sub-folders that contain a config.json."""
+    """Return the names of the subfolders that contain a config.json."""
     names = (child.name for child in folder.iterdir() if (child / "config.json").is_file())
     return sorted(names, key=by_number)
 
 
 def by_number(path: str | Path) -> list[str | int]:
-    """Return a sort key that compares the numbers in names as numbers: step-20 comes before step-100."""
+    """Return a sort key that compares numbers in names by value: step-20 comes before step-100."""
     parts = re.split("([0-9]+)", str(path))  # every second part is a number
     return [int(part) if place % 2 else part for place, part in enumerate(parts)]
 
 
 def flush_to_disk(path: Path, flags: int = os.O_RDONLY) -> None:
-    """Wait until a file or folder is on the disk."""
+    """Wait until a file or folder is written to the disk."""
     descriptor = os.open(path, flags)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""The cost of a model: parameters by part, memory, operations per token. Computed from shapes alone.
+"""The cost of a model, computed from its shapes: parameters, memory and operations per token.
 
-ALBERT shares its layers: it stores one layer and executes it many times. So it has few parameters, but it
-needs as many operations as a model that shares nothing.
+ALBERT stores the weights of one layer and executes it many times. So it has few parameters, but needs as many
+operations as a model without shared layers.
 
 Shapes: T tokens, E embedding, H hidden, I intermediate, N heads, V vocabulary.
 """
@@ -31,50 +31,50 @@ _HEAD = "predictions."
 BYTES_FP32 = 4
 
 _Shapes = Mapping[str, tuple[int, ...]]
-"""Name of a tensor in the state dict -> its shape."""
+"""The shape of each tensor, by its name in the state dict."""
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """The number of parameters of one part."""
+    """The numbers of parameters of one part of a model."""
 
     distinct: int
-    """Stored parameters. A matrix that an earlier part shares is counted there."""
+    """Stored parameters. A matrix that several parts share counts only for the first part."""
     executed: int
-    """Parameters of a model that computes the same and shares nothing."""
+    """Parameters of an equivalent model that shares nothing."""
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """The costs of one model; see `measure`."""
+    """The cost of one model; see `measure`."""
 
     parameters: dict[str, Parameters]
-    """Part -> its parameters, in the order of execution."""
+    """The parameters of each part, in the order of execution."""
     flops_per_token: int
-    """Operations of the encoder per token, without attention: two for each weight of a matrix, for the
-    mapping and the executed layers."""
+    """Operations of the encoder per token, without attention: two for each weight of the mapping and of the
+    executed layers."""
     attention_flops: int
-    """Operations of attention per token and attended token; multiply by T for T tokens."""
+    """Operations of attention per token and attended token; multiply by T for a text of T tokens."""
     head_flops: int
     """Operations of the masked language modeling head per predicted token; 0 without that head."""
     inference_floats: int
-    """Peak number of values per token that inference holds, without weights."""
+    """Peak number of values per token in inference, without weights."""
     training_floats: int
-    """Number of values per token that training keeps for the backward pass in the executed layers, with fused
-    attention and without gradient checkpointing."""
+    """Number of values per token that training stores for the backward pass of the executed layers, with
+    fused attention and without gradient checkpointing."""
 
     @property
     def total(self) -> Parameters:
-        """The sum over all parts."""
+        """The sums over all parts."""
         parts = self.parameters.values()
         return Parameters(sum(part.distinct for part in parts), sum(part.executed for part in parts))
 
     def weight_bytes(self, bytes_each: int = BYTES_FP32) -> int:
-        """Memory of the weights."""
+        """Return the number of bytes of the weights."""
         return self.total.distinct * bytes_each
 
     def flops(self, tokens: int) -> int:
-        """Operations of the encoder per token in a text of `tokens` tokens."""
+        """Return the operations of the encoder per token, in a text of `tokens` tokens."""
         return self.flops_per_token + self.attention_flops * tokens
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,14 +83,14 @@ class Footprint:
 
 
 def measure(architecture: str, config: AlbertConfig) -> Footprint:
-    """Return the costs of a model; pruned heads are not counted.
+    """Return the cost of a model. Pruned heads do not count.
 
     Args:
-        architecture: the name of a model class, such as "AlbertForMaskedLM".
-        config: its shape.
+        architecture: The name of a model class, such as "AlbertForMaskedLM".
+        config: The config of the model.
 
     Raises:
-        ConfigError: the class does not exist, or the config prunes heads that it does not have.
+        ConfigError: The class does not exist, or the config prunes heads that do not exist.
     """
     shapes = expected_shapes(architecture, config)
     prefix = base_prefix(architecture)
@@ -102,7 +102,7 @@ def measure(architecture: str, config: AlbertConfig) -> Footprint:
     return Footprint(
         parameters=_parameters_by_part(shapes, executed, prefix, tied),
         flops_per_token=2 * (math.prod(mapping) + sum(_size(matrices, f"{layer}.") for layer in executed)),
-        # Queries times keys and weights times values: N*D multiplications and additions each.
+        # Queries times keys, and probabilities times values: N*D multiplications and additions each.
         attention_flops=4 * sum(kept),
         head_flops=2 * _size(matrices, _HEAD),
         inference_floats=max(_peak_floats(config, width) for width in kept),
@@ -136,7 +136,7 @@ def _size(shapes: _Shapes, prefix: str) -> int:
 
 
 def _peak_floats(config: AlbertConfig, kept: int) -> int:
-    """Return the larger of two peaks: input, sum, query, key, value, context; or sum, FFN, GELU."""
+    """Return the larger peak: of input, sum, query, key, value, context; or of sum, FFN, GELU."""
     hidden, intermediate = config.hidden_size, config.intermediate_size
     return max(2 * hidden + 4 * kept, hidden + 2 * intermediate)
 
@@ -144,7 +144,7 @@ def _peak_floats(config: AlbertConfig, kept: int) -> int:
 def _saved_floats(config: AlbertConfig, kept: int) -> int:
     """Count input, query, key, value, context, sums before and after LayerNorm, FFN before and after GELU.
 
-    Also counted: one value per head (softmax), two per LayerNorm, and a mask for each dropout.
+    Also count one value per head (softmax), two per LayerNorm, and a mask for each dropout.
     """
     hidden, intermediate = config.hidden_size, config.intermediate_size
     dropouts = 2 * (config.hidden_dropout_prob > 0)

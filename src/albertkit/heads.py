@@ -1,8 +1,8 @@
-"""The heads of ALBERT: the tensors of each model class, the tokens it reads, and how it computes scores.
+"""The heads of ALBERT: the tensors of each model class, the tokens that it reads, and how it computes scores.
 
-Each head is defined once, independent of array libraries. The ONNX graphs, the NumPy reference, the engines
-and the readers of checkpoints use `HEADS`. The PyTorch class and the Keras class of the same name compute the
-same scores, and tests compare all of them.
+Each head is defined here once, independent of array libraries. ONNX graphs, the NumPy reference, engines and
+checkpoint readers use `HEADS`. The PyTorch and Keras classes with the same names compute the same scores;
+tests compare all of them.
 
 Shapes: H hidden, E embedding, V vocabulary, K labels.
 """
@@ -20,8 +20,8 @@ BASE_PREFIX = "albert."
 """The prefix of the encoder's tensors in a model with a head."""
 
 Output = Literal["logits", "order", "hidden_states"]
-"""What an engine computes: the scores of the model's head (for a pretraining model, of masked tokens), the
-scores of sentence order, or the last hidden states."""
+"""What an engine computes: the logits of the model's head (for a pretraining model, of masked words), the
+logits of sentence order, or the last hidden states."""
 
 DIMENSIONS = {
     "V": "vocab_size",
@@ -32,30 +32,30 @@ DIMENSIONS = {
     "I": "intermediate_size",
     "K": "num_labels",
 }
-"""Letter of a dimension -> its name in the config. A is the total size of a layer's heads, which is H without
-pruning. A digit is a size."""
+"""The name in the config of each dimension's letter. A is the total size of a layer's heads: H, unless heads
+are pruned. A digit is a size itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """The name, shape and names in other formats of one tensor of the network."""
+    """One tensor of the network: its name, its shape, and its names in other formats."""
 
     ours: str
-    """Name, with placeholders {group} and {layer}, or {exit}, for repeated parts of the network."""
+    """Name, with the placeholders {group} and {layer}, or {exit}, for repeated parts of the network."""
     part: str
     """Part of the network, as shown in reports."""
     shape: str
     """Dimensions by their letters in `DIMENSIONS`, in PyTorch's order."""
     google: str | None = None
-    """Name in the checkpoints of the original code and of Julia; None if the tensor is not in them."""
+    """Name in checkpoints of the original code and of Julia; None if they do not contain the tensor."""
     older: str | None = None
     """Name in the first Chinese checkpoints (brightmart/albert_zh), which have one layer, "shared"."""
     garden: str | None = None
-    """Name in TensorFlow's model garden (official/nlp), whose encoder also has one layer."""
+    """Name in TensorFlow's model garden (official/nlp), whose encoder also has only one layer."""
 
     @property
     def transposed(self) -> bool:
-        """Whether TensorFlow stores the matrix as inputs x outputs, and PyTorch as outputs x inputs."""
+        """Whether TensorFlow stores the matrix as inputs x outputs and PyTorch as outputs x inputs."""
         return self.google is not None and self.google.endswith("/kernel")
 
     @property
@@ -67,7 +67,7 @@ class TensorSpec:
 def _pair(
     endings: tuple[str, str], ours: str, part: str, shape: str, *others: str | None
 ) -> list[TensorSpec]:
-    """Return the specs of a weight and its bias from names without endings; `endings` are TensorFlow's."""
+    """Return the specs of a weight and its bias, for names without endings; `endings` are TensorFlow's."""
     return [
         TensorSpec(f"{ours}.{ending}", part, sizes, *(other and f"{other}/{theirs}" for other in others))
         for ending, theirs, sizes in (("weight", endings[0], shape), ("bias", endings[1], shape.split()[0]))
@@ -79,12 +79,12 @@ norm_pair = partial(_pair, ("gamma", "beta"))
 
 
 class Network(Protocol):
-    """The operations that heads consist of. Values are arrays, or names of values in a graph."""
+    """The operations that heads use. Values are arrays, or names of values in a graph."""
 
     config: AlbertConfig
 
     def linear(self, values: Any, name: str) -> Any:
-        """Apply the matrix and the bias of that name: (..., inputs) -> (..., outputs)."""
+        """Apply the linear map with this name: (..., inputs) -> (..., outputs)."""
         ...
 
     def pool(self, states: Any) -> Any:
@@ -100,42 +100,42 @@ class Network(Protocol):
         ...
 
     def multiply_by_words(self, values: Any, bias: str) -> Any:
-        """Multiply by the word embeddings, and add a bias: (..., E) -> (..., V)."""
+        """Multiply by the word embeddings and add a bias: (..., E) -> (..., V)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One kind of scores that a head computes from the last hidden states."""
+    """An output that a head computes from the last hidden states."""
 
     names: tuple[str, ...]
-    """Outputs of the model class. Several names are the columns of one array."""
+    """Names of the outputs in the model class. Several names are the columns of one array."""
     compute: Callable[[Any, Any], Any]
-    """Function that gets a `Network` and states (..., H) and returns scores (..., size)."""
+    """Function from a `Network` and hidden states (..., H) to scores (..., size)."""
     width: str
-    """The last dimension: a letter of `DIMENSIONS`, or a digit."""
+    """The last dimension of the scores: a letter of `DIMENSIONS`, or a digit."""
     reads_first: bool = False
-    """Whether the scores describe the whole text and are computed from [CLS] alone."""
+    """Whether the scores are for the whole text, computed from [CLS] alone."""
     needs: str = ""
-    """A tensor that this output needs. Without it, the model class does not have the output."""
+    """A tensor that the output needs. A model class without this tensor does not have the output."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Head:
-    """The part of a model class besides embeddings and encoder."""
+    """The part of a model class after the encoder."""
 
     task: str
-    """The purpose of the scores. Two heads with the same tensors may have different tasks."""
+    """The purpose of the head. Two heads with the same tensors may have different tasks."""
     tensors: Sequence[TensorSpec]
-    """The tensors in the order of PyTorch's state dict."""
+    """The tensors, in the order of PyTorch's state dict."""
     scores: Mapping[str, Scores]
-    """The scores by `Output`, the model's main output first."""
+    """The scores by `Output`; the model's main output is first."""
     has_choices: bool = False
     """Whether inputs are (B, C, T), with one score for each choice."""
 
     @property
     def parts(self) -> set[str]:
-        """The parts of the network that belong to this head, without the pooler."""
+        """The parts of the network that belong only to the head (not the pooler)."""
         return {spec.part for spec in self.tensors} - {"pooler"}
 
     @property
@@ -144,13 +144,13 @@ class Head:
         return all(one.reads_first for one in self.scores.values())
 
     def size(self, dimension: str, config: AlbertConfig) -> int:
-        """Return the size of a dimension, by its letter or digit."""
+        """Return the size of a dimension, given as a letter or digit."""
         if dimension == "K" and self.has_choices:
             return 1
         return getattr(config, DIMENSIONS[dimension]) if dimension in DIMENSIONS else int(dimension)
 
     def is_mistaken_for(self, other: "Head") -> bool:
-        """Return whether this head's weights would load into the other head, which has another meaning."""
+        """Return whether this head's weights would load into the other head, although the tasks differ."""
         return self.task != other.task and bool(self.parts & other.parts)
 
 
@@ -158,7 +158,7 @@ def head_of(architecture: str) -> Head:
     """Return the head of a model class.
 
     Raises:
-        ConfigError: the class does not exist.
+        ConfigError: The class does not exist.
     """
     if architecture not in HEADS:
         raise ConfigError(
@@ -169,7 +169,7 @@ def head_of(architecture: str) -> Head:
 
 
 def scores_of(architecture: str, output: str) -> Scores | None:
-    """Return an output of a model class, or None if the class does not have it."""
+    """Return an output of a model class, or None if the class does not have the output."""
     return HIDDEN_STATES if output == "hidden_states" else head_of(architecture).scores.get(output)
 
 
@@ -179,7 +179,7 @@ def base_prefix(architecture: str) -> str:
 
 
 def all_tensors() -> Iterable[TensorSpec]:
-    """Return the tensors of all heads without duplicates."""
+    """Return the distinct tensors of all heads."""
     return dict.fromkeys(spec for head in HEADS.values() for spec in head.tensors)
 
 
@@ -280,4 +280,4 @@ HEADS: dict[str, Head] = {
         },
     ),
 }
-"""Name of a model class -> its head."""
+"""The head of each model class, by the name of the class."""

@@ -1,6 +1,6 @@
-"""Resolve the name of a model to a local folder: the bundled model, a folder, or the Hugging Face hub.
+"""Find the files of a model by its name: the bundled model, a folder, or a model on the Hugging Face hub.
 
-Every failure raises ModelNotFoundError, with the received name, the places searched, and what to do.
+Every failure raises ModelNotFoundError. The message gives the name, the places searched, and what to do.
 """
 
 import difflib
@@ -18,51 +18,50 @@ from albertkit.files import contents, model_folders
 from albertkit.published import REPOSITORIES
 
 MODULES_FILE = "modules.json"
-"""The list of the modules of a folder of sentence-transformers."""
+"""The file of a sentence-transformers folder that lists its modules."""
 BUNDLED = "bundled"
-"""The name of the model that is installed with albertkit. `./bundled` is a folder of that name."""
+"""The name of the model that is installed with albertkit. Write `./bundled` for a folder with that name."""
 
-# Never a hub name: absolute, relative to here or to home, with a Windows drive or separator, with a trailing
-# slash, or with three parts.
+# Never a hub name: a path that starts with "." , "/" or "~", has a Windows drive or separator, ends in a
+# slash, or has three parts.
 _PATH_LIKE = re.compile(r"[./~\\]|[A-Za-z]:[\\/]|.*\\|.*/$|.*/.*/")
 
 
 class HubOptions(TypedDict, total=False):
-    """Options of every `from_pretrained`: where to look for the files of a model."""
+    """Options of every `from_pretrained` that say where to look for the files of a model."""
 
     revision: str | None
     """Branch, tag or commit on the hub."""
     cache_dir: str | Path | None
     """Folder for downloads, instead of the hub's own cache."""
     token: str | bool | None
-    """Hub token; True for the saved token, False for none, None for the saved token if there is one."""
+    """Hub token. None uses the saved token if there is one, True requires it, False uses no token."""
     local_files_only: bool
-    """Whether to use only files of earlier downloads. The environment variable HF_HUB_OFFLINE=1 does the same
-    for the whole process."""
+    """Whether to use only files that were downloaded before. The environment variable HF_HUB_OFFLINE=1 does
+    the same for the whole process."""
     subfolder: str
-    """Sub-folder of the folder or the repository, such as "checkpoint-500"."""
+    """Subfolder of the folder or repository, such as "checkpoint-500"."""
 
 
 def split_hub_options(options: Mapping[str, Any]) -> tuple[HubOptions, dict[str, Any]]:
-    """Split keyword arguments into the options of the hub and the others."""
+    """Split keyword arguments into hub options and other arguments."""
     names = HubOptions.__annotations__
     hub = {name: value for name, value in options.items() if name in names}
     return cast(HubOptions, hub), {name: value for name, value in options.items() if name not in names}
 
 
 def resolve(name_or_folder: str | Path, *, patterns: tuple[str, ...], **hub: Unpack[HubOptions]) -> Path:
-    """Return the local folder of a model, and download it into the hub's cache if needed.
+    """Return the local folder of a model; download it to the hub's cache if necessary.
 
     Args:
-        name_or_folder: "bundled"; a folder, which takes precedence over a hub name; one of
-            `published.REPOSITORIES`;
-            or a hub name "organization/model".
-        patterns: the files wanted, as globs ("config.json", "model*.safetensors"). Only these are downloaded,
-            and the folder must contain at least one of them.
-        hub: options; see `HubOptions`.
+        name_or_folder: "bundled"; a folder, which takes precedence over a hub name; a name in
+            `published.REPOSITORIES`; or a hub name "organization/model".
+        patterns: The files to download, as glob patterns ("config.json", "model*.safetensors"). The folder
+            must contain at least one of them.
+        hub: Options; see `HubOptions`.
 
     Raises:
-        ModelNotFoundError: there is no such model, or it has none of the files.
+        ModelNotFoundError: The model does not exist, or has none of the files.
     """
     subfolder = hub.pop("subfolder", "")
     if name_or_folder == BUNDLED:
@@ -93,10 +92,10 @@ def resolve(name_or_folder: str | Path, *, patterns: tuple[str, ...], **hub: Unp
 
 
 def read_modules(folder: Path) -> list[tuple[str, str]]:
-    """Return kind and sub-folder ("" for the folder itself) of each module in a folder's modules.json.
+    """Return (kind, subfolder) of each module in a modules.json; "" is the folder itself.
 
     Raises:
-        CheckpointError: the file is damaged, or a sub-folder leads out of the folder.
+        CheckpointError: The file is damaged, or a subfolder leads out of the folder.
     """
     file = folder / MODULES_FILE
     try:
@@ -105,14 +104,17 @@ def read_modules(folder: Path) -> list[tuple[str, str]]:
         raise CheckpointError(f"{file} is damaged: expected a list of modules ({error!r})") from error
     for _, path in listed:
         if not (folder / path).resolve().is_relative_to(folder.resolve()):
-            raise CheckpointError(f"{file}: the path {path!r} leads out of the folder; expected a sub-folder")
-    # The module of a class moves between versions; a class of another package has its whole name.
+            raise CheckpointError(
+                f"{file}: the path {path!r} leads out of the folder. Expected a sub-folder."
+            )
+    # The module path of a class changes between versions, so only the class name counts; classes of other
+    # packages keep their whole name.
     own = "sentence_transformers."
     return [(kind.rpartition(".")[2] if kind.startswith(own) else kind, path) for kind, path in listed]
 
 
 def _transformer_folder(folder: Path) -> Path:
-    """Return the folder; of an older one of sentence-transformers the sub-folder of the transformer."""
+    """Return the folder, or the transformer's subfolder in an older sentence-transformers folder."""
     if (folder / MODULES_FILE).is_file() and not (folder / "config.json").is_file():
         inner = next((folder / path for _, path in read_modules(folder)), folder)
         if (inner / "config.json").is_file():
@@ -124,26 +126,26 @@ def as_path(name: str | Path) -> Path | None:
     """Return the name of a model or tokenizer as a path, or None if no file can have that name.
 
     Raises:
-        ConfigError: the name is neither a string nor a path.
+        ConfigError: The name is neither a string nor a path.
     """
     if not isinstance(name, str | PathLike):
         raise ConfigError(f"received {name!r:.60} ({type(name).__name__}). Expected a folder or a hub name.")
     try:
         path = Path(name).expanduser()
         path.exists()
-    except (OSError, RuntimeError, ValueError):  # too long, the home of an unknown user, a null character
+    except (OSError, RuntimeError, ValueError):  # too long, home of an unknown user, a null character
         return None
     return path
 
 
 def _local(name: str | Path) -> Path | None:
-    """Return the local folder `name`, or None if the string may be the name of a hub repository."""
+    """Return the local folder with this name, or None if the name may be a hub repository."""
     try:
         path = Path(name).expanduser()
         if name and path.is_dir():
             return path
         is_file = path.is_file()
-    except (OSError, RuntimeError) as error:  # too long, not readable, the home of an unknown user
+    except (OSError, RuntimeError) as error:  # too long, not readable, home of an unknown user
         raise ModelNotFoundError(f"{str(name)!r} cannot be the name of a model: {error}.") from error
     if name and is_file:
         raise ModelNotFoundError(f"{str(name)!r} is a file. Expected the folder of a model.")
@@ -156,7 +158,7 @@ def _local(name: str | Path) -> Path | None:
 
 
 def _repository(name: str | Path) -> str:
-    """Return the hub repository of `name`, which is not a folder."""
+    """Return the hub repository for a name that is not a folder."""
     name = str(name)
     if "/" in name:
         return name
@@ -172,7 +174,7 @@ def _repository(name: str | Path) -> str:
 
 
 def _require_one_of(patterns: tuple[str, ...], folder: Path, name: str | Path) -> None:
-    """Raise unless the folder has one of the files; hidden (incomplete) files do not count."""
+    """Raise if the folder has none of the files. Hidden (incomplete) files do not count."""
     files = (child.name for child in folder.iterdir() if child.is_file() and not child.name.startswith("."))
     if any(fnmatch(file, pattern) for file in files for pattern in patterns):
         return
@@ -185,11 +187,11 @@ def _require_one_of(patterns: tuple[str, ...], folder: Path, name: str | Path) -
 
 
 def _download(repository: str, patterns: tuple[str, ...], hub: Mapping[str, Any]) -> Path:
-    from huggingface_hub import snapshot_download  # takes half a second, so only hub names pay for it
+    from huggingface_hub import snapshot_download  # takes half a second, so import it only for hub names
 
     try:
         folder = snapshot_download(repository, allow_patterns=list(patterns), **hub)
-    except Exception as error:  # errors of the hub, of its HTTP library (which changed), of the file system
+    except Exception as error:  # errors of the hub, its HTTP library (which changed), or the file system
         revision, local_files_only = hub.get("revision"), hub.get("local_files_only", False)
         wanted = repr(repository) + (f" at revision {revision!r}" if revision else "")
         raise ModelNotFoundError(
@@ -197,7 +199,7 @@ def _download(repository: str, patterns: tuple[str, ...], hub: Mapping[str, Any]
             f"(Tried: a local folder in {Path.cwd()}, then the hub, for {', '.join(patterns)}. "
             f"Its answer: {_first_line(error)})."
         ) from error
-    if not Path(folder).is_dir():  # the library returns a folder even if it had no files for it
+    if not Path(folder).is_dir():  # the library returns a folder even if the repository has no such files
         raise ModelNotFoundError(
             f"The repository {repository!r} on the hub is not a model for albertkit. Expected "
             f"{' or '.join(patterns)}, but it has neither."
@@ -206,7 +208,7 @@ def _download(repository: str, patterns: tuple[str, ...], hub: Mapping[str, Any]
 
 
 def _explain(error: Exception, revision: str | None, local_files_only: bool) -> str:
-    """Explain a failed download and what to do about it."""
+    """Return the cause of a failed download and what to do about it."""
     from huggingface_hub import constants
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -265,12 +267,12 @@ _UNSUPPORTED = frozenset((
 def take_loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keyword arguments of `from_pretrained` that are not loading options of `transformers`.
 
-    `low_cpu_mem_usage` makes no difference here (memory is always used sparingly), nor does
-    `trust_remote_code` (code of a checkpoint never runs). `weights_only` must be True, and
-    `use_safetensors` must be None or True. Other loading options must be None, False or "".
+    `low_cpu_mem_usage` has no effect, because memory is always used sparingly. `trust_remote_code` has no
+    effect, because code of a checkpoint never runs. `weights_only` must be True. `use_safetensors` must be
+    None or True. Other loading options must be None, False or "".
 
     Raises:
-        ConfigError: an option asks for something that is not supported.
+        ConfigError: An option has an unsupported value.
     """
     if not options.get("weights_only", True):
         raise ConfigError("weights_only=False is not supported: code of a checkpoint never runs.")
@@ -286,7 +288,7 @@ def take_loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_push_to_hub(push_to_hub: bool, save_directory: str | Path) -> None:
-    """Raise ConfigError if the folder is to be uploaded too, with the command that uploads it."""
+    """Raise ConfigError if `push_to_hub` is set; the message gives the command that uploads the folder."""
     if push_to_hub:
         raise ConfigError(
             "push_to_hub=True is not supported. Call push_to_hub('ORGANIZATION/NAME'), or upload the saved "

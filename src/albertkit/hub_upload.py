@@ -1,8 +1,7 @@
-"""From a model or a run to a repository on the Hugging Face hub: `push_to_hub`."""
+"""Upload a model or a run to a repository on the Hugging Face hub: `push_to_hub`."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -12,24 +11,24 @@ CARD = "README.md"
 
 
 class UploadOptions(TypedDict, total=False):
-    """Where and how `push_to_hub` uploads; the names are those of `transformers`."""
+    """Options of `push_to_hub`, with the names in `transformers`."""
 
     commit_message: str | None
-    """First line of the commit; None for "Upload" and what is uploaded."""
+    """First line of the commit message. None means "Upload" and what is uploaded."""
     commit_description: str | None
-    """Further lines of the commit."""
+    """Other lines of the commit message."""
     private: bool | None
-    """Whether a new repository is private; None for the owner's default."""
+    """Whether a new repository is private. None means the owner's default."""
     token: str | bool | None
-    """A token of the hub; None or True for the saved token."""
+    """Hub token. None or True means the saved token."""
     revision: str | None
-    """Branch to commit to; None for "main"."""
+    """Branch to commit to. None means "main"."""
     create_pr: bool
-    """Open a pull request instead of committing to the branch."""
+    """Whether to open a pull request instead of committing to the branch."""
 
 
 class PushToHub:
-    """The method `push_to_hub` of what has `save_pretrained`."""
+    """Adds the method `push_to_hub` to classes that have `save_pretrained`."""
 
     def push_to_hub(
         self,
@@ -41,19 +40,20 @@ class PushToHub:
     ) -> str:
         """Upload the files that `save_pretrained` writes to a repository on the hub.
 
-        Files of the repository that have other names stay as they are.
+        Files of the repository with other names are not changed.
 
         Args:
-            repo_id: "organization/name", or a name of your own account; created if it does not exist.
-            max_shard_size: of a model, the maximum size of a file; see `save_pretrained`.
-            tags: added to the model card of the repository; it gets a card if it has none.
-            **options: fields of `albertkit.hub_upload.UploadOptions`.
+            repo_id: "organization/name", or a name in your account. The repository is created if it does not
+                exist.
+            max_shard_size: Maximum size of a weights file; see `save_pretrained`.
+            tags: Tags to add to the repository's model card, which is created if it does not exist.
+            **options: Fields of `albertkit.hub_upload.UploadOptions`.
 
         Returns:
             The URL of the commit or of the pull request.
 
         Raises:
-            UploadError: the hub refused the upload or cannot be reached.
+            UploadError: The hub rejected the upload or cannot be reached.
         """
         sizes = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
         with tempfile.TemporaryDirectory() as folder:
@@ -77,16 +77,16 @@ def upload(
     """Commit files to a repository on the hub, which is created if it does not exist.
 
     Args:
-        files: name in the repository -> file or content.
-        repo_id: "organization/name", or a name of your own account.
-        tags: added to the model card of the repository.
-        **options: fields of `UploadOptions`.
+        files: A file or its content for each name in the repository.
+        repo_id: "organization/name", or a name in your account.
+        tags: Tags to add to the repository's model card.
+        **options: Fields of `UploadOptions`.
 
     Returns:
         The URL of the commit or of the pull request.
 
     Raises:
-        UploadError: the hub refused the upload or cannot be reached.
+        UploadError: The hub rejected the upload or cannot be reached.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
 
@@ -106,26 +106,31 @@ def upload(
             revision=revision,
             create_pr=options.get("create_pr", False),
         )
-    except Exception as error:  # the hub's own errors, and those of its HTTP library
+    except Exception as error:  # errors of the hub, and of its HTTP library
         raise UploadError(f"could not upload to {repo_id!r}: {_explain(error)}") from error
     return str(commit.pr_url or commit.commit_url)
 
 
 def _card_with_tags(repo_id: str, tags: Sequence[str], token: Any, revision: str | None) -> bytes:
-    """Return the model card of a repository with tags added."""
+    """Return the model card of a repository with the tags added."""
     from huggingface_hub import ModelCard, ModelCardData, hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
-    # Not `from_template`, which needs Jinja2.
-    card: Any = ModelCard(f"---\n{ModelCardData(library_name='transformers')}\n---\n")
-    with suppress(EntryNotFoundError):
-        card = ModelCard.load(hf_hub_download(repo_id, CARD, token=token, revision=revision))
+    try:
+        # Not from the cache, which may contain an older card.
+        file = hf_hub_download(repo_id, CARD, token=token, revision=revision, force_download=True)
+        card: Any = ModelCard.load(file)
+    except LocalEntryNotFoundError:  # the hub cannot be reached, so it is unknown whether a card exists
+        raise
+    except EntryNotFoundError:
+        # Not `from_template`, which needs Jinja2.
+        card = ModelCard(f"---\n{ModelCardData(library_name='transformers')}\n---\n")
     card.data.tags = list(dict.fromkeys([*(card.data.tags or []), *tags]))
     return str(card).encode()
 
 
 def _explain(error: Exception) -> str:
-    """Say what a failed upload means and what to do about it."""
+    """Return the cause of a failed upload and what to do about it."""
     from huggingface_hub import constants
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 

@@ -1,11 +1,11 @@
 """Read inputs for a model from a file or a pipe, one input per line.
 
-    lines    a line is a text
-    tsv      the columns, separated by tabs, are the fields of an input; no header, no quoting
-    jsonl    a line is a JSON object with the fields of an input, or a JSON string
+    lines    each line is a text
+    tsv      the tab-separated columns of a line are the fields of an input; no header, no quoting
+    jsonl    each line is a JSON object with the fields of an input, or a JSON string
 
-The ending of the file decides the format: .tsv, .jsonl or .ndjson. Tables (.csv, .parquet ...) and archives
-raise an error; any other file has lines.
+The ending of the file determines the format: .tsv, .jsonl or .ndjson. Tables (.csv, .parquet ...) and
+archives raise an error. Other files have the format lines.
 """
 
 import json
@@ -37,10 +37,10 @@ _HEADER = {
 
 
 def format_of(path: Path) -> InputFormat:
-    """Return the format of a file by its ending.
+    """Return the format that the ending of a file means.
 
     Raises:
-        DataError: the file is a table or an archive, whose lines are not texts.
+        DataError: The file is a table or an archive, whose lines are not texts.
     """
     suffix = path.suffix.lower()
     if suffix in _TABLES:
@@ -58,13 +58,13 @@ def format_of(path: Path) -> InputFormat:
 
 
 class NumberedInputs(list[Any]):
-    """Inputs in memory, with the numbers that error messages use.
+    """Inputs in memory, with their numbers for error messages.
 
     Args:
-        inputs: the inputs.
-        path: the file; None for arguments of a command.
-        numbers: the line or position of each input, from 1.
-        kind: the numbered unit, such as "line" or "text".
+        inputs: The inputs.
+        path: The file; None for arguments of a command.
+        numbers: The number of each input, counted from 1.
+        kind: The unit that the numbers count, such as "line" or "text".
     """
 
     def __init__(
@@ -77,23 +77,23 @@ class NumberedInputs(list[Any]):
     def read(
         cls, path: Path, *, format: InputFormat, fields: Sequence[str] = (), rest: str | None = None
     ) -> "NumberedInputs":
-        """Read a file; arguments and errors are those of `read_inputs`."""
+        """Read a file. For arguments and errors see `read_inputs`."""
         with path.open("rb") as stream:
             found = list(numbered_inputs(stream, str(path), format=format, fields=fields, rest=rest))
         return cls([one for _, one in found], path, [line for line, _ in found])
 
     def map(self, change: Callable[[Any], Any]) -> "NumberedInputs":
-        """Return the inputs, changed."""
+        """Return the inputs, each converted by `change`."""
         return NumberedInputs(map(change, self), self.path, self.numbers, kind=self.kind)
 
 
 class NumberedStream(Iterator[Any]):
-    """Inputs that are read one by one, with the line number of each for error messages.
+    """Inputs that are read one by one, with their line numbers for error messages.
 
     Args:
-        items: the inputs.
-        name: the name of the stream in error messages.
-        numbers: the line of each input, from 1. The list grows as `items` are read.
+        items: The inputs.
+        name: The name of the stream for error messages.
+        numbers: The line number of each input, from 1. The list grows while inputs are read.
     """
 
     def __init__(self, items: Iterable[Any], name: str, numbers: Sequence[int]) -> None:
@@ -109,7 +109,7 @@ class NumberedStream(Iterator[Any]):
         fields: Sequence[str] = (),
         rest: str | None = None,
     ) -> "NumberedStream":
-        """Return the inputs of a stream; arguments and errors are those of `read_inputs`."""
+        """Return the inputs of a stream. For arguments and errors see `read_inputs`."""
         numbers = array("q")
 
         def items() -> Iterator[Any]:
@@ -123,7 +123,7 @@ class NumberedStream(Iterator[Any]):
         return next(self._items)
 
     def map(self, change: Callable[[Any], Any]) -> "NumberedStream":
-        """Return the inputs, changed."""
+        """Return the inputs, each converted by `change`."""
         return NumberedStream(map(change, self), self.name, self.numbers)
 
 
@@ -135,19 +135,19 @@ def read_inputs(
     fields: Sequence[str] = (),
     rest: str | None = None,
 ) -> Iterator[Any]:
-    """Yield the input of each line; blank lines are skipped.
+    """Yield the input of each line. Blank lines are skipped.
 
     Args:
-        stream: lines of UTF-8.
-        name: the name of the stream in error messages.
-        format: the format; see the module's docstring.
-        fields: the names of the columns of a TSV line. The last columns may be missing. With a single field,
-            the input is the text of that field.
-        rest: the field that gets all remaining columns, as a list.
+        stream: Lines in UTF-8.
+        name: The name of the stream for error messages.
+        format: The format; see the docstring of the module.
+        fields: The names of the columns of a TSV line. The last columns may be missing. If there is only one
+            field, the input is its text.
+        rest: The field for all other columns, as a list.
 
     Raises:
-        DataError: a line is not UTF-8, not JSON, has too many columns, is the header of a TSV file, or there
-            is no input.
+        DataError: A line is not UTF-8 or not JSON, has too many columns or is the header of a TSV file, or
+            there is no input.
     """
     for _, one in numbered_inputs(stream, name, format=format, fields=fields, rest=rest):
         yield one
@@ -161,7 +161,7 @@ def numbered_inputs(
     fields: Sequence[str] = (),
     rest: str | None = None,
 ) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the input of each line; arguments and errors are those of `read_inputs`."""
+    """Yield the line number and the input of each line. For arguments and errors see `read_inputs`."""
     found = False
     for number, raw in enumerate(stream, start=1):
         where = f"{name}, line {number}"
@@ -169,8 +169,8 @@ def numbered_inputs(
             line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{where}: not UTF-8 (byte {error.object[error.start]:#04x} at column {error.start + 1}); "
-                "convert the file first, for instance with iconv"
+                f"{where}: not UTF-8 (byte {error.object[error.start]:#04x} at column {error.start + 1}). "
+                "Convert the file first, for instance with iconv."
             ) from error
         if line.strip():
             if format == "tsv" and not found:

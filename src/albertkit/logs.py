@@ -1,7 +1,7 @@
-"""Progress messages for people: lines of the logger "albertkit", and one progress bar.
+"""Progress messages for people: log lines of the logger "albertkit", and a progress bar.
 
-Modules log with `logging.getLogger(__name__)`. If the program configures logging, its handlers get the lines.
-Otherwise `lines_shown` prints them on stderr, as the command line does.
+Modules log with `logging.getLogger(__name__)`. If the program has configured logging, its handlers get the
+lines. Otherwise `lines_shown` prints them on stderr, as the command line does.
 """
 
 import logging
@@ -20,26 +20,26 @@ logger = logging.getLogger("albertkit")
 class LineHandler(logging.Handler):
     """Prints each record as one line on stderr, above a progress bar.
 
-    Rich's own handler wraps records in a table, but people search logs line by line.
+    Rich's own handler formats records as a table, but people search logs line by line.
     """
 
     @cached_property
     def console(self) -> "Console":
-        """The console for the lines; created at the first line because Rich takes time to import."""
+        """The console for the lines. It is created for the first line, because importing Rich takes time."""
         return _stderr()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a record; warnings and errors begin with their level."""
+        """Print a record. Warnings and errors begin with their level."""
         level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
         self.console.print(f"{level}{self.format(record)}", highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
 def lines_shown(*, always: bool = False) -> Iterator[None]:
-    """Print the library's lines on stderr.
+    """Print the library's log lines on stderr within the block.
 
     Args:
-        always: print them even if the program has configured logging itself.
+        always: Whether to print them even if the program has configured logging.
     """
     if logger.hasHandlers() and not always:
         yield
@@ -55,10 +55,10 @@ def lines_shown(*, always: bool = False) -> Iterator[None]:
 
 
 class ProgressBar:
-    """A progress bar in a terminal or notebook; elsewhere a log line every ten seconds.
+    """A progress bar in a terminal or notebook. Elsewhere, it logs a line every ten seconds.
 
     Args:
-        lines: whether to log lines if no bar can be shown.
+        lines: Whether to log lines if no bar can be shown.
     """
 
     SECONDS = 10.0
@@ -68,8 +68,8 @@ class ProgressBar:
         self._console = next(consoles, None) or _stderr()
         self._lines = lines
         self._shown_at = time.monotonic()
-        self._bar: Any = None  # of Rich
-        self._display: Any = None  # of a notebook
+        self._bar: Any = None  # Rich's progress bar
+        self._display: Any = None  # a notebook's output
 
     def __enter__(self) -> "ProgressBar":
         if self._console.is_terminal:
@@ -98,9 +98,9 @@ class ProgressBar:
         """Show the progress.
 
         Args:
-            text: the text beside the bar.
-            done: the work done so far.
-            total: the total work, in the unit of `done`.
+            text: The text next to the bar.
+            done: The amount of work that is done.
+            total: The total amount of work, in the same unit.
         """
         share = done / total if total else 1.0
         if self._bar:

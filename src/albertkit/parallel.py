@@ -1,6 +1,6 @@
-"""One ordered parallel map: in this process, in processes of this machine, or in workers of a Ray cluster.
+"""A parallel map that keeps the order: in this process, in local processes, or on a Ray cluster.
 
-Results have the order of the items, and only a few items are in memory at once.
+Results have the order of the items, and only a few items are in memory at a time.
 """
 
 from collections import deque
@@ -18,13 +18,15 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 RUNNERS = ("local", "ray")
-_RETRIES = 2  # how often Ray repeats an item whose worker died
+_RETRIES = 2  # how often Ray repeats an item if its worker dies
 
 
-def check_runner(runner: str) -> None:
-    """Raise ConfigError unless `runner` is the name of a runner."""
+def check_runner(runner: str, workers: int | None = None) -> None:
+    """Raise ConfigError if `runner` is not the name of a runner."""
     if runner not in RUNNERS:
-        raise ConfigError(f"no runner {runner!r}; {suggestion(runner, RUNNERS)}")
+        raise ConfigError(f"no runner {runner!r}. {suggestion(runner, RUNNERS)}")
+    if workers is not None and workers < 1:
+        raise ConfigError(f"workers is {workers}. Expected at least 1, or None for one per processor.")
 
 
 def ordered_map(
@@ -37,30 +39,30 @@ def ordered_map(
     name: Callable[[Item], str] = str,
     hint: str,
 ) -> Generator[Result, None, None]:
-    """Yield `work(item)` of each item in order.
+    """Yield `work(item)` for each item, in order.
 
     This process reads the items and receives the results, so other processes do not need its files.
 
     Args:
-        work: a function that can be pickled. Each worker gets it once.
-        items: items that can be pickled.
-        runner: "local" (this machine) or "ray": the cluster that `ray.init` finds (RAY_ADDRESS), else a Ray
-            instance on this machine.
-        workers: number of workers. With 1 worker and "local", or with a single item, this process does the
+        work: Function that can be pickled. Each worker receives it once.
+        items: Items that can be pickled.
+        runner: "local" (this machine) or "ray" (the cluster that `ray.init` finds through RAY_ADDRESS, or
+            else a Ray instance on this machine).
+        workers: Number of workers. With "local" and one worker, or with a single item, this process does the
             work. Default: one per CPU that this process may use; with Ray, one per GPU or CPU of the cluster.
-        device: "auto", "cpu" or "cuda": with Ray, each worker calls `work.to` with "cpu" or "cuda" before its
-            first item. "auto" is a GPU if the cluster has any. None for work without a device.
-        name: function that describes an item in an error message.
-        hint: end of the error message if a worker dies: which results are kept, and what helps.
+        device: "auto", "cpu" or "cuda" for Ray: each worker calls `work.to` with "cpu" or "cuda" before its
+            first item. "auto" means "cuda" if the cluster has a GPU. None for work without a device.
+        name: Function that returns the name of an item for error messages.
+        hint: End of the error message if a worker dies: which results are kept, and what to do.
 
     Raises:
         AlbertKitError: `work` raised it.
-        ConfigError: the runner is unknown, Ray does not provide the device, or there are too few resources
-            for the workers.
-        DataError: a worker died.
-        MissingExtraError: the runner is Ray, which is not installed.
+        ConfigError: The runner is unknown, Ray does not provide the device, or the cluster has too few
+            resources for the workers.
+        DataError: A worker died.
+        MissingExtraError: The runner is Ray, which is not installed.
     """
-    check_runner(runner)
+    check_runner(runner, workers)
     if runner == "ray":
         yield from _ray_map(work, items, workers, device, name, hint)
         return
@@ -68,7 +70,7 @@ def ordered_map(
     if workers > 1:
         items = iter(items)
         first = list(islice(items, 2))
-        workers = workers if len(first) > 1 else 1  # a single item does not justify a process
+        workers = workers if len(first) > 1 else 1  # for a single item, do not start a process
         items = chain(first, items)
     if workers == 1:
         yield from map(work, items)
@@ -83,8 +85,8 @@ def _process_map(
     name: Callable[[Item], str],
     hint: str,
 ) -> Generator[Result, None, None]:
-    # Each worker is a new interpreter: forking a process with threads (Arrow's, torch's) can hang.
-    # Imported here because every verb imports this module for the names of the runners.
+    # Each worker is a new interpreter, because forking a process with threads (Arrow's, PyTorch's) can hang.
+    # Import it here, because every subcommand imports this module for the names of the runners.
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
@@ -97,7 +99,7 @@ def _process_map(
     try:
         for item in items:
             waiting.append((name(item), pool.submit(_work, item)))
-            if len(waiting) > workers + 1:  # one item ready for the next free worker, no more in memory
+            if len(waiting) > workers + 1:  # one item is ready for the next worker; more would use memory
                 yield waiting[0][1].result()
                 waiting.popleft()
                 started = True
@@ -140,12 +142,12 @@ def _ray_map(
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="warning")
     kind, count = _resources(workers, device)
     remote = ray.remote(num_cpus=1, num_gpus=int(kind == "cuda"))(_RayWorker)
-    shared = [ray.put(work)]  # inside a list, Ray passes the reference instead of the work
+    shared = [ray.put(work)]  # in a list, Ray passes the reference instead of the object
     actors = [remote.remote(kind if device else None) for _ in range(count)]
-    waiting: deque[tuple[int, Item, Any, Any]] = deque()  # place of the worker, item, worker, reference
+    waiting: deque[tuple[int, Item, Any, Any]] = deque()  # index of the worker, item, worker, reference
 
     def oldest() -> Result:
-        """Wait for the oldest item; if its worker died, a new worker repeats only that item."""
+        """Wait for the oldest item. If its worker died, a new worker repeats only that item."""
         place, item, actor, reference = waiting.popleft()
         retries = _RETRIES
         while True:
@@ -157,7 +159,7 @@ def _ray_map(
                     reason = str(error).strip().splitlines()[-1]
                     raise DataError(f"Ray gave up at {name(item)} ({hint}): {reason}") from error
             retries -= 1
-            if actors[place] is actor:  # otherwise it already died with another item
+            if actors[place] is actor:  # otherwise a new worker has already replaced it
                 actors[place] = remote.remote(kind if device else None)
             actor = actors[place]
             reference = actor.work.remote(shared, item)
@@ -186,7 +188,7 @@ class _RayWorker:
         self._work: Any = None
 
     def work(self, shared: list[Any], item: Any) -> Any:
-        """Return the result of an item, or an AlbertKitError, which Ray would otherwise wrap."""
+        """Return the result of an item, or an AlbertKitError, which Ray would wrap if it were raised."""
         try:
             if self._work is None:
                 work = ray.get(shared[0])
@@ -197,7 +199,7 @@ class _RayWorker:
 
 
 def _resources(workers: int | None, device: str | None) -> tuple[str, int]:
-    """Return the kind of device to use and the number of workers."""
+    """Return the kind of device and the number of workers."""
     there = ray.cluster_resources()
     gpus, cpus = int(there.get("GPU", 0)), int(there.get("CPU", 0))
     kind = ("cuda" if gpus else "cpu") if device == "auto" else device or "cpu"

@@ -1,6 +1,6 @@
 """Read and write the fields of protocol buffers as bytes (protobuf.dev/programming-guides/encoding).
 
-Our readers check every length and report the position of an error; the protobuf library does neither.
+Unlike the protobuf library, these functions check every length and report the position of an error.
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ class MalformedError(ValueError):
 
 
 def read_varint(data: bytes | memoryview, place: int) -> tuple[int, int]:
-    """Return the number that begins at a position, and the position after it.
+    """Return the number at a position, and the position after it.
 
-    A number is stored in groups of seven bits, the lowest first.
+    A number is stored in groups of seven bits, with the lowest group first.
     """
     if place < len(data) and data[place] < 0x80:  # most numbers fit into one byte
         return data[place], place + 1
@@ -39,12 +39,12 @@ def read_varint(data: bytes | memoryview, place: int) -> tuple[int, int]:
 
 
 def read_fields(data: bytes | memoryview) -> Iterator[tuple[int, Any, int]]:
-    """Yield the fields of a message: the field's number, its value, and the position after it.
+    """Yield (field number, value, position after the field) for each field of a message.
 
-    Values are numbers, or the bytes of a text or a nested message, as slices of `data`.
+    A value is a number, or the bytes of a text or nested message, as a slice of `data`.
 
     Raises:
-        MalformedError: a length exceeds the message, or a field is of an unknown type.
+        MalformedError: A length exceeds the message, or the type of a field is unknown.
     """
     place, end = 0, len(data)
     while place < end:
@@ -80,15 +80,15 @@ def varint(value: int) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """Return a field with a number."""
+    """Return a field that contains a number."""
     return varint(field << 3) + varint(value)
 
 
 def fixed32(field: int, content: bytes) -> bytes:
-    """Return a field of four bytes."""
+    """Return a field that contains four bytes."""
     return varint(field << 3 | 5) + content
 
 
 def message(field: int, content: bytes) -> bytes:
-    """Return a field with a text or a message."""
+    """Return a field that contains a text or a message."""
     return varint(field << 3 | 2) + varint(len(content)) + content

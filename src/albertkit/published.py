@@ -1,14 +1,15 @@
 """The published English checkpoints: the only table of their properties.
 
-Sizes: Lan et al. 2019 (arXiv:1909.11942), table 1; heads as in the released models. Dropout: the authors'
-statement (google-research/albert, issue 23): 0.1 in version 1 except xxlarge, 0 in xxlarge and in all of
-version 2. Activation: the tanh form of GELU, the only one in the original code. All are uncased and share one
-vocabulary. Its hashes are the only ones that public sources state and that can be checked.
+The sizes are from Lan et al. 2019 (arXiv:1909.11942), table 1; the numbers of heads are from the released
+models. The dropout probabilities are those that the authors state (google-research/albert, issue 23): 0.1 in
+version 1 except for xxlarge, 0 in xxlarge and in version 2. The activation is the tanh form of GELU, the only
+one in the original code. All models are uncased and share one vocabulary. Only its hashes are stated in
+public sources and can be checked.
 
-Some public files contradict this table. Configs of version 1 on the hub say "gelu", which is the erf form
-(huggingface/transformers, issue 2395). Older copies of version 2 have dropout 0.1 (issue 2337). One file of
-xlarge has 32 heads (google-research/albert, issue 180). Models loaded by a published name are compared with
-the table.
+Some public files contradict this table. Configs of version 1 on the hub say "gelu", which means the erf form
+(huggingface/transformers, issue 2395). Older copies of version 2 have dropout 0.1 (issue 2337). A file of
+xlarge has 32 heads (google-research/albert, issue 180). If you load a model by a published name, albertkit
+compares it with this table.
 """
 
 import warnings
@@ -38,14 +39,14 @@ _SHARED = {
 SIZES = tuple(_SHAPES)
 
 NORMALIZATION = {"do_lower_case": True, "remove_space": True, "keep_accents": False}
-"""The text normalization of all published models."""
+"""The normalization rules of all published models."""
 
 FILE_SHA256 = {
     "spiece.model": "fefb02b667a6c5c2fe27602d28e5fb3428f66ab89c7d6f388e7c8d44a02d0336",
     "30k-clean.vocab": "1de4ad94a1b98f5f5f2c75af0f52bc85714d67b8578aa8f7650521bb123335c0",
 }
-"""Files that all published checkpoints share: the vocabulary (`30k-clean.model` in Google's archives) and its
-lines, whose hash Julia's WordTokenizers.jl states."""
+"""Hashes of files that all published checkpoints share: the vocabulary (`30k-clean.model` in Google's
+archives), and its lines, whose hash is in Julia's WordTokenizers.jl."""
 
 _SAME = {"gelu_pytorch_tanh": "gelu_new"}  # two names of one function
 _SEEN_IN_TENSORS = (
@@ -61,13 +62,14 @@ _SEEN_IN_TENSORS = (
 class ContradictionWarning(Warning):
     """A model with a published name differs from the published model.
 
-    Not a UserWarning: code that expects a new head silences those, and should still see this one.
+    It is not a UserWarning, because code that expects a new head silences UserWarnings, but should show this
+    one.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedCheckpoint:
-    """One released model: `albert-base-v2`, on the hub `albert/albert-base-v2`."""
+    """A released model, for example `albert-base-v2`, on the hub `albert/albert-base-v2`."""
 
     size: str
     version: str
@@ -79,17 +81,17 @@ class PublishedCheckpoint:
 
     @property
     def repository(self) -> str:
-        """The repository on the Hugging Face hub that holds it today."""
+        """The repository on the Hugging Face hub that contains the model today."""
         return f"albert/{self.name}"
 
     @property
     def archive(self) -> str:
-        """The name of the file in which Google released it."""
+        """The name of the archive in which Google released the model."""
         return f"albert_{self.size}_{self.version}.tar.gz"
 
     @property
     def config(self) -> dict[str, Any]:
-        """The expected values of its config, under the names of `AlbertConfig`."""
+        """The expected values of the config, by their names in `AlbertConfig`."""
         dropout = 0.1 if self.version == "v1" and self.size != "xxlarge" else 0
         return {
             **_SHARED,
@@ -99,9 +101,9 @@ class PublishedCheckpoint:
         }
 
     def contradictions(self, found: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """Return the actual and the expected value, by name, of each value that differs.
+        """Return (actual value, expected value) by name, for each value that differs.
 
-        Names are keys of a config, of a tokenizer's normalization, or results of `hash_of`.
+        Names are keys of a config, normalization rules of a tokenizer, or results of `hash_of`.
         """
         expected = {**self.config, **NORMALIZATION}
         expected |= {hash_of(file): digest for file, digest in FILE_SHA256.items()}
@@ -118,19 +120,19 @@ CHECKPOINTS = {
         PublishedCheckpoint(size=size, version=version) for version in VERSIONS for size in SIZES
     )
 }
-"""Every published checkpoint by its short name."""
+"""All published checkpoints by short name."""
 
 REPOSITORIES = {name: checkpoint.repository for name, checkpoint in CHECKPOINTS.items()}
-"""The short names of the released models and the repositories that hold them today."""
+"""The hub repository of each published checkpoint, by short name."""
 
 
 def hash_of(file: str) -> str:
-    """Return the name under which `contradictions` compares the SHA-256 of a file."""
+    """Return the name that `contradictions` uses for the SHA-256 of a file."""
     return f"the SHA-256 of {file}"
 
 
 def find(name: str | Path) -> PublishedCheckpoint | None:
-    """Return the checkpoint of a name (short, hub, or Google's archive), or None for other models."""
+    """Return the checkpoint with a short name, hub name or archive name, or None for other models."""
     for checkpoint in CHECKPOINTS.values():
         if str(name) in (checkpoint.name, checkpoint.repository) or Path(name).name == checkpoint.archive:
             return checkpoint
@@ -138,12 +140,12 @@ def find(name: str | Path) -> PublishedCheckpoint | None:
 
 
 def contradictions(name: str | Path, values: Mapping[str, Any], *, settled: Collection[str] = ()) -> str:
-    """Describe how the values contradict the published model of that name; "" if they do not.
+    """Describe how values differ from the published model with this name; "" if they do not differ.
 
     Args:
-        name: the requested name. Names of other models never contradict.
-        values: the values, as for `PublishedCheckpoint.contradictions`.
-        settled: names of values that the caller has set on purpose and that are not compared.
+        name: The requested name. If it is not a published name, nothing is compared.
+        values: The values; see `PublishedCheckpoint.contradictions`.
+        settled: Names of values that the caller has set on purpose, which are not compared.
     """
     checkpoint = find(name)
     found = checkpoint.contradictions(values) if checkpoint else {}
@@ -154,7 +156,7 @@ def contradictions(name: str | Path, values: Mapping[str, Any], *, settled: Coll
         f"{key} is {value!r}, but the model was trained with {expected!r}"
         for key, (value, expected) in found.items()
     )
-    # Sizes follow from the tensors. The other values are arguments, and change the computation.
+    # Sizes follow from the tensors. The other values are arguments, and they change the results.
     arguments = ", ".join(
         f"{key}={expected!r}"
         for key, (_, expected) in found.items()
@@ -167,6 +169,6 @@ def contradictions(name: str | Path, values: Mapping[str, Any], *, settled: Coll
 def warn_of_contradictions(
     name: str | Path, values: Mapping[str, Any], *, settled: Collection[str] = (), stacklevel: int = 3
 ) -> None:
-    """Warn about the contradictions, if there are any."""
+    """Warn if values differ from the published model; for the arguments see `contradictions`."""
     if message := contradictions(name, values, settled=settled):
         warnings.warn(message, ContradictionWarning, stacklevel=stacklevel)

@@ -1,6 +1,7 @@
-"""Settings from a single definition.
+"""Build settings from dataclass defaults, recipes and flags.
 
-A dataclass defines names, types and defaults. A TOML file (a recipe) overrides them, and flags override both.
+A dataclass defines names, types and defaults. A TOML file (a recipe) overrides the defaults, and flags
+override both.
 """
 
 import ast
@@ -24,28 +25,28 @@ def read_recipe(path: Path) -> dict[str, Any]:
     """Read a TOML recipe.
 
     Raises:
-        ConfigError: the file is missing or is not TOML. The message gives the line.
+        ConfigError: The file is missing or is not valid TOML. The message gives the line.
     """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"there is no recipe {path}") from None
-    except (ValueError, OSError, RecursionError) as error:  # also for a number with thousands of digits
+    except (ValueError, OSError, RecursionError) as error:  # also for numbers with thousands of digits
         raise ConfigError(f"recipe {path} is not readable as TOML: {error}") from None
 
 
 def build(settings: type[Settings], values: dict[str, Any], *, where: str) -> Settings:
-    """Build the dataclass `settings` from plain values. Fields that are dataclasses take tables.
+    """Build the dataclass `settings` from plain values. Fields that are dataclasses need tables.
 
     Raises:
-        ConfigError: a name is unknown (the message suggests the nearest one) or missing, or a type is wrong.
+        ConfigError: A name is unknown (the message suggests the closest name) or missing, or a type is wrong.
     """
     fields = {field.name: field for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(settings)
     arguments: dict[str, Any] = {}
     for name, value in values.items():
         if name not in fields:
-            raise ConfigError(f"{where}: unknown setting {name!r}; {suggestion(name, fields)}")
+            raise ConfigError(f"{where}: unknown setting {name!r}. {suggestion(name, fields)}")
         if dataclasses.is_dataclass(hints[name]) and isinstance(value, dict):
             value = build(hints[name], value, where=f"{where} [{name}]")  # type: ignore[arg-type]
         arguments[name] = _checked(value, hints[name], f"{where}: {name}")
@@ -64,15 +65,15 @@ def settings_from(
     recipe: "str | Path | Mapping[str, Any] | Settings | None",
     given: dict[str, Any],
 ) -> Settings:
-    """Return settings from a recipe and from values that override it.
+    """Build settings from a recipe and from values that override it.
 
     Args:
-        settings: the dataclass.
-        recipe: a TOML file, its content, or complete settings; None for the defaults.
-        given: values by field name, including fields of tables.
+        settings: The dataclass.
+        recipe: A TOML file, its content, or complete settings. None means the defaults.
+        given: Values by field name, including fields of tables.
 
     Raises:
-        ConfigError: a name is unknown or missing, or the type of a value is wrong.
+        ConfigError: A name is unknown or missing, or a value has the wrong type.
     """
     where = "settings"
     if isinstance(recipe, str | Path):
@@ -85,17 +86,17 @@ def settings_from(
 
 
 def merge(recipe: dict[str, Any], overrides: dict[str, Any], settings: type) -> dict[str, Any]:
-    """Return the recipe with each flat override in the table whose dataclass has that field.
+    """Return the recipe with each override in the table whose dataclass has the field.
 
     Raises:
-        ConfigError: no dataclass has the name of an override. The message suggests the nearest name.
+        ConfigError: No dataclass has a field with this name. The message suggests the closest name.
     """
     merged = {key: dict(value) if isinstance(value, dict) else value for key, value in recipe.items()}
     owners = {field.name: owner for owner, field in scalar_fields(settings)}
     tables = {field.name for field in dataclasses.fields(settings)} - owners.keys()
     for name, value in overrides.items():
         if name not in owners and name not in tables:
-            raise ConfigError(f"unknown setting {name!r}; {suggestion(name, [*owners, *tables])}")
+            raise ConfigError(f"unknown setting {name!r}. {suggestion(name, [*owners, *tables])}")
         if value is None:
             continue
         owner = owners.get(name, "")
@@ -110,7 +111,7 @@ def merge(recipe: dict[str, Any], overrides: dict[str, Any], settings: type) -> 
 
 
 def takes_settings(*settings: type) -> Callable[[Function], Function]:
-    """Add fields of settings to the signature and docstring of a function that takes `**settings`."""
+    """Add the fields of dataclasses to the signature and docstring of a function with `**settings`."""
 
     def decorate(function: Function) -> Function:
         fields = {field.name: (field, owner) for one in settings for owner, field in scalar_fields(one)}
@@ -143,7 +144,7 @@ def takes_settings(*settings: type) -> Callable[[Function], Function]:
 
 
 def scalar_fields(settings: type) -> list[tuple[str, dataclasses.Field[Any]]]:
-    """Return (table, field) of all fields with a plain value; the name of the top table is empty.
+    """Return (table, field) for each field with a plain value; the table is "" for top-level fields.
 
     Inherited fields come after the dataclass's own fields.
     """
@@ -189,7 +190,7 @@ def field_docs(settings: type) -> dict[str, str]:
 
 
 def _checked(value: Any, hint: Any, where: str) -> Any:
-    """Return `value` if it has the type `hint`; a whole number is accepted as a float."""
+    """Return `value` if it has the type `hint`. An integer is also accepted as a float."""
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         allowed: tuple[Any, ...] = typing.get_args(hint)

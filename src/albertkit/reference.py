@@ -1,9 +1,10 @@
-"""The forward pass of any ALBERT in plain NumPy, which tests compare with the other implementations.
+"""The forward pass of ALBERT in plain NumPy. Tests compare all other implementations with it.
 
-It reads the config and the tensors of a checkpoint by their names in `model.safetensors`. It fuses nothing
-and skips nothing, so that each line can be compared with Lan et al. 2019 (arXiv:1909.11942).
+It reads the config and the tensors of a checkpoint, by their names in `model.safetensors`. It fuses and skips
+nothing, so that you can compare each line with Lan et al. 2019 (arXiv:1909.11942).
 
-Shapes: B batch, C choices, T tokens, E embedding, H hidden, N heads, D head width, V vocabulary, K labels.
+Shapes: B batch, C choices, T tokens, E embedding, H hidden, N heads, D size of a head, V vocabulary, K
+labels.
 """
 
 import math
@@ -20,7 +21,7 @@ from albertkit.heads import base_prefix, head_of
 Array = NDArray[np.floating]
 Weights = Mapping[str, NDArray]
 
-_ERF_STEP, _ERF_END = 1 / 1024, 6.0  # beyond the end, erf rounds to 1
+_ERF_STEP, _ERF_END = 1 / 1024, 6.0  # above _ERF_END, erf rounds to 1
 _ERF = np.array([math.erf(place * _ERF_STEP) for place in range(int(_ERF_END / _ERF_STEP) + 1)])
 
 
@@ -38,32 +39,30 @@ def forward(
     """Compute all outputs of a model, without dropout.
 
     Args:
-        architecture: the name of a model class, such as "AlbertForMaskedLM".
-        config: the model's config; `hidden_act` must be a name.
-        weights: the tensors, of any floating-point type, by their names in the class's state dict.
-        input_ids: token ids, (B, T), or (B, C, T) for multiple choice.
-        attention_mask: 1 for tokens and 0 for padding, of the same shape; None for no padding.
-        token_type_ids: 0 for the first segment and 1 for the second, of the same shape; None for zeros.
-        dtype: the data type of the computation; `np.float64` bounds the rounding errors of float32.
-        all_layers: whether to return the hidden states and attentions of all layers too.
+        architecture: The name of a model class, such as "AlbertForMaskedLM".
+        config: The config of the model; `hidden_act` must be a name.
+        weights: The tensors by their names in the class's state dict, in any floating-point type.
+        input_ids: Token ids, (B, T), or (B, C, T) for multiple choice.
+        attention_mask: 1 for tokens and 0 for padding, in the shape of `input_ids`; None for no padding.
+        token_type_ids: 0 for the first segment and 1 for the second, in the same shape; None for zeros.
+        dtype: The data type of the computation. `np.float64` shows the rounding errors of float32.
+        all_layers: Whether to also return the hidden states and attentions of all layers.
 
     Returns:
         The outputs by their names in the class ("logits", "start_logits", ...). With `all_layers` also
         "hidden_states" (L + 1, B, T, H), the mapped embeddings and the output of each layer, and
-        "attentions" (L, B, N, T, T). With pruned heads, N may differ by layer, and "attentions" is then
-        missing.
-        is then left out.
+        "attentions" (L, B, N, T, T). If pruned heads make N differ by layer, "attentions" is missing.
 
     Raises:
-        CheckpointError: a tensor is missing.
-        IndexError: an id is not a row of its table.
+        CheckpointError: A tensor is missing.
+        IndexError: An id has no row in its table.
     """
     ids = input_ids.reshape(-1, input_ids.shape[-1])  # (B, C, T) -> (B * C, T)
     mask = np.ones_like(ids) if attention_mask is None else attention_mask.reshape(ids.shape)
     segments = np.zeros_like(ids) if token_type_ids is None else token_type_ids.reshape(ids.shape)
     network = _Network(config, weights, base_prefix(architecture), dtype)
     seen = mask != 0
-    seen |= ~seen.any(-1, keepdims=True)  # a row without visible tokens attends to all
+    seen |= ~seen.any(-1, keepdims=True)  # a row without tokens attends to all positions
     state = network.embed(ids, segments)
     states, attentions = [state], []
     for name in executed_layers(config, network.prefix):
@@ -88,7 +87,7 @@ def forward(
 
 
 class _Network:
-    """The tensors of one model, and the functions that its heads share."""
+    """The tensors of one model, and the operations that its heads use."""
 
     def __init__(self, config: AlbertConfig, weights: Weights, prefix: str, dtype: type) -> None:
         self.config = config
@@ -102,14 +101,14 @@ class _Network:
         return np.asarray(self.weights[name]).astype(self.dtype, copy=False)
 
     def rows(self, name: str, ids: NDArray) -> Array:
-        """Look up rows of a table: (...) -> (..., size). NumPy would count negative ids from the end."""
+        """Look up rows of a table: (...) -> (..., size). NumPy would accept negative ids."""
         table = self.weight(name)
         if ids.size and not 0 <= ids.min() <= ids.max() < len(table):
             raise IndexError(f"{name} has the rows 0 to {len(table) - 1}; got {ids.min()} to {ids.max()}")
         return table[ids]
 
     def linear(self, values: Array, name: str) -> Array:
-        """Apply the linear map of that name: (..., inputs) -> (..., outputs)."""
+        """Apply the linear map with this name: (..., inputs) -> (..., outputs)."""
         return _product(values, self.weight(f"{name}.weight")) + self.weight(f"{name}.bias")
 
     def layer_norm(self, values: Array, name: str) -> Array:
@@ -134,7 +133,7 @@ class _Network:
         return self.linear(normal, f"{self.prefix}encoder.embedding_hidden_mapping_in")
 
     def layer(self, states: Array, seen: NDArray, name: str) -> tuple[Array, Array]:
-        """Apply attention and feed-forward network, each with residual and LayerNorm, to (B, T, H)."""
+        """Apply attention and feed-forward network, each with residual and LayerNorm: (B, T, H)."""
         width = self.config.hidden_size // self.config.num_attention_heads
 
         def split(part: str) -> Array:
@@ -154,11 +153,11 @@ class _Network:
         return self.layer_norm(attended + output, f"{name}.full_layer_layer_norm"), probabilities
 
     def pool(self, states: Array) -> Array:
-        """Return the pooled states of [CLS]: (..., H) -> (..., H)."""
+        """Return the pooled vectors of [CLS]: (..., H) -> (..., H)."""
         return np.tanh(self.linear(states, f"{self.prefix}pooler"))
 
     def multiply_by_words(self, values: Array, bias: str) -> Array:
-        """Multiply by the word embeddings, and add a bias: (..., E) -> (..., V)."""
+        """Multiply by the word embeddings and add a bias: (..., E) -> (..., V)."""
         words = self.weight(f"{self.prefix}embeddings.word_embeddings.weight")
         return _product(values, words) + self.weight(bias)
 
@@ -167,18 +166,18 @@ class _Network:
 
 
 def _product(values: Array, matrix: Array) -> Array:
-    """Multiply (..., inputs) by (outputs, inputs) in one product, which is faster than one per text."""
+    """Multiply (..., inputs) by (outputs, inputs) as one product, which is faster than one per text."""
     return (values.reshape(-1, values.shape[-1]) @ matrix.T).reshape(*values.shape[:-1], len(matrix))
 
 
 def softmax(scores: Array) -> Array:
-    """Normalize the exponentials of the last dimension to a sum of 1."""
+    """Return the exponentials along the last dimension, divided by their sum."""
     exponentials = np.exp(scores - scores.max(-1, keepdims=True))
     return exponentials / exponentials.sum(-1, keepdims=True)
 
 
 def erf(values: NDArray) -> NDArray[np.float64]:
-    """Return the error function to 1e-13, from Taylor series around table entries; NumPy lacks it."""
+    """Return the error function, accurate to 1e-13, from Taylor series at table entries; NumPy has none."""
     blocks = np.array_split(values.reshape(-1), 1 + values.size // 2**14)  # blocks fit into the cache
     return np.concatenate([_erf(block) for block in blocks]).reshape(values.shape)
 
@@ -202,7 +201,7 @@ def _gelu_tanh(values: Array) -> Array:
 
 
 def _sigmoid(values: Array) -> Array:
-    with np.errstate(over="ignore"):  # divided by infinity, the result is 0, as it should be
+    with np.errstate(over="ignore"):  # division by infinity correctly gives 0
         return 1 / (1 + np.exp(-values))
 
 
@@ -218,7 +217,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": lambda values: np.maximum(values, 0),
     "silu": _silu,
     "swish": _silu,
-    # Of Dense modules that follow the pooling alone:
+    # Used only by Dense modules after the pooling.
     "identity": lambda values: values,
     "sigmoid": _sigmoid,
     "tanh": np.tanh,

@@ -1,4 +1,4 @@
-"""How results of public functions are shown: text in a console, a table and the curves in a notebook."""
+"""How results of public functions are displayed: text in a console; a table and curves in a notebook."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -13,19 +13,19 @@ class Result:
     """Base class of the results of public functions.
 
     A subclass is a dataclass with `repr=False`. It overrides `summary`, and optionally `rows` and `picture`,
-    to choose what is shown.
+    to choose what is displayed.
     """
 
     def summary(self) -> dict[str, Any]:
-        """Return the values to show, by name."""
+        """Return the values to display, by name."""
         return dict(vars(self))
 
     def rows(self) -> Sequence[Mapping[str, Any]]:
-        """Return the first rows of a table to show below the values."""
+        """Return the first rows of a table that is displayed below the values."""
         return ()
 
     def picture(self) -> Path | None:
-        """Return the image file to show in a notebook."""
+        """Return the image file to display in a notebook, or None."""
         return None
 
     def to_json(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Result:
 
 
 def with_baseline(metrics: Mapping[str, float], baseline: Mapping[str, float]) -> dict[str, Any]:
-    """Return metrics to show, each with its baseline if there is one."""
+    """Return metrics for display, each with its baseline if it has one."""
     return {
         name: f"{_shown(value)} (baseline {_shown(baseline[name])})" if name in baseline else value
         for name, value in metrics.items()

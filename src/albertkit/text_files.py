@@ -1,6 +1,6 @@
-"""Read text files, compressed or not: their format, numbered lines, and unpacked content.
+"""Read text files, compressed or not: their format, their numbered lines, and their decompressed content.
 
-Lines are UTF-8 and end with a line feed. Reading needs bounded memory. Every error names the file and line.
+Lines are UTF-8 and end with a line feed. Reading needs bounded memory. Errors name the file and the line.
 """
 
 import shutil
@@ -16,13 +16,13 @@ from albertkit.extras import optional
 pa = optional("pyarrow", extra="arrow")
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
-LINE_BYTES = 128 << 20  # maximum length of a line, because a whole line must fit into memory
+LINE_BYTES = 128 << 20  # maximum length of a line, which must fit into memory
 
-Lines = Iterator[tuple[int, str, float]]  # line number from 1, the line, share of the file read
+Lines = Iterator[tuple[int, str, float]]  # line number from 1, line, share of the file that is read
 
 
 def file_format(path: Path) -> tuple[str, str | None]:
-    """Return the suffix of the format (.jsonl of a.jsonl.gz), and the compression."""
+    """Return the ending that means the format (.jsonl for a.jsonl.gz), and the compression or None."""
     compression = COMPRESSIONS.get(path.suffix.lower())
     return (Path(path.stem).suffix if compression else path.suffix).lower(), compression
 
@@ -31,8 +31,8 @@ def read_text(path: Path) -> str:
     """Return the text of a small UTF-8 file.
 
     Raises:
-        DataError: the file is not UTF-8. The message gives the position of the first wrong byte.
-        OSError: the file cannot be opened.
+        DataError: The file is not UTF-8. The message gives the position of the first invalid byte.
+        OSError: The file cannot be opened.
     """
     content = path.read_bytes()
     try:
@@ -41,7 +41,7 @@ def read_text(path: Path) -> str:
         line = content.count(b"\n", 0, error.start) + 1
         raise DataError(
             f"{path}, line {line}: not UTF-8 ({content[error.start]:#04x} at byte {error.start:,} of the "
-            "file); convert the file first, for instance with iconv"
+            "file). Convert the file first, for instance with iconv."
         ) from error
 
 
@@ -49,14 +49,14 @@ def read_lines(path: Path, compression: str | None) -> Lines:
     """Yield the lines of a UTF-8 file, which may be compressed."""
     size = max(1, path.stat().st_size)
     number = 0
-    # Only compressed files need the library.
+    # Only compressed files need Arrow.
     failures = (pa.ArrowException, OSError) if compression else (OSError,)
     try:
         with (
             path.open("rb") as raw,
             pa.CompressedInputStream(raw, compression) if compression else nullcontext() as stream,
         ):
-            # Arrow's own `read` leaks its block of memory if the file is damaged.
+            # Arrow's own `read` leaks memory if the file is damaged.
             read = raw.read if stream is None else lambda size: stream.read_buffer(size).to_pybytes()
             for number, line in enumerate(_byte_lines(read), start=1):
                 if len(line) > LINE_BYTES:
@@ -67,14 +67,14 @@ def read_lines(path: Path, compression: str | None) -> Lines:
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}, line {number}: not UTF-8 (byte {error.object[error.start]:#04x} at column "
-            f"{error.start + 1}); convert the file first, for instance with iconv"
+            f"{error.start + 1}). Convert the file first, for instance with iconv."
         ) from error
     except failures as error:
         raise DataError(f"{path}, after line {number}: cannot be read ({error})") from error
 
 
 def _byte_lines(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """Yield lines with their ends; of a line over LINE_BYTES, only as much as is needed to detect it."""
+    """Yield lines with their line ends. Lines over LINE_BYTES are read only until that length is detected."""
     begun: list[bytes] = []
     length = 0
     while block := read(1 << 20):
@@ -93,7 +93,7 @@ def _byte_lines(read: Callable[[int], bytes]) -> Iterator[bytes]:
 
 
 def lone_surrogate(text: str) -> str | None:
-    """Return the first lone surrogate in a text, if any: JSON can contain it, UTF-8 cannot."""
+    """Return the first lone surrogate in a text, or None. JSON can contain it, but UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -103,7 +103,7 @@ def lone_surrogate(text: str) -> str | None:
 
 @contextmanager
 def decompressed(path: Path, compression: str) -> Iterator[IO[bytes]]:
-    """Yield an unpacked copy of a file on disk, for Parquet, which is read from its end."""
+    """Yield a decompressed copy of a file on the disk, for Parquet, which is read from the end."""
     with (
         tempfile.TemporaryFile() as whole,
         path.open("rb") as raw,

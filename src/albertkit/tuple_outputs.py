@@ -1,8 +1,8 @@
-"""Outputs as tuples with named entries.
+"""Outputs that are tuples with named entries.
 
-Keras passes such tuples through compiled functions on every backend, and so do `torch.jit.trace` and
-`nn.DataParallel`. Entries that are None are not counted, as documented: `outputs[0]`,
-`start, end = model(inputs)`, `outputs.logits`, `outputs["logits"]`.
+Keras passes such tuples through compiled functions with every backend, and so do `torch.jit.trace` and
+`nn.DataParallel`. As documented, entries that are None are skipped: `outputs[0]`, `start, end =
+model(inputs)`, `outputs.logits`, `outputs["logits"]`.
 """
 
 from collections import namedtuple
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class TupleOutput(tuple):
-    """Base of these outputs: a tuple of tensors, or of tuples of tensors, with access by name as well."""
+    """Base class of the outputs: a tuple of tensors, or of tuples of tensors, with access by name."""
 
     __slots__ = ()
     _fields: tuple[str, ...] = ()
@@ -25,11 +25,11 @@ class TupleOutput(tuple):
         return list(self)
 
     def items(self) -> list[tuple[str, Any]]:
-        """Return pairs of name and entry, in order."""
+        """Return (name, entry) for each entry, in order."""
         return list(zip(self._fields, self, strict=True))
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the entry of that name, or the default if there is none."""
+        """Return the entry with this name, or the default if it does not exist."""
         return getattr(self, name) if name in self._fields else default
 
     def to_tuple(self) -> tuple[Any, ...]:
@@ -48,13 +48,13 @@ class TupleOutput(tuple):
 
 
 def make_output(name: str, **entries: Any) -> Any:
-    """Create an output of that class name; entries that are None read as None and are not counted."""
+    """Create an output with this class name. Entries that are None are only attributes."""
     there = {field: value for field, value in entries.items() if value is not None}
     absent = tuple(field for field in entries if field not in there)
     return _output_class(name, tuple(there), absent)(**there)
 
 
-@cache  # two calls return the same structure only if they return the same class
+@cache  # two calls have the same structure only if their outputs have the same class
 def _output_class(name: str, fields: tuple[str, ...], absent: tuple[str, ...]) -> type:
     attributes = {"__slots__": (), "_fields": fields, **dict.fromkeys(absent)}
     return type(name, (TupleOutput, namedtuple(name, fields)), attributes)

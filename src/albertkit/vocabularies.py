@@ -1,4 +1,4 @@
-"""The tokenizer of a model: load it by the model's name, and write it into a folder."""
+"""Load the tokenizer of a model by the model's name, and write tokenizer files into a folder."""
 
 import tempfile
 from pathlib import Path
@@ -19,17 +19,17 @@ from albertkit.tokenization.model_file import model_from_lines
 def load_tokenizer(
     name: str | Path, *, use_fast: bool | None = None, **hub: Unpack[HubOptions]
 ) -> TokenizerBase:
-    """Return the tokenizer of a model by the model's name.
+    """Return the tokenizer of a model.
 
     Args:
-        name: a name for `AutoTokenizer.from_pretrained`, or a checkpoint of another library.
-        use_fast: see `AutoTokenizer.from_pretrained`.
-        hub: options; see `hub.HubOptions`.
+        name: A name for `AutoTokenizer.from_pretrained`, or a checkpoint of another library.
+        use_fast: See `AutoTokenizer.from_pretrained`.
+        hub: Options; see `hub.HubOptions`.
 
     Raises:
-        ModelNotFoundError: there is no such model, or it has no tokenizer.
-        CheckpointError: the checkpoint is damaged.
-        TokenizerError: the tokenizer is damaged, or is not an ALBERT tokenizer.
+        ModelNotFoundError: The model does not exist, or it has no tokenizer.
+        CheckpointError: The checkpoint is damaged.
+        TokenizerError: The tokenizer is damaged, or is not an ALBERT tokenizer.
     """
     path = formats.foreign_path(name, **hub)
     if path is None:
@@ -44,13 +44,13 @@ def load_tokenizer(
 
 
 def open_tokenizer(checkpoint: Checkpoint, **options: Any) -> TokenizerBase:
-    """Return the tokenizer of a checkpoint that has tokenizer files.
+    """Return the tokenizer of a checkpoint that contains tokenizer files.
 
     Raises:
-        TokenizerError: the tokenizer is damaged, or has more pieces than the model has embeddings.
+        TokenizerError: The tokenizer is damaged, or has more pieces than the model has embeddings.
     """
     with tempfile.TemporaryDirectory() as folder:
-        config = json_text(checkpoint.config)  # the tokenizer's size is compared with it
+        config = json_text(checkpoint.config)  # needed to compare the size of the tokenizer
         for name, content in {CONFIG_FILE: config.encode(), **checkpoint.vocabulary}.items():
             Path(folder, name).write_bytes(content)
         return AutoTokenizer.from_pretrained(folder, **options)
@@ -60,7 +60,7 @@ def add_model_file(checkpoint: Checkpoint) -> None:
     """Add a SentencePiece model, made from the listed pieces, to a checkpoint without tokenizer files.
 
     Raises:
-        TokenizerError: the pieces do not make a valid model.
+        TokenizerError: The pieces are not a valid model.
     """
     if checkpoint.pieces and not checkpoint.vocabulary:
         checkpoint.vocabulary[MODEL_FILE] = model_from_lines(checkpoint.pieces)
@@ -74,7 +74,7 @@ def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
         with atomic_path(folder / name) as new:
             new.write_bytes(content)
     if set(names) in ({MODEL_FILE}, {WORD_LIST_FILE}):
-        # A vocabulary alone, as in Google's folders, does not record lower case; theirs are lower case.
+        # Google's folders contain no settings; their vocabularies are lower case, the default.
         tokenizer = AutoTokenizer.from_pretrained(folder / names[0])
         names += [
             name for path in tokenizer.save_pretrained(folder) if (name := Path(path).name) not in names

@@ -151,7 +151,7 @@ class TestSides:
         monkeypatch.setattr(sides_module, "transformers", absent)
         with pytest.raises(MissingExtraError, match=r"no_such_library is not installed.*albertkit\[test\]"):
             other_sides(["transformers"], model, tokenizer, tmp_path)
-        with pytest.raises(ConfigError, match="did you mean 'transformers'"):
+        with pytest.raises(ConfigError, match="Did you mean 'transformers'"):
             other_sides(["transformer"], model, tokenizer, tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -249,10 +250,11 @@ def test_prompts(write: Write, encoder: Encoder) -> None:
     same(vectors(folder, prompt_name="query"), expected("search: "))
     same(vectors(folder, prompt=""), expected(""))
     with pytest.raises(
-        ConfigError, match=r"'quary' \(did you mean 'query'\?\); the model has 'query', 'document'"
+        ConfigError,
+        match=r"'quary' \(did you mean 'query'\?\)\. Expected a prompt of the model: 'query', 'document'",
     ):
         vectors(folder, prompt_name="quary")
-    with pytest.raises(ConfigError, match="expected one of them"):
+    with pytest.raises(ConfigError, match="Expected only one of them"):
         vectors(folder, prompt_name="query", prompt="q: ")
     # INSTRUCTOR's models do not pool the prompt.
     write_json(folder / "1_Pooling" / "config.json", pooling_of("mean_tokens") | {"include_prompt": False})
@@ -337,17 +339,17 @@ def damaged(write: Write, name: str) -> Path:
     [
         (
             "module",
-            "modules.json: the module 'LSTM' follows the pooling.*expected Dense, Dropout or Normalize",
+            "modules.json: the module 'LSTM' follows the pooling.*Expected Dense, Dropout or Normalize",
         ),
-        ("first", "the first module is 'BoW'.*expected Transformer"),
-        ("none", "the second module is 'Normalize'.*expected Pooling"),
-        ("activation", "activation_function is 'my.Function'.*expected torch"),
-        ("input", "module_input_name is 'token_embeddings'.*expected sentence_embedding"),
-        ("shape", r"linear.weight \(5, 32\).*expected linear.weight \(6, 32\)"),
+        ("first", "the first module is 'BoW'.*Expected Transformer"),
+        ("none", "the second module is 'Normalize'.*Expected Pooling"),
+        ("activation", "activation_function is 'my.Function'.*Expected torch"),
+        ("input", "module_input_name is 'token_embeddings'.*Expected sentence_embedding"),
+        ("shape", r"linear.weight \(5, 32\).*Expected linear.weight \(6, 32\)"),
         ("pooling", r"pooling is 'median'. Expected one of mean, cls, max"),
         ("outside", "'../..' leads out of the folder"),
         ("json", "modules.json is damaged: expected a list of modules"),
-        ("prompt", "default_prompt_name is 'query'.*expected the name of a prompt"),
+        ("prompt", "default_prompt_name is 'query'.*Expected the name of a prompt"),
     ],
 )
 def test_what_cannot_be_read_is_an_error(write: Write, name: str, message: str) -> None:
@@ -415,8 +417,33 @@ def test_the_page_refuses_vectors_that_it_does_not_make(
 ) -> None:
     monkeypatch.setattr("albertkit.web.export.check_npm", lambda: None)
     folder = write("Pooling", "Normalize", pooling=pooling_of("max_tokens"))
-    with pytest.raises(ConfigError, match=r"pools by max, .*expected mean or cls alone"):
+    with pytest.raises(ConfigError, match=r"need pooling by max\. Expected only the pooling mean or cls"):
         export_web(folder, tmp_path / "web", page=True)
+    prompts = {"prompts": {"query": "search: "}, "default_prompt_name": "query"}
+    write_json(folder / "config_sentence_transformers.json", prompts)
+    with pytest.raises(ConfigError, match=r"need pooling by max, the default prompt 'query'\. Expected"):
+        export_web(folder, tmp_path / "web", page=True)
+
+
+def test_the_browser_export_says_how_vectors_are_made(write: Write, tmp_path: Path) -> None:
+    def note(folder: Path) -> str:
+        shutil.rmtree(tmp_path / "web", ignore_errors=True)
+        report = export_web(folder, tmp_path / "web", int8=False)
+        (found,) = [one for one in report.notes if "vectors" in one]
+        return found
+
+    folder = write("Pooling", pooling=pooling_of("cls_token"))
+    assert note(folder).endswith('{ pooling: "cls", normalize: false } to its feature-extraction pipeline')
+    prompts = {"prompts": {"query": "search: "}, "default_prompt_name": "query"}
+    write_json(folder / "config_sentence_transformers.json", prompts)
+    assert note(folder).endswith("pipeline, and put 'search: ' before each text")
+    write_json(folder / "1_Pooling" / "config.json", pooling_of("cls_token") | {"include_prompt": False})
+    assert "need a pooling without the prompt, which transformers.js does not compute" in note(folder)
+    shutil.rmtree(folder)
+    folder = write("Pooling", "Dense", pooling=pooling_of("max_tokens"))
+    add_dense(folder / "2_Dense")
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": 20, "do_lower_case": True})
+    assert "need pooling by max, Dense after the pooling, texts in lower case, which" in note(folder)
 
 
 def test_formats_without_modules_say_so(write: Write, tmp_path: Path) -> None:

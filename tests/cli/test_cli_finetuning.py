@@ -38,7 +38,7 @@ ROWS = [("the river was painted", "new"), ("the house was lost", "old")]
 @pytest.fixture(scope="module")
 def folder(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random encoder in `model/`, and tables."""
-    folder = tmp_path_factory.mktemp("labelled")
+    folder = tmp_path_factory.mktemp("labeled")
     tokenizer = AlbertTokenizer(tiny_vocabulary)
     shape: Any = {"embedding_size": 16, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
     torch.manual_seed(0)
@@ -136,7 +136,7 @@ def test_a_model_of_single_texts_is_not_measured_on_pairs(classifier: Path, tmp_
     result = run("predict", "text-classification", "--input", rows, "--output", answers, *about)
     assert_one_line_error(result, said)
     classify = pipeline("text-classification", str(classifier))
-    with pytest.warns(UserWarning, match="fine-tuned on single texts, and this is a pair"):
+    with pytest.warns(UserWarning, match="fine-tuned on single texts, but this is a pair"):
         classify({"text": "the house", "text_pair": "was lost"})
 
 
@@ -146,7 +146,7 @@ def test_rows_shorter_than_asked_for_are_announced(
     about = ("--text-column", "sentence", "--device", "cpu", "--model", classifier)
     data = ("--data", folder / "dev.csv", "--label-column", "kind")
     files = ("--input", folder / "dev.csv", "--output", tmp_path / "answers.jsonl")
-    said = "max_length is 513, and the model reads at most 512 tokens: 512 it is\n"
+    said = "max_length is 513, but the model's maximum is 512 tokens: using 512\n"
     for verb, places in (("evaluate", data), ("predict", files)):
         for length, announced in ((513, True), (512, False)):
             result = run(verb, "text-classification", *places, *about, "--max-length", str(length))
@@ -164,7 +164,7 @@ def test_empty_texts_are_predicted_and_named(classifier: Path, tmp_path: Path, r
     )  # fmt: skip
     assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 2
     assert "  empty: 1\n" in result.errors
-    assert "rows.jsonl, line 2: no text in 'text', and predicted all the same" in result.errors
+    assert "rows.jsonl, line 2: no text in 'text', and predicted nevertheless" in result.errors
 
 
 def test_text_of_unknown_tokens_is_announced(
@@ -209,7 +209,7 @@ def test_a_label_seen_once_is_named(folder: Path, tmp_path: Path, run: Run) -> N
         "finetune", "text-classification", "--model", folder / "model", "--train", file, "--validation", file,
         "--output", tmp_path / "run", "--steps", "1", "--device", "cpu",
     )  # fmt: skip
-    assert "'nwe': seen once in training; is that a mistake?" in result.errors
+    assert "labels of a single training example, perhaps by mistake: 'nwe'" in result.errors
 
 
 def test_a_model_that_is_kept_from_before_training_is_named(
@@ -239,16 +239,14 @@ def test_a_missing_extra_is_said_before_any_work(
     )  # fmt: skip
     assert result.status == 1
     assert result.errors.splitlines() == [
-        "error: matplotlib is not installed, and this needs it: pip install 'albertkit[train]'"
+        "error: matplotlib is not installed. To install it: pip install 'albertkit[train]'"
     ]
     assert not output.exists()
     (tmp_path / "rows.csv").write_text("text\na\n")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setattr(Predictor, "__call__", lambda *_: pytest.fail("computed"))
     result = predicted(run, classifier, tmp_path / "rows.csv", tmp_path / "answers.parquet")
-    assert_one_line_error(
-        result, "pyarrow is not installed, and this needs it: pip install 'albertkit[arrow]'"
-    )
+    assert_one_line_error(result, "pyarrow is not installed. To install it: pip install 'albertkit[arrow]'")
 
 
 def test_errors_are_one_line(folder: Path, tmp_path: Path, run: Run) -> None:
@@ -292,7 +290,9 @@ def test_what_labels_look_like_is_said(folder: Path, tmp_path: Path, run: Run) -
             "--model", folder / "model", "--output", tmp_path / name, "--device", "cpu",
         ).errors  # fmt: skip
     assert "2 labels (single label classification): new 1, old;lost 1\n" in said["marks"]
-    assert "some labels contain ';': if it separates several labels, --label-separator ';'" in said["marks"]
+    assert (
+        "some labels contain ';'. If it separates several labels, use --label-separator ';'." in said["marks"]
+    )
     assert "labels are numbers (regression): 0.5 to 1.5" in said["numbers"]
     assert "kind19 1, ...\n" in said["many"]
     assert "kind20" not in said["many"]
@@ -413,7 +413,7 @@ def test_an_interrupted_prediction_continues(
     parts = tmp_path / ".answers.jsonl.parts"
     assert result.errors.splitlines() == [
         "1,024 of 1,027 examples",
-        f"interrupted: 1,024 of 1,027 predictions are kept in {parts}; the same command continues",
+        f"interrupted: 1,024 of 1,027 predictions are kept in {parts}; the same command resumes the work",
     ]
     content = rows.read_text()
     rows.write_text(content + "{}\n")
@@ -549,7 +549,7 @@ def test_a_prediction_that_fails_says_what_is_kept(
     result = predicted(run, classifier, rows, tmp_path / "answers.csv")
     assert result.status == 1
     assert "stopped: 1,024 of 1,025 predictions are kept in" in result.errors
-    assert "the same command continues" in result.errors
+    assert "the same command resumes the work" in result.errors
 
 
 def test_an_evaluation_does_not_replace_its_data(classifier: Path, tmp_path: Path, run: Run) -> None:

@@ -115,7 +115,7 @@ def test_flags_override_the_recipe_and_a_finished_run_stays(albertkit: Albertkit
     ("arguments", "message"),
     [
         (("--recipe", "none.toml"), "no recipe none.toml"),
-        (("--steps", 1), "received batch_size=None, batch_tokens=None"),
+        (("--steps", 1), "batch_size is None and batch_tokens is None"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -199,7 +199,7 @@ def test_a_signal_shows_in_the_exit_status(
     process.send_signal(signal.SIGINT)
     rest = process.stderr.read()
     assert process.wait(timeout=60) == 128 + signal.SIGINT
-    assert "stopped (the same command continues) at step" in rest
+    assert "stopped (the same command resumes the run) at step" in rest
 
 
 def test_holding_out_everything_is_explained(

@@ -82,9 +82,11 @@ def test_the_check_says_what_differs(
     monkeypatch.setattr(sys, "argv", ["cli_reference.py", "--check"])
     reference.main()
     other = tmp_path / "cli.md"
-    other.write_text(PAGE.replace("* `--top-k <int>`: Number of answers.", "* `--best <int>`: Answers."))
+    other.write_text(
+        PAGE.replace("* `--top-k <int>`: Number of answers to return.", "* `--best <int>`: Answers.")
+    )
     monkeypatch.setattr(reference, "PAGE", other)
-    with pytest.raises(SystemExit, match=f"run {COMMAND}"):
+    with pytest.raises(SystemExit, match=f"Run {COMMAND}"):
         reference.main()
     assert "-* `--best <int>`: Answers." in capsys.readouterr().out
 
@@ -185,10 +187,10 @@ def test_wrong_use_is_one_line(run: Run, given: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("fill-mask [MASK] --backend onxx", "no engine 'onxx'; did you mean 'onnx'?"),
-        ("predict text-classification --input a --output b --backend=ray", "write --runner ray"),
-        ("predict text-classification --input a --output b --engine local", "write --runner local"),
-        ("prepare a --tokenizer bundled --output b --engine rya", "no runner 'rya'; did you mean 'ray'?"),
+        ("fill-mask [MASK] --backend onxx", "no engine 'onxx'. Did you mean 'onnx'?"),
+        ("predict text-classification --input a --output b --backend=ray", "Use --runner ray"),
+        ("predict text-classification --input a --output b --engine local", "Use --runner local"),
+        ("prepare a --tokenizer bundled --output b --engine rya", "no runner 'rya'. Did you mean 'ray'?"),
     ],
 )
 def test_former_names_of_options(run: Run, given: str, message: str) -> None:

@@ -180,7 +180,7 @@ def test_workers_that_cannot_load_a_model_end_the_server(run, tmp_path: Path) ->
     result = run("serve", "--workers", "2", "--port", "0", "--model", damaged)
     assert result.status == 1
     assert "config.json" in result.errors
-    assert "error: a worker process failed to start; see its error above" in result.errors
+    assert "error: a worker process failed to start. See its error above" in result.errors
 
 
 def test_workers_that_die_before_they_load_end_the_server(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_workers_that_die_before_they_load_end_the_server(tmp_path: Path) -> Non
     script.write_text("import albertkit\nalbertkit.serve(workers=2, port=0)\n")
     result = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 1
-    assert "ConfigError: a worker process failed to start; see its error above" in result.stderr
+    assert "ConfigError: a worker process failed to start. See its error above" in result.stderr
 
 
 def test_a_server_without_a_temporary_folder_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_tasks_of_models_with_an_equals_sign(tmp_path: Path, monkeypatch: pytest
 def test_a_key_in_the_environment_that_is_none(run, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALBERTKIT_SERVING_KEY", key)
     result = run("serve", "--port", "0", "--model", "none")
-    assert_one_line_error(result, f"ALBERTKIT_SERVING_KEY holds {len(key.split())} words; expected the key")
+    assert_one_line_error(result, f"ALBERTKIT_SERVING_KEY has {len(key.split())} words. Expected the key")
     assert_one_line_error(run("playground", "--model", "none", "--no-browser"), "ALBERTKIT_SERVING_KEY")
 
 
@@ -260,9 +260,9 @@ def test_errors_are_one_line(run, tmp_path: Path) -> None:
     assert_one_line_error(
         run("serve", "--model", "bundled", "--model", "b=bundled", "--task", "fill-mask"), "NAME=TASK"
     )
-    assert_one_line_error(run("serve", "--key-file", tmp_path / "none"), "the file of the key")
+    assert_one_line_error(run("serve", "--key-file", tmp_path / "none"), "the key file")
     (tmp_path / "key").write_text("two words\n")
-    assert_one_line_error(run("serve", "--key-file", tmp_path / "key"), "holds 2 words")
+    assert_one_line_error(run("serve", "--key-file", tmp_path / "key"), "has 2 words")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert_one_line_error(run("serve", "--port", port), f"cannot listen on 127.0.0.1:{port}")
@@ -272,4 +272,4 @@ def test_errors_are_one_line(run, tmp_path: Path) -> None:
 def test_a_wide_address_without_a_key_is_warned_of(run, tmp_path: Path) -> None:
     result = run("serve", "--host", "0.0.0.0", "--port", "0", "--model", tmp_path / "none")
     assert result.status == 1
-    assert "warning: 0.0.0.0 can be reached from other machines, and no key is asked for" in result.errors
+    assert "warning: other machines can reach 0.0.0.0, and requests need no key" in result.errors

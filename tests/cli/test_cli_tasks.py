@@ -92,7 +92,7 @@ class TestClassify:
     def test_long_text(self, run, folders):
         call = ("classify", "word " * 60, "--model", folders["classes"])
         assert_one_line_error(run(*call), "62 tokens", "--truncate")
-        assert "not read: the last 14 tokens" in run(*call, "--truncate").output
+        assert "truncated: the last 14 tokens" in run(*call, "--truncate").output
 
 
 class TestTag:
@@ -155,7 +155,7 @@ class TestAnswer:
         assert_one_line_error(run(*call, "--context-file", tmp_path / "none.txt"), "none.txt")
         latin = tmp_path / "latin.txt"
         latin.write_bytes("Queen Anne\nopened the café.".encode("latin-1"))
-        message = f"{latin}, line 2: not UTF-8 (0xe9 at byte 25 of the file); convert the file first"
+        message = f"{latin}, line 2: not UTF-8 (0xe9 at byte 25 of the file). Convert the file first"
         assert_one_line_error(run(*call, "--context-file", latin), message)
 
 
@@ -178,7 +178,7 @@ class TestChoose:
 
     def test_errors(self, run, folders):
         call = ("choose", "--model", folders["choices"])
-        assert_one_line_error(run(*call, "a", "b"), "choices and --context are needed together")
+        assert_one_line_error(run(*call, "a", "b"), "received only one of CHOICE and --context")
         assert_one_line_error(
             run(*call, "a", "--context", "b"), "question 1: ", "1 choices. Expected at least two"
         )

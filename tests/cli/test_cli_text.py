@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -177,6 +178,14 @@ class TestEmbed:
         assert "2 of 3 texts exceed the maximum length of 24 tokens: 106 tokens were" in cut.errors
         assert "up to 78 of one text" in cut.errors
         assert run("embed", long[:15], "--model", model, "--truncate", "--json").errors == ""
+
+    def test_long_text_for_a_model_trained_with_less(self, run, model, tmp_path):
+        short = tmp_path / "short"
+        shutil.copytree(model, short)
+        config = json.loads((short / "config.json").read_text())
+        (short / "config.json").write_text(json.dumps(config | {"task_settings": {"max_length": 16}}))
+        cut = run("embed", "word " * 50, "--model", short, "--truncate", "--json")
+        assert "1 of 1 texts exceed the maximum length of 16 tokens: 36 tokens were" in cut.errors
 
 
 class TestInspect:

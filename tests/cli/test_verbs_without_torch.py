@@ -29,7 +29,7 @@ HEADS = {
     "AlbertForMultipleChoice": {},
     "AlbertModel": {},
 }
-LABELLED = {
+LABELED = {
     "text-classification": "AlbertForSequenceClassification",
     "token-classification": "AlbertForTokenClassification",
     "question-answering": "AlbertForQuestionAnswering",
@@ -186,7 +186,7 @@ def test_predict(models: dict[str, Path], inputs: dict[str, list[Path]], tmp_pat
     for task, files in inputs.items():
         for number, file in enumerate(files):
             suffix = (".jsonl", ".csv", ".parquet" if task == "text-classification" else ".tsv")[number]
-            command = ["predict", task, "--model", models[LABELLED[task]], "--input", file]
+            command = ["predict", task, "--model", models[LABELED[task]], "--input", file]
             outputs.append((tmp_path / f"{task}{number}{suffix}", command))
             commands.append([*command, "--output", outputs[-1][0]])
     for status, _, errors in without_torch(commands):
@@ -215,7 +215,7 @@ def test_what_needs_torch_says_so(
     ):
         assert status == 1
         assert printed == ""
-        assert errors == "error: torch is not installed, and this needs it: pip install 'albertkit[torch]'\n"
+        assert errors == "error: torch is not installed. To install it: pip install 'albertkit[torch]'\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -252,11 +252,11 @@ def test_what_is_wrong_in_any_case_is_said_before_what_to_install(
     assert "this machine has no GPU: using the CPU" in no_gpu[2]
 
 
-@pytest.mark.parametrize("task", LABELLED)
+@pytest.mark.parametrize("task", LABELED)
 def test_a_model_has_one_hash(task: str, models: dict[str, Path]) -> None:
     """So a machine with torch continues what one without has begun."""
-    _, light = load_task(task, models[LABELLED[task]], TaskSettings())
-    module = getattr(auto, LABELLED[task]).from_pretrained(models[LABELLED[task]])
+    _, light = load_task(task, models[LABELED[task]], TaskSettings())
+    module = getattr(auto, LABELED[task]).from_pretrained(models[LABELED[task]])
     assert model_sha256(light, light.config) == model_sha256(module, module.config)
     with torch.no_grad():
         next(module.parameters())[0, 0] += 1

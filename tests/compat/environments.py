@@ -91,7 +91,9 @@ def _install_node(folder: Path, requirements: Path) -> None:
 
 def _run(command: list[str]) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+        done = subprocess.run(  # in the root, which a requirements file calls "."
+            command, cwd=ROOT, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
         raise NotInstalledError(f"{command[0]} took more than {INSTALL_SECONDS} seconds") from None
     if done.returncode:

@@ -1,4 +1,4 @@
-"""The search of docs/how-to/training-callbacks.md with Optuna itself.
+"""The search of docs/how-to/optuna.md with Optuna itself.
 
 pip install optuna
 pytest tests/compat/test_optuna.py
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-PAGE = ROOT / "docs" / "how-to" / "training-callbacks.md"
+PAGE = ROOT / "docs" / "how-to" / "optuna.md"
 
 
 def test_optuna_drives_finetune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,11 +96,12 @@ def test_theirs_open_here_and_what_we_save_opens_there(encoder: Path, name: str,
     same(theirs(SentenceTransformer(str(tmp_path / "ours"), device="cpu")), expected)
 
 
-def test_length_and_prompts(encoder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["mean", "cls"])  # without the prompt, cls is the first token after it
+def test_length_and_prompts(encoder: Path, mode: str, tmp_path: Path) -> None:
     prompts = {"query": "search: ", "document": "a text: "}
     for include in (True, False):
         folder = tmp_path / f"include-{include}"
-        modules = [Transformer(str(encoder)), Pooling(32, "mean", include_prompt=include)]
+        modules = [Transformer(str(encoder)), Pooling(32, mode, include_prompt=include)]
         model = SentenceTransformer(
             modules=modules, prompts=prompts, default_prompt_name="document", device="cpu"
         )

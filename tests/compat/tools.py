@@ -8,7 +8,12 @@ LIBRARIES = "libraries"
 """The environment with albertkit and the libraries that test files use in one process with it."""
 
 
-LIBRARY_TESTS = ("test_openai_client.py", "test_sentence_transformers.py", "test_trackers.py")
+LIBRARY_TESTS = (
+    "test_openai_client.py",
+    "test_optuna.py",
+    "test_sentence_transformers.py",
+    "test_trackers.py",
+)
 """Test files that run there; the others run in the test environment."""
 
 

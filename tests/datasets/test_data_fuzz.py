@@ -94,7 +94,7 @@ TABLES = {
 }
 
 
-def read_labelled(task: str, path: Path, options: DataOptions | None = None) -> None:
+def read_labeled(task: str, path: Path, options: DataOptions | None = None) -> None:
     own = task_of(task)
     load_splits(own, {"data": own.reader(str(path), options or DataOptions())})
 
@@ -121,7 +121,7 @@ def json_lines(rows: list[Any], seed: int) -> Iterator[bytes]:
 def test_json_lines(tmp_path: Path, task: str) -> None:
     path = tmp_path / "x.jsonl"
     cases = rewritten(path, json_lines(TABLES[task], seed=1))
-    count_refused(lambda: read_labelled(task, path), cases, largest_growth=LARGER)
+    count_refused(lambda: read_labeled(task, path), cases, largest_growth=LARGER)
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv"])
@@ -131,7 +131,7 @@ def test_delimited_tables(tmp_path: Path, ending: str) -> None:
     rows = [[*TEXTS[0]], *([str(cell) for cell in row.values()] for row in TEXTS)]
     path.write_text("\n".join(mark.join(row) for row in rows) + "\n")
     cases = damaged_files(path, seed=2, cases=CASES)
-    count_refused(lambda: read_labelled("text-classification", path), cases, largest_growth=LARGER)
+    count_refused(lambda: read_labeled("text-classification", path), cases, largest_growth=LARGER)
 
 
 def tables(rows: list[Any], rng: random.Random) -> Iterator[pa.Table]:
@@ -162,7 +162,7 @@ def test_parquet(tmp_path: Path, task: str) -> None:
                 yield path.read_bytes()
 
     cases = rewritten(path, contents())
-    count_refused(lambda: read_labelled(task, path), cases, largest_growth=LARGER)
+    count_refused(lambda: read_labeled(task, path), cases, largest_growth=LARGER)
 
 
 def test_arrow_folders(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_arrow_folders(tmp_path: Path) -> None:
                     stream.write_bytes(damaged(whole, rng))
                     yield stream.read_bytes()
 
-    count_refused(lambda: read_labelled("text-classification", tmp_path), contents(), largest_growth=LARGER)
+    count_refused(lambda: read_labeled("text-classification", tmp_path), contents(), largest_growth=LARGER)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_json_of_data_sets(tmp_path: Path, name: str, value: Any, task: str) -> 
     path.write_text(json.dumps(value))
     source = path if task == "question-answering" else tmp_path
     cases = damaged_json_files(path, seed=5, cases=CASES)
-    count_refused(lambda: read_labelled(task, source), cases, largest_growth=LARGER)
+    count_refused(lambda: read_labeled(task, source), cases, largest_growth=LARGER)
 
 
 CONLL = "-DOCSTART- -X- O\n\nThe DT O\nriver NN B-LOC\n\nAnne NNP B-PER\nsang VBD O\n"
@@ -242,7 +242,7 @@ def test_text_of_data_sets(tmp_path: Path, name: str, content: str, task: str, o
     path.parent.mkdir(exist_ok=True)
     path.write_text(content)
     source = path.parent / "train" if options else path
-    read = lambda: read_labelled(task, source, DataOptions(**options))  # noqa: E731
+    read = lambda: read_labeled(task, source, DataOptions(**options))  # noqa: E731
     count_refused(read, damaged_files(path, seed=6, cases=CASES), largest_growth=LARGER)
 
 
@@ -380,7 +380,7 @@ def test_reports(tmp_path: Path) -> None:
 
     def read() -> None:
         task_settings(tmp_path, {})
-        data_options(tmp_path, task_of("text-classification"), str(data), {}, labelled=True)
+        data_options(tmp_path, task_of("text-classification"), str(data), {}, labeled=True)
 
     count_refused(read, damaged_json_files(path, seed=13, cases=CASES))
 

@@ -134,20 +134,20 @@ def test_rows_that_cannot_be_used_are_counted_and_named(write: Write) -> None:
     assert {problem: rows.count for problem, rows in report.problems.items()} == {
         "malformed": 2,
         "empty": 1,
-        "unlabelled": 1,
+        "unlabeled": 1,
     }
     assert report.problems["malformed"].first == [
         f"{reader.source}, line 3: 1 cells, expected 2",
         f"{reader.source}, line 8: 3 cells, expected 2",
     ]
     assert report.lines()[:2] == [f"{reader.source}: 3 examples, 4 left out", "  malformed: 2"]
-    assert report.to_json()["problems"]["unlabelled"]["count"] == 1
+    assert report.to_json()["problems"]["unlabeled"]["count"] == 1
 
 
 def test_without_labels_no_row_is_lost(write: Write) -> None:
-    reader = TextTable(write("a.jsonl", '{"text": "one"}\n{"text": ""}\n{"text": 3}\n'), labelled=False)
+    reader = TextTable(write("a.jsonl", '{"text": "one"}\n{"text": ""}\n{"text": 3}\n'), labeled=False)
     assert [(one.text, one.label) for one in reader] == [("one", None), ("", None), ("3", None)]
-    broken = TextTable(write("b.jsonl", '{"text": "one"}\n{"text"\n'), labelled=False)
+    broken = TextTable(write("b.jsonl", '{"text": "one"}\n{"text"\n'), labeled=False)
     with pytest.raises(DataError, match=r"b.jsonl, line 2: malformed \(not JSON"):
         list(broken)
 
@@ -214,8 +214,8 @@ def test_columns_of_zeros_and_ones_are_labels(write: Write, kind: str) -> None:
     assert (splits.labels.kind.problem_type, splits.labels.names) == (SEVERAL, ("toxic", "rude", "spam"))
     assert [one.label for one in splits.examples["train"]] == [("toxic", "spam"), (), ("rude",)]
     problems = splits.reports["train"].problems
-    assert problems["mislabelled"].first[0].endswith("in 'spam'. Expected 0 or 1.")
-    assert problems["unlabelled"].count == 1
+    assert problems["mislabeled"].first[0].endswith("in 'spam'. Expected 0 or 1.")
+    assert problems["unlabeled"].count == 1
     with pytest.raises(DataError, match=r"no column 'scam'.* --label-column"):
         TextTable(file, DataOptions(label_column="toxic,scam"))
 
@@ -225,7 +225,7 @@ def test_one_column_of_ones_each_can_be_classes() -> None:
     table = TextTable(rows, DataOptions(label_column="x,y"))
     splits = load_splits({"train": table}, problem_type=CLASSES)
     assert [one.label for one in splits.examples["train"]] == ["x", "y"]
-    assert "Expected exactly one" in splits.reports["train"].problems["mislabelled"].first[0]
+    assert "Expected exactly one" in splits.reports["train"].problems["mislabeled"].first[0]
 
 
 def test_other_sources_that_cannot_be_read(tmp_path: Path, write: Write) -> None:
@@ -285,7 +285,7 @@ def test_the_names_of_classes_come_from_the_library_datasets(tmp_path: Path) -> 
     for source in sources:
         texts = TextTable(source)
         assert [one.label for one in texts] == ["all stars", "zero stars"]
-        assert report_of(texts).problems["unlabelled"].count == 1
+        assert report_of(texts).problems["unlabeled"].count == 1
         loaded = load_splits({"train": texts})
         assert loaded.labels is not None
         assert loaded.labels.config_arguments()["id2label"] == {0: "zero stars", 1: "all stars"}
@@ -411,10 +411,10 @@ def test_labels_written_otherwise_are_the_same_class(write: Write) -> None:
     assert label_counts(splits, "validation") == {"1": 1, "0": 1}
 
 
-def test_numbers_that_are_none_are_mislabelled(write: Write) -> None:
+def test_numbers_that_are_none_are_mislabeled(write: Write) -> None:
     train = TextTable(write("train.csv", "text,label\na,1.5\nb,2.5\nc,?\n"))
     splits = load_splits({"train": train, "validation": train})
-    assert splits.reports["validation"].problems["mislabelled"].first == [
+    assert splits.reports["validation"].problems["mislabeled"].first == [
         f"{train.source}, line 4: the label '?' is not a number"
     ]
     assert splits.reports["validation"].examples == len(splits.examples["validation"]) == 2
@@ -433,22 +433,22 @@ def test_nothing_in_a_cell_is_never_a_text() -> None:
             [{"text": value, "label": "a", "id": value}, {"text": "b", "label": value, "id": value}]
         )
         assert report_of(texts).examples == 0
-        assert set(report_of(texts).problems) == {"empty", "unlabelled"}
-        (_, second) = TextTable(texts.table, DataOptions(id_column="id"), labelled=False)
+        assert set(report_of(texts).problems) == {"empty", "unlabeled"}
+        (_, second) = TextTable(texts.table, DataOptions(id_column="id"), labeled=False)
         assert second.id == "the examples given, row 2"
         pairs = PairTable(
             [{"text": "a", "text_pair": "b", "score": value}, {"text": "a", "text_pair": value, "score": 1}]
         )
-        assert set(report_of(pairs).problems) == {"empty", "unlabelled"}
+        assert set(report_of(pairs).problems) == {"empty", "unlabeled"}
         indicators = TextTable([{"text": "a", "x": value, "y": 0}], DataOptions(label_column="x,y"))
-        assert set(report_of(indicators).problems) == {"unlabelled"}
+        assert set(report_of(indicators).problems) == {"unlabeled"}
         choices = ChoiceTable(
             [{"sent1": "a", "sent2": "b", "ends": ["c", "d"], "label": value}],
             DataOptions(choice_columns="ends"),
         )
-        assert set(report_of(choices).problems) == {"unlabelled"}
+        assert set(report_of(choices).problems) == {"unlabeled"}
         questions = QuestionTable([{"question": "a", "context": "b", "answers": value}])
-        assert set(report_of(questions).problems) == {"unlabelled"}
+        assert set(report_of(questions).problems) == {"unlabeled"}
     words = WordsTable(
         [
             {"tokens": ["a", one], "ner_tags": ["O", other]}
@@ -457,10 +457,10 @@ def test_nothing_in_a_cell_is_never_a_text() -> None:
     )
     assert {problem: rows.count for problem, rows in report_of(words).problems.items()} == {
         "malformed": 1,
-        "unlabelled": 1,
+        "unlabeled": 1,
     }
     several = TextTable([{"text": "a", "label": ["x", float("nan")]}])
-    assert report_of(several).problems["mislabelled"].count == 1
+    assert report_of(several).problems["mislabeled"].count == 1
 
 
 def test_classes_of_columns_with_gaps() -> None:
@@ -530,13 +530,13 @@ def test_faults_and_splits_of_glue(tmp_path: Path, write: Write) -> None:
         .first[0]
         .endswith("line 3: 4 cells, expected 6")
     )
-    assert report_of(GlueSplit(tmp_path, "mnli", "train")).problems["unlabelled"].count == 1
+    assert report_of(GlueSplit(tmp_path, "mnli", "train")).problems["unlabeled"].count == 1
     assert list(GlueSplit(tmp_path, "cola", "test")) == [TextExample("Bill whistled.", None, None, "0")]
     write("MNLI/dev_mismatched.tsv", "index\tsentence1\tsentence2\tgold_label\n0\tA.\tB.\tentailment\n")
     assert len(list(GlueSplit(tmp_path, "mnli", "validation_mismatched"))) == 1
     with pytest.raises(ConfigError, match="Expected one of train, validation_matched, validation_mismatched"):
         GlueSplit(tmp_path, "mnli", "validation")
-    with pytest.raises(ConfigError, match="did you mean 'sst2'"):
+    with pytest.raises(ConfigError, match="Did you mean 'sst2'"):
         GlueSplit(tmp_path, "sst-2", "train")
     with pytest.raises(DataError, match=r"dev.tsv: no such file. Expected the folder RTE"):
         GlueSplit(tmp_path, "rte", "validation")
@@ -551,11 +551,11 @@ def test_predicting_for_glue_loses_no_row(tmp_path: Path, write: Write) -> None:
     source = str(tmp_path / "QQP" / "validation")
     assert len(list(read(source, reader))) == 2
     with pytest.raises(DataError, match=r"dev\.tsv, line 3: malformed \(4 cells, expected 6\)"):
-        list(read(source, reader, labelled=False))
+        list(read(source, reader, labeled=False))
     with pytest.raises(DataError, match=r"dev\.tsv, line 3: malformed \(4 cells, expected 6\)"):
-        list(GluePairs(tmp_path, "qqp", "validation", labelled=False))
+        list(GluePairs(tmp_path, "qqp", "validation", labeled=False))
     write("QQP/dev.tsv", content.replace("\t3\t4\tEh?\n", "\t3\t4\tEh?\t\t-\n"))
-    found = list(read(source, reader, labelled=False))
+    found = list(read(source, reader, labeled=False))
     assert [(one.text, one.text_pair, one.label) for one in found] == [
         ("Why?", "How?", None), ("Eh?", "", None), ("A?", "B?", None)
     ]  # fmt: skip
@@ -597,7 +597,7 @@ def test_conll_columns(write: Write) -> None:
         list(ConllFile(file, label_column=7))
     with pytest.raises(DataError, match="word and label are the same column"):
         list(ConllFile(write("b.conll", "only\nwords\n")))
-    assert [one.words for one in ConllFile(write("b.conll", "only\nwords\n"), labelled=False)] == [
+    assert [one.words for one in ConllFile(write("b.conll", "only\nwords\n"), labeled=False)] == [
         ("only", "words")
     ]
     tabbed = ConllFile(write("c.conll", "New York\tB-LOC\n10 000\tO\n"))
@@ -641,11 +641,11 @@ def test_tables_of_words(write: Write) -> None:
     assert [(one.words, one.labels) for one in reader] == [(("a", "b"), ("O", "B-X"))] * 2
     problems = report_of(reader).problems
     assert {name: rows.count for name, rows in problems.items()} == {
-        "mislabelled": 1,
+        "mislabeled": 1,
         "empty": 1,
-        "unlabelled": 2,
+        "unlabeled": 2,
     }
-    assert problems["mislabelled"].first[0].endswith("row 3: 2 words and 1 labels")
+    assert problems["mislabeled"].first[0].endswith("row 3: 2 words and 1 labels")
 
 
 # --- questions
@@ -677,9 +677,9 @@ def test_squad_files(write: Write) -> None:
         QuestionExample("c", "Where?", context, (), True),
     ]
     problems = report_of(reader).problems
-    assert problems["unlabelled"].first == [f"{reader.source}, question d"]
-    assert "'Paris' is not in the context" in problems["mislabelled"].first[0]
-    assert len(list(SquadFile(reader.path, labelled=False))) == 5
+    assert problems["unlabeled"].first == [f"{reader.source}, question d"]
+    assert "'Paris' is not in the context" in problems["mislabeled"].first[0]
+    assert len(list(SquadFile(reader.path, labeled=False))) == 5
     with pytest.raises(DataError, match="two questions have the id 'a'"):
         list(SquadFile(write("twice.json", squad(asked("a", ("Rome", 0)), asked("a", ("Rome", 0))))))
     with pytest.raises(DataError, match="expected the JSON of SQuAD"):
@@ -701,9 +701,9 @@ def test_tables_of_questions() -> None:
         ((), True),
         ((("Rome", 3),), False),
     ]
-    assert report_of(reader).problems["unlabelled"].count == 1
+    assert report_of(reader).problems["unlabeled"].count == 1
     report = report_of(QuestionTable([{"question": "Q?", "context": "In Rome.", "answers": 5}]))
-    assert "row 1: expected the text of an answer" in report.problems["mislabelled"].first[0]
+    assert "row 1: expected the text of an answer" in report.problems["mislabeled"].first[0]
 
 
 # --- choices
@@ -723,7 +723,7 @@ def test_race_folders(tmp_path: Path, write: Write) -> None:
     first, second, third = reader
     assert first == ChoiceExample("high/2-0", "They met.", "Who met?", ("he", "she", "it", "they"), 3)
     assert (second.label, third.id, third.label) == (0, "middle/1-1", 1)
-    assert report_of(reader).problems["mislabelled"].count == 1
+    assert report_of(reader).problems["mislabeled"].count == 1
     assert len(list(RaceFolder(tmp_path / "train" / "middle"))) == 1
     with pytest.raises(DataError, match=r"no .txt in it. Expected a split of RACE"):
         RaceFolder(tmp_path / "test")
@@ -743,7 +743,7 @@ def test_tables_of_choices(write: Write) -> None:
     assert example == ChoiceExample(
         f"{reader.source}, line 2", "Al sat.", "He", ("stands, up.", "eats.", "sings.", "flies."), 2
     )
-    assert report_of(reader).problems["mislabelled"].first[0].endswith("line 3: '4' of 4 choices")
+    assert report_of(reader).problems["mislabeled"].first[0].endswith("line 3: '4' of 4 choices")
     columns = DataOptions(
         context_column="ctx", question_column="", choice_columns="endings", label_column="answer"
     )
@@ -756,8 +756,8 @@ def test_tables_of_choices(write: Write) -> None:
     reader = ChoiceTable([listed[0] | {"answer": place} for place in places], columns)
     assert [one.label for one in reader] == [1, 1, 0]
     assert {problem: rows.count for problem, rows in report_of(reader).problems.items()} == {
-        "mislabelled": 2,
-        "unlabelled": 4,
+        "mislabeled": 2,
+        "unlabeled": 4,
     }
     splits = load_splits({"train": ChoiceTable(listed, columns)})
     assert splits.labels is None
@@ -894,7 +894,7 @@ def test_layouts_of_answers(given: object, answers: tuple | None) -> None:
     report = ReadingReport("")
     found = [one.answers for _, one in QuestionTable(rows).read(report)]
     assert found == ([] if answers is None else [answers])
-    assert ("mislabelled" in report.problems) is (answers is None)
+    assert ("mislabeled" in report.problems) is (answers is None)
 
 
 @pytest.mark.parametrize("data", [5, {"a": 1}, "text", [3], [{"paragraphs": [{"context": "a", "qas": "q"}]}]])

@@ -309,7 +309,7 @@ class TestTheVerbs:
         with pytest.raises(ConfigError, match="early_exit is for text-classification"):
             note_exits(MultipleChoice(), tiny(), FinetuningSettings(early_exit=True))
         refused = run("evaluate", "--suite", "glue", "--data", data, "--patience", "2")
-        assert_one_line_error(refused, "for one task, text-classification")
+        assert_one_line_error(refused, "are for the task text-classification")
 
 
 def test_a_model_trained_again_without_exits_has_none():

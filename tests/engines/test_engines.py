@@ -347,7 +347,7 @@ class TestChoosing:
         assert type(make_engine(model, "torch")) is TorchEngine
         assert isinstance(make_engine(model), TorchEngine)
         assert type(make_engine(model, "plain")) is PlainEngine
-        with pytest.raises(ConfigError, match="no engine 'tourch'; did you mean 'torch'"):
+        with pytest.raises(ConfigError, match=r"no engine 'tourch'\. Did you mean 'torch'"):
             make_engine(model, "tourch")
 
     def test_threads_are_those_that_may_be_used(self, monkeypatch, tmp_path):

@@ -443,7 +443,7 @@ def test_several_seeds_have_a_deviation(
         f"run {number + 1} of 2, in {tmp_path}/seed-{number}" for number in (0, 1)
     ]
     best = int(values[1] > values[0])
-    assert lines[-1] == f"the best is seed-{best}"
+    assert lines[-1] == f"best run: seed-{best}"
     assert found["mean"] == pytest.approx(np.mean(values))
     assert found["deviation"] == pytest.approx(np.std(values, ddof=1))
     assert same(weights(tmp_path), weights(tmp_path / f"seed-{int(np.argmax(values))}"))
@@ -663,7 +663,7 @@ def test_predictions_go_on_after_a_kill(
         tmp_path / "input.jsonl", [{"text": row["text"], "name": str(n)} for n, row in enumerate(rows)]
     )
     task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
-    reader = task.reader(str(source), DataOptions(id_column="name"), labelled=False)
+    reader = task.reader(str(source), DataOptions(id_column="name"), labeled=False)
     computed: list[int] = []
 
     def predict(output: Path, *, stop_after: int | None = None) -> int:
@@ -722,7 +722,7 @@ def test_predictions_say_what_was_not_read(classifier: Path, tmp_path: Path) -> 
         tmp_path / "in.jsonl", [{"text": "river"}, {"text": "river " * 100}, {"text": "river " * 60}]
     )
     task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
-    reader = task.reader(str(source), DataOptions(), labelled=False)
+    reader = task.reader(str(source), DataOptions(), labeled=False)
     made = predict_file(task, loaded, reader, str(tmp_path / "out.jsonl"), about={})
     lengths = [len(task.tokenizer(example.text)["input_ids"]) for example in reader]
     expected = [max(0, length - 48) for length in lengths]
@@ -754,7 +754,7 @@ def test_each_task_predicts_for_a_file(
 ) -> None:
     loaded = getattr(auto, TASKS[task].architecture)(AlbertConfig.from_pretrained(model))
     own = TASKS[task]().bind(AlbertTokenizer.from_pretrained(model), loaded.config)
-    reader = own.reader(str(write(tmp_path / "in.jsonl", [row] * 3)), DataOptions(**options), labelled=False)
+    reader = own.reader(str(write(tmp_path / "in.jsonl", [row] * 3)), DataOptions(**options), labeled=False)
     for kind in ("jsonl", "csv", "parquet"):
         output = tmp_path / f"out.{kind}"
         assert predict_file(own, loaded, reader, output, about={}, part_size=2).total == 3
@@ -778,7 +778,7 @@ def test_texts_over_the_limit_are_counted(model: Path, data: Path, tmp_path: Pat
     assert report is not None
     found = report["data"]["training"]
     assert (found["rows"], found["examples"], found["examples_cut"]) == (22, 20, 1)
-    assert {name: one["count"] for name, one in found["problems"].items()} == {"empty": 1, "unlabelled": 1}
+    assert {name: one["count"] for name, one in found["problems"].items()} == {"empty": 1, "unlabeled": 1}
 
 
 def test_rows_shorter_than_asked_for_are_announced(
@@ -786,7 +786,7 @@ def test_rows_shorter_than_asked_for_are_announced(
 ) -> None:
     caplog.set_level("INFO")
     for length, expected in (
-        (64, ["max_length is 64, and the model reads at most 48 tokens: 48 it is"]),
+        (64, ["max_length is 64, but the model's maximum is 48 tokens: using 48"]),
         (48, []),
         (None, []),
     ):
@@ -814,7 +814,7 @@ def test_whole_numbers_that_may_be_amounts_are_named(
             TASKS["text-classification"](), FAST, model=model, train=file, validation=file,
             options=DataOptions(),
         )  # fmt: skip
-        expected = f"the labels are {count} whole numbers, read as classes; if they are amounts, "
+        expected = f"the labels are {count} whole numbers, which are read as classes. If they are amounts, "
         found = [line for line in caplog.messages if line.startswith(expected)]
         assert ["--problem-type regression" in line for line in found] == [True] * named
 
@@ -836,7 +836,7 @@ def test_numbers_with_a_comma_are_named(
             options=DataOptions(),
         )  # fmt: skip
         expected = (
-            "look like numbers, but are read as classes; if they are amounts, write them with a decimal "
+            "look like numbers, but are read as classes. If they are amounts, write them with a decimal "
             "point and no thousands separator"
         )
         found = [line for line in caplog.messages if line.startswith("labels such as '1,08")]
@@ -988,7 +988,7 @@ def test_a_model_is_used_with_the_lengths_of_its_training(
     # The same answers as `predict` gives, without a word about lengths.
     pipe: Any = pipeline(task, folder)
     own, loaded = load_task(task, folder, found, device=CPU)
-    reader = own.reader(str(tmp_path / "train.jsonl"), DataOptions(**options), labelled=False)
+    reader = own.reader(str(tmp_path / "train.jsonl"), DataOptions(**options), labeled=False)
     example = next(iter(reader))
     made = own.features([example])
     (predicted,) = own.predictions([example], made, own.run(make_engine(loaded, "plain"), made))
@@ -1027,7 +1027,7 @@ def test_a_context_without_a_token_is_answered_in_json(model: Path, tmp_path: Pa
     AlbertTokenizer.from_pretrained(model).save_pretrained(tmp_path / "model")
     task, loaded = load_task("question-answering", tmp_path / "model", TaskSettings(), device=CPU)
     write(tmp_path / "in.jsonl", [{"question": "what?", "context": text} for text in ("\u0301", "the key")])
-    reader = task.reader(str(tmp_path / "in.jsonl"), DataOptions(), labelled=False)
+    reader = task.reader(str(tmp_path / "in.jsonl"), DataOptions(), labeled=False)
     for threshold in (None, 0.0):
         loaded.config.extra[THRESHOLD_KEY] = threshold
         output = tmp_path / f"{threshold}.jsonl"
@@ -1072,15 +1072,15 @@ def test_answers_that_cannot_be_learnt_are_counted(
         ).report  # fmt: skip
     assert report is not None
     assert report["data"]["training"]["examples_cut"] == 1
-    unseen = "answers are complete in no window of 48 tokens: not used in training"
+    unseen = "answers exceed a window of 48 tokens and are not used in training"
     assert report["data"]["training"]["troubles"] == {
         unseen: 1,
-        "answers are longer than 9 tokens: never predicted": 1,
+        "answers are longer than 9 tokens and cannot be predicted": 1,
     }
     assert report["data"]["validation"]["troubles"] == report["troubles"] == {unseen: 1}
     assert f"* 1 {unseen}" in (tmp_path / "run" / "report.md").read_text()
     for line in (
-        "training: 1 of 4 questions are longer than 10 tokens, and the rest is cut off",
+        "training: 1 of 4 questions are longer than 10 tokens and are truncated",
         f"training: 1 of 4 {unseen}",
         f"validation: 1 of 2 {unseen}",
     ):

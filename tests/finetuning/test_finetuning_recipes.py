@@ -9,7 +9,7 @@ from places import ROOT
 from albertkit.cli.main import make_app
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.recipe import build, read_recipe
-from albertkit.tasks.registry import TASKS as LABELLED_TASKS
+from albertkit.tasks.registry import TASKS as LABELED_TASKS
 
 pytestmark = pytest.mark.light
 
@@ -60,6 +60,6 @@ def test_says_how_to_start_it(name: str) -> None:
         for option in typer.main.get_command(make_app()).commands[verb].params  # type: ignore[attr-defined]
         for flag in option.opts
     }
-    assert task in LABELLED_TASKS
+    assert task in LABELED_TASKS
     assert {argument for argument in arguments if argument.startswith("-")} <= known
     assert arguments[arguments.index("--recipe") + 1] == f"recipes/finetuning/{name}.toml"

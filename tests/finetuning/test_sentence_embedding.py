@@ -231,12 +231,12 @@ def test_equal_texts_are_one_candidate() -> None:
 
 def test_collapse_is_one_vector_for_all_texts() -> None:
     """Not cosines that are high for every pair: so they are where all pairs belong together."""
-    labelled, given = SentenceEmbedding(), examples(20, 0)
+    labeled, given = SentenceEmbedding(), examples(20, 0)
     vectors = unit_vectors(20, 16)
     fine = [Embedded([one, one], 1.0) for one in vectors]
-    assert labelled.constant_answer(given, fine) is None
+    assert labeled.constant_answer(given, fine) is None
     same = [Embedded([vectors[0] + 1e-4 * one] * 2, 1.0) for one in vectors]
-    assert labelled.constant_answer(given, same) == "one vector"
+    assert labeled.constant_answer(given, same) == "one vector"
 
 
 # --- Files ---------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def test_columns_are_found_by_their_names() -> None:
     found, report = read(PairTable(rows))
     assert [(one.text, one.pair, one.negative, one.score) for one in found] == [("a", "b", "c", None)]
     assert report.problems["empty"].count == 1
-    found, _ = read(PairTable(rows, labelled=False))
+    found, _ = read(PairTable(rows, labeled=False))
     assert [(one.text, one.pair, one.negative) for one in found] == [("a", "b", None), ("a", "", None)]
     graded = [
         {"x": "a", "y": "b", "z": "3.5"},
@@ -264,12 +264,12 @@ def test_columns_are_found_by_their_names() -> None:
     ]
     found, report = read(PairTable(graded, DataOptions(text_column="x", pair_column="y", label_column="z")))
     assert [one.score for one in found] == [3.5]
-    assert {name: one.count for name, one in report.problems.items()} == {"mislabelled": 1, "unlabelled": 1}
+    assert {name: one.count for name, one in report.problems.items()} == {"mislabeled": 1, "unlabeled": 1}
     found, _ = read(PairTable([{"text": "a", "label": "news"}]))
     assert (found[0].text, found[0].pair, found[0].score) == ("a", None, None)
     with pytest.raises(DataError, match=r"no column 'text'. The columns are x, y, z"):
         PairTable(graded)
-    with pytest.raises(DataError, match="remove or rename one of the two"):
+    with pytest.raises(DataError, match="Remove or rename the other"):
         PairTable([rows[0] | {"score": 1.0}])
 
 
@@ -415,7 +415,7 @@ def test_what_cannot_be_learnt(model: Path, data: Path, tmp_path: Path) -> None:
         tune(FAST, model, tmp_path, tmp_path / "run")
     write(tmp_path / "validation.jsonl", [{"text": "a"}])
     write(tmp_path / "train.jsonl", [{"text": "a", "text_pair": "b"}] * 3)
-    with pytest.raises(DataError, match="nothing tells how good its vector is"):
+    with pytest.raises(DataError, match="sentence embeddings are evaluated on pairs"):
         tune(FAST, model, tmp_path, tmp_path / "run")
 
 
@@ -448,7 +448,7 @@ def test_vectors_and_cosines_for_files(trained: Path, data: Path, tmp_path: Path
     assert result.json[0] == json.loads((trained / "report.json").read_text())["metrics"]
     result = run("evaluate", "sentence-embedding", "--data", alone, *arguments)
     assert result.status == 1
-    assert "nothing tells how good its vector is" in result.errors.splitlines()[-1]
+    assert "sentence embeddings are evaluated on pairs" in result.errors.splitlines()[-1]
 
 
 def test_two_processes_and_parts_are_one(

@@ -221,7 +221,7 @@ def test_what_cannot_be_measured(data: Path, models: Path, tmp_path: Path, run: 
     def suite(name: str, of: Path, model: Path | str) -> None:
         evaluate_suite(name, of, model, device=CPU)
 
-    with pytest.raises(ConfigError, match="did you mean 'glue'"):
+    with pytest.raises(ConfigError, match="Did you mean 'glue'"):
         suite("gleu", data, models)
     with pytest.raises(DataError, match="nothing in the suite glue can be measured: cola: no data, expected"):
         suite("glue", tmp_path, models)

@@ -229,7 +229,7 @@ class TestInABrowser:
         for head in (1, 3):
             page.get_by_label(f"head {head}", exact=True).check()
             np.testing.assert_allclose(self.shares(page), attentions[1][head - 1][4], atol=6e-4)
-        page.get_by_label("is looked at by").check()
+        page.get_by_label("is attended to by").check()
         np.testing.assert_allclose(self.shares(page), attentions[1][2][:, 4], atol=6e-4)
         best = int(attentions[1][2][:, 4].argmax())
         assert page.locator("#strongest tbody th").first.inner_text() == f"{report.tokens[best]}{best + 1}"
@@ -261,7 +261,7 @@ class TestInABrowser:
         page.keyboard.press("ArrowRight")
         page.keyboard.press("ArrowDown")
         readout = page.locator("#readout").inner_text()
-        assert f"{report.tokens[3]}4 looks at {report.tokens[3]}4, {100 * mean[3, 3]:.1f}%" in readout
+        assert f"{report.tokens[3]}4 attends to {report.tokens[3]}4, {100 * mean[3, 3]:.1f}%" in readout
 
     def test_mouse_on_the_heat_map(self, opened, model, tokenizer):
         page, report = opened(TEXT)
@@ -269,7 +269,7 @@ class TestInABrowser:
         margin, cell = page.evaluate("[map.margin, map.cell]")
         page.locator("#heat").hover(position={"x": margin + 5.5 * cell, "y": margin + 2.5 * cell})
         readout = page.locator("#readout").inner_text()
-        assert f"{report.tokens[2]}3 looks at {report.tokens[5]}6, {100 * mean[2, 5]:.1f}%" in readout
+        assert f"{report.tokens[2]}3 attends to {report.tokens[5]}6, {100 * mean[2, 5]:.1f}%" in readout
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     def test_phone(self, opened, scheme):
@@ -366,7 +366,7 @@ class TestCommands:
         output = run(*call, "--html", page).output
         assert output.splitlines()[:2] == [TEXT, SECOND]
         assert f"{report.cosine_to_previous[1].mean():.3f}" in output
-        assert f"{len(report.tokens)} pieces, written to {page}" in output
+        assert f"{len(report.tokens)} tokens, written to {page}" in output
         assert figures(page.read_text(encoding="utf-8"))["tokens"] == report.tokens
         (printed,) = run(*call, "--json").json
         assert printed["text_pair"] == SECOND
@@ -380,7 +380,7 @@ class TestCommands:
         assert_one_line_error(run(*call, ""), "at least one word")
         assert_one_line_error(run(*call, "a", "--html", tmp_path / "none" / "a.html"), "there is no folder")
         result = run(*call, "word " * 300, "--truncate")
-        assert "not read: the last 238 tokens" in result.output
+        assert "truncated: the last 238 tokens" in result.output
 
     def test_bias(self, run, folder, tmp_path):
         call = ("inspect", "bias", "--template", "The [X] lost the [MASK].", "--groups", "fox, doctor")

@@ -315,7 +315,7 @@ def test_devices(monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda mps=mps: mps)
         assert devices.choose_device("auto") == torch.device(best)
-    with pytest.raises(ConfigError, match=r"expected 'auto' .* or one of this machine's devices: cpu"):
+    with pytest.raises(ConfigError, match=r"Expected 'auto' .* or one of this machine's devices: cpu"):
         devices.choose_device("balanced")
     for nowhere in ("meta", "vulkan", "fpga", "cuda:77"):  # torch knows them, and can compute on none
         with pytest.raises(ConfigError, match=f"no device '{nowhere}' to compute on") as caught:

@@ -111,8 +111,8 @@ def test_trainer_trains_and_evaluates_as_with_their_models(head: str, tmp_path: 
     predicted = [trainer.predict(rows(head, count=6)) for trainer in both]
     for one, other in zip(*(_arrays(found.predictions) for found in predicted), strict=True):
         assert np.abs(one - other).max() <= 1e-4
-    unlabelled = [{"input_ids": row["input_ids"]} for row in rows(head, count=3)]
-    for one, other in zip(*(_arrays(t.predict(unlabelled).predictions) for t in both), strict=True):
+    unlabeled = [{"input_ids": row["input_ids"]} for row in rows(head, count=3)]
+    for one, other in zip(*(_arrays(t.predict(unlabeled).predictions) for t in both), strict=True):
         assert np.abs(one - other).max() <= 1e-4
 
 

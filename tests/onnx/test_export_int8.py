@@ -22,7 +22,7 @@ from albertkit.modeling import auto
 from albertkit.onnx import int8_loss
 from albertkit.onnx.check import TEXTS, open_session
 from albertkit.onnx.export import LARGEST_SHARE, export_onnx
-from albertkit.onnx.int8_loss import is_labelled, measure_agreement
+from albertkit.onnx.int8_loss import is_labeled, measure_agreement
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 SIZE: dict[str, Any] = {
@@ -36,19 +36,19 @@ SIZE: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def labelled(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def labeled(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a classifier with a tokenizer."""
-    folder = tmp_path_factory.mktemp("labelled")
+    folder = tmp_path_factory.mktemp("labeled")
     make(CLASSIFIER, **SIZE).save_pretrained(folder)
     AlbertTokenizer(tiny_vocabulary, model_max_length=256).save_pretrained(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def rounded(labelled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rounded(labeled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same in int8."""
     folder = tmp_path_factory.mktemp("rounded") / "model"
-    export_onnx(labelled, folder, int8=True, max_drop=100)
+    export_onnx(labeled, folder, int8=True, max_drop=100)
     return folder
 
 
@@ -89,14 +89,14 @@ def test_a_quarter_of_the_size_each_matrix_once(rounded: Path) -> None:
     assert config["quantization"] == "int8"
 
 
-def test_pipelines_and_verbs_run_a_folder_in_int8(rounded: Path, labelled: Path, run) -> None:
+def test_pipelines_and_verbs_run_a_folder_in_int8(rounded: Path, labeled: Path, run) -> None:
     def scores(model: Path, engine: str) -> list[float]:
         classify = pipeline("text-classification", model, engine=engine, device="cpu", top_k=None)
         return [{one["label"]: one["score"] for one in found}["LABEL_0"] for found in classify(list(TEXTS))]
 
     found = scores(rounded, "auto")
     assert found == scores(rounded, "onnx") == scores(rounded, "onnx-int8")
-    for model in (rounded, labelled):  # both in float32
+    for model in (rounded, labeled):  # both in float32
         difference = np.abs(np.subtract(found, scores(model, "torch"))).mean()
         assert 1e-5 < difference < 0.15
     result = run("classify", "--model", rounded, "--engine", "onnx", "--json", TEXTS[0])
@@ -106,14 +106,14 @@ def test_pipelines_and_verbs_run_a_folder_in_int8(rounded: Path, labelled: Path,
 # --- what is measured ---------------------------------------------------------------------------
 
 
-def test_a_metric_on_labelled_examples(labelled: Path, tmp_path: Path, run) -> None:
-    classify = pipeline("text-classification", labelled, device="cpu")
+def test_a_metric_on_labeled_examples(labeled: Path, tmp_path: Path, run) -> None:
+    classify = pipeline("text-classification", labeled, device="cpu")
     said = [one["label"] for one in classify(list(TEXTS))]
     lines = [{"sentence": text, "label": label} for text, label in zip(TEXTS, said, strict=True)]
     file = tmp_path / "dev.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     arguments = ("--int8", "--calibrate", file, "--text-column", "sentence", "--max-drop", "50")
-    result = run("export", "onnx", labelled, tmp_path / "a.onnx", *arguments, "--json")
+    result = run("export", "onnx", labeled, tmp_path / "a.onnx", *arguments, "--json")
     assert result.status == 0, result.errors
     report = json.loads(result.output)
     assert report["dtype"] == report["compute"] == "int8 and float32"
@@ -123,15 +123,15 @@ def test_a_metric_on_labelled_examples(labelled: Path, tmp_path: Path, run) -> N
     assert loss["examples"] == len(TEXTS)
 
 
-def test_too_large_a_loss_leaves_no_file(labelled: Path, tmp_path: Path, monkeypatch, run) -> None:
+def test_too_large_a_loss_leaves_no_file(labeled: Path, tmp_path: Path, monkeypatch, run) -> None:
     from albertkit.onnx import graph
 
     monkeypatch.setattr(graph, "COMPUTED_LARGEST", 1)  # nothing but -1, 0 and 1
     monkeypatch.setattr(graph, "STORED_LARGEST", 1)
     file = tmp_path / "texts.txt"
     file.write_text("\n".join(TEXTS) + "\n")
-    command = ("export", "onnx", labelled, tmp_path / "out/model.onnx", "--int8", "--calibrate", file)
-    result = run(*command, "--max-drop", "-1")
+    command = ("export", "onnx", labeled, tmp_path / "out/model.onnx", "--int8", "--calibrate", file)
+    result = run(*command, "--max-drop", "0", "--architecture", "AlbertModel")
     assert_one_line_error(result, "In int8 the model loses", "points of agreement", "Nothing was written")
     assert not (tmp_path / "out").exists()
 
@@ -161,21 +161,40 @@ def test_not_a_number_is_too_large_a_loss() -> None:
 
 
 def test_which_files_have_labels() -> None:
-    assert is_labelled(Path("dev.tsv"), CLASSIFIER)
-    assert not is_labelled(Path("dev.txt"), CLASSIFIER)
-    assert is_labelled(Path("dev.txt"), "AlbertForTokenClassification")
-    assert not is_labelled(Path("dev.tsv"), "AlbertModel")
+    assert is_labeled(Path("dev.tsv"), CLASSIFIER)
+    assert not is_labeled(Path("dev.txt"), CLASSIFIER)
+    assert is_labeled(Path("dev.txt"), "AlbertForTokenClassification")
+    assert not is_labeled(Path("dev.tsv"), "AlbertModel")
 
 
-def test_what_does_not_go_together(labelled: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="Set int8"):
-        export_onnx(labelled, tmp_path / "a.onnx", calibrate=labelled / "config.json")
+def test_what_does_not_go_together(labeled: Path, tmp_path: Path) -> None:
+    file, texts = tmp_path / "labels.csv", tmp_path / "texts.txt"
+    file.write_text("text,label\nthe river,LABEL_0\n")
+    texts.write_text("the river\n")
+    for message, arguments in (
+        (r"^calibrate without effect.*Turn int8 on \(--int8\)", {"calibrate": file}),
+        ("^max_drop, header without effect.*int8 is off", {"max_drop": 1.0, "header": False}),
+        (
+            "^text_column without effect: there is no file of labeled",
+            {"int8": True, "text_column": "sentence"},
+        ),
+        (
+            "texts.txt is read as texts, and text_column describe",
+            {"int8": True, "calibrate": texts, "text_column": "sentence"},
+        ),
+        ("^texts and calibrate", {"int8": True, "calibrate": file, "texts": ["the river"]}),
+        ("max_drop is nan. Expected at least 0", {"int8": True, "max_drop": float("nan")}),
+        ("max_drop is -1. Expected at least 0", {"int8": True, "max_drop": -1}),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            export_onnx(labeled, tmp_path / "a.onnx", **arguments)
+        assert not (tmp_path / "a.onnx").exists()
     with pytest.raises(ConfigError, match="for CPUs"):
-        export_onnx(labelled, tmp_path / "a.onnx", int8=True, compute="float16")
+        export_onnx(labeled, tmp_path / "a.onnx", int8=True, compute="float16")
     with pytest.raises(ConfigError, match="at least 18"):
-        export_onnx(labelled, tmp_path / "a.onnx", int8=True, opset=17)
-    with pytest.raises(DataError, match="there is no file"):
-        export_onnx(labelled, tmp_path / "a.onnx", int8=True, calibrate=str(tmp_path / "none"))
+        export_onnx(labeled, tmp_path / "a.onnx", int8=True, opset=17)
+    with pytest.raises(DataError, match="no such file"):
+        export_onnx(labeled, tmp_path / "a.onnx", int8=True, calibrate=str(tmp_path / "none"))
 
 
 # --- models read from files ---------------------------------------------------------------------

@@ -52,9 +52,9 @@ def save(tmp_path: Path) -> Save:
 
 
 @pytest.fixture(scope="module")
-def labelled(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def labeled(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a classifier with a tokenizer and names of labels."""
-    folder = tmp_path_factory.mktemp("labelled")
+    folder = tmp_path_factory.mktemp("labeled")
     labels = {0: "bad", 1: "so-so", 2: "très bien"}
     make("AlbertForSequenceClassification", vocab_size=500, id2label=labels).save_pretrained(folder)
     AlbertTokenizer(tiny_vocabulary, model_max_length=24).save_pretrained(folder)
@@ -241,13 +241,13 @@ def test_computing_in_half_precision(save: Save, tmp_path: Path) -> None:
     assert report.outputs == {"logits": "float (batch, 2)"}
 
 
-def test_metadata(labelled: Path, tmp_path: Path) -> None:
-    report = export_onnx(labelled, tmp_path / "model.onnx")
+def test_metadata(labeled: Path, tmp_path: Path) -> None:
+    report = export_onnx(labeled, tmp_path / "model.onnx")
     held = open_session(tmp_path / "model.onnx").get_modelmeta().custom_metadata_map
     assert held == report.metadata
     assert json.loads(held["id2label"]) == {"0": "bad", "1": "so-so", "2": "très bien"}
     assert held["tokenizer_file"] == "spiece.model"
-    assert held["tokenizer_sha256"] == file_sha256(labelled / "spiece.model")
+    assert held["tokenizer_sha256"] == file_sha256(labeled / "spiece.model")
     assert (held["do_lower_case"], held["max_length"]) == ("true", "24")
     assert (held["architecture"], held["albertkit_version"]) == (
         "AlbertForSequenceClassification",
@@ -286,22 +286,20 @@ def test_the_config_decides_where_weights_fit_several_classes(save: Save, tmp_pa
 # --- the check ----------------------------------------------------------------------------------
 
 
-def test_a_wrong_graph_leaves_no_file(
-    labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_graph_leaves_no_file(labeled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from albertkit.onnx import padded
 
     monkeypatch.setattr(padded, "UNSEEN", 0.0)  # the padding is seen
     with pytest.raises(CheckpointError, match=r"output logits differs .* Nothing was written"):
-        export_onnx(labelled, tmp_path / "out" / "model.onnx")
+        export_onnx(labeled, tmp_path / "out" / "model.onnx")
     assert not (tmp_path / "out").exists()
 
 
 def test_rounding_of_the_reference_is_told_from_a_difference(
-    labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    labeled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    export_onnx(labelled, tmp_path / "model.onnx")
-    network = auto.AlbertForSequenceClassification.from_pretrained(labelled)
+    export_onnx(labeled, tmp_path / "model.onnx")
+    network = auto.AlbertForSequenceClassification.from_pretrained(labeled)
     model = ("AlbertForSequenceClassification", network.config, to_arrays(network.state_dict()))
     noise = {np.float32: 1e-3, np.float64: 0.0}
     forward = reference.forward
@@ -311,7 +309,7 @@ def test_rounding_of_the_reference_is_told_from_a_difference(
 
     monkeypatch.setattr(reference, "forward", noisy)
     options: dict[str, Any] = {"optional_inputs": True, "tolerance": TOLERANCE, "relative": False}
-    tokenizer = AutoTokenizer.from_pretrained(labelled)
+    tokenizer = AutoTokenizer.from_pretrained(labeled)
     largest, _ = compare(tmp_path / "model.onnx", model, tokenizer, ["the river"], **options)
     assert 0 < largest <= TOLERANCE
     noise[np.float64] = 1e-3
@@ -329,8 +327,8 @@ def test_numbers_that_are_none_fail_the_check(save: Save, tmp_path: Path) -> Non
     assert not (tmp_path / "model.onnx").exists()
 
 
-def test_batches_differ_in_shape_and_inputs(labelled: Path, tmp_path: Path) -> None:
-    report = export_onnx(labelled, tmp_path / "model.onnx", texts=["a key", "the river", "an empty house"])
+def test_batches_differ_in_shape_and_inputs(labeled: Path, tmp_path: Path) -> None:
+    report = export_onnx(labeled, tmp_path / "model.onnx", texts=["a key", "the river", "an empty house"])
     assert [shape[0] for shape in report.batches] == [1, 3, 3, 1]
     assert len({shape[1] for shape in report.batches}) == 4
     assert report.batches[-1][1] == 24
@@ -343,7 +341,7 @@ def test_arguments_that_cannot_be(save: Save, tmp_path: Path) -> None:
     folder, target = save("AlbertModel"), tmp_path / "model.onnx"
     for wrong, message in (
         ({"opset": 16}, "opset is 16. Expected 17 to"),
-        ({"architecture": "AlbertForMaskedML"}, "did you mean 'AlbertForMaskedLM'"),
+        ({"architecture": "AlbertForMaskedML"}, "Did you mean 'AlbertForMaskedLM'"),
         ({"dtype": "int8"}, "dtype is 'int8'"),
         ({"compute": "bfloat16"}, "compute is 'bfloat16'"),
     ):
@@ -408,14 +406,14 @@ def test_a_model_too_large_for_one_file(save: Save, tmp_path: Path, monkeypatch:
         export_onnx(save("AlbertModel"), tmp_path / "model.onnx")
 
 
-def test_the_verb(run, labelled: Path, tmp_path: Path) -> None:
+def test_the_verb(run, labeled: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("the river\nan empty house\n")
-    result = run("export", "onnx", labelled, tmp_path / "a.onnx", "--texts", tmp_path / "texts.txt", "--json")
+    result = run("export", "onnx", labeled, tmp_path / "a.onnx", "--texts", tmp_path / "texts.txt", "--json")
     assert result.status == 0, result.errors
     (report,) = result.json
     assert report["size_ratio"] == report["file_bytes"] / report["weight_bytes"]
     assert report["checksums"] == {str(tmp_path / "a.onnx"): file_sha256(tmp_path / "a.onnx")}
-    result = run("export", "onnx", labelled, tmp_path / "b.onnx", "--all-inputs", "--opset", 17)
+    result = run("export", "onnx", labeled, tmp_path / "b.onnx", "--all-inputs", "--opset", 17)
     assert result.status == 0, result.errors
     for part in (
         "opset 17",
@@ -423,7 +421,7 @@ def test_the_verb(run, labelled: Path, tmp_path: Path) -> None:
         "differs from the reference by at most",
     ):
         assert part in result.output
-    result = run("export", "onnx", labelled, tmp_path / "a.onnx")
+    result = run("export", "onnx", labeled, tmp_path / "a.onnx")
     assert_one_line_error(result, "a.onnx exists. Choose another name")
 
 
@@ -468,11 +466,11 @@ for number, options in enumerate(json.loads(sys.argv[1])):
 
 
 def test_without_torch_reports_and_files_are_the_same(
-    labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    labeled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     light, full = tmp_path / "light", tmp_path / "full"
     for folder in (light, full):
-        shutil.copytree(labelled, folder / "source")
+        shutil.copytree(labeled, folder / "source")
         (folder / "texts.txt").write_text("the river\nan empty house\n")
         (folder / "labels.csv").write_text("text,label\nthe river,bad\nan empty house,so-so\n")
     output = run_without_torch(EXPORT, json.dumps(EXPORTS), cwd=light)

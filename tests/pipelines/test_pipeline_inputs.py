@@ -336,7 +336,7 @@ class TestAsInTransformers:
         with pytest.raises(ConfigError, match=r"the task is 'ner'. Expected 'fill-mask'"):
             albertkit.FillMaskPipeline(one.model, one.tokenizer, task="ner")
         with pytest.raises(
-            ConfigError, match=r"got builtins\.str\. pipeline\(\"fill-mask\", model=\.\.\.\) loads"
+            ConfigError, match=r"got builtins\.str\. .*pipeline\(\"fill-mask\", model=\.\.\.\)"
         ):
             albertkit.FillMaskPipeline("bundled", one.tokenizer)
         with pytest.raises(ConfigError, match=r"num_workers is -1. Expected a whole number of at least 0"):
@@ -362,7 +362,9 @@ class TestAsInTransformers:
         with pytest.raises(ConfigError, match=r"got transformers\.AlbertForSequenceClassification"):
             pipeline("text-classification", model, made["fill-mask"].tokenizer)
         tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
-        with pytest.raises(ConfigError, match=r"a tokenizer of albertkit, got transformers\."):
+        with pytest.raises(
+            ConfigError, match=r"tokenizer is a transformers\.\w+\. Expected a tokenizer of albertkit"
+        ):
             pipeline("fill-mask", made["fill-mask"].model, tokenizer)
 
     def test_arguments_of_the_factory(self, made, classify, tmp_path):

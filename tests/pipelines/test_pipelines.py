@@ -456,7 +456,7 @@ class TestLoading:
 
     def test_unknown_task_and_names(self, folder, tmp_path):
         with pytest.raises(
-            ConfigError, match=r"there is no pipeline for the task 'fill_mask'; did you mean 'fill-mask'\?"
+            ConfigError, match=r"there is no pipeline for the task 'fill_mask'\. Did you mean 'fill-mask'\?"
         ):
             pipeline("fill_mask", folder)
         with pytest.raises(ConfigError, match="the task is None and so is the model"):

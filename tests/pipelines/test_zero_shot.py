@@ -153,7 +153,7 @@ class TestErrors:
 
     def test_models_without_entailment(self, save):
         for names in ({0: "bad", 1: "good"}, {0: "entailment"}, {0: "not_entailment", 1: "other"}):
-            with pytest.raises(ConfigError, match=f"has the labels {', '.join(names.values())}; .*entail"):
+            with pytest.raises(ConfigError, match=rf"has the labels {', '.join(names.values())}\. .*entail"):
                 pipeline("zero-shot-classification", save(names))
 
 

@@ -163,7 +163,7 @@ def test_hidden_tokens_are_80_10_10(words: WordTable) -> None:
 # Sentence order
 
 
-def test_both_segments_come_from_one_document_in_the_labelled_order(
+def test_both_segments_come_from_one_document_in_the_labeled_order(
     shards: ShardSet, words: WordTable
 ) -> None:
     texts = ["".join(map(chr, shards.tokens(index)[0])) for index in range(len(shards))]

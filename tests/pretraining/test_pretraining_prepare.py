@@ -159,6 +159,23 @@ def test_paths_come_in_any_iterable_as_text_or_path(tmp_path: Path) -> None:
         assert [document.text.strip() for document in Corpus.find(paths)] == expected
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"workers": 0}, "workers is 0. Expected at least 1, or None"),
+        ({"workers": -1}, "workers is -1. Expected at least 1, or None"),
+        ({"unit_characters": 0}, "unit_characters must be 1 or more, not 0"),
+    ],
+)
+def test_impossible_settings_are_refused(
+    settings: dict[str, int], message: str, tmp_path: Path, tiny_vocabulary: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("The river is long. A man sat there.\n")
+    with pytest.raises(ConfigError, match=message):
+        prepare([tmp_path / "a.txt"], tiny_vocabulary, tmp_path / "shards", **settings)
+    assert not (tmp_path / "shards").exists()
+
+
 def test_inputs_that_lead_nowhere(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no input"):
         read()
@@ -437,7 +454,7 @@ def test_corpora_without_anything_to_learn(tmp_path: Path, tiny_vocabulary: Path
         prepare([file], tiny_vocabulary, tmp_path / "out", workers=1, holdout_every=1)
     with pytest.raises(ConfigError, match=r"language must be an ISO 639 code .* not 'english'"):
         prepare([file], tiny_vocabulary, tmp_path / "out", language="english")
-    with pytest.raises(ConfigError, match="no runner 'rya'; did you mean 'ray'"):
+    with pytest.raises(ConfigError, match=r"no runner 'rya'\. Did you mean 'ray'"):
         prepare([file], tiny_vocabulary, tmp_path / "out", runner="rya")
     with pytest.raises(ModelNotFoundError, match=r"\*\.model"):
         prepare([file], tmp_path, tmp_path / "out")
@@ -486,6 +503,21 @@ def test_a_shard_set_checks_what_it_opens(tmp_path: Path, corpus_file: Path, tin
     (folder / "manifest.json").write_text("{")
     with pytest.raises(DataError, match=r"manifest\.json is damaged"):
         ShardSet(folder)
+
+
+def test_ids_beyond_the_vocabulary_are_an_error(
+    tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path
+) -> None:
+    """Other programs may write shards."""
+    prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=1)
+    manifest = tmp_path / "out/train/manifest.json"
+    values = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(values | {"vocabulary_size": 100}))
+    shards = ShardSet(tmp_path / "out/train")
+    message = r"shard-00000\.arrow: the largest token id is \d+, but the vocabulary has 100 pieces"
+    for read in (shards.piece_frequencies, lambda: shards.tokens(0)):
+        with pytest.raises(DataError, match=message):
+            read()
 
 
 def test_progress_counts_all_text(tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path) -> None:

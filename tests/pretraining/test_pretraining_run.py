@@ -136,6 +136,33 @@ def test_interrupted_run_is_bitwise_the_uninterrupted_one(data: Path, tmp_path: 
     assert len(losses[0]) == 9
 
 
+def test_a_run_ends_early_with_the_model_of_the_lowest_held_out_loss(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([5.0, 4.0, 3.0, 3.5, 3.6])
+    monkeypatch.setattr(
+        PretrainingObjective, "evaluate", lambda *_: {"masked_loss": next(losses), "order_loss": 1.0}
+    )
+    training = replace(SETTINGS.training, steps=20, evaluate_every=2, save_every=2, keep_checkpoints=9)
+    settings = replace(SETTINGS, training=replace(training, early_stopping=2))
+    result = run(data, tmp_path, settings)
+    assert (result.finished, result.state.step, result.state.best_step) == (True, 8, 4)
+    again = run(data, tmp_path, settings)  # nothing is left to do
+    assert again.metrics == result.metrics == {"masked_loss": 3.0, "order_loss": 1.0}
+    final, best = (
+        load_file(tmp_path / name / "model.safetensors") for name in ("", "checkpoints/step-0000004")
+    )
+    assert all(torch.equal(final[name], best[name]) for name in best)
+
+
+def test_an_early_end_needs_held_out_text(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards/train").symlink_to(data / "shards/train")
+    settings = replace(SETTINGS, training=replace(SETTINGS.training, early_stopping=2))
+    with pytest.raises(ConfigError, match="early_stopping is 2, but the run keeps no best model"):
+        pretrain(settings, tmp_path / "shards", data / "tokenizer", tmp_path / "run")
+
+
 def test_learning_lowers_the_held_out_loss(data: Path, tmp_path: Path) -> None:
     training = replace(SETTINGS.training, steps=40, optimizer="adamw", learning_rate=3e-3)
     result = run(data, tmp_path, replace(SETTINGS, frequency_bias=False, training=training))

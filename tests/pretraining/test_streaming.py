@@ -40,14 +40,19 @@ class Stream:
             yield {"text": Text(SENTENCES.format(number))}
 
 
-def test_prepare_holds_the_texts_of_one_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["stream", "generator"])
+def test_prepare_holds_the_texts_of_one_unit(kind: str, tmp_path: Path) -> None:
     stream = Stream(1500)
-    streamed = albertkit.prepare(
-        stream, tokenizer="bundled", output=tmp_path / "streamed", workers=1, unit_characters=4_000
-    )  # type: ignore[arg-type]
     gc.collect()
-    assert Text.most < 150  # a unit has about 45, and the next one is read meanwhile
-    assert stream.asked <= 1500 + 1000  # once, and the first thousand to see the columns
+    Text.most = Text.held
+    streamed = albertkit.prepare(
+        stream if kind == "stream" else iter(stream),  # type: ignore[arg-type]
+        tokenizer="bundled", output=tmp_path / "streamed", workers=1, unit_characters=4_000,
+    )  # fmt: skip
+    gc.collect()
+    assert 0 < Text.most < 150  # a unit has about 45, and the next one is read meanwhile
+    # A generator is read once; otherwise the first thousand rows are read before, to see the columns.
+    assert stream.asked == (2500 if kind == "stream" else 1500)
     rows = [{"text": SENTENCES.format(number)} for number in range(1500)]
     whole = albertkit.prepare(
         rows, tokenizer="bundled", output=tmp_path / "whole", workers=1, unit_characters=4_000
@@ -68,8 +73,29 @@ def test_an_iterable_dataset_is_prepared_as_its_rows_are(tmp_path: Path) -> None
     hashes = [[shard.sha256 for shard in one.train.shards] for one in found]
     assert hashes[0] == hashes[1]
     assert found[0].summary()["source_documents"] == 50
-    with pytest.raises(DataError, match=r"the rows given: no column 'text'. The columns are body"):
-        Corpus.find(dataset.to_iterable_dataset())  # type: ignore[arg-type]
+    for stream in (dataset.to_iterable_dataset(), iter(rows)):
+        with pytest.raises(DataError, match=r"the rows given: no column 'text'. The columns are body"):
+            Corpus.find(stream)  # type: ignore[arg-type]
+
+
+def test_a_generator_of_other_values_is_refused(tmp_path: Path) -> None:
+    for values, message in (
+        ([], "there is no input"),
+        ([1, 2], "row 1: expected a mapping from column to value, found 1"),
+        (["nowhere.txt"], "nowhere.txt: no such file"),
+    ):
+        with pytest.raises(DataError, match=message):
+            Corpus.find(iter(values))  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="row 2: expected a mapping"):
+        list(Corpus.find(iter([{"text": "a"}, "b"])))  # type: ignore[arg-type]
+    (tmp_path / "a.txt").write_text("A text.")
+    assert [one.text for one in Corpus.find(tmp_path.glob("*.txt"))] == ["A text."]  # type: ignore[arg-type]
+
+
+def test_a_vocabulary_is_trained_from_a_generator(tmp_path: Path) -> None:
+    stream = Stream(300)
+    found = albertkit.train_tokenizer(iter(stream), output=tmp_path / "tokenizer", vocab_size=60)
+    assert (found.pieces, stream.asked) == (60, 300)
 
 
 @pytest.mark.usefixtures("blank_pictures")

@@ -35,13 +35,13 @@ FIGURES: dict[str, dict[str, float]] = {
     "julia_walkthrough": {r"layers of width (\d+)": 64, r"transformer +(\d+)x": 64},
     "own_task": {r"exact ([\d.]+)%": 90},
     "restore_order": {r"pairs in order: ([\d.]+)%": 52},
-    "search_letters": {r"of the same kind: (\d+)%": 50},
-    "tag_words": {r"not seen: ([\d.]+)%": 60},
-    "finetune_a_classifier": {r"accuracy   ([\d.]+)": 0.6, r"right: (\d+) of 36": 22},
+    "search_letters": {r"has the same label: (\d+)%": 50},
+    "tag_words": {r"new names: ([\d.]+)%": 60},
+    "finetune_a_classifier": {r"accuracy   ([\d.]+)": 0.6, r"correct: (\d+) of 36": 22},
     "first_steps": {
         r"^door: ([\d.]+)%": 5,
         r"mean cosine of the three pairs ([\d.]+)": 0.2,
-        r"(\d+) heads, \d+ pieces": 2,
+        r"(\d+) heads, \d+ tokens": 2,
     },
 }
 SAID = {

@@ -1,14 +1,18 @@
-"""The site, built strictly: its links, its pages, and that it asks nobody else for anything."""
+"""The site, built strictly: its links, its pages in a browser, and that it asks nobody else for anything."""
 
 import ast
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
+from chromium import Watch, until
 from places import ROOT
+from static_site import Site
 
 import albertkit
 
@@ -90,3 +94,100 @@ def test_links_of_the_site_lead_somewhere(site: Path) -> None:
             assert target.exists(), f"{page.relative_to(site)}: {address}"
             if anchor and target.suffix == ".html":
                 assert anchor in anchors_of(target), f"{page.relative_to(site)}: {address}"
+
+
+SHOWN = ("index.html", "how-to/classify.html", "reference/export.html")
+"""The start page, a guide, and a page of the Python reference."""
+
+
+@pytest.fixture(scope="module")
+def server(site: Path) -> Iterator[Site]:
+    server = Site(site)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def opened(browser, server: Site):
+    """Return a function that opens a page; what the browser complains of and requests to other hosts fail."""
+    watch, contexts = Watch(), []
+
+    def open_page(name: str, *, scheme: str = "light", width: int = 1280):
+        size = {"width": width, "height": 800}
+        contexts.append(browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce"))
+        page = watch.over(contexts[-1].new_page())
+        page.goto(f"{server.address}{name}")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert watch.complaints == []
+    assert watch.requests
+    assert [one for one in watch.requests if not one.startswith(server.address)] == []
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+@pytest.mark.parametrize("name", SHOWN)
+def test_pages_are_accessible(opened, name: str, scheme: str, width: int) -> None:
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="needs axe, of the extra 'test'"
+    )
+    page = opened(name, scheme=scheme, width=width)
+    until(page, "document.querySelector('.md-search').ariaLabel")
+    found = axe.Axe().run(page, options={"resultTypes": ["violations"]}).response
+    assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
+    assert len(found["passes"]) > 25
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 300) == (scheme == "dark")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_what_readers_use(opened) -> None:
+    """The version, copy buttons, previous and next, and the switch to dark."""
+    page = opened("how-to/classify.html")
+    name = page.locator(".md-header__topic").first.inner_text()
+    assert name.split() == ["albertkit", albertkit.__version__]
+    blocks = page.locator(".md-content .highlight pre").count()
+    assert page.locator(".md-code__button[data-md-type='copy']").count() == blocks > 3
+    previous, following = page.locator(".md-footer__link").all()
+    assert "Fill a mask" in previous.inner_text()
+    assert "Classify without examples" in following.inner_text()
+    for scheme in ("default", "slate"):  # from the system's to light, then to dark
+        page.locator("label.md-header__button[for^='__palette']:visible").click()
+        assert page.locator("body").get_attribute("data-md-color-scheme") == scheme
+
+
+def test_search(opened) -> None:
+    page = opened("index.html")
+    page.locator("input.md-search__input").fill("gradient checkpointing")
+    first = page.locator(".md-search-result__item").first
+    first.wait_for(timeout=60_000)
+    assert "checkpointing" in first.inner_text()
+
+
+def test_pages_are_small(site: Path) -> None:
+    pages = [page for page in site.rglob("*.html") if "try" not in page.relative_to(site).parts]
+    assert len(pages) > 60
+    assert {page.name: size for page in pages if (size := page.stat().st_size) > 1_000_000} == {}
+
+
+def test_the_page_in_the_browser_is_shown_if_it_was_built(
+    script: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks = script("site_pages")
+    monkeypatch.setattr(hooks, "BROWSER_PAGE", tmp_path)
+
+    def shown(name: str) -> str:
+        page = SimpleNamespace(file=SimpleNamespace(src_uri=name))
+        return hooks.on_page_markdown((DOCS / name).read_text(encoding="utf-8"), page)
+
+    assert "iframe" not in shown("index.md")
+    (tmp_path / "index.html").write_bytes(bytes(1_500_000))
+    assert '(a download of 1.5 MB)</summary><iframe data-src="try/index.html"' in shown("index.md")
+    assert "](../try/index.html){ .md-button" in shown("how-to/browser.md")
+
+
+def test_a_theme_with_another_header_is_noticed(script: Callable[[str], ModuleType]) -> None:
+    with pytest.raises(ValueError, match="Adapt _TITLE"):
+        script("site_pages").on_post_page("<html></html>")

@@ -119,7 +119,7 @@ def test_options_of_one_task_choose_the_model(server: Running) -> None:
     assert len(ask.text_classification(TEXTS[0], function_to_apply="softmax")) == 3
     assert ask.token_classification(TEXTS[0], aggregation_strategy="none")[0].entity.startswith("LABEL")
     with pytest.raises(
-        HfHubHTTPError, match=r"no .MASK. in .* the model 'pretrained' answered, in the task fill"
+        HfHubHTTPError, match=r"no .MASK. in .* the model 'pretrained' was chosen, with the task fill"
     ):
         ask.text_classification(TEXTS[0])
     with pytest.raises(HfHubHTTPError) as caught:
@@ -237,13 +237,13 @@ def test_the_async_client(server: Running) -> None:
 @pytest.mark.parametrize(
     ("path", "method", "given", "status", "message"),
     [
-        ("/models/none", "fill_mask", {"text": MASKED}, 404, "there is no model 'none'; served are pre"),
+        ("/models/none", "fill_mask", {"text": MASKED}, 404, "there is no model 'none'. The models are pre"),
         (
             "/pipeline/nothing",
             "fill_mask",
             {"text": MASKED},
             404,
-            "there is no task 'nothing'; tasks are fill",
+            "there is no task 'nothing'. The tasks are fill",
         ),
         ("/models/tagger", "question_answering", {"question": "a?", "context": "a"}, 404, "not for question"),
         ("/models/chooser", "fill_mask", {"text": MASKED}, 404, "'chooser' is for multiple-choice"),
@@ -260,13 +260,13 @@ def test_the_async_client(server: Running) -> None:
             "fill_mask",
             {"text": MASKED},
             422,
-            "inputs is .* expected an object with question",
+            "inputs is .* Expected an object with question",
         ),
         ("", "fill_mask", {"text": "no mask"}, 422, r"inputs: .*\[MASK\]"),
-        ("", "fill_mask", {"text": MASKED, "top_k": 101}, 422, "parameters.top_k is 101; expected"),
+        ("", "fill_mask", {"text": MASKED, "top_k": 101}, 422, "parameters.top_k is 101. Expected"),
         ("", "fill_mask", {"text": MASKED, "targets": ["not one piece"]}, 422, "not a single piece"),
         ("/models/encoder", "feature_extraction", {"text": "a", "prompt_name": "q"}, 422, "prompt_name is "),
-        ("/models/encoder", "feature_extraction", {"text": "a", "dimensions": 3}, 422, "expected 32"),
+        ("/models/encoder", "feature_extraction", {"text": "a", "dimensions": 3}, 422, "Expected 32"),
         (
             *("/models/encoder", "feature_extraction"),
             *({"text": "a", "truncation_direction": "left"}, 422, "truncation_direction is "),
@@ -281,19 +281,19 @@ def test_the_async_client(server: Running) -> None:
         ),
         (
             *("/models/classifier", "zero_shot_classification", {"text": "a", "candidate_labels": ["b"]}),
-            *(404, "'classifier' is not for zero-shot-classification; these are: nli"),
+            *(404, "'classifier' is not for zero-shot-classification. Use one of nli"),
         ),
         (
             *("", "zero_shot_classification", {"text": "a", "candidate_labels": []}),
-            *(422, "parameters.candidate_labels is a list of length 0; expected .*at least 1"),
+            *(422, "parameters.candidate_labels is a list of length 0. Expected .*at least 1"),
         ),
         (
             *("", "zero_shot_classification", {"text": "a", "candidate_labels": "b, c"}),
-            *(422, 'parameters.candidate_labels is "b, c"; expected a list'),
+            *(422, 'parameters.candidate_labels is "b, c". Expected a list'),
         ),
         (
             *("", "zero_shot_classification", {"text": "a", "candidate_labels": ["b"] * 1001}),
-            *(422, "parameters.candidate_labels is a list of length 1001; expected at most 1000"),
+            *(422, "parameters.candidate_labels is a list of length 1001. Expected at most 1000"),
         ),
         (
             *("", "zero_shot_classification"),
@@ -304,7 +304,7 @@ def test_the_async_client(server: Running) -> None:
             *("", "zero_shot_classification"),
             *({"text": CONTEXT, "candidate_labels": ["b"]}, 422, 'inputs: .*"truncate": true'),
         ),
-        ("/models/encoder", "feature_extraction", {"text": ["a"] * 9}, 413, "9 inputs; expected at most 8"),
+        ("/models/encoder", "feature_extraction", {"text": ["a"] * 9}, 413, "9 inputs. Expected at most 8"),
         (
             *("/models/encoder", "sentence_similarity"),
             *(
@@ -326,6 +326,41 @@ def test_errors(server: Running, path: str, method: str, given: Any, status: int
     assert caught.value.server_message == caught.value.response.json()["error"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "param", "message"),
+    [
+        *(
+            (
+                path,
+                {"inputs": "a", "parameters": {"normalize": True}},
+                "parameters",
+                'next to inputs, as in {"inputs": ..., "normalize": true}. Its options are dimensions, ',
+            )
+            for path in ("/", "/models/encoder", "/pipeline/feature-extraction")
+        ),
+        (
+            "/models/classifier",
+            {"inputs": "a", "parameters": {"a.b": 1}},
+            'parameters."a.b"',
+            'parameters."a.b" is not an option of text-classification',
+        ),
+        (
+            "/models/classifier",
+            {"inputs": "a", "parameters": 1},
+            "parameters",
+            "parameters is 1. Expected an",
+        ),
+    ],
+)
+def test_errors_name_the_place_of_an_option(
+    server: Running, path: str, body: dict[str, Any], param: str, message: str
+) -> None:
+    reply = server.ask(path, body)
+    assert reply.status == 422
+    assert reply.json["param"] == param
+    assert message in reply.json["error"]
+
+
 def test_key_deadline_and_metrics(server: Running) -> None:
     for token in ("wrong", None):
         with pytest.raises(HfHubHTTPError, match="Authorization: Bearer KEY") as caught:
@@ -336,7 +371,7 @@ def test_key_deadline_and_metrics(server: Running) -> None:
         client(server, headers={"X-Request-Timeout": "0.0000001"}).fill_mask(MASKED)
     assert late.value.response.status_code == 504
     for wrong in ("soon", "0", "inf"):
-        with pytest.raises(HfHubHTTPError, match=f"is '{wrong}'; expected a number of seconds over 0"):
+        with pytest.raises(HfHubHTTPError, match=f"is '{wrong}'. Expected a number of seconds above 0"):
             client(server, headers={"X-Request-Timeout": wrong}).fill_mask(MASKED)
     name = 'albertkit_requests_total{route="/models/{model}",status="200"}'
     before = server.figure(name)

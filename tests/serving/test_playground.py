@@ -35,6 +35,7 @@ HEADS = {
     "pretrained": AlbertForPreTraining,
     "reader": AlbertForQuestionAnswering,
     "classifier": AlbertForSequenceClassification,
+    "nli": AlbertForSequenceClassification,
 }
 KEY = "a-secret-key"
 
@@ -193,7 +194,7 @@ def same(found: list[tuple[str, float]], expected: list[tuple[str, float]]) -> b
 
 
 _NUMBERS = count()
-SENTENCE = "A sentence; [MASK] stands for a word to guess"
+SENTENCE = "Sentence; [MASK] stands for a word to predict"
 
 
 @pytest.fixture(scope="module")
@@ -320,7 +321,7 @@ class TestInABrowser:
         page.locator("#looks label").nth(6).hover()
         close(shares(), attentions[0].mean(0)[6])
         strongest = report.tokens[int(attentions[0].mean(0)[6].argmax())]
-        assert f"{report.tokens[6]} looks most at {strongest}" in page.locator("#readout").inner_text()
+        assert f"{report.tokens[6]} attends most to {strongest}" in page.locator("#readout").inner_text()
         page.mouse.move(1, 1)
         close(shares(), attentions[0].mean(0)[4])
         # The keyboard alone: down a layer, then to the next heads.
@@ -328,7 +329,7 @@ class TestInABrowser:
         for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):
             page.keyboard.press(key)
         close(shares(), attentions[2][1][4])
-        page.get_by_label("is looked at by").check()
+        page.get_by_label("is attended to by").check()
         close(shares(), attentions[2][1][:, 4])
         page.get_by_label("Show [CLS] and [SEP]").uncheck()
         close(shares(), attentions[2][1][1:-1, 4])
@@ -359,11 +360,11 @@ class TestInABrowser:
         for pair in ((first, second), (second, first)):
             here, other = (judge({"text": one, "text_pair": two}) for one, two in (pair, pair[::-1]))
             verdict = page.locator("#judgement .verdict").inner_text()
-            assert verdict == f"The model judges: {here['label']}, {100 * here['score']:.1f}%"
+            assert verdict == f"Prediction: {here['label']}, {100 * here['score']:.1f}%"
             chances = [
                 one["score"] if one["label"] == "in order" else 1 - one["score"] for one in (here, other)
             ]
-            expected = [("as they stand", chances[0]), ("the other way round", chances[1])]
+            expected = [("in this order", chances[0]), ("swapped", chances[1])]
             assert same(rows(page, "#judgement"), expected)
             page.get_by_role("button", name="Swap").click()
             settle(page)
@@ -395,10 +396,33 @@ class TestInABrowser:
         settle(page)
         expected = classify("The child remembered a well-kept secret.", top_k=None)
         assert same(rows(page, "#labels"), [(one["label"], one["score"]) for one in expected])
-        write(page, "Second text, for models of pairs", "a fox")
+        write(page, "Second text, for models that classify pairs", "a fox")
         pair = {"text": "The child remembered a well-kept secret.", "text_pair": "a fox"}
         expected = classify(pair, top_k=None)
         assert same(rows(page, "#labels"), [(one["label"], one["score"]) for one in expected])
+
+    def test_labels_of_your_choice(self, opened, folders: dict[str, str]) -> None:
+        page = opened()
+        classify = pipeline("zero-shot-classification", folders["nli"], device="cpu")
+        assert not page.locator("#zero-shot .model").is_visible()  # only one model has a label for entailment
+        text, labels = "The captain lost an empty house.", ["a river", "the sea", "letters"]
+        page.locator("#zero-shot-text").fill(text)
+        write(page, "Labels, separated by commas", "a river,the sea , letters, a river,")
+        for template in ("This example is {}.", "It is about {}!"):
+            write(page, "Sentence to test for each label, which replaces {}", template)
+            expected = classify(text, labels, hypothesis_template=template)
+            pairs = list(zip(expected["labels"], expected["scores"], strict=True))
+            assert same(rows(page, "#zero-shot-scores"), pairs)
+            assert page.locator("#zero-shot .status").inner_text().startswith(f"{pairs[0][0]}, ")
+        write(page, "Labels, separated by commas", " ,")
+        assert rows(page, "#zero-shot-scores") == []
+
+    def test_a_template_without_a_place_for_the_label_is_an_error(self, opened, watch: Watch) -> None:
+        page = opened()
+        write(page, "Sentence to test for each label, which replaces {}", "It is nothing.")
+        assert "Expected a text with one {} for the label" in page.locator("#zero-shot .error").inner_text()
+        assert ["422" in one for one in watch.complaints] == [True]
+        watch.complaints.clear()
 
     def test_all_of_it_is_in_the_address(self, opened, watch: Watch) -> None:
         page = opened()
@@ -406,7 +430,7 @@ class TestInABrowser:
         write(page, "First", "")
         page.get_by_label("layer 2, head 4").check()
         page.locator("#looks input").nth(3).check()
-        page.get_by_label("is looked at by").check()
+        page.get_by_label("is attended to by").check()
         page.locator("#context").fill("Another text.")
         settle(page)
         fields = "[...document.querySelectorAll('textarea')].map((one) => one.value)"
@@ -448,7 +472,7 @@ class TestInABrowser:
         # More than the field takes, and than this server does.
         assert page.get_by_label("First", exact=True).input_value() == ("a fox " * 10_000)[:3000]
         assert page.get_by_text("Only the first 3000 characters fit here.").is_visible()
-        expected = "characters; expected at most 3,000. Send less text in one request"
+        expected = "characters. Expected at most 3,000. Send less text in one request"
         assert expected in page.locator("#order .error").inner_text()
         assert page.locator("#order .error").get_attribute("role") == "status"
         assert not page.locator("#judgement").is_visible()  # it is of another text
@@ -459,7 +483,7 @@ class TestInABrowser:
         assert page.locator("#order .error").count() == 0
         assert not page.get_by_text("characters fit here").is_visible()
         assert re.fullmatch(
-            r"The last \d+ tokens were not read\.", page.locator("#order .status.note").inner_text()
+            r"\d+ tokens beyond the maximum were not read\.", page.locator("#order .status.note").inner_text()
         )
         # A server that is not there any more.
         page.route("**/v1/order", lambda route: route.abort())
@@ -500,7 +524,7 @@ class TestInABrowser:
             page = watch.over(browser.new_context().new_page())
             page.goto(f"{address}#text=A+fox+[MASK]")
             field = page.get_by_label("Key of this server")
-            for key, said in (("wrong", "asks for a key"), (KEY, "is not the key")):
+            for key, said in (("wrong", "needs a key"), (KEY, "is not the key")):
                 field.wait_for()
                 assert page.locator("main > section:visible").count() == 0
                 until(page, f"document.querySelector('#about').textContent.includes('{said}')")

@@ -26,6 +26,7 @@ pytest.importorskip("fastapi", reason="needs the server's libraries: pip install
 
 from serving_server import Running, WatchedEngine, running, save_random_models, wait_for
 
+from albertkit.checkpoints.sentence_modules import Dense, SentenceModules, attach
 from albertkit.engines.light_model import LightModel
 from albertkit.engines.onnx_engine import OnnxNetwork
 from albertkit.errors import CheckpointError, ConfigError
@@ -429,7 +430,7 @@ class TestLimits:
             reply = server.ask(path, body)
             assert (reply.status, reply.kind) == (413, kind)
             assert kind == "too_many_tokens" or time.monotonic() - began < 5
-            assert "expected at most" in reply.json["error"]["message"]
+            assert "Expected at most" in reply.json["error"]["message"]
         # What is repeated counts as often.
         choices = {"context": "a" * 50_000, "choices": ["a"] * 5}
         assert server.ask("/v1/choose", {"input": choices}).kind == "too_many_characters"
@@ -494,7 +495,7 @@ class TestLimits:
         )
         assert form.status == 422
         assert (
-            "is 'application/x-www-form-urlencoded'; expected application/json"
+            "is 'application/x-www-form-urlencoded'. Expected application/json"
             in form.json["error"]["message"]
         )
 
@@ -509,33 +510,35 @@ class TestRefusals:
                 "classify",
                 {"input": 1},
                 "input",
-                "input is 1; expected a text, or an object with text and text",
+                "input is 1. Expected a text, or an object with text and text",
             ),
-            ("classify", {"input": ["a", {"text": 1}]}, "input", "input[1].text is 1; expected a text."),
+            ("classify", {"input": ["a", {"text": 1}]}, "input", "input[1].text is 1. Expected a text."),
             (
                 "classify",
                 {"input": ["a", {"txt": "a"}]},
                 "input",
-                "input[1].text is missing; input[1].txt is",
+                "input[1].text is missing. input[1].txt is",
             ),
-            ("classify", {"input": []}, "input", "input is a list of length 0; expected at least 1 item"),
+            ("classify", {"input": []}, "input", "input is a list of length 0. Expected at least 1 item"),
             ("classify", {}, "input", "input is missing"),
-            ("classify", [1], None, "the body is a list of length 1; expected an object"),
+            ("classify", [1], None, "the body is a list of length 1. Expected an object"),
             (
                 "classify",
                 {"input": "a", "top_k": 0},
                 "top_k",
-                "top_k is 0; expected a number greater than or equal to",
+                "top_k is 0. Expected a number greater than or equal to",
             ),
             (
                 "classify",
                 {"input": "a", "topk": 1},
                 "topk",
-                "topk is not a field of this request; the fields",
+                "topk is not a field of this request. The fields",
             ),
-            ("classify", {"input": "\ud800"}, None, "half of a character"),
+            ("classify", {"input": "a", "a.b[0]": 1}, '"a.b[0]"', '"a.b[0]" is not a field of this request'),
+            ("classify", {"input": ["a", {"a b": 1}]}, "input", 'input[1]."a b" is not a field'),
+            ("classify", {"input": "\ud800"}, None, "half a character"),
             ("classify", {"input": CONTEXT}, "input", 'allow truncation ("truncate": true)'),
-            ("tag", {"input": "a", "aggregation_strategy": "x"}, "aggregation_strategy", "expected 'none', "),
+            ("tag", {"input": "a", "aggregation_strategy": "x"}, "aggregation_strategy", "Expected 'none', "),
             ("choose", {"input": [CHOICES[0], {"choices": []}]}, "input", "input[1].context is missing"),
             ("answer", {"input": {"question": CONTEXT, "context": "a"}}, "input", "Shorten it"),
             (
@@ -545,12 +548,12 @@ class TestRefusals:
                 "input[1]: the pair",
             ),
             ("order", {"input": {"text": CONTEXT, "text_pair": "a"}}, "input", "input: the pair"),
-            ("answer", {"input": "a"}, "input", "expected an object with question and context, or a list"),
+            ("answer", {"input": "a"}, "input", "Expected an object with question and context, or a list"),
             ("fill-mask", {"input": "[MASK]", "targets": ["a [MASK]"]}, "targets", "the target 'a [MASK]'"),
-            ("fill-mask", {"input": "[MASK]", "targets": "a"}, "targets", 'targets is "a"; expected a list'),
+            ("fill-mask", {"input": "[MASK]", "targets": "a"}, "targets", 'targets is "a". Expected a list'),
             ("fill-mask", {"input": "a"}, "input", "there is no [MASK] in the text 'a'"),
-            ("embeddings", {"input": "a", "dimensions": 16}, "dimensions", "dimensions is 16; expected 32"),
-            ("embeddings", {"input": "a", "user": "a" * 1001}, "user", "expected at most 1000 characters"),
+            ("embeddings", {"input": "a", "dimensions": 16}, "dimensions", "dimensions is 16. Expected 32"),
+            ("embeddings", {"input": "a", "user": "a" * 1001}, "user", "Expected at most 1000 characters"),
         ],
     )
     def test_a_wrong_body(
@@ -578,7 +581,7 @@ class TestRefusals:
         reply = server.ask("/v1/order", {"input": PAIRS[0]}, headers={name: value})
         assert (reply.status, reply.kind) == (422, "invalid")
         assert reply.json["error"]["param"] == name
-        assert reply.json["error"]["message"].startswith(f"the header {name} is {value!r}; expected ")
+        assert reply.json["error"]["message"].startswith(f"the header {name} is {value!r}. Expected ")
 
     def test_types_of_content_that_are_json(self, server: Running) -> None:
         for kind in (
@@ -718,14 +721,14 @@ class TestClients:
                 assert (refused.status, refused.kind) == (429, "overloaded")
                 assert int(refused.headers["Retry-After"]) > 2
                 assert refused.json["error"]["param"] == "X-Request-Timeout"
-                wanted = "within 2 seconds. Try again later, or with a longer X-Request-Timeout"
+                wanted = "at most 2 seconds. Try again later, or allow more time (X-Request-Timeout)."
                 assert refused.json["error"]["message"].endswith(wanted)
                 # Its time is over before it is admitted.
                 late = server.ask("/v1/order", {"input": PAIRS[1]}, headers={"X-Request-Timeout": "1e-9"})
                 assert (late.status, late.kind) == (504, "deadline")
                 assert late.json["error"]["message"] == (
-                    "there was no answer within 1e-09 seconds. Send less text, or allow more time "
-                    "(X-Request-Timeout)"
+                    "the response took more than 1e-09 seconds. Send less text, or allow more time "
+                    "(X-Request-Timeout)."
                 )
                 engine.may_go.set()
                 assert inside.result().status == 200
@@ -783,7 +786,7 @@ class TestFaults:
             model.base_model.embeddings.word_embeddings.weight.fill_(torch.nan)
         model.save_pretrained(tmp_path)
         AlbertTokenizer.from_pretrained(folders["pretrained"]).save_pretrained(tmp_path)
-        with pytest.raises(CheckpointError, match="it says no numbers"):
+        with pytest.raises(CheckpointError, match="are not finite"):
             load_model("broken", str(tmp_path), device="cpu", engine=engine)
 
 
@@ -845,6 +848,53 @@ def test_files_that_are_overwritten_change_nothing(engine: str, folders: Any, tm
             assert close_to(ask(), before)
 
 
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+def test_a_folder_of_sentence_transformers(engine: str, folders: dict[str, str], tmp_path: Path) -> None:
+    """Its pooling, Dense layer, prompts and maximum length, as the pipeline and plain NumPy compute them."""
+    weight, bias = (np.random.default_rng(1).normal(0, 0.5, shape).astype("f4") for shape in ((7, 32), 7))
+    modules = SentenceModules(
+        steps=(Dense(weight, bias, "tanh"),),
+        max_length=20,
+        prompts={"query": "the river: ", "document": "my sister "},
+        default_prompt_name="document",
+    )
+    model, tokenizer = (one.from_pretrained(folders["encoder"]) for one in (AlbertModel, AlbertTokenizer))
+    attach(model.config, modules)
+    model.eval().save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    assert (tmp_path / "2_Dense" / "model.safetensors").is_file()
+    texts = ["a silver key", "the captain followed a fox"]
+    ours = pipeline("feature-extraction", tmp_path, device="cpu")
+    options: list[tuple[dict[str, Any], str]] = [
+        ({}, "my sister "),
+        ({"prompt_name": "query"}, "the river: "),
+        ({"prompt_name": "query", "normalize": False}, "the river: "),
+    ]
+    with running(settings_for({"mine": str(tmp_path)}, engine=engine)) as server:
+        for given, prompt in options:
+            found = [
+                one["embedding"]
+                for one in server.ask("/v1/embeddings", {"input": texts} | given).json["data"]
+            ]
+            expected = []
+            for text in texts:
+                with torch.no_grad():
+                    states = model(**tokenizer(prompt + text, return_tensors="pt"))["last_hidden_state"][0]
+                vector = np.tanh(weight @ states.mean(0).numpy() + bias)
+                expected.append(vector / (np.linalg.norm(vector) if given.get("normalize", True) else 1))
+            np.testing.assert_allclose(found, expected, atol=1e-5)
+            np.testing.assert_allclose(found, ours(texts, **{"normalize": True} | given), atol=1e-5)
+        long = {"input": "the captain followed a fox " * 3}
+        assert server.ask("/v1/embeddings", long).status == 422
+        (cut,) = server.ask("/v1/embeddings", long | {"truncate": True}).json["data"]
+        expected = ours(long["input"], normalize=True, truncation=True)
+        np.testing.assert_allclose(cut["embedding"], expected, atol=1e-5)
+        wrong = server.ask("/v1/embeddings", {"input": "a", "prompt_name": "other"})
+        assert (wrong.status, wrong.json["error"]["param"]) == (422, "prompt_name")
+        (described,) = server.ask("/v1/models").json["data"]
+        assert (described["embedding_size"], described["max_tokens"]) == (7, 20)
+
+
 @pytest.mark.parametrize("head", HEADS)
 def test_an_engine_that_says_something_else_is_not_served(
     head: str, folders: Any, monkeypatch: pytest.MonkeyPatch
@@ -852,7 +902,7 @@ def test_an_engine_that_says_something_else_is_not_served(
     """A light model is compared with its definition in NumPy."""
     computed = OnnxNetwork.__call__
     monkeypatch.setattr(OnnxNetwork, "__call__", lambda *given: computed(*given) + np.float32(0.05))
-    with pytest.raises(CheckpointError, match="says something else than the model"):
+    with pytest.raises(CheckpointError, match="differ from the reference"):
         load_model("mine", folders[head], device="cpu")
 
 
@@ -900,7 +950,7 @@ def test_the_process_is_as_before_when_the_server_has_ended(folders: Any) -> Non
 def test_settings_that_make_no_sense() -> None:
     for changes, message in [
         ({"models": {}}, "no model"),
-        ({"tasks": {"b": "fill-mask"}}, "a task is given for b"),
+        ({"tasks": {"b": "fill-mask"}}, "a task is set for b"),
         ({"port": 70_000}, "port is 70000"),
         ({"max_requests": 0}, "max_requests is 0"),
         ({"max_seconds": float("nan")}, "max_seconds is nan"),

@@ -41,8 +41,8 @@ def sentences(texts: list[str], columns: int, rows: int) -> Iterator[list[str]]:
 
 
 def write_table(*columns: str, delimiter: str = ",") -> Make:
-    """Make a table of sentences; columns `label` and `stars` are of two classes."""
-    classes = {"label": ("bad", "good"), "stars": ("1", "5")}
+    """Make a table of sentences; the column `label` is `bad` or `good`."""
+    classes = {"label": ("bad", "good")}
 
     def write(path: Path, texts: list[str], _: dict[str, str]) -> None:
         with path.open("w", encoding="utf-8", newline="") as file:
@@ -147,7 +147,6 @@ FILES: dict[str, Make] = {
     "glue": write_glue,
     "labeled texts": write_table("text", "label"),
     "labeled tsv": write_table("text", "label", delimiter="\t"),
-    "stars": write_table("review", "stars"),
     "pairs": write_table("sentence1", "sentence2"),
     "texts": write_table("text"),
     "lines": write_lines,

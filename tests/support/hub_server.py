@@ -32,6 +32,8 @@ class Hub:
     gated: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
     """Files whose download answers 503."""
+    unreachable: set[str] = field(default_factory=set)
+    """Files that answer 503 also when they are only asked about."""
     cut_once: set[str] = field(default_factory=set)
     """Files whose connection is dropped halfway, the first time."""
     requests: list[str] = field(default_factory=list)
@@ -177,7 +179,7 @@ class Hub:
 
     def send_file(self, request: BaseHTTPRequestHandler, name: str, content: bytes, commit: str) -> None:
         is_get = request.command == "GET"
-        if is_get and name in self.broken:
+        if (is_get and name in self.broken) or name in self.unreachable:
             self.refuse(request, 503, "", "try later")
             return
         start = int((request.headers.get("Range") or "bytes=0-").removeprefix("bytes=").partition("-")[0])

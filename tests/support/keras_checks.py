@@ -240,7 +240,7 @@ def test_data_sets_become_batches(tmp_path: Path) -> None:
     assert len(list(model.prepare_tf_dataset(rows[::2], 2, tokenizer=tokenizer))) == 1  # shuffled: full ones
     seen = model.prepare_tf_dataset(rows, 5, tokenizer=tokenizer)
     assert sorted(next(iter(seen))[0]["input_ids"].numpy()[:, 0]) == [5, 6, 7, 8, 9]
-    with pytest.raises(albertkit.DataError, match="different lengths; pass tokenizer="):
+    with pytest.raises(albertkit.DataError, match=r"different lengths\. Pass tokenizer="):
         model.prepare_tf_dataset(rows, 2)
     with pytest.raises(albertkit.DataError, match=r"columns text. Expected input_ids"):
         model.prepare_tf_dataset([{"text": "a"}])
@@ -300,9 +300,9 @@ def test_wrong_inputs_are_named(tmp_path: Path) -> None:
     _, model = pair("AlbertModel", tmp_path, **SHALLOW)
     ids = batch()["input_ids"].numpy()
     for call, message in (
-        (lambda: model(), "exactly one of input_ids and inputs_embeds"),
-        (lambda: model({"input_id": ids}), "no input 'input_id'; did you mean 'input_ids'"),
-        (lambda: model([ids], input_ids=ids), "input_ids is given twice"),
+        (lambda: model(), "both or neither of input_ids and inputs_embeds"),
+        (lambda: model({"input_id": ids}), "no input 'input_id'. Did you mean 'input_ids'"),
+        (lambda: model([ids], input_ids=ids), "input_ids is passed twice"),
         (lambda: model([ids] * 7), "got 7 inputs. Expected at most 6"),
         (lambda: model(ids[0]), r"input_ids must have shape \(B, T\), got \(12,\)"),
         (lambda: model(ids.astype(np.float32)), "must be whole numbers, got float32"),
@@ -318,7 +318,7 @@ def test_wrong_inputs_are_named(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=message):
             call()
     for inputs in ({"input_ids": ids + 50}, {"input_ids": ids, "token_type_ids": ids}):
-        with pytest.raises(IndexError, match=r"size is .*: expected 0 to"):
+        with pytest.raises(IndexError, match=r"size is .*\. Expected 0 to"):
             model(inputs)
     with pytest.raises(ConfigError, match="needs an AlbertConfig, got dict"):
         albertkit.keras.TFAlbertModel({})
@@ -349,8 +349,8 @@ WORDS, ORDER = arrays(labels_for("AlbertForPreTraining")).values()
         ("AlbertForPreTraining", (WORDS, ORDER), {"loss": [cross_entropy(), cross_entropy()]}),
         # The loss of PyTorch is the mean of both.
         ("AlbertForQuestionAnswering", STARTS_AND_ENDS, {"loss": cross_entropy()}),
-    ],
-    ids=["one output", "two in a tuple", "two by name"],
+    ][: None if USES_TENSORFLOW else 1],  # JAX compiles each step for seconds
+    ids=["one output", "two in a tuple", "two by name"][: None if USES_TENSORFLOW else 1],
 )
 def test_a_step_of_training_equals_that_of_torch(
     head: str, labels: Any, compiled: dict[str, Any], tmp_path: Path
@@ -432,6 +432,8 @@ def test_datasets_metrics_and_a_keras_file(tmp_path: Path) -> None:
     for name, tensor in tensors_of(model).items():
         assert np.array_equal(loaded[name], tensor), name
     assert again.optimizer.iterations == 8
+    if not USES_TENSORFLOW:
+        return  # it would compile the step again
     more = again.fit(data, verbose=0).history
     assert more["accuracy"] == [1]
     assert more["loss"][0] < history["loss"][-1]

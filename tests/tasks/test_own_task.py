@@ -244,8 +244,11 @@ def test_a_main_metric_that_is_not_there_is_refused(classifier: FinetuningRun) -
 @pytest.mark.parametrize(
     ("metrics", "message"),
     [
-        (Metric(cost, name="accuracy"), "'accuracy', and text-classification has one of this name; give it"),
-        ([cost, Metric(gain, name="cost")], "the name of a metric is 'cost', and it is given twice"),
+        (Metric(cost, name="accuracy"), "'accuracy', like that of a metric of text-classification. Choose"),
+        (
+            [cost, Metric(gain, name="cost")],
+            "the name of a metric is 'cost', like that of another of `metrics`",
+        ),
         ("accuracy", "metrics has 'accuracy'. Expected functions .* pass its name as best_metric"),
         (["accuracy"], "metrics has 'accuracy'. Expected functions"),
         (3, "metrics has 3. Expected functions"),
@@ -274,7 +277,7 @@ def test_a_metric_may_have_no_value_for_a_few_examples(classifier: FinetuningRun
 def test_the_result_names_the_model_and_what_chose_it(costly_run: FinetuningRun) -> None:
     assert costly_run.report is not None
     kept = costly_run.report["step"]
-    line = f"of step {kept}, chosen by cost (lower is better)"
+    line = f"of step {kept}, selected by cost (lower is better)"
     assert costly_run.summary()["model"] == line
     assert line in repr(costly_run)
     assert costly_run.report["lower_is_better"] == ["cost"]
@@ -284,11 +287,11 @@ def test_the_result_names_the_model_and_what_chose_it(costly_run: FinetuningRun)
 
 
 def test_unknown_arguments_are_told_from_those_of_the_call(classifier: FinetuningRun) -> None:
-    with pytest.raises(ConfigError, match="unknown setting 'main_metrics'; did you mean 'main_metric'"):
+    with pytest.raises(ConfigError, match=r"unknown setting 'main_metrics'\. Did you mean 'main_metric'"):
         evaluate(classifier.folder, data=ROWS, main_metrics="f1")
-    with pytest.raises(ConfigError, match="unknown setting 'keep_colums'; did you mean 'keep_columns'"):
+    with pytest.raises(ConfigError, match=r"unknown setting 'keep_colums'\. Did you mean 'keep_columns'"):
         predict(classifier.folder, input=ROWS, keep_colums=True)
-    with pytest.raises(ConfigError, match="unknown setting 'metric'; did you mean 'metrics'"):
+    with pytest.raises(ConfigError, match=r"unknown setting 'metric'\. Did you mean 'metrics'"):
         finetune("text-classification", train=ROWS, output="run", metric=cost)
 
 
@@ -356,13 +359,13 @@ def test_numbers_in_lists_are_described() -> None:
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        (Lacking(), "the scores of lacking lack 'exact', which it declares; they have 'accuracy', "),
+        (Lacking(), "the scores of lacking lack 'exact', which `metrics` declares. They have 'accuracy'. "),
         (Bare(), "Bare declares no metrics. Expected an attribute"),
         (Unbound(), r"the objective of unbound cannot be called with logits and labels .* staticmethod\(fun"),
         (WithoutLabels(), "the objective of without-labels cannot be called with logits and labels"),
         (
             WithoutScores(),
-            "the architecture of without-scores is 'AlbertModel', which .* expected one of Albert",
+            "the architecture of without-scores is 'AlbertModel', which .* Expected one of Albert",
         ),
         (OfSpans(), "the objective of of-spans is a function .* AlbertForQuestionAnswering has none under"),
         (WithArguments, "the task is the class WithArguments. Pass an instance .*'kind'"),
@@ -384,7 +387,7 @@ USES = [
 def test_an_architecture_without_the_output_is_named_wherever_a_task_is_used(
     use: Callable[..., Any], classifier: FinetuningRun
 ) -> None:
-    message = "the architecture of without-scores is 'AlbertModel', which computes no logits; expected one of"
+    message = "the architecture of without-scores is 'AlbertModel', which computes no logits. Expected one of"
     with pytest.raises(ConfigError, match=message):
         use(WithoutScores(), classifier.folder)
 
@@ -422,7 +425,7 @@ def test_without_validation_data_some_examples_are_held_out(
     assert lines == ["train: 18 examples", "train (held out): 2 examples"]
     with pytest.raises(DataError, match="too few to hold out"):
         finetune("text-classification", train=ROWS[3:8], output=tmp_path / "other", **settings)
-    with pytest.raises(ConfigError, match=r"unknown setting 'epoch'; did you mean 'epochs'"):
+    with pytest.raises(ConfigError, match=r"unknown setting 'epoch'\. Did you mean 'epochs'"):
         finetune("text-classification", train=ROWS, output=tmp_path / "other", epoch=1)
 
 

@@ -449,7 +449,7 @@ def test_a_length_that_truncates_unasked_is_said(tiny: TokenizerBase, tiny_vocab
             "multiple",
         ),
         (("a\ud800b",), {}, "surrogate"),
-        ((["a"] * 39 + ["a\ud800b"],), {}, r"the text '\S*a\\ud800b' holds a lone surrogate"),
+        ((["a"] * 39 + ["a\ud800b"],), {}, r"the text '\S*a\\ud800b' contains a lone surrogate"),
         ((LONG,), {"max_length": 8, "truncation": True, "stride": -1}, "stride=-1: expected at least 0"),
         (("a",), {"padding": True, "pad_to_multiple_of": -8}, "pad_to_multiple_of=-8"),
         (("a",), {"padding": True, "padding_side": "up"}, "padding_side='up': expected one of left, right"),
@@ -600,5 +600,5 @@ def test_a_role_can_be_given_to_another_token(
 
 
 def test_an_unknown_argument_is_named_with_the_nearest(tiny_vocabulary: Path) -> None:
-    with pytest.raises(TypeError, match=r"no argument 'max_lenght'; did you mean 'max_length'\?"):
+    with pytest.raises(TypeError, match=r"no argument 'max_lenght'\. Did you mean 'max_length'\?"):
         AlbertTokenizer(tiny_vocabulary)("text", max_lenght=3)  # type: ignore[call-arg]

@@ -178,7 +178,7 @@ def test_a_callback_stops_the_run(
     told = Recorder(event, at, lambda run: run.stop("good enough"))
     result = run(tmp_path, settings(), callbacks=[told])
     assert (result.finished, result.state.step, result.state.stopped) == (True, ended, "good enough")
-    assert f"a callback asked at step {at} to stop the run: good enough" in caplog.text
+    assert f"a callback stopped the run at step {at}: good enough" in caplog.text
     assert told.events("on_evaluation")[-1] == (ended, {"eval/loss": result.metrics["loss"]})
     assert told.finished
     assert same(tmp_path, checkpoint_folder(tmp_path, ended))
@@ -273,7 +273,7 @@ with join_world("cpu") as world:
         (
             "raise KeyError('gone')",
             "KeyError: 'gone'",
-            "TrainingError: a callback failed in the main process, whose log has the error",
+            "TrainingError: a callback failed in the main process. See the error in its log.",
         ),
     ],
 )

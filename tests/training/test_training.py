@@ -21,10 +21,13 @@ from safetensors.torch import load_file
 from training_runs import BadOnce, Rows, batches, objective, run, settings, tiny_model
 
 from albertkit.errors import ConfigError, DiskFullError, TrainingError
+from albertkit.files import complete_files
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
 from albertkit.training import throughput
 from albertkit.training.curves import read_metrics
+from albertkit.training.folder import written_folder
 from albertkit.training.loop import train
+from albertkit.training.run_state import RunState
 from albertkit.training.state import checkpoint_folder, checkpoint_step, checkpoints
 
 
@@ -204,6 +207,29 @@ def test_a_loss_spike_rolls_back(tmp_path: Path) -> None:
     assert result.metrics["loss"] < 4
 
 
+def test_the_best_model_survives_a_rollback(tmp_path: Path) -> None:
+    """The checkpoint of step 4 does not know the evaluation of step 6, whose model is in best/."""
+    model, values = tiny_model(), iter([0.1, 0.2, 0.3, 0.9, 0.4, 0.35, 0.35, 0.35])
+    result = train(
+        model,
+        BadOnce(7, math.nan),
+        batches,
+        settings(evaluate_every=2),
+        tmp_path,
+        save_model=model.save_pretrained,
+        evaluate=lambda: {"accuracy": next(values)},
+        best_metric="accuracy",
+    )
+    assert (result.state.best, result.state.best_step) == (0.9, 6)
+    assert list(values) == []
+
+
+def test_an_early_end_needs_a_metric_that_selects_the_model(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="early_stopping is 2, but the run keeps no best model"):
+        run(tmp_path / "run", settings(early_stopping=2))
+    assert not (tmp_path / "run").exists()
+
+
 def test_losses_that_stay_bad_stop_the_run(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"step 1 is nan .* after 3 rollbacks to .*step-0000000"):
         run(tmp_path, settings(), objective=BadOnce(1, math.nan, always=True))
@@ -263,7 +289,7 @@ def test_the_best_model_is_kept_and_a_run_that_gets_no_better_ends(tmp_path: Pat
     [
         ({"accumulation": 3}, "lamb", 1e-6),
         ({"gradient_checkpointing": True}, "lamb", 1e-6),
-        ({"accumulation": 3}, "muon", 5e-3),  # it orthogonalizes in bfloat16
+        ({"accumulation": 3}, "muon", 1e-5),
     ],
 )
 def test_less_memory_is_the_same_run(
@@ -297,6 +323,7 @@ def test_a_run_counted_in_tokens_is_the_one_counted_in_steps(tmp_path: Path) -> 
         ({"warmup_steps": 13}, r"warm-up \(13\) and decay \(0\) together are longer than the run \(12 steps"),
         ({"accumulation": 0}, "accumulation must be 1 or more, not 0"),
         ({"spike": 0.0}, "spike must be more than 0"),
+        ({"decay_steps": 2}, "decay_steps is 2, but the linear schedule decays over the whole run"),
     ],
 )
 def test_impossible_settings_are_refused(changes: dict[str, Any], message: str) -> None:
@@ -359,6 +386,18 @@ def test_a_full_disk_leaves_no_half_of_the_best_model(
     assert [file.name for file in tmp_path.rglob("*.tmp")] == []
     scores = iter([0.2, 0.3])
     assert go_on().finished
+
+
+def test_tensorboard_drops_the_steps_that_a_rollback_repeats(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run(tmp_path, settings(log_every=1), objective=BadOnce(7, math.nan))
+    board = EventAccumulator(str(tmp_path / "tensorboard"))
+    board.Reload()
+    shown = [(event.step, event.value) for event in board.Scalars("train/loss")]
+    lines = [(line["step"], line["train/loss"]) for line in read_metrics(tmp_path) if "train/loss" in line]
+    assert [step for step, _ in shown] == list(range(1, 13))
+    assert dict(shown) == pytest.approx(dict(lines), abs=1e-5)
 
 
 def test_tensorboard_has_the_figures(tmp_path: Path) -> None:
@@ -613,3 +652,52 @@ def test_evaluation_computes_in_the_precision_of_the_run(tmp_path: Path, precisi
         save_model=model.save_pretrained, evaluate=evaluate,
     )  # fmt: skip
     assert seen == {{"fp32": torch.float32, "bf16": torch.bfloat16}[precision]}
+
+
+@pytest.mark.parametrize(
+    ("name", "stated"),
+    [
+        ("NVIDIA H200", 989e12),
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA A100-SXM4-40GB", 312e12),
+        ("NVIDIA L40S", 362e12),
+        ("NVIDIA L4", 121e12),
+        ("NVIDIA L40", None),
+        ("NVIDIA RTX A1000", None),
+        ("NVIDIA H100 PCIe", None),
+        ("NVIDIA H200 NVL", None),
+    ],
+)
+def test_the_peak_of_a_gpu_is_stated_or_measured(
+    monkeypatch: pytest.MonkeyPatch, name: str, stated: float | None
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: name)
+    monkeypatch.setattr(throughput, "measured_flops", lambda *_: 7.0)
+    assert throughput.peak_flops(torch.device("cuda"), torch.bfloat16) == (stated or 7.0)
+
+
+def test_files_of_inner_folders_are_on_the_disk_before_the_folder_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+    for module in ("albertkit.training.folder", "albertkit.files"):
+        monkeypatch.setattr(f"{module}.flush_to_disk", lambda path: flushed.append(path.name))
+    for write in (lambda: written_folder(tmp_path / "one"), lambda: complete_files(tmp_path / "other")):
+        with write() as folder:
+            (folder / "1_Pooling").mkdir()
+            (folder / "1_Pooling" / "config.json").write_text("{}")
+        assert {"1_Pooling", "config.json"} <= set(flushed)
+        flushed.clear()
+
+
+def test_minutes_left_follow_the_speed_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resumed run once averaged over the time before the resume, on whatever machine that was."""
+    now = [0.0]
+    monkeypatch.setattr(throughput.time, "perf_counter", lambda: now[0])
+    state = RunState(step=100, tokens=1_000, seconds=60_000.0)
+    meter = throughput.Meter(torch.device("cpu"), 0.0, state, done=state.step)
+    meter.start()
+    now[0], state.step, state.tokens = 50.0, 110, 1_100
+    figures = meter.figures(state, done=state.step, length=170)
+    assert figures["tokens_per_second"] == pytest.approx(2.0)
+    assert figures["minutes_left"] == pytest.approx(60 * 5 / 60)

@@ -12,10 +12,12 @@ from modeling_twins import HEADS, make
 import albertkit
 from albertkit import reference
 from albertkit.checkpoints import formats
+from albertkit.checkpoints.sentence_modules import SentenceModules, attach
 from albertkit.config import AlbertConfig
 from albertkit.conversion import file_sha256
 from albertkit.errors import CheckpointError, ConfigError, DataError, ModelNotFoundError
 from albertkit.onnx.check import open_session
+from albertkit.onnx.int8_loss import Loss
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.web.export import EXACT_FILE, INT8_FILE, export_web
 
@@ -51,7 +53,7 @@ def test_every_head_becomes_the_same_files(head: str, save, tmp_path: Path) -> N
     assert config["model_type"] == "albert"
     assert "transformers.js_config" not in config  # both files are there: its own choice is right
     lacks = head in ("AlbertForTokenClassification", "AlbertForMultipleChoice")
-    assert any("open the folder with its AutoModel" in note for note in report.notes) == lacks
+    assert any("Open the folder with its AutoModel" in note for note in report.notes) == lacks
 
 
 def test_the_graph_takes_what_transformers_js_gives(save, tmp_path: Path) -> None:
@@ -79,6 +81,16 @@ def test_a_shorter_length_of_the_tokenizer_stays(tiny_vocabulary: Path, save, tm
     assert json.loads((tmp_path / "web" / "tokenizer_config.json").read_text())["model_max_length"] == 20
 
 
+def test_a_shorter_length_of_a_model_for_sentence_embedding_stays(save, tmp_path: Path) -> None:
+    """Its vector of a text is of that many tokens alone, in Python and elsewhere."""
+    folder = save("AlbertModel")
+    config = AlbertConfig.from_pretrained(folder)
+    attach(config, SentenceModules(max_length=16))
+    config.save_pretrained(folder)
+    export_web(folder, tmp_path / "web", int8=False)
+    assert json.loads((tmp_path / "web" / "tokenizer_config.json").read_text())["model_max_length"] == 16
+
+
 def test_python_reads_the_tokenizer_too(save, tmp_path: Path) -> None:
     folder = save("AlbertModel")
     export_web(folder, tmp_path / "web", int8=False)
@@ -90,14 +102,17 @@ def test_python_reads_the_tokenizer_too(save, tmp_path: Path) -> None:
     assert len(ids[0]) > 10
 
 
-def test_int8_that_loses_too_much_is_left_out_and_the_config_says_so(save, tmp_path: Path) -> None:
+def test_int8_that_loses_too_much_is_left_out_and_the_config_says_so(
+    save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = save("AlbertForTokenClassification")
-    report = export_web(folder, tmp_path / "web", max_drop=-200)
+    loss = Loss("agreement", 100.0, 99.0, 8)
+    monkeypatch.setattr("albertkit.onnx.export.measure_agreement", lambda *_, **__: loss)
+    report = export_web(folder, tmp_path / "web")
     assert INT8_FILE not in report.files
     assert not (tmp_path / "web" / INT8_FILE).exists()
-    assert report.loss is not None
     (note,) = (note for note in report.notes if INT8_FILE in note)
-    assert f"int8 loses {report.loss.drop:.2f} points of agreement, and at most -200 were expected" in note
+    assert "int8 loses 1.00 points of agreement. Expected at most 0.5" in note
     config = json.loads((tmp_path / "web" / "config.json").read_text())
     assert config["transformers.js_config"] == {"dtype": "fp32"}
 
@@ -110,17 +125,23 @@ def test_refused_before_anything_is_written(save, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"taken holds mine.txt. Choose another folder"):
         export_web(folder, taken)
     for error, message, arguments in (
-        (ConfigError, "leave out int8=False", {"int8": False, "calibrate": tmp_path / "a.txt"}),
+        (ConfigError, "^calibrate without effect", {"int8": False, "calibrate": tmp_path / "a.txt"}),
+        (ConfigError, "^max_drop without effect", {"int8": False, "max_drop": 1.0}),
+        (ConfigError, "^header, glue without effect", {"int8": False, "header": False, "glue": "sst2"}),
+        (ConfigError, "^label_column without effect: there is no file", {"label_column": "label"}),
+        (ConfigError, "unknown setting 'label_colum'", {"int8": False, "label_colum": "label"}),
+        (ConfigError, "max_drop is nan. Expected at least 0", {"max_drop": float("nan")}),
+        (ConfigError, "max_drop is -1", {"max_drop": -1}),
         (ConfigError, "'AlbertForNothing' is not a model class", {"architecture": "AlbertForNothing"}),
         (ConfigError, "dtype is 'int4'", {"dtype": "int4"}),
         (CheckpointError, "lacks predictions.bias", {"architecture": "AlbertForMaskedLM"}),
-        (DataError, "there is no file .*gone.tsv", {"calibrate": tmp_path / "gone.tsv"}),
+        (DataError, "gone.tsv: no such file", {"calibrate": tmp_path / "gone.tsv"}),
     ):
         with pytest.raises(error, match=message):
             export_web(folder, tmp_path / "web", **arguments)
         assert not (tmp_path / "web").exists()
     make("AlbertModel").save_pretrained(tmp_path / "bare")
-    with pytest.raises(ModelNotFoundError, match=r"has no vocabulary, and transformers\.js needs"):
+    with pytest.raises(ModelNotFoundError, match=r"has no vocabulary, but transformers\.js needs"):
         export_web(tmp_path / "bare", tmp_path / "web")
     assert [one.name for one in taken.iterdir()] == ["mine.txt"]
 

@@ -5,15 +5,19 @@ import hashlib
 import io
 import json
 import re
+import shutil
 import stat
+import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Run
 from modeling_twins import make
 
+import albertkit
 from albertkit.errors import ConfigError, DataError
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.web import libraries
@@ -82,6 +86,7 @@ def test_the_page_has_all_that_it_names(npm, model, tmp_path: Path) -> None:
     for one in about["downloads"]:
         packed = (page / one["path"]).read_bytes()
         assert len(packed) == one["bytes"]
+        assert len(expected[one["name"]]) == one["size"]
         assert gzip.decompress(packed) == expected[one["name"]]
     # What the page, its styles and its scripts name is there, and nothing comes from elsewhere.
     index = (folder / "index.html").read_text()
@@ -95,7 +100,7 @@ def test_the_page_has_all_that_it_names(npm, model, tmp_path: Path) -> None:
     ids = set(re.findall(r'\bid="([^"]+)"', index))
     for script in ("page.js", "own_panels.js", "texts.js", "sentence.js"):
         found = set(re.findall(r'\bfind\("([^"]+)"\)', (page / script).read_text()))
-        assert found - ids <= {"judgement", "swap"}  # of the playground's panel for sentence order
+        assert found - ids <= {"judgement", "swap", "zero-shot-scores"}  # of panels of the playground alone
     assert "default-src 'none'" in index
     assert "unsafe-inline" not in index
     worker = (folder / "service-worker.js").read_text()
@@ -123,16 +128,185 @@ def test_another_name_is_another_version_and_the_same_is_the_same(npm, model, tm
     assert versions[0] == versions[1] != versions[2]
 
 
+def test_a_model_in_the_current_folder_is_named_after_it(
+    npm, model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    npm(FILES)
+    monkeypatch.chdir(model("AlbertModel"))
+    export_web(".", tmp_path / "web", page=True, int8=False)
+    assert json.loads((tmp_path / "web" / "page" / "files.json").read_text())["name"] == "tiny-model"
+
+
+_ASK = """
+import { Model } from "./model.js";
+import { Reader } from "./tokens.js";
+const words = ["[CLS]", "[SEP]", "[MASK]", "<unk>", "▁a"];
+const tokenizer = {
+  token_to_id: (token) => words.indexOf(token), id_to_token: (id) => words[id],
+  get_added_tokens_decoder: () => new Map([0, 1, 2, 3].map((id) => [id, {}])),
+  encode: (text) => {
+    const tokens = text.split(" ").map((word) => (word === "a" ? "▁a" : word));
+    return { ids: tokens.map((token) => words.indexOf(token)), tokens };
+  },
+  decode: ([id]) => words[id],
+};
+const names = { cls_token: "[CLS]", sep_token: "[SEP]", mask_token: "[MASK]", unk_token: "<unk>" };
+const config = { max_position_embeddings: 16 };
+const reader = new Reader(tokenizer, { ...names, model_max_length: 16 }, config);
+const scores = { data: new Float32Array(16 * 5), dims: [1, 16, 5] };
+const session = { run: async () => ({ start_logits: scores, end_logits: scores, logits: scores }) };
+const model = new Model({ ort: { Tensor: class {} }, session, reader, config, name: "a", task: "b" });
+const found = [];
+for (const [path, body] of JSON.parse(process.argv[2])) {
+  found.push(await model.ask(path, body).catch((error) => error.message));
+}
+console.log(JSON.stringify(found));
+"""
+
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+
+
+def _node(folder: Path, script: str, *names: str, argument: Any) -> Any:
+    """Return what a script prints, run beside these files of the page."""
+    html = Path(albertkit.__file__).parent / "web" / "html"
+    for name in names:
+        shutil.copy(html / name, folder)
+    (folder / "package.json").write_text('{"type": "module"}')
+    (folder / "script.js").write_text(script)
+    command = ["node", "script.js", json.dumps(argument)]
+    return json.loads(subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout)
+
+
+def _ask(folder: Path, path: str, *bodies: dict[str, Any]) -> list[Any]:
+    """Return the answers of the page, or the messages of its errors; a row has 16 tokens, and "a" is one."""
+    return _node(folder, _ASK, "model.js", "tokens.js", argument=[[path, body] for body in bodies])
+
+
+def _words(count: int) -> str:
+    return " ".join(["a"] * count)
+
+
+@needs_node
+def test_the_page_reports_how_much_of_a_context_it_did_not_read(tmp_path: Path) -> None:
+    given = [{"input": {"question": "a a", "context": _words(size)}, "top_k": 1} for size in (3, 30)]
+    answers = _ask(tmp_path, "v1/answer", *given)
+    assert [one["results"][0][0].get("cut", 0) for one in answers] == [0, 30 - (16 - 2 - 3)]
+
+
+@needs_node
+def test_the_page_reports_how_much_of_a_masked_text_it_did_not_read(tmp_path: Path) -> None:
+    given = [{"input": f"[MASK] {_words(size)}", "top_k": 1} for size in (3, 30)]
+    answers = _ask(tmp_path, "v1/fill-mask", *given)
+    assert [one["cut"] for one in answers] == [0, 31 - 14]
+
+
+@needs_node
+def test_the_page_refuses_a_question_longer_than_half_a_row(tmp_path: Path) -> None:
+    given = [{"input": {"question": _words(size), "context": "a"}, "top_k": 1} for size in (8, 9)]
+    answer, error = _ask(tmp_path, "v1/answer", *given)
+    assert answer["results"][0][0]["answer"] == "a"
+    assert error == "The question has 9 tokens. Expected at most 8. Shorten it."
+
+
+_DOWNLOAD = """
+const responses = JSON.parse(process.argv[2]);
+const packed = new Uint8Array(await new Response(
+  new Blob(["{}"]).stream().pipeThrough(new CompressionStream("gzip"))).arrayBuffer());
+const names = [
+  "config.json", "tokenizer.json", "tokenizer_config.json", "model.onnx", "ort-wasm-simd-threaded.wasm",
+];
+const about = { version: "1", name: "a", task: "b",
+  downloads: names.map((name) => ({ name, path: `model/${name}.gz`, bytes: packed.length, size: 2 })) };
+const bodies = {
+  packed, unpacked: "{}", html: "<html>", damaged: packed.slice(0, 15), about: JSON.stringify(about),
+  broken: new ReadableStream({ pull: (controller) => controller.error(new TypeError("terminated")) }),
+};
+globalThis.fetch = async (address) => {
+  const name = String(address).split("/").at(-1);
+  const usual = name === "files.json" ? { body: "about" } : {};
+  const { status = 200, body = "packed" } = responses[name] ?? usual;
+  if (status === 0) throw new TypeError("fetch failed");
+  return new Response(bodies[body], { status });
+};
+const kept = [];
+const cache = {
+  match: async () => undefined,
+  put: async (address) => { kept.push(address.split("/").at(-1)); },
+};
+globalThis.self = { caches: { open: async () => cache } };
+globalThis.onmessage = null;
+globalThis.postMessage = (message) => {
+  if (message.ready || message.failed) console.log(JSON.stringify([message, kept]));
+};
+await import("./worker.js");
+"""
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("responses", "message"),
+    [
+        ({}, None),
+        ({"model.onnx.gz": {"body": "unpacked"}}, None),
+        (
+            {"files.json": {"status": 0}},
+            "files.json could not be downloaded. Check your connection. Load this page again.",
+        ),
+        (
+            {"files.json": {"status": 503}},
+            "files.json could not be downloaded: the server answers 503. Load this page again.",
+        ),
+        (
+            {"files.json": {"body": "html"}},
+            "files.json could not be downloaded completely. Load this page again.",
+        ),
+        (
+            {"model.onnx.gz": {"status": 0}},
+            "model/model.onnx.gz could not be downloaded. Check your connection. Load this page again.",
+        ),
+        (
+            {"model.onnx.gz": {"status": 404}},
+            "model/model.onnx.gz could not be downloaded: the server answers 404. Load this page again.",
+        ),
+        (
+            {"model.onnx.gz": {"body": "broken"}},
+            "model/model.onnx.gz could not be downloaded. Check your connection. Load this page again.",
+        ),
+        (
+            {"model.onnx.gz": {"body": "damaged"}},
+            "model/model.onnx.gz could not be downloaded completely. Load this page again.",
+        ),
+        (
+            {"model.onnx.gz": {"body": "html"}},
+            "model/model.onnx.gz could not be downloaded completely. Load this page again.",
+        ),
+    ],
+)
+def test_the_page_explains_a_failed_download_and_keeps_no_damaged_file(
+    responses: dict[str, Any], message: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "ort.wasm.bundle.min.mjs").write_text(
+        "export const env = { wasm: {} }; export const InferenceSession = { create: async () => ({}) };"
+    )
+    (tmp_path / "library" / "tokenizers.min.mjs").write_text("export class Tokenizer {}")
+    (tmp_path / "tokens.js").write_text("export class Reader {}")
+    (tmp_path / "model.js").write_text("export class Model {}")
+    found, kept = _node(tmp_path, _DOWNLOAD, "worker.js", argument=responses)
+    assert found == ({"ready": True} if message is None else {"failed": message})
+    assert ("model.onnx.gz" in kept) is (message is None)
+
+
 def test_refused_before_anything_is_written(npm, model, tmp_path: Path) -> None:
     folder = model("AlbertForMultipleChoice")
     target = tmp_path / "web"
     with pytest.raises(ConfigError, match=r"npm is not installed.* Install Node\.js 20"):
         export_web(folder, target, page=True)
-    with pytest.raises(ConfigError, match=r"name is 'x', which only the page shows; give page \(--page\)"):
+    with pytest.raises(ConfigError, match=r"name is 'x', which only the page shows\. Set page \(--page\)"):
         export_web(folder, target, name="x")
     npm(FILES)
     with pytest.raises(
-        ConfigError, match="the page has no panel for multiple-choice; expected a model for fill"
+        ConfigError, match=r"the page has no panel for multiple-choice\. Expected a model for fill"
     ):
         export_web(folder, target, page=True)
     npm(FILES, script="echo 'E404 not found' >&2; exit 7")

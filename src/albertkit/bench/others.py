@@ -80,7 +80,7 @@ def make_sides(
         _ = onnxruntime.InferenceSession  # so that it is missed before anything is measured
         if model.device.type != "cpu":
             raise ConfigError(
-                f"onnxruntime is compared on the CPU, and the model is on {model.device}: add --device cpu"
+                f"onnxruntime is compared on the CPU, but the model is on {model.device}. Add --device cpu."
             )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(str(folder))

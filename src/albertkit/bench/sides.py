@@ -91,7 +91,7 @@ def other_sides(names: Sequence[str], model: Model, tokenizer: TokenizerBase, fo
     """
     for name in names:
         if name not in OTHERS:
-            raise ConfigError(f"there is nothing named {name!r} to compare with; {suggestion(name, OTHERS)}")
+            raise ConfigError(f"there is nothing named {name!r} to compare with. {suggestion(name, OTHERS)}")
     if not names:
         return []
     _ = torch.nn, getattr(transformers, class_name(model))  # so that they are missed before the import

@@ -165,10 +165,10 @@ def draw(report: Report, target: Path) -> None:
     roofline.set(
         xscale="log",
         ylim=(0, max(1.15, *(report.share(timing) * 1.05 for timing in report.grid), 0)),
-        xlabel="operations of a call (GFLOP)",
-        ylabel="share of the largest product",
+        xlabel="operations per call (GFLOP)",
+        ylabel="share of the largest matrix product's speed",
     )
-    speed.set(xscale="log", yscale="log", xlabel="texts at once", ylabel="texts per second")
+    speed.set(xscale="log", yscale="log", xlabel="batch size", ylabel="texts per second")
     batches = sorted({timing.batch for timing in report.grid})
     speed.set_xticks(batches, [str(batch) for batch in batches])
     speed.minorticks_off()

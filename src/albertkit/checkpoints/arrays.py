@@ -22,7 +22,7 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
 """The types that weights are stored in, by name."""
 _FLOATING = (*DTYPES.values(), np.dtype(np.float64))
-EXPECTED = "expected one of float32, float16, bfloat16 and float64"
+EXPECTED = "Expected one of float32, float16, bfloat16 and float64"
 """The part of an error message that lists the supported data types."""
 
 _SAFETENSORS = {
@@ -72,7 +72,7 @@ def map_safetensors(path: Path) -> dict[str, np.ndarray]:
     tensors = {}
     for name, entry in header.items():
         if entry["dtype"] not in _SAFETENSORS:
-            raise CheckpointError(f"{path}: {name} has the type {entry['dtype']}; {EXPECTED}.")
+            raise CheckpointError(f"{path}: {name} has the type {entry['dtype']}. {EXPECTED}.")
         begin, end = entry["data_offsets"]
         array = content[begin:end].view(_SAFETENSORS[entry["dtype"]]).reshape(entry["shape"])
         tensors[name] = array if array.flags.aligned else array.copy()
@@ -103,7 +103,7 @@ def to_arrays(tensors: Mapping[str, Any], *, source: str = "the given tensors") 
             arrays[name] = to_numpy(tensor)
         except (TypeError, RuntimeError) as error:
             raise CheckpointError(
-                f"{source}: {name} has the type {tensor.dtype} ({tensor.layout}, on {tensor.device}); "
+                f"{source}: {name} has the type {tensor.dtype} ({tensor.layout}, on {tensor.device}). "
                 f"{EXPECTED}, as a dense tensor with its values."
             ) from error
     return arrays

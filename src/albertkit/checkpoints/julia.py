@@ -151,10 +151,10 @@ class _Raising:
         data = self.value(data)
         if kind.name in ("Dict", "IdDict"):
             if not (isinstance(data, list) and len(data) == 2):
-                raise self._error("a Dict is not of keys and values")
+                raise self._error("a Dict does not have a list of keys and a list of values")
             keys, entries = data
             if not isinstance(keys, list) or not isinstance(entries, list) or len(keys) != len(entries):
-                raise self._error("a Dict has other than as many keys as values, in lists")
+                raise self._error("the keys and values of a Dict are not two lists of one length")
             # Many Dicts of one shared list could exhaust the memory from a small file.
             self._entries_left -= len(keys)
             if self._entries_left < 0 or not all(isinstance(key, str) for key in keys):

@@ -125,7 +125,7 @@ def match(
             )
         elif not is_floating(tensor):
             raise CheckpointError(
-                f"{name} has the type {tensor.dtype}; {EXPECTED}. Save the weights in one of these types."
+                f"{name} has the type {tensor.dtype}. {EXPECTED}. Save the weights in one of these types."
             )
         else:
             matched[target] = tensor

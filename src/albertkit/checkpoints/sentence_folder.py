@@ -56,7 +56,7 @@ def read_sentence_modules(folder: Path) -> SentenceModules | None:
     normalizes = bool(steps) and isinstance(steps[-1], Normalize)
     prompts = model.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(one, str) for one in prompts.values()):
-        raise _unsupported(root / MODEL_FILE, f"prompts is {prompts!r:.80}", "texts by name")
+        raise _unsupported(root / MODEL_FILE, f"prompts is {prompts!r:.80}", "a dict of texts")
     default = model.get("default_prompt_name")
     if default is not None and default not in prompts:
         raise _unsupported(root / MODEL_FILE, f"default_prompt_name is {default!r}", "the name of a prompt")
@@ -133,8 +133,8 @@ def _read_dense(folder: Path) -> Dense:
     ):
         shapes = ", ".join(f"{name} {tensor.shape}" for name, tensor in tensors.items()) or "nothing"
         raise CheckpointError(
-            f"{folder}: the weights are {shapes}; expected linear.weight {sizes} and what else config.json "
-            "says. Save the model again"
+            f"{folder}: the weights are {shapes}. Expected linear.weight {sizes} and the other weights that "
+            "config.json describes. Save the model again."
         )
 
     def floats(tensor: np.ndarray | None) -> np.ndarray | None:
@@ -162,6 +162,6 @@ def _json(file: Path) -> dict[str, Any]:
 
 def _unsupported(file: Path, received: str, expected: str) -> CheckpointError:
     return CheckpointError(
-        f"{file}: {received}, which albertkit does not support; expected {expected}. Open the folder with "
-        f"sentence-transformers, or remove {MODULES_FILE} to use the encoder alone"
+        f"{file}: {received}, which albertkit does not support. Expected {expected}. Open the folder with "
+        f"sentence-transformers, or remove {MODULES_FILE} to use the encoder alone."
     )

@@ -98,8 +98,8 @@ def _entries(block: Cursor) -> Iterator[tuple[bytes, Cursor]]:
         size = entries.varint("the length of a value")
         if shared > len(key) or shared + own > _LONGEST_KEY:
             raise entries.error(
-                f"a key of {own:,} bytes and {shared:,} of the one before it, which has {len(key):,}; "
-                f"expected at most {_LONGEST_KEY:,}"
+                f"a key has {own:,} bytes and {shared:,} of the key before it, which has {len(key):,}. "
+                f"Expected at most {_LONGEST_KEY:,}"
             )
         key = key[:shared] + bytes(entries.take(own, "a key"))
         yield key, entries.part(size, "a value")

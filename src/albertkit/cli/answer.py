@@ -19,31 +19,31 @@ def answer(
     questions: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Questions (default: from --file or a pipe).",
+            help="Questions (default: from --file or standard input).",
             metavar="QUESTION",
             show_default=False,
         ),
     ] = None,
     context: Annotated[
-        str | None, typer.Option(help="Context that answers the questions.", show_default=False)
+        str | None, typer.Option(help="Text that contains the answers.", show_default=False)
     ] = None,
     context_file: Annotated[
         Path | None, typer.Option(help="UTF-8 file with the context.", show_default=False)
     ] = None,
     model: TunedModel = BUNDLED,
-    top_k: Annotated[int, typer.Option(help="Number of answers.", min=1)] = 1,
+    top_k: Annotated[int, typer.Option(help="Number of answers to return.", min=1)] = 1,
     no_answer: Annotated[
         bool | None,
         typer.Option(
             "--no-answer/--answer-always",
-            help="Whether the context may have no answer.",
-            show_default="if the model was tuned for it",
+            help="Whether 'no answer' is a possible answer.",
+            show_default="if the model was fine-tuned on such questions",
         ),
     ] = None,
     *,
     options: TextOptions,
 ) -> None:
-    """Answer questions with a span of a context of any length; a .tsv file has questions and contexts.
+    """Answer questions with spans of a context of any length. A .tsv file has questions and contexts.
 
     Example: albertkit answer "Who opened it?" --context "Queen Anne opened the harbour." --model my-model
     """

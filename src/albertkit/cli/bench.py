@@ -21,38 +21,52 @@ def bench(
     texts: Annotated[
         Path | None,
         typer.Option(
-            help="Also measure these texts: one per line, .tsv (first column) or .jsonl.", show_default=False
+            help="Also measure the texts of this file: one per line, .tsv (first column) or .jsonl.",
+            show_default=False,
         ),
     ] = None,
     against: Annotated[
         str,
-        typer.Option(help="Also measure transformers, onnxruntime (its graph), separated by commas."),
+        typer.Option(
+            help="Other libraries to measure, separated by commas: transformers, onnxruntime (with the graph "
+            "of transformers)."
+        ),
     ] = "",
     minutes: Annotated[
-        float, typer.Option(help="Approximate limit in minutes; what takes longer is left out.", min=0.001)
+        float,
+        typer.Option(
+            help="Approximate maximum time in minutes. Measurements that would take longer are skipped.",
+            min=0.001,
+        ),
     ] = 1.0,
-    rounds: Annotated[int, typer.Option(help="Maximum number of measured calls of each.", min=1)] = 20,
-    lengths: Annotated[str, typer.Option(help="Lengths of texts in tokens.")] = "16,64,128,512",
-    batches: Annotated[str, typer.Option(help="Numbers of texts per call.")] = "1,8,32",
+    rounds: Annotated[int, typer.Option(help="Maximum number of timed calls per measurement.", min=1)] = 20,
+    lengths: Annotated[str, typer.Option(help="Text lengths in tokens.")] = "16,64,128,512",
+    batches: Annotated[str, typer.Option(help="Batch sizes in texts.")] = "1,8,32",
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw the results to this .png, .svg or .pdf file.", show_default=False),
+        typer.Option(help="Plot the results in this .png, .svg or .pdf file.", show_default=False),
     ] = None,
     dtype: Annotated[
         str,
         typer.Option(
-            help="Data type of the weights: float32, bfloat16, float16. plain and torch also compute in it."
+            help="Data type of the weights: float32, bfloat16 or float16. The engines plain and torch also "
+            "compute in it."
         ),
     ] = "float32",
     processor_time: Annotated[
-        bool, typer.Option("--processor-time", help="Measure one thread's CPU time, for a busy machine.")
+        bool,
+        typer.Option(
+            "--processor-time", help="Measure CPU time instead of elapsed time, for a busy machine."
+        ),
     ] = False,
     device: Device = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON line per figure, after one for the machine.")
+        bool, typer.Option("--json", help="Print a JSON line for the machine, then one per measurement.")
     ] = False,
 ) -> None:
-    """Measure a model's speed by engine, length and batch, and the largest matrix product of this machine.
+    """Measure a model's speed by engine, text length and batch size.
+
+    The report also compares each speed with that of the largest matrix product.
 
     Example: albertkit bench --against transformers --plot bench.png
     """
@@ -154,7 +168,7 @@ def _print(report: "Report", plot: Path | None) -> None:
     sides = list(dict.fromkeys(one.side for one in (*report.texts, *report.grid)))
     _print_table("texts per second", report, sides, lambda one: f"{one.texts_per_second:,.4g}")
     _print_table(
-        "operations per second for the real tokens, of the largest product's",
+        "operations per second, as a share of the largest matrix product's (without padding)",
         report,
         sides,
         lambda one: f"{100 * report.share(one):.0f}%",
@@ -164,7 +178,7 @@ def _print(report: "Report", plot: Path | None) -> None:
     for name, reason in report.left_out.items():
         console.print(f"not measured: {name}: {reason}", style="dim", markup=False, soft_wrap=True)
     if plot is not None:
-        console.print(f"drawn to {plot}", style="dim", markup=False)
+        console.print(f"plot written to {plot}", style="dim", markup=False)
 
 
 def _print_table(title: str, report: "Report", sides: list[str], show: "Callable[[Timing], str]") -> None:

@@ -15,26 +15,26 @@ from albertkit.hub import BUNDLED
 def choose(
     choices: Annotated[
         list[str] | None,
-        typer.Argument(help="The choices, at least two.", metavar="CHOICE", show_default=False),
+        typer.Argument(help="Choices, at least two.", metavar="CHOICE", show_default=False),
     ] = None,
     context: Annotated[
-        str | None, typer.Option(help="Context that the answer follows from.", show_default=False)
+        str | None, typer.Option(help="Text that the question is about.", show_default=False)
     ] = None,
     question: Annotated[
         str | None,
-        typer.Option(help="Question; a '_' in it is a gap for the choices.", show_default=False),
+        typer.Option(help="Question. If it contains '_', each choice fills that gap.", show_default=False),
     ] = None,
     model: TunedModel = BUNDLED,
     truncate: Truncate = False,
     *,
     options: TextOptions,
 ) -> None:
-    """Choose the best answer; a .tsv file has a context, a question and a column for each choice.
+    """Choose the best answer. A .tsv file has a context, a question and the choices, a column each.
 
     Example: albertkit choose fox ship --context "It left the harbour." --question "What was it?" --model M
     """
     if (choices is None or not choices) != (context is None):
-        raise DataError("choices and --context are needed together. Pass both, or a file.")
+        raise DataError("received only one of CHOICE and --context. Pass both, or --file.")
     asked_once = [{"context": context, "question": question, "choices": choices}] if choices else None
     given = options.read(asked_once, fields=("context", "question"), rest="choices", kind="question")
     answer = options.pipeline("multiple-choice", model, truncation=truncate)

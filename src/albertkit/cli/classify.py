@@ -15,33 +15,37 @@ from albertkit.hub import BUNDLED
 def classify(
     texts: Texts = None,
     pair: Annotated[
-        str | None, typer.Option(help="Second text, to classify a pair.", show_default=False)
+        str | None, typer.Option(help="Second text, to classify a pair of texts.", show_default=False)
     ] = None,
     model: TunedModel = BUNDLED,
     labels: Annotated[
         str | None,
         typer.Option(
-            help="Labels of your choice, separated by commas; needs a natural language inference model.",
+            help="Labels to choose from, separated by commas (zero-shot classification). Needs a model for "
+            "natural language inference.",
             show_default=False,
         ),
     ] = None,
     multi_label: Annotated[
-        bool, typer.Option("--multi-label", help="Score each of --labels independently: several can apply.")
+        bool,
+        typer.Option("--multi-label", help="Score each label of --labels independently: several can apply."),
     ] = False,
     template: Annotated[
         str | None,
         typer.Option(
-            help="Sentence that each of --labels becomes; {} is replaced by the label.",
+            help="Sentence to test for each label of --labels, which replaces {}.",
             show_default="This example is {}.",
         ),
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Number of labels.", min=1, show_default="all")] = None,
+    top_k: Annotated[
+        int | None, typer.Option(help="Number of labels to return.", min=1, show_default="all")
+    ] = None,
     truncate: Truncate = False,
     patience: Patience = None,
     *,
     options: TextOptions,
 ) -> None:
-    """Classify texts or pairs; in a .tsv file the second column is the second text.
+    """Classify texts or pairs of texts. In a .tsv file, the second column has the second texts.
 
     Example: albertkit classify "A wonderful film." --model my-model
     """

@@ -11,11 +11,11 @@ from albertkit.cli.printing import print_result
 
 def convert(
     source: Source,
-    target: Annotated[Path, typer.Argument(help="Folder to write; for Julia a .tfbson or .bson file.")],
+    target: Annotated[Path, typer.Argument(help="Folder to write, or for Julia a .tfbson or .bson file.")],
     to: Annotated[
         Literal["hf", "tf1", "julia"] | None,
         typer.Option(
-            help="Format: Hugging Face folder, Google's TensorFlow 1, or Julia's BSON.",
+            help="Format to write: hf (Hugging Face folder), tf1 (Google's TensorFlow 1) or julia (BSON).",
             show_default="julia for a .tfbson or .bson file, else hf",
         ),
     ] = None,
@@ -26,7 +26,7 @@ def convert(
     max_shard_size: Annotated[
         str | None,
         typer.Option(
-            help="For a Hugging Face folder: split weights over this size, such as 500MB.",
+            help="For a Hugging Face folder: maximum size of a file of weights, such as 500MB.",
             show_default="one file",
         ),
     ] = None,
@@ -35,7 +35,7 @@ def convert(
     ] = False,
     json: JsonReport = False,
 ) -> None:
-    """Convert a checkpoint and report every tensor. Needs neither TensorFlow nor Julia.
+    """Convert a checkpoint to another format, and report every tensor. Needs neither TensorFlow nor Julia.
 
     Example: albertkit convert albert_base_v2.tar.gz albert-base-v2 --verify
     """

@@ -23,30 +23,30 @@ def embed(
     pooling: Annotated[
         Literal["mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"] | None,
         typer.Option(
-            help="How the vectors of the tokens become one: their mean, that of [CLS] ...",
+            help="How to combine the vectors of the tokens into one vector.",
             show_default="as the model was trained, else mean",
         ),
     ] = None,
     normalize: Annotated[
         bool | None,
-        typer.Option(help="Scale vectors to length 1.", show_default="as the model was trained, else no"),
+        typer.Option(help="Scale the vectors to length 1.", show_default="as the model was trained, else no"),
     ] = None,
     prompt_name: Annotated[
         str | None,
         typer.Option(
-            help="Name of a prompt of the model, which is put before every text.",
-            show_default="the model's default",
+            help="Name of a prompt in the model's config, to put before every text.",
+            show_default="the model's default prompt, if any",
         ),
     ] = None,
     truncate: Truncate = False,
     output: Annotated[
         Path | None,
-        typer.Option(help="Write the vectors to this .npy file, one row each.", show_default=False),
+        typer.Option(help="Write the vectors to this .npy file, one row per text.", show_default=False),
     ] = None,
     *,
     options: TextOptions,
 ) -> None:
-    """Convert texts to vectors; for several texts, show their similarities.
+    """Compute the vectors (embeddings) of texts. For several texts, show their cosine similarities.
 
     Example: albertkit embed "A dog barks." "The cat sleeps." --output vectors.npy
     """
@@ -83,7 +83,7 @@ def embed(
         _print_vectors(kept, vectors, output)
     if cut:
         typer.echo(
-            f"{len(cut):,} of {count:,} texts exceed the maximum length of {encode.max_length:,} tokens: "
+            f"{len(cut):,} of {count:,} texts exceed the maximum length of {encode.trained_length:,} tokens: "
             f"{sum(cut):,} tokens were left out, up to {max(cut):,} of one text",
             err=True,
         )

@@ -18,11 +18,13 @@ from albertkit.tasks.settings import TaskSettings
 @settings_flags(TaskSettings, parameter="settings", panel="task", default="as the model was fine-tuned")
 @settings_flags(DataOptions, parameter="columns", panel="data")
 def evaluate(
-    data: Annotated[str, typer.Option(help="Labeled file or folder; for a suite its folder.")],
+    data: Annotated[
+        str, typer.Option(help="Labeled data: a file or a folder. For a suite, the folder of its files.")
+    ],
     task: Annotated[
         str | None,
         typer.Argument(
-            help="Task, as for finetune; omit it with --suite.",
+            help="Task, as for finetune. Omit it with --suite.",
             metavar="TASK",
             autocompletion=one_of(FINETUNING_TASKS),
         ),
@@ -30,19 +32,20 @@ def evaluate(
     suite: Annotated[
         str | None,
         typer.Option(
-            help="glue, squad, race or all: the official files, compared with published results.",
+            help="Benchmark suite, compared with published results: glue, squad, race or all.",
             autocompletion=one_of(SUITES),
         ),
     ] = None,
     model: Annotated[
         str,
         typer.Option(
-            help="Folder, name on the Hugging Face hub, or 'bundled'; for a suite a folder of models.",
+            help="Model folder, Hugging Face Hub name, or 'bundled'. For a suite, a folder of models.",
             autocompletion=models,
         ),
     ] = BUNDLED,
     output: Annotated[
-        Path | None, typer.Option(help="Folder for report.json, report.md, predictions and plots.")
+        Path | None,
+        typer.Option(help="Folder to write report.json, report.md, predictions and plots to."),
     ] = None,
     device: RunDevice = "auto",
     batch_tokens: BatchTokens = None,
@@ -51,7 +54,7 @@ def evaluate(
     early_exit_curve: Annotated[
         Path | None,
         typer.Option(
-            help="Also evaluate with every patience, and draw the curve to this .png, .svg or .pdf file.",
+            help="Also evaluate with every patience, and plot the metrics in this .png, .svg or .pdf file.",
             show_default=False,
         ),
     ] = None,
@@ -60,7 +63,7 @@ def evaluate(
     columns: dict[str, Any],
     settings: dict[str, Any],
 ) -> None:
-    """Measure a fine-tuned model on labeled data, or one model for each task of a suite.
+    """Evaluate a fine-tuned model on labeled data, or one model for each task of a benchmark suite.
 
     Example: albertkit evaluate text-classification --model run --data test.csv --output run/test
     """
@@ -89,11 +92,14 @@ def evaluate(
         print_metrics(evaluation.report, json)
         return
     if patience is not None or early_exit_curve is not None:
-        raise ConfigError("--patience and --early-exit-curve are for one task, text-classification")
+        raise ConfigError(
+            "--patience and --early-exit-curve are for the task text-classification. Pass the task, or "
+            "omit them."
+        )
     if suite is None:
         raise ConfigError("received neither a task nor a suite. Expected a task, or --suite.")
     if columns:
-        raise ConfigError(f"a suite has its own files. Omit {', '.join(columns)}.")
+        raise ConfigError(f"a suite has its own files, in known columns. Omit {', '.join(columns)}.")
     reports = evaluate_suite(suite, data, model, given=settings, **common)
     if output is not None:
         write_results(suite, model, reports, output)

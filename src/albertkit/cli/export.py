@@ -11,18 +11,18 @@ from albertkit.cli.printing import print_result
 from albertkit.datasets.options import DataOptions
 
 app = typer.Typer(
-    help="Write a model for other runtimes.\n\nExample: albertkit export onnx bundled bundled.onnx",
+    help="Export a model for other runtimes.\n\nExample: albertkit export onnx bundled bundled.onnx",
     no_args_is_help=True,
 )
 
 
 @app.command("onnx")
-@settings_flags(DataOptions, parameter="columns")
+@settings_flags(DataOptions, parameter="columns", panel="data")
 def onnx(
     source: Source,
     target: Annotated[
         Path,
-        typer.Argument(help="A .onnx file, or a folder for model.onnx, config and tokenizer."),
+        typer.Argument(help="A .onnx file, or a folder for model.onnx, the config and the tokenizer."),
     ],
     architecture: Annotated[
         str | None,
@@ -39,13 +39,13 @@ def onnx(
         Literal["float32", "float16"],
         typer.Option(help="Data type of the computation; float16 is for GPUs."),
     ] = "float32",
-    opset: Annotated[int, typer.Option(help="Version of the ONNX operators, from 17.")] = 20,
+    opset: Annotated[int, typer.Option(help="Version of the ONNX operators (opset), at least 17.")] = 20,
     int8: Annotated[
         bool,
         typer.Option(
             "--int8",
-            help="Store and multiply the layers' matrices in int8: about a quarter of the size, and faster "
-            "on CPUs with int8 instructions (VNNI). The report measures the loss in accuracy.",
+            help="Quantize the layers' matrices to int8. The file is about a quarter of the size, and faster "
+            "on CPUs with int8 instructions (VNNI). The report gives the loss in accuracy.",
         ),
     ] = False,
     calibrate: Annotated[
@@ -55,12 +55,18 @@ def onnx(
             show_default="sentences that come with albertkit",
         ),
     ] = None,
-    max_drop: Annotated[float, typer.Option(help="Maximum loss of --int8, in points of 100.")] = 0.5,
+    max_drop: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Maximum loss in accuracy with --int8, in percentage points.", show_default="0.5"
+        ),
+    ] = None,
     all_inputs: Annotated[
         bool,
         typer.Option(
             "--all-inputs",
-            help="Require mask and segments as inputs, for runtimes without ONNX's optional type.",
+            help="Require the attention mask and the segments as inputs, for runtimes without optional ONNX "
+            "inputs.",
         ),
     ] = False,
     texts: Annotated[
@@ -73,9 +79,9 @@ def onnx(
     *,
     columns: dict[str, Any],
 ) -> None:
-    """Write a model as an ONNX file, and keep it only if its outputs equal those of the NumPy reference.
+    """Export a model to ONNX, and compare its outputs with the NumPy reference.
 
-    With --int8, albertkit measures the loss in accuracy instead, and keeps no file if it is too large.
+    No file is kept if the outputs differ. With --int8, the loss in accuracy decides instead.
 
     Example: albertkit export onnx my-model my-model.onnx
     """
@@ -99,10 +105,10 @@ def onnx(
 
 
 @app.command("web")
-@settings_flags(DataOptions, parameter="columns")
+@settings_flags(DataOptions, parameter="columns", panel="data")
 def web(
     source: Source,
-    target: Annotated[Path, typer.Argument(help="A new or empty folder.")],
+    target: Annotated[Path, typer.Argument(help="New or empty folder.")],
     architecture: Annotated[
         str | None,
         typer.Option(
@@ -126,18 +132,24 @@ def web(
         ),
     ] = None,
     max_drop: Annotated[
-        float,
-        typer.Option(help="Maximum loss in points of 100; no int8 model is written if it loses more."),
-    ] = 0.5,
+        float | None,
+        typer.Option(
+            min=0,
+            help="Maximum loss in accuracy of the int8 model, in percentage points. If it loses more, it is "
+            "not written.",
+            show_default="0.5",
+        ),
+    ] = None,
     page: Annotated[
         bool,
         typer.Option(
-            "--page", help="Also write a static page that runs the model in the visitor's browser; needs npm."
+            "--page",
+            help="Also write a static page that runs the model in the visitor's browser. Needs npm.",
         ),
     ] = False,
     name: Annotated[
         str | None,
-        typer.Option(help="Name of the model on the page.", show_default="the last part of SOURCE"),
+        typer.Option(help="Model name to show on the page.", show_default="the last part of SOURCE"),
     ] = None,
     texts: Annotated[
         Path | None,
@@ -149,9 +161,9 @@ def web(
     *,
     columns: dict[str, Any],
 ) -> None:
-    """Write a model as a folder for transformers.js, in browsers and in Node.
+    """Export a model for transformers.js, in browsers and in Node.js.
 
-    The folder has onnx/model.onnx, onnx/model_quantized.onnx in int8, config.json and the tokenizer's files.
+    The folder gets onnx/model.onnx, onnx/model_quantized.onnx (int8), config.json and the tokenizer's files.
 
     Example: albertkit export web my-model my-model-web
     """

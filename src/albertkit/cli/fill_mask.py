@@ -14,14 +14,15 @@ from albertkit.hub import BUNDLED
 def fill_mask(
     texts: Texts = None,
     model: Model = BUNDLED,
-    top_k: Annotated[int, typer.Option(help="Number of words for each mask.")] = 5,
+    top_k: Annotated[int, typer.Option(help="Number of words to return for each [MASK].")] = 5,
     targets: Annotated[
-        str | None, typer.Option(help="Score only these words, separated by commas.", show_default=False)
+        str | None,
+        typer.Option(help="Words to choose from, separated by commas (default: all).", show_default=False),
     ] = None,
     *,
     options: TextOptions,
 ) -> None:
-    """Predict the words for the [MASK] of texts.
+    """Predict the word at each [MASK] of a text.
 
     Example: albertkit fill-mask "The captain opened the [MASK]." --top-k 3
     """

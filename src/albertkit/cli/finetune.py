@@ -21,13 +21,13 @@ logger = logging.getLogger(__name__)
 @settings_flags(DataOptions, parameter="columns", panel="data")
 def finetune(
     task: Task,
-    train: Annotated[str, typer.Option(help="Labeled file or folder to learn from.")],
-    output: Annotated[Path, typer.Option(help="Folder of the run; an existing run is continued.")],
+    train: Annotated[str, typer.Option(help="Labeled training data: a file or a folder.")],
+    output: Annotated[Path, typer.Option(help="Folder of the run. An existing run is resumed.")],
     validation: Annotated[
         str | None,
         typer.Option(
-            help="Labeled file or folder to choose the best model by.",
-            show_default="a tenth of --train, held out",
+            help="Labeled data to select the best model with: a file or a folder.",
+            show_default="a held-out tenth of --train",
         ),
     ] = None,
     model: Model = BUNDLED,
@@ -35,7 +35,8 @@ def finetune(
     seeds: Annotated[
         int,
         typer.Option(
-            help="Number of runs with different seeds; reports mean and deviation, and keeps the best model.",
+            help="Number of runs with different seeds. The report gives their mean and standard deviation. "
+            "The best model is kept.",
             min=1,
         ),
     ] = 1,
@@ -65,9 +66,9 @@ def finetune(
         **settings,
     )
     if run.report:
-        logger.info("best at step %d; model and report in %s", run.report["step"], output)
+        logger.info("best model at step %d; model and report are in %s", run.report["step"], output)
         print_metrics(run.report, json)
     elif run.is_main:
-        logger.info("stopped at step %d (the same command continues)", run.step)
+        logger.info("stopped at step %d; the same command resumes the run", run.step)
     if run.signal is not None:
         raise typer.Exit(128 + run.signal)

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import re
 import typing
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -51,7 +52,7 @@ def settings_flags(
                     hint | None,
                     typer.Option(
                         *([f"--{field.name}"] if panel is None and hint is bool else []),
-                        help=escape(" ".join(docs[field.name].split())),  # "[model]" is not markup
+                        help=_help(docs[field.name], with_default=default is None),
                         show_default=_shown(field.default, panel) if default is None else default,
                         rich_help_panel=f"Settings: {table or panel}" if panel else None,
                         autocompletion=COMPLETIONS.get(field.name),
@@ -79,6 +80,14 @@ def text_flags(command: Callable[..., None]) -> Callable[..., None]:
 def old_names(**names: str) -> Callable[[str], str]:
     """Return the function that replaces old option names, which no help shows, by the current ones."""
     return lambda name: names.get(name, name)
+
+
+def _help(doc: str, *, with_default: bool) -> str:
+    """Return the docstring of a field as the help of its flag, with or without "(default: ...)"."""
+    text = " ".join(doc.split())
+    return escape(
+        text if with_default else re.sub(r" \(default: [^()]*\)", "", text)
+    )  # "[model]" is not markup
 
 
 def _shown(default: Any, panel: str | None) -> str | bool:

@@ -34,13 +34,14 @@ def inspect(
     model: Annotated[
         str,
         typer.Argument(
-            help="Model folder or file in any format, hub name, 'bundled', or a shape such as base-v2.",
+            help="Model folder or file in any supported format, Hugging Face Hub name, 'bundled', or a "
+            "published size such as base-v2.",
             autocompletion=models_and_shapes,
         ),
     ],
     json: JsonReport = False,
 ) -> None:
-    """Show a model's shape, parameters, memory, operations and tokenizer.
+    """Show a model's dimensions, parameters, memory, operations and tokenizer.
 
     Example: albertkit inspect bundled
     """
@@ -71,7 +72,7 @@ def _print(report: dict[str, Any]) -> None:
         f"{shape['hidden_act']}",
     )
     facts.add_row("vocabulary", f"{shape['vocab_size']:,} pieces")
-    facts.add_row("longest text", f"{shape['max_position_embeddings']:,} tokens")
+    facts.add_row("maximum length", f"{shape['max_position_embeddings']:,} tokens")
     if "weights" in report:
         weights = report["weights"]
         facts.add_row("stored as", f"{weights['dtype']}, {_megabytes(weights['bytes'])}")
@@ -118,8 +119,8 @@ def _megabytes(number: int) -> str:
 
 app = typer.Typer(
     cls=DefaultVerbGroup,
-    help="Inspect a model: its shape and cost, its attention, and the words it prefers.\n\n"
-    "albertkit inspect MODEL is short for albertkit inspect model MODEL.\n\n"
+    help="Inspect a model: its size and cost, its attention, and the words it prefers.\n\n"
+    "`albertkit inspect MODEL` is short for `albertkit inspect model MODEL`.\n\n"
     "Example: albertkit inspect bundled",
     no_args_is_help=True,
     subcommand_metavar="MODEL | VERB ...",

@@ -17,12 +17,16 @@ JsonOnce = Annotated[bool, typer.Option("--json", help="Print one JSON object.")
 
 
 def attention(
-    text: Annotated[str, typer.Argument(help="The text.")],
-    pair: Annotated[str | None, typer.Option(help="A second text, for a pair.", show_default=False)] = None,
+    text: Annotated[str, typer.Argument(help="Text to inspect.")],
+    pair: Annotated[
+        str | None, typer.Option(help="Second text, to inspect a pair of texts.", show_default=False)
+    ] = None,
     html: Annotated[
         Path | None,
         typer.Option(
-            help="Write an HTML page with the attention to this file.", show_default=False, dir_okay=False
+            help="Write a page with the attention of every layer and head to this HTML file.",
+            show_default=False,
+            dir_okay=False,
         ),
     ] = None,
     model: Model = BUNDLED,
@@ -30,9 +34,9 @@ def attention(
     device: Device = None,
     json: JsonOnce = False,
 ) -> None:
-    """Show the attention of each token by layer and head, and how the vectors change by layer.
+    """Show the attention of each token by layer and head, and how the hidden states change by layer.
 
-    Without --html it prints a table of the layers; --json prints all figures.
+    The command prints a table of the layers. For the attention itself, use --html or --json.
 
     Example: albertkit inspect attention "The captain opened the door." --html attention.html
     """
@@ -47,13 +51,13 @@ def attention(
 
 def bias(
     template: Annotated[
-        str, typer.Option(help="Text with [X] in place of the groups' words, and one [MASK].")
+        str, typer.Option(help="Text with one [MASK], and with [X] where a word of --groups is inserted.")
     ],
-    groups: Annotated[str, typer.Option(help="Words for [X], at least two, separated by commas.")],
-    top_k: Annotated[int, typer.Option(help="Number of words for each group.")] = 5,
+    groups: Annotated[str, typer.Option(help="Words to insert for [X], at least two, separated by commas.")],
+    top_k: Annotated[int, typer.Option(help="Number of predicted words for each group.")] = 5,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw the comparison to this .png, .svg or .pdf file.", show_default=False),
+        typer.Option(help="Plot the comparison in this .png, .svg or .pdf file.", show_default=False),
     ] = None,
     model: Model = BUNDLED,
     device: Device = None,
@@ -81,7 +85,7 @@ def _print_attention(report: "AttentionReport", html: Path | None) -> None:
     if report.cut:
         print_cut(console, {"cut": report.cut})
     table = Table(title="mean cosine of the vectors", title_justify="left", box=None, pad_edge=False)
-    for name in ("layer", "weights", "with the layer before", "with the last layer"):
+    for name in ("layer", "weights", "with the previous layer", "with the last layer"):
         table.add_column(name, justify="right")
     table.add_row("0", "", "", f"{report.cosine_to_last[0].mean():.3f}", style="dim")
     for number, layer in enumerate(report.layers, start=1):
@@ -96,7 +100,7 @@ def _print_attention(report: "AttentionReport", html: Path | None) -> None:
         console.print("--html FILE shows the attention of every layer and head", style="dim")
     else:
         console.print(
-            f"{len(report.tokens)} pieces, written to {html} ({html.stat().st_size / 1e3:,.0f} kB): open it "
+            f"{len(report.tokens)} tokens, written to {html} ({html.stat().st_size / 1e3:,.0f} kB): open it "
             "in a browser",
             markup=False,
         )
@@ -130,4 +134,4 @@ def _print_bias(report: "GroupComparison", plot: Path | None) -> None:
     console.print(table)
     console.print("log2 of the ratio: +1 is twice as probable, -1 half", style="dim")
     if plot is not None:
-        console.print(f"drawn to {plot}", markup=False)
+        console.print(f"plot written to {plot}", markup=False)

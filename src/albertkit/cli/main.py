@@ -17,11 +17,11 @@ from albertkit.cli.flags import old_names
 from albertkit.errors import AlbertKitError, did_you_mean
 from albertkit.logs import lines_shown
 
-TEXT, RAW, LABELLED, CHECKPOINTS = (
+TEXT, RAW, LABELED, CHECKPOINTS = (
     "Use a model on text",
-    "From raw text to a model",
-    "Labeled data",
-    "Checkpoints",
+    "Train a model from raw text",
+    "Fine-tune and evaluate on labeled data",
+    "Convert, export and inspect models",
 )
 VERBS = {
     "fill-mask": ("fill_mask", "fill_mask", TEXT),
@@ -36,9 +36,9 @@ VERBS = {
     "train-tokenizer": ("train_tokenizer", "train_tokenizer", RAW),
     "prepare": ("prepare", "prepare", RAW),
     "pretrain": ("pretrain", "pretrain", RAW),
-    "finetune": ("finetune", "finetune", LABELLED),
-    "evaluate": ("evaluate", "evaluate", LABELLED),
-    "predict": ("predict", "predict", LABELLED),
+    "finetune": ("finetune", "finetune", LABELED),
+    "evaluate": ("evaluate", "evaluate", LABELED),
+    "predict": ("predict", "predict", LABELED),
     "convert": ("convert", "convert", CHECKPOINTS),
     "export": ("export", "app", CHECKPOINTS),
     "bench": ("bench", "bench", CHECKPOINTS),
@@ -67,8 +67,8 @@ def make_app(verbs: Iterable[str] = VERBS) -> typer.Typer:
     """Return the command line with some verbs, and import only their files."""
     app = typer.Typer(
         name="albertkit",
-        help="ALBERT, from raw text to a served model. "
-        "Without --model, verbs use the bundled model, offline.\n\n"
+        help="Pretrain, fine-tune, run and serve ALBERT models. "
+        "Without --model, commands use the bundled model, which needs no download.\n\n"
         'Example: albertkit fill-mask "She opened the [MASK] and went into the room."',
         no_args_is_help=True,
         pretty_exceptions_enable=False,

@@ -16,56 +16,63 @@ from albertkit.recipe import field_docs
 
 Texts = Annotated[
     list[str] | None,
-    typer.Argument(help="Texts (default: from --file or a pipe).", metavar="TEXT", show_default=False),
+    typer.Argument(
+        help="Input texts (default: from --file or standard input).", metavar="TEXT", show_default=False
+    ),
 ]
 Model = Annotated[
-    str, typer.Option(help="Folder, name on the Hugging Face hub, or 'bundled'.", autocompletion=models)
+    str, typer.Option(help="Model folder, Hugging Face Hub name, or 'bundled'.", autocompletion=models)
 ]
 TunedModel = Annotated[
     str,
     typer.Option(
-        help="Folder, or name on the Hugging Face hub, of a model fine-tuned for this task.",
+        help="Folder or Hugging Face Hub name of a model that was fine-tuned for this task.",
         autocompletion=models,
     ),
 ]
 Source = Annotated[
     str,
     typer.Argument(
-        help="Model folder, TensorFlow checkpoint (folder, prefix, .tar.gz), Julia .tfbson, or hub name.",
+        help="Model folder, TensorFlow checkpoint (folder, prefix or .tar.gz), Julia .tfbson file, or "
+        "Hugging Face Hub name.",
         autocompletion=models,
     ),
 ]
-Tokenizer = Annotated[str, typer.Option(help="Folder or hub name of the tokenizer.", autocompletion=models)]
+Tokenizer = Annotated[
+    str, typer.Option(help="Folder or Hugging Face Hub name of the tokenizer.", autocompletion=models)
+]
 Corpus = Annotated[
     list[str],
     typer.Argument(
-        help="Files, folders or globs: .txt, .jsonl, .parquet, also as .gz or .zst.", metavar="FILE"
+        help="Text files, folders or glob patterns: .txt, .jsonl or .parquet, also with .gz or .zst.",
+        metavar="FILE",
     ),
 ]
 RunDevice = Annotated[
     str,
     typer.Option(
-        help="auto (the best available device), cpu, cuda, cuda:1, mps ...",
+        help="Device: auto (the best available device), cpu, cuda, cuda:1, mps, ...",
         autocompletion=one_of(["auto", "cpu", "cuda", "mps"]),
     ),
 ]
 Patience = Annotated[
     int | None,
     typer.Option(
-        help="Exit early when this many consecutive layers predict the same label; for models trained with "
-        "early exit.",
+        help="Exit early when this many consecutive layers predict the same label. For models trained with "
+        "--early-exit.",
         min=1,
         show_default="all layers",
     ),
 ]
 Truncate = Annotated[
-    bool, typer.Option("--truncate", help="Truncate texts that exceed the maximum length, and report it.")
+    bool,
+    typer.Option("--truncate", help="Truncate texts that exceed the maximum length, and report the cut."),
 ]
-Recipe = Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")]
+Recipe = Annotated[Path | None, typer.Option(help="TOML file with settings. Flags override it.")]
 Task = Annotated[
     str,
     typer.Argument(
-        help="text-classification, token-classification, question-answering, multiple-choice or "
+        help="Task: text-classification, token-classification, question-answering, multiple-choice or "
         "sentence-embedding.",
         metavar="TASK",
         autocompletion=one_of(FINETUNING_TASKS),
@@ -79,7 +86,7 @@ BatchTokens = Annotated[
         show_default="depends on the device",
     ),
 ]
-JsonFigures = Annotated[bool, typer.Option("--json", help="Print the figures as one JSON line.")]
+JsonFigures = Annotated[bool, typer.Option("--json", help="Print the metrics as one JSON line.")]
 JsonReport = Annotated[bool, typer.Option("--json", help="Print the report as one JSON line.")]
 
 
@@ -88,17 +95,19 @@ class TextOptions:
     """The inputs of a pipeline, and how they are computed."""
 
     file: Path | None = None
-    """Read inputs from this UTF-8 file, one per line: a text; .tsv with tab-separated columns, no header;
-    .jsonl. Blank lines are skipped. For tables use predict."""
+    """Read the inputs from this UTF-8 file, one per line: plain text, .tsv (tab-separated columns without a
+    header) or .jsonl. Blank lines are skipped. For tables with a header, use `albertkit predict`."""
     format: InputFormat | None = None
-    """Format of the file or pipe, if its ending does not show it (default: lines)."""
+    """Format of the inputs, if no file extension shows it (default: lines)."""
     device: str | None = None
-    """cpu, cuda, cuda:1, mps ... (default: the best available device)."""
+    """Device: cpu, cuda, cuda:1, mps, ... (default: the best available device)."""
     batch_size: int | None = None
-    """Maximum number of texts per batch; 1 answers a pipe line by line (default: depends on the device)."""
+    """Maximum number of texts per batch (default: depends on the device). With 1, each line of a pipe is
+    answered as it arrives."""
     engine: str = "auto"
-    """Engine: auto (chosen by a rule), onnx and onnx-int8 (ONNX Runtime, on the CPU), torch (padding-free),
-    plain (the PyTorch model itself). ALBERTKIT_THREADS sets the number of threads."""
+    """Inference engine: auto (depends on the model), onnx or onnx-int8 (ONNX Runtime on the CPU), torch
+    (PyTorch without padding) or plain (the PyTorch model itself). ALBERTKIT_THREADS sets the number of
+    threads."""
     json: bool = False
     """Print one JSON line per input."""
 
@@ -144,7 +153,7 @@ class TextOptions:
         )
 
 
-_DOCS = field_docs(TextOptions)
+_DOCS = {name: " ".join(doc.split()) for name, doc in field_docs(TextOptions).items()}
 Device = Annotated[
     str | None,
     typer.Option(help=_DOCS["device"], show_default=False, autocompletion=one_of(["cpu", "cuda", "mps"])),

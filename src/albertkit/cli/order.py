@@ -11,7 +11,7 @@ from albertkit.hub import BUNDLED
 def order(
     texts: Texts = None, model: Model = BUNDLED, truncate: Truncate = False, *, options: TextOptions
 ) -> None:
-    """Predict whether two texts are in order or swapped; a .tsv file has two columns.
+    """Predict whether two texts are in the right order or swapped. A .tsv file has two columns.
 
     Example: albertkit order "The ship left the harbour." "By noon it was out of sight."
     """

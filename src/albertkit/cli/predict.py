@@ -17,8 +17,10 @@ from albertkit.tasks.settings import TaskSettings
 @settings_flags(DataOptions, parameter="columns", panel="data")
 def predict(
     task: Task,
-    input: Annotated[str, typer.Option(help="File or folder; its labels are not read.")],
-    output: Annotated[Path, typer.Option(help="File to write: .jsonl, .csv, .tsv or .parquet.")],
+    input: Annotated[str, typer.Option(help="File or folder of examples. Labels in it are ignored.")],
+    output: Annotated[
+        Path, typer.Option(help="File to write the predictions to: .jsonl, .csv, .tsv or .parquet.")
+    ],
     model: Model = BUNDLED,
     device: RunDevice = "auto",
     batch_tokens: BatchTokens = None,
@@ -27,7 +29,7 @@ def predict(
     runner: Annotated[
         str,
         typer.Option(
-            help="local (this process), or ray (a Ray cluster, with the same predictions).",
+            help="Where to run: local (this process) or ray (a Ray cluster). The predictions are the same.",
             autocompletion=one_of(RUNNERS),
         ),
     ] = "local",
@@ -41,7 +43,9 @@ def predict(
     columns: dict[str, Any],
     settings: dict[str, Any],
 ) -> None:
-    """Predict for each example of a file of any size; after an interruption the same command continues.
+    """Write a prediction for each example of a file of any size.
+
+    After an interruption, the same command resumes the work.
 
     Example: albertkit predict text-classification --model run --input new.jsonl --output answers.jsonl
     """

@@ -15,12 +15,12 @@ from albertkit.pretraining.settings import PreparationSettings
 def prepare(
     inputs: Corpus,
     tokenizer: Tokenizer,
-    output: Annotated[Path, typer.Option(help="Folder for the shards.")],
+    output: Annotated[Path, typer.Option(help="Folder to write the shards to.")],
     json: JsonReport = False,
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Convert raw text to shards of tokenized documents.
+    """Tokenize raw text and write it as shards, for pretraining.
 
     Example: albertkit prepare books/*.txt --tokenizer tokenizer --holdout-every 40 --output shards
     """

@@ -12,17 +12,17 @@ from albertkit.pretraining.settings import PretrainingSettings
 
 @settings_flags(PretrainingSettings, parameter="settings")
 def pretrain(
-    data: Annotated[Path, typer.Option(help="Folder of shards that `prepare` wrote.")],
+    data: Annotated[Path, typer.Option(help="Folder with the shards that `albertkit prepare` wrote.")],
     tokenizer: Tokenizer,
-    output: Annotated[Path, typer.Option(help="Folder of the run; an existing run is continued.")],
+    output: Annotated[Path, typer.Option(help="Folder of the run. An existing run is resumed.")],
     recipe: Recipe = None,
     device: RunDevice = "auto",
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Pretrain on masked language modeling and sentence order, or continue a run.
+    """Pretrain a model on masked language modeling and sentence order, or resume a run.
 
-    Several processes, on one machine or many: torchrun --nproc-per-node 8 -m albertkit pretrain ...
+    To use several processes or machines: torchrun --nproc-per-node 8 -m albertkit pretrain ...
 
     Example: albertkit pretrain --recipe recipes/bundled.toml --data shards --tokenizer tokenizer --output run
     """

@@ -45,11 +45,11 @@ def print_metrics(report: dict[str, Any], as_json: bool) -> None:
         beside = f"  (baseline {baseline[name]:.4f})" if name in baseline else ""
         typer.echo(f"{name:<{width}}  {shown}{beside}")
     if points := report.get("early_exit_curve"):
-        typer.echo(f"\npatience  {points[0]['metric_name']:>10}  mean depth  times as fast")
+        typer.echo(f"\npatience  {points[0]['metric_name']:>10}  mean layers   speedup")
         for one in points:
             patience = "all" if one["patience"] is None else one["patience"]
             faster = points[-1]["seconds"] / one["seconds"]
-            typer.echo(f"{patience:>8}  {one['metric']:>10.4f}  {one['mean_depth']:>10.2f}  {faster:>13.2f}")
+            typer.echo(f"{patience:>8}  {one['metric']:>10.4f}  {one['mean_depth']:>11.2f}  {faster:>8.2f}")
 
 
 def as_fields(given: Any) -> dict[str, Any]:
@@ -104,6 +104,6 @@ def print_places(console: "Console", places: Sequence[tuple[str, str, dict[str, 
 
 
 def print_cut(console: "Console", answer: dict[str, Any]) -> None:
-    """Report the tokens that were not read."""
+    """Report the truncated tokens."""
     if "cut" in answer:
-        console.print(f"not read: the last {answer['cut']:,} tokens", style="dim")
+        console.print(f"truncated: the last {answer['cut']:,} tokens", style="dim")

@@ -15,8 +15,8 @@ from albertkit.serving.settings import ServingSettings
 Models = Annotated[
     list[str],
     typer.Option(
-        help="Folder, name on the Hugging Face hub, or 'bundled', with an optional name for requests. May be "
-        "repeated.",
+        help="Model folder, Hugging Face Hub name, or 'bundled', optionally after the name that requests "
+        "use. Can be repeated.",
         metavar="[NAME=]MODEL",
         autocompletion=named(models),
     ),
@@ -24,21 +24,23 @@ Models = Annotated[
 Tasks = Annotated[
     list[str],
     typer.Option(
-        help="The task of a pipeline, if the model's head does not determine it.",
+        help="Pipeline task of a model, if its head does not determine the task. Can be repeated.",
         metavar="[NAME=]TASK",
         autocompletion=named(one_of(PIPELINE_TASKS)),
     ),
 ]
 
 
-@settings_flags(ServingSettings, parameter="flags")
+@settings_flags(ServingSettings, parameter="flags", panel="server")
 def serve(
     model: Models = [BUNDLED],  # noqa: B006 - typer copies it
     task: Tasks = [],  # noqa: B006
     *,
     flags: dict[str, Any],
 ) -> None:
-    """Serve models over HTTP: JSON in and out, described at /openapi.json, until SIGTERM.
+    """Serve models over HTTP with a JSON API, until SIGTERM or Ctrl-C.
+
+    The server describes its API at /openapi.json.
 
     Example: albertkit serve --model bundled --model reviews=runs/reviews --port 8080
     """
@@ -57,9 +59,9 @@ def playground(
     task: Tasks = [],  # noqa: B006
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free port.")] = 0,
     device: Device = None,
-    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    browser: Annotated[bool, typer.Option(help="Open the page in your browser.")] = True,
 ) -> None:
-    """Try models in the browser: serve a page on this machine only, until Ctrl-C.
+    """Try models in your browser: serve a page to this machine only, until Ctrl-C.
 
     Example: albertkit playground --model bundled --model reviews=runs/reviews
     """
@@ -77,4 +79,4 @@ def playground(
 
 def _open(address: str) -> None:
     if not webbrowser.open(address):
-        typer.echo("there is no browser to open the address with: copy it into one", err=True)
+        typer.echo("no browser could be opened. Copy the address into your browser.", err=True)

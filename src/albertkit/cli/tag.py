@@ -17,17 +17,18 @@ def tag(
     aggregation: Annotated[
         Literal["none", "simple", "first", "max", "average"],
         typer.Option(
-            help="Entities: none (every piece), simple (pieces of the same type), or by word, "
-            "first, max (most certain piece), average."
+            help="How to group tokens into entities: none (every token alone), simple (neighboring tokens of "
+            "the same type), or by word with the scores of its first token (first), of its most certain "
+            "token (max) or of all its tokens (average)."
         ),
     ] = "first",
     words: Annotated[
-        bool, typer.Option("--words", help="Texts are already split into words, separated by spaces.")
+        bool, typer.Option("--words", help="The texts are already split into words, separated by spaces.")
     ] = False,
     *,
     options: TextOptions,
 ) -> None:
-    """Find the entities, chunks or parts of speech in texts of any length.
+    """Find entities, chunks or parts of speech in texts of any length.
 
     Example: albertkit tag "Queen Anne opened the harbour of Leith." --model my-model
     """

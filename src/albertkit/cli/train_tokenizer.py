@@ -14,12 +14,12 @@ from albertkit.pretraining.settings import TokenizerSettings
 @settings_flags(TokenizerSettings, parameter="settings", panel="vocabulary")
 def train_tokenizer(
     inputs: Corpus,
-    output: Annotated[Path, typer.Option(help="Folder for the new tokenizer.")],
+    output: Annotated[Path, typer.Option(help="Folder to write the tokenizer to.")],
     json: JsonReport = False,
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Train a SentencePiece vocabulary with ALBERT's settings.
+    """Train a SentencePiece tokenizer with ALBERT's settings.
 
     Example: albertkit train-tokenizer books/*.txt --vocab-size 8192 --output tokenizer
     """

@@ -47,13 +47,18 @@ class ArrowTable(Table):
             first = path / str(splits[0]) if isinstance(splits, list) and splits else path
             raise DataError(f"{path} has several splits. Pass one of them: {first}, ...")
         if not (path / "state.json").is_file():
-            raise DataError(f"{path}: expected a file, or a folder that `datasets` has saved (state.json)")
+            raise DataError(
+                f"{path}: a folder without state.json. Expected a file, or a folder that `datasets` has "
+                "saved."
+            )
         try:
             names = [one["filename"] for one in read_json(path / "state.json", DataError)["_data_files"]]
             if not names or any(Path(name).name != name for name in names):
                 raise ValueError(f"the files are {names!r:.80}")
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{path / 'state.json'}: expected the files of a split ({error})") from error
+            raise DataError(
+                f"{path / 'state.json'}: does not list the files of a split ({error}). Save the data again."
+            ) from error
         return cls([path / name for name in names], name=str(path))
 
     def columns(self) -> list[str]:

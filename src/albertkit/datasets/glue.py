@@ -78,16 +78,16 @@ class GlueSplit(Reader[TextExample]):
         task: its name in `TASKS`.
         split: "train", "validation" or "test"; for MNLI "validation_matched", "validation_mismatched" and
             so on.
-        labelled: whether to read labels, if the split has them.
+        labeled: whether to read labels, if the split has them.
 
     Raises:
         ConfigError: the task or split is unknown.
         DataError: the file does not exist, or has other columns.
     """
 
-    def __init__(self, folder: str | Path, task: str, split: str, *, labelled: bool = True) -> None:
+    def __init__(self, folder: str | Path, task: str, split: str, *, labeled: bool = True) -> None:
         if task not in TASKS:
-            raise ConfigError(f"the task is {task!r}; {suggestion(task, TASKS)}")
+            raise ConfigError(f"the task is {task!r}. {suggestion(task, TASKS)}")
         self.task = TASKS[task]
         tests = [name.replace("validation", "test") for name in self.task.validation]
         splits = ["train", *self.task.validation, *tests]
@@ -99,9 +99,9 @@ class GlueSplit(Reader[TextExample]):
         is_test = split.startswith("test")
         self.table = DelimitedTable(file, names=None if is_test else self.task.columns, delimiter="\t")
         super().__init__(
-            str(file), labelled=labelled and (not is_test or self.task.label in self.table.columns())
+            str(file), labeled=labeled and (not is_test or self.task.label in self.table.columns())
         )
-        label = self.task.label if self.labelled else None
+        label = self.task.label if self.labeled else None
         wanted = [one for one in (self.task.text, self.task.pair, label) if one is not None]
         self.table.check_columns({"--glue": wanted})
 
@@ -123,10 +123,10 @@ class GlueSplit(Reader[TextExample]):
         if texts is None:
             return None
         label = None
-        if self.labelled:
+        if self.labeled:
             label = values[self.task.label].strip()
             if label in ("", NO_CONSENSUS):
-                return self.leave_out(report, "unlabelled", row.origin)
+                return self.leave_out(report, "unlabeled", row.origin)
         name = next((values[column] for column in _IDS if column in values), row.origin)
         text, *pair = texts
         return TextExample(text, pair[0] if pair else None, label, name)
@@ -146,7 +146,7 @@ class GlueSplit(Reader[TextExample]):
         if listed is None:
             raise DataError(
                 f"{self.folder}: {original.name} has training and validation examples of MRPC together. Put "
-                f"GLUE's {names[0]} into the folder, which tells them apart."
+                f"GLUE's {names[0]} into the folder. It lists the validation examples."
             )
         lines = listed.read_text(encoding="utf-8-sig").splitlines()
         for_validation = {tuple(line.split("\t")[:2]) for line in lines}

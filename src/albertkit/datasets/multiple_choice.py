@@ -22,14 +22,14 @@ class RaceFolder(Reader[ChoiceExample]):
 
     Args:
         folder: `RACE/train`, or `RACE/train/middle`.
-        labelled: whether to read answers.
+        labeled: whether to read answers.
 
     Raises:
         DataError: the folder has no texts.
     """
 
-    def __init__(self, folder: str | Path, *, labelled: bool = True) -> None:
-        super().__init__(str(folder), labelled=labelled)
+    def __init__(self, folder: str | Path, *, labeled: bool = True) -> None:
+        super().__init__(str(folder), labeled=labeled)
         self.files = sorted(Path(folder).rglob("*.txt"))
         if not self.files:
             raise DataError(
@@ -42,7 +42,7 @@ class RaceFolder(Reader[ChoiceExample]):
             try:
                 text = json.loads(file.read_text(encoding="utf-8"))
                 questions, options = text["questions"], text["options"]
-                answers = text["answers"] if self.labelled else [None] * len(questions)
+                answers = text["answers"] if self.labeled else [None] * len(questions)
                 asked = list(zip(questions, options, answers, strict=True))
                 context = text["article"].strip()
             except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -70,7 +70,7 @@ class RaceFolder(Reader[ChoiceExample]):
             return self.leave_out(report, "empty", origin)
         label = place_of(answer, texts)
         if answer is not None and label is None:
-            return self.leave_out(report, "mislabelled", origin, f"answer {answer!r} of {len(texts)} choices")
+            return self.leave_out(report, "mislabeled", origin, f"answer {answer!r} of {len(texts)} choices")
         return ChoiceExample(name, context, question.strip(), texts, label)
 
 
@@ -99,7 +99,7 @@ class ChoiceTable(TableReader[ChoiceExample]):
                 "--question-column": self._question,
                 "--choice-columns": self._choices,
                 "--id-column": options.id_column,
-                "--label-column": self._label if self.labelled else None,
+                "--label-column": self._label if self.labeled else None,
             }
         )
 
@@ -124,14 +124,14 @@ class ChoiceTable(TableReader[ChoiceExample]):
             return self.leave_out(report, "empty", row.origin, detail)
         texts = tuple(choice for choice in choices if choice is not None)
         label = None
-        if self.labelled:
+        if self.labeled:
             written = values.get(self._label)
             if is_missing(written) or str(written).strip() in ("-1", "-1.0"):
-                return self.leave_out(report, "unlabelled", row.origin)
+                return self.leave_out(report, "unlabeled", row.origin)
             label = place_of(written, texts)
             if label is None:
                 detail = f"{written!r:.40} of {len(texts)} choices"
-                return self.leave_out(report, "mislabelled", row.origin, detail)
+                return self.leave_out(report, "mislabeled", row.origin, detail)
         return ChoiceExample(self.name_of(row), context, question, texts, label)
 
 

@@ -37,18 +37,18 @@ class QuestionReader(Reader[QuestionExample]):
         if question is None or not isinstance(context, str) or not context.strip():
             missing = "question" if question is None else "context"
             return self.leave_out(report, "empty", origin, f"no {missing}")
-        if not self.labelled:
+        if not self.labeled:
             return QuestionExample(name, question, context)
         if is_impossible:
             return QuestionExample(name, question, context, (), True)
         if not answers:
-            return self.leave_out(report, "unlabelled", origin)
+            return self.leave_out(report, "unlabeled", origin)
         placed = [
             (text, start) for text, near in answers if (start := _nearest(context, text, near)) is not None
         ]
         if not placed:
             return self.leave_out(
-                report, "mislabelled", origin, f"{answers[0][0]!r:.60} is not in the context"
+                report, "mislabeled", origin, f"{answers[0][0]!r:.60} is not in the context"
             )
         return QuestionExample(name, question, context, tuple(placed))
 
@@ -77,12 +77,12 @@ class SquadFile(QuestionReader):
 
     Args:
         path: the file.
-        labelled: whether to read answers, and leave out questions without answers.
+        labeled: whether to read answers, and leave out questions without answers.
     """
 
-    def __init__(self, path: str | Path, *, labelled: bool = True) -> None:
+    def __init__(self, path: str | Path, *, labeled: bool = True) -> None:
         self.path = existing_file(path)
-        super().__init__(str(path), labelled=labelled)
+        super().__init__(str(path), labeled=labeled)
 
     def rows(self, report: ReadingReport) -> Iterator[tuple[str, QuestionExample | None]]:
         """Yield the questions.
@@ -146,7 +146,7 @@ class QuestionTable(TableReader[QuestionExample], QuestionReader):
                 "--question-column": self._question,
                 "--context-column": self._context,
                 "--id-column": options.id_column,
-                "--answers-column": options.answers_column if self.labelled else None,
+                "--answers-column": options.answers_column if self.labeled else None,
             }
         )
 
@@ -154,10 +154,10 @@ class QuestionTable(TableReader[QuestionExample], QuestionReader):
         """Return the question with its answers."""
         values = row.values
         try:
-            given = values.get(self.options.answers_column) if self.labelled else None
+            given = values.get(self.options.answers_column) if self.labeled else None
             answers, is_impossible = _answers(given)
         except DataError as error:
-            return self.leave_out(report, "mislabelled", row.origin, str(error))
+            return self.leave_out(report, "mislabeled", row.origin, str(error))
         return self.checked(
             report,
             row.origin,

@@ -33,10 +33,10 @@ from albertkit.text_files import COMPRESSIONS, file_format
 ExampleT = TypeVar("ExampleT")
 FORMATS = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
 
-Problem = Literal["malformed", "empty", "unlabelled", "mislabelled"]
+Problem = Literal["malformed", "empty", "unlabeled", "mislabeled"]
 """Reasons: the row does not match the layout; has no text; has no label; or has an impossible label."""
 
-ANSWERED = "predicted all the same"
+ANSWERED = "predicted nevertheless"
 """End of the detail of a row without label that becomes an example in spite of its problem."""
 
 SHOWN = 5
@@ -98,24 +98,24 @@ class ReadingReport:
 class Reader(ABC, Generic[ExampleT]):
     """The examples of a source, streamed if its format allows.
 
-    With `labelled`, rows that cannot be used are left out and counted in the report. Otherwise labels are not
+    With `labeled`, rows that cannot be used are left out and counted in the report. Otherwise labels are not
     read, and every row must be an example, in order, because predictions must match the rows.
 
     Args:
         source: the name of the source in error messages.
-        labelled: whether examples must have labels.
+        labeled: whether examples must have labels.
     """
 
-    def __init__(self, source: str, *, labelled: bool) -> None:
+    def __init__(self, source: str, *, labeled: bool) -> None:
         self.source = source
-        self.labelled = labelled
+        self.labeled = labeled
 
     @abstractmethod
     def rows(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT | None]]:
         """Yield the origin of each row ("train.csv, line 12") and its example, None if it is left out.
 
         Raises:
-            DataError: the source is invalid, or (without `labelled`) a row cannot be read.
+            DataError: the source is invalid, or (without `labeled`) a row cannot be read.
         """
 
     def read(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT]]:
@@ -141,7 +141,7 @@ class Reader(ABC, Generic[ExampleT]):
 
     def leave_out(self, report: ReadingReport, problem: Problem, origin: str, detail: str = "") -> None:
         """Count a row that cannot be used. Without labels no row may be left out: raise DataError."""
-        if not self.labelled and not report.counts_all:
+        if not self.labeled and not report.counts_all:
             raise DataError(f"{origin}: {problem}" + (f" ({detail})" if detail else ""))
         report.add(problem, origin, detail)
 
@@ -153,7 +153,7 @@ class Reader(ABC, Generic[ExampleT]):
         texts = [text_of(row.values.get(column)) or "" for column in columns]
         if "" in texts:
             detail = f"no text in {columns[texts.index('')]!r}"
-            if self.labelled:
+            if self.labeled:
                 return self.leave_out(report, "empty", row.origin, detail)
             report.add("empty", row.origin, f"{detail}, and {ANSWERED}")
         return texts
@@ -165,11 +165,11 @@ class ExampleReader(Reader[ExampleT]):
     Args:
         examples: objects of the class that the task takes.
         source: the name of the examples in error messages.
-        labelled: whether examples must have labels.
+        labeled: whether examples must have labels.
     """
 
-    def __init__(self, examples: Sequence[ExampleT], source: str, *, labelled: bool = True) -> None:
-        super().__init__(source, labelled=labelled)
+    def __init__(self, examples: Sequence[ExampleT], source: str, *, labeled: bool = True) -> None:
+        super().__init__(source, labeled=labeled)
         self.examples = examples
 
     def rows(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT]]:  # noqa: ARG002
@@ -184,16 +184,16 @@ class TableReader(Reader[ExampleT]):
     Args:
         source: the path of a file or folder, a table, or an iterable of mappings.
         options: columns and layout. Column names that are not given have the usual defaults.
-        labelled: whether to read labels, and leave out rows without labels.
+        labeled: whether to read labels, and leave out rows without labels.
 
     Raises:
         DataError: the source or a column does not exist.
     """
 
-    def __init__(self, source: Any, options: DataOptions | None = None, *, labelled: bool = True) -> None:
+    def __init__(self, source: Any, options: DataOptions | None = None, *, labeled: bool = True) -> None:
         self.options = options or DataOptions()
         self.table = open_table(source, header=self.options.header, delimiter=self.options.delimiter)
-        super().__init__(self.table.name, labelled=labelled)
+        super().__init__(self.table.name, labeled=labeled)
         self.check_columns()
 
     @abstractmethod
@@ -226,7 +226,7 @@ class MappingTable(TableReader[Any]):
         make: returns the example of a row, a mapping from column to value. If it raises DataError,
             LookupError, TypeError or ValueError, the row is left out and counted.
         options: columns and layout.
-        labelled: whether examples must have labels.
+        labeled: whether examples must have labels.
     """
 
     def __init__(
@@ -235,10 +235,10 @@ class MappingTable(TableReader[Any]):
         make: Callable[[Mapping[str, Any]], Any],
         options: DataOptions | None = None,
         *,
-        labelled: bool = True,
+        labeled: bool = True,
     ) -> None:
         self.make = make
-        super().__init__(source, options, labelled=labelled)
+        super().__init__(source, options, labeled=labeled)
 
     def check_columns(self) -> None:
         """Check nothing: the function reads the columns."""

@@ -15,23 +15,25 @@ from albertkit.errors import ConfigError, DataError
 GLUE_TASKS = ("stsb", "mrpc", "qqp")
 """GLUE tasks whose labels are similarity scores."""
 
-
 USUAL = {
     "text": ("text", "sentence1", "anchor", "query", "question"),
     "pair": ("text_pair", "sentence2", "positive", "answer"),
     "negative": ("negative",),
     "score": ("score", "label", "similarity"),
 }
+"""The usual names of columns, in order of preference."""
 
 
 class PairTable(TableReader[PairExample]):
-    """The examples of a table of pairs, or of texts alone.
+    """The examples of a table of pairs or of single texts.
 
-    Columns that are not named are those of the usual names that the table has; negatives and scores only with
-    `labelled`. Without labels an empty text is an example too, so that predictions match the rows.
+    For columns that the options do not name, the table is searched for the names in `USUAL`. Negatives and
+    scores are only read with `labeled`. Without labels, a row with an empty text is an example too, so that
+    predictions match the rows.
 
     Raises:
-        DataError: there is no column of texts, not one of those given, or both negatives and scores.
+        DataError: the table lacks the column of texts or a column of the options, or has both negatives and
+            scores.
     """
 
     def check_columns(self) -> None:
@@ -49,7 +51,7 @@ class PairTable(TableReader[PairExample]):
             for role, names in USUAL.items()
         }
         columns = self.columns
-        if not self.labelled or columns["pair"] is None:
+        if not self.labeled or columns["pair"] is None:
             columns["negative"] = columns["score"] = None
         self.table.check_columns(
             {
@@ -62,12 +64,13 @@ class PairTable(TableReader[PairExample]):
         )
         if columns["negative"] and columns["score"]:
             raise DataError(
-                f"{self.table.name}: the column {columns['negative']!r} has texts that do not belong to the "
-                f"first, and {columns['score']!r} says how alike two are; remove or rename one of the two"
+                f"{self.table.name}: the file has a column of negatives, {columns['negative']!r}, and a "
+                f"column of scores, {columns['score']!r}. Expected only one of them. Remove or rename the "
+                "other."
             )
 
     def example(self, row: Row, report: ReadingReport) -> PairExample | None:
-        """Return the texts, with their score."""
+        """Return the texts with their score."""
         columns, values = self.columns, row.values
         names = {role: name for role in ("text", "pair", "negative") if (name := columns[role]) is not None}
         texts = self.texts(report, row, list(names.values()))
@@ -77,33 +80,34 @@ class PairTable(TableReader[PairExample]):
         if columns["score"] is not None:
             value = values.get(columns["score"])
             if is_missing(value):
-                return self.leave_out(report, "unlabelled", row.origin)
+                return self.leave_out(report, "unlabeled", row.origin)
             score = number_of(value)
             if score is None:
-                detail = f"{value!r:.60} in {columns['score']!r} is not a similarity score, which is a number"
-                return self.leave_out(report, "mislabelled", row.origin, detail)
+                detail = f"{value!r:.60} in {columns['score']!r} is not a number"
+                return self.leave_out(report, "mislabeled", row.origin, detail)
         return PairExample(**dict(zip(names, texts, strict=True)), score=score, id=self.name_of(row))
 
 
 class GluePairs(Reader[PairExample]):
-    """A split of a task of GLUE whose label is a number.
+    """One split of a GLUE task whose labels are similarity scores.
 
     Args:
-        folder, task, split: as of `GlueSplit`; a task of `GLUE_TASKS`.
-        labelled: whether to read the scores.
+        folder, task, split: see `GlueSplit`; the task must be in `GLUE_TASKS`.
+        labeled: whether to read the scores.
 
     Raises:
-        ConfigError, DataError: as `GlueSplit`, or another task.
+        ConfigError: the task or split is unknown, or the task is not in `GLUE_TASKS`.
+        DataError: the file does not exist, or has other columns.
     """
 
-    def __init__(self, folder: str | Path, task: str, split: str, *, labelled: bool = True) -> None:
+    def __init__(self, folder: str | Path, task: str, split: str, *, labeled: bool = True) -> None:
         if task not in GLUE_TASKS:
             raise ConfigError(
-                f"the task is {task!r}. Expected one of {', '.join(GLUE_TASKS)}, whose labels say how alike "
-                "two texts are."
+                f"the task is {task!r}. Expected one of {', '.join(GLUE_TASKS)}, which label the "
+                "similarity of two texts."
             )
-        self.split = GlueSplit(folder, task, split, labelled=labelled)
-        super().__init__(self.split.source, labelled=self.split.labelled)
+        self.split = GlueSplit(folder, task, split, labeled=labeled)
+        super().__init__(self.split.source, labeled=self.split.labeled)
 
     def rows(self, report: ReadingReport) -> Iterator[tuple[str, PairExample | None]]:
         """Yield the examples."""
@@ -111,9 +115,9 @@ class GluePairs(Reader[PairExample]):
             yield origin, None if example is None else self._pair(example, origin, report)
 
     def _pair(self, example: TextExample, origin: str, report: ReadingReport) -> PairExample | None:
-        score = number_of(example.label) if self.labelled else None
-        if self.labelled and score is None:
-            return self.leave_out(report, "mislabelled", origin, f"{example.label!r:.60} is no number")
+        score = number_of(example.label) if self.labeled else None
+        if self.labeled and score is None:
+            return self.leave_out(report, "mislabeled", origin, f"{example.label!r:.60} is not a number")
         return PairExample(example.text, example.text_pair, score=score, id=example.id)
 
 

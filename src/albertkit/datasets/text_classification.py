@@ -35,7 +35,7 @@ class TextTable(TableReader[TextExample]):
                 "--text-column": options.text_column,
                 "--pair-column": options.pair_column,
                 "--id-column": options.id_column,
-                "--label-column": self._label if self.labelled else None,
+                "--label-column": self._label if self.labeled else None,
             }
         )
         self._class_names = (
@@ -53,7 +53,7 @@ class TextTable(TableReader[TextExample]):
         if texts is None:
             return None
         label = None
-        if self.labelled:
+        if self.labeled:
             try:
                 label = (
                     read_label(
@@ -63,9 +63,9 @@ class TextTable(TableReader[TextExample]):
                     else read_indicators(values, self._label)
                 )
             except DataError as error:
-                return self.leave_out(report, "mislabelled", row.origin, str(error))
+                return self.leave_out(report, "mislabeled", row.origin, str(error))
             if label is None:
-                return self.leave_out(report, "unlabelled", row.origin)
+                return self.leave_out(report, "unlabeled", row.origin)
         text, *pair = texts
         return TextExample(text, pair[0] if pair else None, label, self.name_of(row))
 
@@ -134,12 +134,12 @@ class EntailmentFile(Reader[TextExample]):
 
     Args:
         path: the file.
-        labelled: whether to read labels, and leave out pairs without labels.
+        labeled: whether to read labels, and leave out pairs without labels.
     """
 
-    def __init__(self, path: str | Path, *, labelled: bool = True) -> None:
+    def __init__(self, path: str | Path, *, labeled: bool = True) -> None:
         self.path = existing_file(path)
-        super().__init__(str(path), labelled=labelled)
+        super().__init__(str(path), labeled=labeled)
 
     def label_names(self) -> tuple[str, ...]:
         """Return the two labels in GLUE's order."""
@@ -167,14 +167,14 @@ class EntailmentFile(Reader[TextExample]):
         if text is None or hypothesis is None:
             return self.leave_out(report, "empty", origin)
         label = None
-        if self.labelled:
+        if self.labeled:
             written = element.get("entailment") or element.get("value")
             if written is None:
-                return self.leave_out(report, "unlabelled", origin)
+                return self.leave_out(report, "unlabeled", origin)
             label = _ENTAILMENT.get(written)
             if label is None:
                 known = ", ".join(_ENTAILMENT)
-                return self.leave_out(report, "mislabelled", origin, f"{written!r}, expected {known}")
+                return self.leave_out(report, "mislabeled", origin, f"{written!r}, expected {known}")
         return TextExample(text, hypothesis, label, name)
 
 

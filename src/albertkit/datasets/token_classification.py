@@ -29,13 +29,13 @@ class ConllFile(Reader[WordsExample]):
         path: the file.
         word_column: the index of the word in a line, from 0; negative counts from the end.
         label_column: the index of the label.
-        labelled: whether to read labels.
+        labeled: whether to read labels.
     """
 
     def __init__(
-        self, path: str | Path, *, word_column: int = 0, label_column: int = -1, labelled: bool = True
+        self, path: str | Path, *, word_column: int = 0, label_column: int = -1, labeled: bool = True
     ) -> None:
-        super().__init__(str(path), labelled=labelled)
+        super().__init__(str(path), labeled=labeled)
         self.path = existing_file(path)
         self.word_column = word_column
         self.label_column = label_column
@@ -54,12 +54,12 @@ class ConllFile(Reader[WordsExample]):
             if uneven:
                 found = lines[uneven[0]]
                 detail = f"line {number + uneven[0]} has {len(found)} columns, expected {width}"
-                if not self.labelled:
+                if not self.labeled:
                     detail += " (each line is a word; for plain text: albertkit tag --file)"
                 yield origin, self.leave_out(report, "malformed", origin, detail)
                 continue
             words = tuple(cells[self.word_column] for cells in lines)
-            labels = tuple(cells[self.label_column] for cells in lines) if self.labelled else None
+            labels = tuple(cells[self.label_column] for cells in lines) if self.labeled else None
             yield origin, WordsExample(words, labels, origin)
 
     def _blocks(self) -> Iterator[tuple[int, list[list[str]]]]:
@@ -76,10 +76,10 @@ class ConllFile(Reader[WordsExample]):
 
     def _checked_width(self, cells: list[str], origin: str) -> int:
         for what, column in (("word", self.word_column), ("label", self.label_column)):
-            if not -len(cells) <= column < len(cells) and (what == "word" or self.labelled):
+            if not -len(cells) <= column < len(cells) and (what == "word" or self.labeled):
                 listed = ", ".join(f"{place} {cell!r}" for place, cell in enumerate(cells))
                 raise DataError(f"{origin}: no column {column} for the {what}. The columns are {listed}.")
-        if self.labelled and self.word_column % len(cells) == self.label_column % len(cells):
+        if self.labeled and self.word_column % len(cells) == self.label_column % len(cells):
             raise DataError(f"{origin}: word and label are the same column. The line is {' '.join(cells)!r}.")
         return len(cells)
 
@@ -100,7 +100,7 @@ class WordsTable(TableReader[WordsExample]):
             {
                 "--words-column": self._words,
                 "--id-column": options.id_column,
-                "--label-column": self._labels if self.labelled else None,
+                "--label-column": self._labels if self.labeled else None,
             }
         )
         self._class_names = self.table.class_names(self._labels)
@@ -113,7 +113,7 @@ class WordsTable(TableReader[WordsExample]):
         """Return the sentence with its labels."""
         try:
             words = _listed(row.values.get(self._words))
-            given = _listed(row.values.get(self._labels)) if self.labelled else []
+            given = _listed(row.values.get(self._labels)) if self.labeled else []
         except DataError as error:
             return self.leave_out(report, "malformed", row.origin, str(error))
         if not words:
@@ -122,18 +122,18 @@ class WordsTable(TableReader[WordsExample]):
             if not isinstance(word, str) and is_missing(word):
                 return self.leave_out(report, "malformed", row.origin, f"word {number} is {word}")
         labels = None
-        if self.labelled:
+        if self.labeled:
             if not given:
-                return self.leave_out(report, "unlabelled", row.origin)
+                return self.leave_out(report, "unlabeled", row.origin)
             if len(given) != len(words):
                 found = f"{len(words)} words and {len(given)} labels"
-                return self.leave_out(report, "mislabelled", row.origin, found)
+                return self.leave_out(report, "mislabeled", row.origin, found)
             try:
                 read = [read_label(one, separator=None, names=self._class_names) for one in given]
             except DataError as error:
-                return self.leave_out(report, "mislabelled", row.origin, str(error))
+                return self.leave_out(report, "mislabeled", row.origin, str(error))
             if None in read:
-                return self.leave_out(report, "unlabelled", row.origin, f"word {read.index(None) + 1}")
+                return self.leave_out(report, "unlabeled", row.origin, f"word {read.index(None) + 1}")
             labels = tuple(class_name(one) if isinstance(one, float) else str(one) for one in read)
         return WordsExample(tuple(str(word) for word in words), labels, self.name_of(row))
 

@@ -1,1 +1,1 @@
-"""Compute the scores of rows of token ids with ONNX Runtime or torch."""
+"""Engines, which compute the scores of rows of token ids in ONNX Runtime or PyTorch."""

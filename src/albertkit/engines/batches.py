@@ -1,4 +1,4 @@
-"""Packed batches: which rows are computed together, and the positions of their concatenated tokens."""
+"""Packed batches: choose the rows of each batch, and give the positions of their concatenated tokens."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,35 +11,35 @@ from albertkit.engines.engine import Read, Row
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows of one length that stand next to each other."""
+    """Consecutive rows with equal numbers of tokens and of queries."""
 
     rows: int
     length: int
     queries: int
-    """Tokens of each row for which attention is computed."""
+    """Number of tokens of each row for which attention is computed."""
 
     def full(self) -> "Group":
-        """Return these rows with all their tokens as queries."""
+        """Return the same rows, with attention for all tokens."""
         return replace(self, queries=self.length)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows one after the other, the longest first."""
+    """Rows that are concatenated and computed together, the longest first."""
 
     numbers: list[int]
-    """Of each row, among those that were given."""
+    """The index of each row in the list of all rows."""
     rows: list[Row]
     positions: list[Sequence[int]]
-    """The tokens of each row that are read."""
+    """The positions of the tokens of each row that are read."""
 
     def groups(self) -> list[Group]:
-        """Return the rows of equal length, and of equally many tokens read."""
+        """Return groups of consecutive rows with equal length and an equal number of read tokens."""
         sizes = zip(map(length_of, self.rows), map(len, self.positions), strict=True)
         return [Group(len(list(same)), *size) for size, same in groupby(sizes)]
 
     def inputs(self) -> tuple[list[int], list[int], list[int]]:
-        """Return the ids, the segments and the positions of all tokens, (M,) each."""
+        """Return the ids, the segments and the positions of all tokens, each (M,)."""
         ids, segments, positions = [], [], []
         for row in self.rows:
             ids += row.input_ids
@@ -48,7 +48,7 @@ class Batch:
         return ids, segments, positions
 
     def read_tokens(self) -> list[int]:
-        """Return the places in the batch of the tokens that are read, (P,)."""
+        """Return the indices (P,) of all read tokens among the tokens of the batch."""
         places, start = [], 0
         for row, positions in zip(self.rows, self.positions, strict=True):
             places += [start + position for position in positions]
@@ -56,12 +56,15 @@ class Batch:
         return places
 
     def split(self, scores: np.ndarray) -> list[np.ndarray]:
-        """Return scores (P, K) of the tokens that are read, by row, (R, K) each."""
+        """Split the scores (P, K) of all read tokens by row: (R, K) for each row."""
         return np.split(scores, np.cumsum([len(positions) for positions in self.positions])[:-1])
 
 
 def plan(rows: Sequence[Row], read: Read, budget: int, max_rows: int | None) -> Iterator[Batch]:
-    """Yield batches of at most `budget` tokens and `max_rows` rows, the longest rows first."""
+    """Yield batches of at most `budget` tokens and `max_rows` rows, the longest rows first.
+
+    A row with more than `budget` tokens is a batch of its own. None allows any number of rows.
+    """
     positions = [read(row) for row in rows]
     order = sorted(range(len(rows)), key=lambda number: (-length_of(rows[number]), len(positions[number])))
     start = tokens = 0

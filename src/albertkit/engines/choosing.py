@@ -1,4 +1,4 @@
-"""Choose the engine of a model, and the number of threads."""
+"""Load a model, and choose the engine that computes it."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,38 +21,39 @@ if TYPE_CHECKING:
     from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 ENGINES = ("auto", "onnx", "onnx-int8", "torch", "plain")
-"""`onnx` computes without padding in ONNX Runtime, `onnx-int8` with the layers' matrices in int8; `torch`
-computes without padding, and `plain` calls the model, both in torch. `auto` means `onnx-int8` for a model
-that was exported in int8, `torch` for a PyTorch model, and `onnx` for any other."""
+"""`onnx` computes without padding in ONNX Runtime; `onnx-int8` does so with the layers' matrices in int8.
+`torch` computes without padding in PyTorch; `plain` calls the PyTorch model. `auto` means `onnx-int8` for a
+model that was exported in int8, `torch` for a PyTorch model (`plain` on devices other than CPU and CUDA),
+and `onnx` for other models."""
 
 FLOAT32_ENGINES = ("onnx", "onnx-int8")
-"""Engines that convert weights in half precision to float32 and compute in float32. The others compute in the
-data type of the weights."""
+"""Engines that convert half-precision weights to float32 and compute in float32. The other engines compute in
+the data type of the weights."""
 
 _WELL_TESTED = ("cpu", "cuda")  # devices on which `auto` computes without padding
 
 
 def make_engine(model: "LightModel | AlbertPreTrainedModel", name: str = "auto") -> Engine:
-    """Return the engine of that name for a model.
+    """Return the engine with this name for a model.
 
     Args:
-        model: a light model or a PyTorch model. Every engine calls a model with hooks or custom modules
-            itself.
-        name: one of `ENGINES`.
+        model: A light model or a PyTorch model. If a PyTorch model has hooks or custom modules, every engine
+            calls the model.
+        name: One of `ENGINES`.
 
     Raises:
-        ConfigError: the name is unknown, or the model is on a device that the engine does not support.
-        MissingExtraError: the engine needs torch, which is not installed.
+        ConfigError: The name is unknown, or the engine does not support the model's device.
+        MissingExtraError: The engine needs PyTorch, which is not installed.
     """
     if name not in ENGINES:
-        raise ConfigError(f"there is no engine {name!r}; {suggestion(name, ENGINES)}")
+        raise ConfigError(f"there is no engine {name!r}. {suggestion(name, ENGINES)}")
     if isinstance(model, LightModel):
         return _LightEngine(model, name)
     return _module_engine(model, name)
 
 
 class _LightEngine(Engine):
-    """Computes a light model, and from then on the PyTorch model that it becomes."""
+    """Computes a light model, or its PyTorch model once the light model has become one."""
 
     def __init__(self, model: LightModel, name: str) -> None:
         self.model = model
@@ -62,9 +63,9 @@ class _LightEngine(Engine):
         self._onnx = None if model.module else _onnx_engine(model, name)
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
-        """Compute rows with the engine that suits the model now, which may have become a PyTorch model."""
+        """Compute rows in ONNX Runtime, or with the PyTorch model if the light model has become one."""
         if self.model.module is not None and self._onnx is not None:
-            self._onnx = None  # with its memory
+            self._onnx = None  # frees its memory
         engine = self._onnx or _module_engine(self.model.module, self.name)
         return engine.batches(rows, job)
 
@@ -107,22 +108,23 @@ def load_model(
     model_kwargs: Mapping[str, Any] | None = None,
     **hub: Unpack[HubOptions],
 ) -> tuple[Model, LoadReport]:
-    """Return a model, and the report of its file's tensors, which the caller must check.
+    """Return a model and the report of its loaded tensors, which the caller must check.
 
     Args:
-        name: a folder, a checkpoint of another library, or a hub name.
-        architecture: the name of the model class.
-        device: the device of the model, as returned by `read_device`.
-        config: a config that replaces the checkpoint's own.
-        dtype: data type of the weights; "auto" for the type in the file, None for float32.
-        model_kwargs: further arguments of the PyTorch class, which loads the model if there are any.
-        hub: options; see `hub.HubOptions`.
+        name: A folder, a checkpoint of another library, or a hub name.
+        architecture: The name of the model class.
+        device: The device of the model, as returned by `read_device`.
+        config: A config to use instead of the checkpoint's config.
+        dtype: Data type of the weights. "auto" keeps the data type of the file; None means float32.
+        model_kwargs: Additional arguments of the PyTorch class. If there are any, the model is a PyTorch
+            model.
+        hub: Options; see `hub.HubOptions`.
 
     Raises:
-        ModelNotFoundError: there is no model of that name.
-        CheckpointError: a file is damaged, lacks tensors of the encoder, or has the head of another task.
-        ConfigError: the config describes no possible model, or the data type is unknown.
-        MissingExtraError: a PyTorch model is needed, and torch is not installed.
+        ModelNotFoundError: The model does not exist.
+        CheckpointError: A file is damaged, lacks tensors of the encoder, or has the head of another task.
+        ConfigError: The config is not valid, or the data type is unknown.
+        MissingExtraError: A PyTorch model is needed, but PyTorch is not installed.
     """
     if not isinstance(config, AlbertConfig):
         config = load_config(name if config is None else config, **hub)
@@ -133,7 +135,7 @@ def load_model(
         return light, light.report
     from albertkit.modeling import auto
 
-    with warnings.catch_warnings():  # of what the report says
+    with warnings.catch_warnings():  # the report contains the same information
         warnings.simplefilter("ignore", UserWarning)
         model_class: Any = auto.model_class(architecture)
         model, info = model_class.from_pretrained(

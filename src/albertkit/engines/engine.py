@@ -1,10 +1,10 @@
-"""The interface of engines: rows of token ids in, scores out.
+"""The interface of engines, which compute scores from rows of token ids.
 
-A task asks an engine for one output of a model, and names the tokens of each row at which it reads that
-output. The engine need not compute anything else.
+A task asks an engine for one output of a model, and says which tokens of each row it reads. The engine
+computes only the scores of these tokens.
 
-Shapes: T tokens of a row, R tokens read of a row, H hidden, V vocabulary, K scores of a token: labels, pieces
-of the vocabulary (V), start and end (2), or hidden states (H).
+Shapes: T tokens of a row, R read tokens of a row, H hidden, V vocabulary, K scores of a token (labels; V for
+masked words; 2 for start and end; H for hidden states).
 """
 
 from abc import ABC, abstractmethod
@@ -23,42 +23,42 @@ _Row = TypeVar("_Row", bound="Row")
 
 
 BATCH_TOKENS = 1024
-"""Default number of tokens per batch on a CPU; more do not fit into its caches."""
+"""Default number of tokens in a batch on a CPU; larger batches do not fit into its caches."""
 
 Read = Callable[[Any], Sequence[int]]
-"""Which tokens of a row are read; heads for whole texts read [CLS], token 0."""
+"""A function that returns the positions of the tokens to read in a row; heads for texts read [CLS] (0)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A sequence of T tokens for the model, and its labels."""
+    """A sequence of T tokens for the model, with its labels."""
 
     input_ids: list[int]
-    """(T,) ids of the tokens, including special tokens."""
+    """Ids of the tokens, including special tokens: (T,)."""
     token_type_ids: list[int]
-    """(T,) the segment of each token, 0 or 1."""
+    """Segment of each token, 0 or 1: (T,)."""
     example: int
-    """Number of the example that the row comes from."""
+    """Index of the example that the row belongs to."""
     labels: Any = None
-    """The labels for the task's loss; None for an example without labels."""
+    """The labels for the task's loss; None if the example has no labels."""
     cut: int = 0
-    """Number of the example's tokens that were removed by truncation."""
+    """Number of the example's tokens that truncation removed."""
 
 
 def first_token(row: Row) -> Sequence[int]:
-    """Read only [CLS]."""
+    """Return the position of [CLS]."""
     del row
     return (0,)
 
 
 def every_token(row: Row) -> Sequence[int]:
-    """Read all tokens of a row."""
+    """Return the positions of all tokens of a row."""
     return range(len(row.input_ids))
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The requested output of rows, and the batch size: arguments of `Engine.run`."""
+    """The output to compute and the batch size: the arguments of `Engine.run`."""
 
     output: Output = "logits"
     read: Read = first_token
@@ -67,7 +67,7 @@ class Job:
 
 
 BatchScores = Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]
-"""The indices of the rows of each batch, and the scores (R, K) of each of these rows."""
+"""For each batch, the indices of its rows and the scores (R, K) of each row."""
 
 
 class Engine(ABC):
@@ -83,16 +83,16 @@ class Engine(ABC):
         batch_tokens: int | None = None,
         batch_size: int | None = None,
     ) -> list[Any]:
-        """Return a value for the scores of each row, computed without dropout and gradients.
+        """Compute the scores of rows without dropout and gradients; return `then(scores)` of each row.
 
         Args:
-            rows: rows of any lengths.
-            output: the output to compute.
-            read: which tokens of a row are read.
-            then: function of the scores (R, K) of a row, float32, which returns the value to keep.
-            batch_tokens: maximum number of tokens per batch; None for a default that suits the device. A
-                longer row is a batch of its own.
-            batch_size: maximum number of rows per batch; None for as many as `batch_tokens` allows.
+            rows: Rows of any lengths.
+            output: The output to compute.
+            read: Function that returns the positions of the tokens to read in a row.
+            then: Function of the scores (R, K) of a row, float32. Only its result is kept.
+            batch_tokens: Maximum number of tokens in a batch; None for the default of the device. A longer
+                row is a batch of its own.
+            batch_size: Maximum number of rows in a batch; None for as many as `batch_tokens` allows.
         """
         return self.compute(rows, Job(output, read, batch_tokens, batch_size), then)
 
@@ -113,14 +113,14 @@ def batches_by_length(
 ) -> Iterator[list[int]]:
     """Yield the indices of the rows of each batch, the longest rows first.
 
-    Rows of similar length need little padding. With the longest rows first, a lack of memory shows
-    immediately.
+    Rows of similar length need little padding. The longest rows come first, so that a lack of memory shows at
+    once.
 
     Args:
-        rows: rows of any lengths.
-        batch_tokens: maximum number of tokens in a batch, including padding: B * T. A longer row is a batch
+        rows: Rows of any lengths.
+        batch_tokens: Maximum number of tokens in a batch, including padding: B * T. A longer row is a batch
             of its own.
-        batch_size: maximum number of rows in a batch, B; None for as many as `batch_tokens` allows.
+        batch_size: Maximum number of rows in a batch, B; None for as many as `batch_tokens` allows.
     """
     order = sorted(range(len(rows)), key=lambda number: len(rows[number].input_ids), reverse=True)
     start = 0
@@ -135,7 +135,7 @@ def batches_by_length(
 def by_example(
     rows: Sequence[_Row], outputs: Sequence[_Answer], *, count: int
 ) -> list[list[tuple[_Row, _Answer]]]:
-    """Return the rows of each of `count` examples in order, each row with its output."""
+    """Return the rows of each of `count` examples in order; each row is paired with its output."""
     found: list[list[tuple[_Row, _Answer]]] = [[] for _ in range(count)]
     for row, output in zip(rows, outputs, strict=True):
         found[row.example].append((row, output))
@@ -143,5 +143,5 @@ def by_example(
 
 
 def runs_of_examples(rows: Iterable[_Row]) -> list[list[_Row]]:
-    """Return neighboring rows of one example together."""
+    """Group consecutive rows that belong to the same example."""
     return [list(run) for _, run in groupby(rows, key=attrgetter("example"))]

@@ -1,7 +1,7 @@
-"""Decide which models can be computed layer by layer from their weights instead of calling the model.
+"""Decide whether a model can be computed from its weights, layer by layer, instead of calling it.
 
-The output of a model with hooks, with replaced modules, or of a custom class does not follow from its weights
-alone, so it is called (`PlainEngine`).
+A model with hooks, replaced modules or a custom class computes more than its weights say, so engines call
+such a model (`PlainEngine`).
 """
 
 from collections.abc import Callable, Sequence
@@ -35,20 +35,20 @@ _PARTS = frozenset(
     }
 )
 _HEAD_PARTS = frozenset({AlbertMLMHead, AlbertSOPHead})
-_SAMPLES = 61  # numbers of each matrix that are compared to detect changes
+_SAMPLES = 61  # number of values of each matrix that are compared to detect changes
 _Made = TypeVar("_Made")
 Head = Callable[[Tensor], Tensor]
-"""Hidden states (P, H) -> scores (P, K)."""
+"""A function from hidden states (P, H) to scores (P, K)."""
 
 
 def fits(model: AlbertPreTrainedModel) -> bool:
-    """Return whether a model's output follows from its weights as in this package's own classes."""
+    """Return whether a model's weights determine its output, as for the unchanged classes of this package."""
     if model.config.attn_implementation == "eager" or _global_hooks():
         return False
     encoder = model.base_model
     if type(encoder) is not AlbertModel:
         return False
-    # Heads and activations are called unchanged, so they may be anything.
+    # Heads and activations are called as they are, so they may be replaced.
     called = {id(layer.activation) for layer in encoder.encoder.executed_layers()}
     parts = [part for part in parts_of(encoder) if id(part) not in called]
     parts += [part for part in model.children() if isinstance(part, nn.Dropout)]
@@ -62,9 +62,9 @@ def fits(model: AlbertPreTrainedModel) -> bool:
 
 
 def parts_of(module: nn.Module) -> list[nn.Module]:
-    """Return a module and all modules in it, shared ones several times.
+    """Return a module and all modules in it. Shared modules occur several times.
 
-    `modules()` returns the same in three times the time, which delays short texts.
+    `modules()` takes three times as long, which delays short texts.
     """
     parts = [module]
     for part in parts:  # the list grows during the loop
@@ -73,12 +73,12 @@ def parts_of(module: nn.Module) -> list[nn.Module]:
 
 
 def own_parameters(module: nn.Module) -> list[Tensor]:
-    """Return all parameters of a module, shared ones several times."""
+    """Return all parameters of a module. Shared parameters occur several times."""
     return [one for part in parts_of(module) for one in part._parameters.values() if one is not None]
 
 
 def as_configured(model: AlbertPreTrainedModel) -> bool:
-    """Return whether the layers of a fitting model are those in its config."""
+    """Return whether the layers of a fitting model match its config."""
     config, layers = model.config, encoder_of(model).encoder.executed_layers()
     if config.hidden_act not in ACTIVATION_NAMES or len(layers) != config.depth:
         return False
@@ -93,7 +93,7 @@ def as_configured(model: AlbertPreTrainedModel) -> bool:
 
 
 def head_as_configured(model: AlbertPreTrainedModel) -> bool:
-    """Return whether the head of a fitting model is that of its class: parts, activation and ties."""
+    """Return whether the head of a fitting model has the modules, activation and ties of its class."""
     encoder = encoder_of(model)
     parts = [part for child in model.children() if child is not encoder for part in parts_of(child)]
     expected = None if callable(model.config.hidden_act) else type(make_activation(model.config.hidden_act))
@@ -121,7 +121,7 @@ def encoder_of(model: AlbertPreTrainedModel) -> AlbertModel:
 
 
 def head_of(model: AlbertPreTrainedModel, output: Output) -> Head | None:
-    """Return the function that computes an output from hidden states, or None if only the model can."""
+    """Return the function that computes an output from hidden states, or None if the model must be called."""
     if output == "hidden_states":
         return lambda states: states
     architecture = type(model).__name__
@@ -131,7 +131,7 @@ def head_of(model: AlbertPreTrainedModel, output: Output) -> Head | None:
 
 
 class MadeFromWeights(Generic[_Made]):
-    """Values computed from the weights of each living model, recomputed when the weights change."""
+    """Caches values that are computed from a model's weights; recomputes them when the weights change."""
 
     def __init__(self) -> None:
         self._made: WeakKeyDictionary[nn.Module, dict[Any, tuple[Any, _Made]]] = WeakKeyDictionary()
@@ -139,22 +139,23 @@ class MadeFromWeights(Generic[_Made]):
     def get(
         self, model: nn.Module, modules: Sequence[nn.Module], make: Callable[[], _Made], *, key: Any = None
     ) -> _Made:
-        """Return the result of `make` for the weights of these modules of a model."""
+        """Return the cached result of `make` for the weights of these modules of a model."""
         (places, samples), made = _fingerprint(modules), self._made.setdefault(model, {})
         if key in made:
             (places_before, samples_before), value = made[key]
             if places == places_before and torch.equal(samples, samples_before):
                 return value
-            del made[key], value  # free their memory before allocating more
+            del made[key], value  # frees memory before `make` allocates more
         value = make()
         made[key] = (places, samples), value
         return value
 
 
 def _fingerprint(modules: Sequence[nn.Module]) -> tuple[list[tuple[int, int]], Tensor]:
-    """Return a fingerprint of the modules' weights, to detect changes: addresses, versions, samples.
+    """Return a fingerprint of the modules' weights, to detect changes: addresses, versions and samples.
 
-    Writing to `parameter.data` does not change the version, so a few numbers of each are compared as well.
+    Writing to `parameter.data` does not change the version, so the fingerprint also contains some of the
+    values.
     """
     parameters = [parameter for module in modules for parameter in own_parameters(module)]
     with torch.inference_mode():

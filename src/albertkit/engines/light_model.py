@@ -1,4 +1,4 @@
-"""A model as config and weights, which needs no torch until a PyTorch module is requested."""
+"""A model as config and weights, which needs PyTorch only when a PyTorch module is requested."""
 
 import mmap
 import os
@@ -38,16 +38,16 @@ _ALIGNMENT = 64  # bytes
 class LightModel(PushToHub):
     """A model of one class, which the engine `onnx` computes from its weights.
 
-    It becomes a PyTorch model, `module`, when something is requested that only such a model has: a call,
-    another device or data type, `parameters`, hooks. From then on, the engines of its pipelines compute the
-    module. Without torch, calling or moving it raises MissingExtraError; `parameters` and other attributes
-    that only a PyTorch model has raise AttributeError, with the same message.
+    It becomes a PyTorch model, `module`, when you call it, move it to another device or data type, or use
+    `parameters`, hooks or another attribute that only a PyTorch model has. From then on, pipelines compute
+    the module. If PyTorch is not installed, calling or moving the model raises MissingExtraError; attributes
+    of PyTorch models raise AttributeError with the same message.
 
     Args:
-        architecture: the name of the model class.
-        config: its config.
-        weights: tensors by their names in the state dict.
-        report: the report of the file's tensors.
+        architecture: The name of the model class.
+        config: The config of the model.
+        weights: Tensors by their names in the state dict.
+        report: The report of the loaded tensors.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class LightModel(PushToHub):
         self.weights = weights
         self.report = report
         self.module: Any = None
-        """The PyTorch model, if this model has become one, or None."""
+        """The PyTorch model if this model has become one, otherwise None."""
         self._owned: mmap.mmap | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_owned": None}  # copies have their weights in memory
+        return self.__dict__ | {"_owned": None}  # a copy has its weights in memory
 
     @classmethod
     def from_pretrained(
@@ -78,24 +78,24 @@ class LightModel(PushToHub):
         dtype: str | None = None,
         **hub: Unpack[HubOptions],
     ) -> Self:
-        """Return a model whose weights are mapped from the file if they are stored in `dtype`.
+        """Load a model. Its weights are mapped from the file if they are stored in `dtype`.
 
         Args:
-            name: a folder, a checkpoint of another library, or a hub name.
-            architecture: the name of the model class.
-            config: a config that replaces the checkpoint's own.
-            dtype: data type of the weights; "auto" for the type in the file, None for float32.
-            hub: options; see `hub.HubOptions`.
+            name: A folder, a checkpoint of another library, or a hub name.
+            architecture: The name of the model class.
+            config: A config to use instead of the checkpoint's config.
+            dtype: Data type of the weights. "auto" keeps the data type of the file; None means float32.
+            hub: Options; see `hub.HubOptions`.
 
         Raises:
-            ModelNotFoundError: there is no model of that name.
-            CheckpointError: a file is damaged, or lacks tensors of the encoder.
-            ConfigError: the config describes no possible model, or the data type is unknown.
+            ModelNotFoundError: The model does not exist.
+            CheckpointError: A file is damaged, or lacks tensors of the encoder.
+            ConfigError: The config is not valid, or the data type is unknown.
         """
         config, arrays = formats.load(name, config=config, **hub)
         weights, report = fit(architecture, config, arrays)
         wanted = _read_dtype(dtype, weights)
-        made = {id(array): _cast(array, wanted) for array in weights.values()}  # keeps shared tensors shared
+        made = {id(array): _cast(array, wanted) for array in weights.values()}  # shared arrays stay shared
         weights = {key: made[id(array)] for key, array in weights.items()}
         config = config.replace(dtype=wanted.name)
         config.name_or_path = str(name)
@@ -103,33 +103,33 @@ class LightModel(PushToHub):
 
     @property
     def dtype(self) -> Any:
-        """Data type of the weights: torch's if it is installed, else NumPy's."""
+        """Data type of the weights: PyTorch's if it is installed, otherwise NumPy's."""
         stored = next(iter(self.weights.values())).dtype
         return getattr(torch, stored.name) if find_spec("torch") else stored
 
     @property
     def device(self) -> Any:
-        """The CPU: a `torch.device` if torch is installed, else "cpu"."""
+        """The CPU: a `torch.device` if PyTorch is installed, otherwise "cpu"."""
         return torch.device("cpu") if find_spec("torch") else "cpu"
 
     @property
     def name_or_path(self) -> str:
-        """The name it was loaded by."""
+        """The name or path that the model was loaded from."""
         return self.config.name_or_path
 
     def num_parameters(self) -> int:
-        """Return the number of parameters; shared ones are counted once."""
+        """Return the number of parameters; shared parameters count once."""
         return sum(array.size for array in self._distinct())
 
     def get_memory_footprint(self) -> int:
-        """Return the bytes of the weights; shared ones are counted once."""
+        """Return the number of bytes of the weights; shared weights count once."""
         return sum(array.nbytes for array in self._distinct())
 
     def own_weights(self) -> None:
         """Copy the weights out of their mapped file, which can then be overwritten.
 
-        The copy is a file without a name, so that it takes memory only while it is read. If such a file
-        cannot be written, the copy is in memory.
+        The copy is in a temporary file without a name, so it takes memory only while it is read. If such a
+        file cannot be written, the copy is in memory.
         """
         arrays = self._distinct()
         try:
@@ -152,7 +152,7 @@ class LightModel(PushToHub):
         self.weights = {name: made[id(array)] for name, array in self.weights.items()}
 
     def release_memory(self) -> None:
-        """Free the memory of the weights that `own_weights` copied; they are read again when needed."""
+        """Free the memory of the weights that `own_weights` copied. They are read again when needed."""
         if self._owned is not None and hasattr(mmap, "MADV_DONTNEED"):
             self._owned.madvise(mmap.MADV_DONTNEED)
 
@@ -163,8 +163,9 @@ class LightModel(PushToHub):
         """Write `config.json` and `model.safetensors`.
 
         Args:
-            save_directory: created if missing. A model in it is replaced completely or not at all.
-            options: options of the PyTorch class.
+            save_directory: The folder; it is created if it does not exist. A model in it is replaced
+                completely or not at all.
+            options: Options of the PyTorch class; see `AlbertPreTrainedModel.save_pretrained`.
         """
         if options or self.module is not None:
             return self.to_module().save_pretrained(save_directory, **options)
@@ -173,13 +174,13 @@ class LightModel(PushToHub):
         return write_folder(save_directory, config.to_dict(), self.weights, beside=files_of(config))
 
     def to_module(self) -> Any:
-        """Return the PyTorch model with these weights, always the same object.
+        """Return the PyTorch model with these weights; every call returns the same object.
 
         Raises:
-            MissingExtraError: the extra `torch` is not installed.
+            MissingExtraError: The extra `torch` is not installed.
         """
         if self.module is None:
-            _ = torch.nn  # raises before our own modules import it
+            _ = torch.nn  # raises MissingExtraError before our own modules import torch
             from albertkit.modeling import auto
 
             self.module, _ = auto.model_class(self.architecture).from_arrays(self.config, self.weights)
@@ -191,25 +192,25 @@ class LightModel(PushToHub):
         return self.to_module()(*inputs, **options)
 
     def to(self, *arguments: Any, **options: Any) -> Any:
-        """Return the model on a device or in a data type, or this model for just the CPU."""
+        """Return the model on a device or in a data type. With "cpu" only, it stays a light model."""
         is_here = (list(map(str, arguments)) or [str(options.get("device"))]) == ["cpu"]
         if self.module is None and is_here and not options.keys() - {"device"}:
             return self
         return self.to_module().to(*arguments, **options)
 
     def eval(self) -> Any:
-        """Return this model, which never has dropout."""
+        """Return this model, which never applies dropout."""
         return self if self.module is None else self.module.eval()
 
     def set_patience(self, patience: int | None) -> None:
-        """Enable early exit, for which it becomes a PyTorch model; see `AlbertForSequenceClassification`."""
+        """Enable early exit, which needs the PyTorch model; see `AlbertForSequenceClassification`."""
         check_patience(patience, self.config)
         if patience is not None or self.module is not None:
             self.to_module().set_patience(patience)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") and self.__dict__.get("module") is None:
-            raise AttributeError(name)  # notebooks, copies and debuggers look for these in every object
+            raise AttributeError(name)  # notebooks, copies and debuggers look up such names in every object
         try:
             module = self.to_module()
         except MissingExtraError as error:
@@ -221,14 +222,14 @@ class LightModel(PushToHub):
 
 
 def class_names(model: Model) -> set[str]:
-    """Return the names of the albertkit classes of a model."""
+    """Return the names of the albertkit classes that a model is an instance of."""
     if isinstance(model, LightModel):
         return {model.architecture, "AlbertPreTrainedModel"}
     return {one.__name__ for one in type(model).__mro__ if one.__module__.startswith("albertkit.")}
 
 
 def class_name(model: Model) -> str:
-    """Return the name of a model's class, or of the model class that it derives from."""
+    """Return the name of a model's class in `heads.HEADS`, or else of its Python class."""
     return next(iter(class_names(model) & HEADS.keys()), type(model).__name__)
 
 
@@ -240,7 +241,7 @@ def _read_dtype(dtype: Any, weights: Mapping[str, np.ndarray]) -> np.dtype:
         return DTYPES.get(stored.name, DTYPES["float32"]) if stored is not None else DTYPES["float32"]
     name = str(dtype).removeprefix("torch.")
     if name not in DTYPES:
-        raise ConfigError(f"dtype is {dtype!r}; {suggestion(name, ['auto', *DTYPES])}")
+        raise ConfigError(f"dtype is {dtype!r}. {suggestion(name, ['auto', *DTYPES])}")
     return DTYPES[name]
 
 

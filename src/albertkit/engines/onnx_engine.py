@@ -1,9 +1,9 @@
-"""A network in ONNX Runtime, from config and arrays: rows without padding in, scores out. NumPy only.
+"""Compute rows without padding in ONNX Runtime, from the config and weights of a model, without PyTorch.
 
-The encoder is one graph, and each head a small one, so that the outputs of a model share the encoder.
+The encoder is one graph and each head another, so that all outputs of a model share the encoder.
 
-Shapes: M tokens of a batch, Q of them that are read, B rows, T tokens of the longest, R most that are read of
-one, H hidden, K scores of a token.
+Shapes: M tokens of a batch, Q read tokens of a batch, B rows, T tokens of the longest row, R maximum number
+of read tokens of a row, H hidden, K scores of a token.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,29 +26,29 @@ from albertkit.onnx.packed import build_head, build_rows
 
 onnxruntime = optional("onnxruntime")
 
-_ERRORS_ONLY = 3  # they are raised as well
-_MOST_PADDING = 2  # places of attention for each token
+_ERRORS_ONLY = 3  # log level; errors are raised as well
+_MOST_PADDING = 2  # maximum number of positions, with padding, for each token in attention
 _MAX_PREPACKED = 512 << 20
-"""Maximum number of bytes of weights that the runtime copies into the order in which products read fastest.
-While it copies, it holds them twice. Without a copy ALBERT-xxlarge takes 1.6 times as long for 18 tokens, 1.2
-times for 64."""
+"""Maximum number of bytes of weights that ONNX Runtime copies into its fastest layout for products. While it
+copies, it needs twice the memory. Without the copy, ALBERT-xxlarge takes 1.6 times as long for 18 tokens and
+1.2 times as long for 64."""
 
 
 class OnnxNetwork:
-    """Computes the outputs of one model; the head of each is made when it is first asked for.
+    """Computes the outputs of one model. The graph of each head is built on first use.
 
     Args:
-        architecture: the name of a model class.
-        config: its shape.
-        weights: its tensors by the names of its state dict, float32. Their memory is used, so it must not
-            change; of the matrices ONNX Runtime keeps a copy, in the order it computes with.
-        int8: multiply the layers' matrices in whole numbers.
-        threads: how many compute.
-        inside: `run` returns the hidden states and attentions of all layers too. Such a network is made for
-            one text, so ONNX Runtime keeps no copies of the matrices.
+        architecture: The name of a model class.
+        config: The config of the model.
+        weights: Tensors by their names in the state dict, float32. The network uses their memory, so do not
+            change them. ONNX Runtime also keeps a copy of the matrices in its own layout.
+        int8: Whether to multiply the layers' matrices in int8.
+        threads: Number of threads that compute.
+        inside: Whether `run` also returns the hidden states and attentions of all layers. Such a network is
+            used for one text, so ONNX Runtime keeps no copies of the matrices.
 
     Raises:
-        CheckpointError: a tensor is missing.
+        CheckpointError: A tensor is missing.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class OnnxNetwork:
         threads: int,
         inside: bool = False,
     ) -> None:
-        self._weights = weights  # sessions may look into their memory
-        self._words = weights[word_table(architecture)]  # (V, E); looked up here, which needs no copy
+        self._weights = weights  # sessions may use their memory
+        self._words = weights[word_table(architecture)]  # (V, E); rows are looked up in NumPy, without a copy
         self._build_head = partial(build_head, architecture, config, weights)
         self._threads = threads
         written = build_rows(architecture, config, weights, int8=int8, inside=inside)
@@ -71,7 +71,7 @@ class OnnxNetwork:
         self._width = config.hidden_size
 
     def __call__(self, batch: Batch, output: Output) -> np.ndarray:
-        """Return an output (Q, K) of the tokens of a batch that are read, in the order of the rows."""
+        """Return an output (Q, K) of the read tokens of a batch, in the order of the rows."""
         parts = [outputs[0] for outputs in self.run(batch)]
         states = np.concatenate(parts) if parts else np.empty((0, self._width), np.float32)
         if output == "hidden_states":
@@ -81,7 +81,7 @@ class OnnxNetwork:
         return self._heads[output].run(None, {"states": states})[0]
 
     def run(self, batch: Batch) -> Iterator[list[np.ndarray]]:
-        """Yield all outputs of the encoder (`build_rows`), for rows of about one length at a time."""
+        """Yield all outputs of the encoder (see `build_rows`), for rows of similar length at a time."""
         ids, segments, positions = np.array(batch.inputs(), np.int64)
         reads = np.array(batch.read_tokens(), np.int64)
         token = read = 0
@@ -99,7 +99,7 @@ class OnnxNetwork:
 
 
 def _alike(groups: list[Group]) -> Iterator[list[Group]]:
-    """Yield groups, the longest first, in runs of about one length: attention pads their rows."""
+    """Yield groups of similar length together, the longest first; attention pads their rows."""
     similar: list[Group] = []
     rows = tokens = 0
     for group in groups:
@@ -124,9 +124,9 @@ def _session(graph: Any, external: dict[str, np.ndarray], *, threads: int, prepa
 
 
 def _leave_in_file(graph: Any, external: dict[str, np.ndarray], options: Any) -> dict[str, np.ndarray]:
-    """Point the graph to the file that weights are mapped from; return those that are in memory only.
+    """Let the graph read weights from the file that they are mapped from; return the other weights.
 
-    The runtime then maps the file itself, and frees what it has put into another order.
+    The runtime then maps the file itself, and frees weights that it has copied into its own layout.
     """
     places = {name: place for name, values in external.items() if (place := place_in_file(values))}
     folders = {path.resolve().parent for path, _ in places.values()}
@@ -150,17 +150,16 @@ def _leave_in_file(graph: Any, external: dict[str, np.ndarray], options: Any) ->
 
 
 def _options(threads: int, *, prepack: bool) -> Any:
-    """Return options for inputs of any shape: nothing is kept for shapes that were seen.
+    """Return session options for inputs of any shape, so that nothing is cached for a shape.
 
-    Packing ALBERT-base's matrices, which is done once, takes three times as long as all the rest of a start.
-
-    The runtime's own pool of memory stays: it grows to what the largest batch needs, and with memory from
-    the system, which comes as new pages each time, int8 takes 1.7 times as long.
+    Prepacking is done once; for ALBERT-base it takes three times as long as the rest of the start. The
+    runtime's memory pool stays enabled. It grows to the size of the largest batch. Without it, every batch
+    gets new pages from the system, and int8 takes 1.7 times as long.
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY
     options.intra_op_num_threads = threads
-    # Threads that wait for the next run would take cores from the tokenizer.
+    # Waiting threads must not spin, because they would take cores from the tokenizer.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     options.enable_mem_pattern = False
     if not prepack:
@@ -169,7 +168,7 @@ def _options(threads: int, *, prepack: bool) -> Any:
 
 
 def _places_of(groups: list[Group], *, tokens: int) -> dict[str, np.ndarray]:
-    """Return where the tokens of rows stand; see `graphs.rows.build_rows`."""
+    """Return the indices of the tokens of padded rows; see `onnx.packed.build_rows`."""
     lengths, reads = (
         np.repeat([getattr(group, name) for group in groups], [group.rows for group in groups])
         for name in ("length", "queries")
@@ -190,8 +189,8 @@ def _places(lengths: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np
     """Return the indices for padding rows of these lengths.
 
     Returns:
-        The index (B, T) of the item at each place, 0 for padding; the place in B * T of each of the `count`
-        items, 0 for items of no row; whether each place (B, T) has an item.
+        The index of the item at each padded position (B, T), 0 for padding; the position in B * T of each of
+        the `count` items, 0 for items of no row; and whether each padded position (B, T) has an item.
     """
     columns = np.arange(lengths.max())
     present = columns < lengths[:, None]
@@ -202,12 +201,12 @@ def _places(lengths: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np
 
 
 class OnnxEngine(Engine):
-    """Computes the outputs of a light model; its graphs are made when they are first needed.
+    """Computes the outputs of a light model. Its graphs are built on first use.
 
     Args:
-        model: its weights must not change.
-        int8: multiply the layers' matrices in whole numbers.
-        threads: how many compute; None for one for each core that this process may use.
+        model: The model. Do not change its weights.
+        int8: Whether to multiply the layers' matrices in int8.
+        threads: Number of threads that compute; None for one for each core that this process may use.
     """
 
     def __init__(self, model: LightModel, *, int8: bool = False, threads: int | None = None) -> None:
@@ -223,7 +222,7 @@ class OnnxEngine(Engine):
         """Yield the scores of batches as `Engine.batches` does, the longest rows first.
 
         Raises:
-            DataError: a row is empty or too long, or has an id that the model does not have.
+            DataError: A row is empty or too long, or contains an id that has no embedding.
         """
         check_rows(rows, self.model.config)
         for batch in plan(rows, job.read, job.batch_tokens or BATCH_TOKENS, job.batch_size):
@@ -246,7 +245,7 @@ def check_rows(rows: Sequence[Row], config: AlbertConfig) -> None:
     """Check that a model has embeddings for all tokens of all rows.
 
     Raises:
-        DataError: a row is empty or too long, or has an id that the model does not have.
+        DataError: A row is empty or too long, or contains an id that has no embedding.
     """
     for number, row in enumerate(rows):
         if not 0 < length_of(row) <= config.max_position_embeddings:

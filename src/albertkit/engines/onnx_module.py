@@ -1,4 +1,4 @@
-"""A PyTorch model computed by ONNX Runtime on a CPU, as long as its output follows from its weights."""
+"""Compute a PyTorch model in ONNX Runtime on a CPU, if the model's weights determine its output."""
 
 from collections.abc import Sequence
 
@@ -18,11 +18,11 @@ _ENGINES: MadeFromWeights[OnnxEngine] = MadeFromWeights()
 
 
 class OnnxModuleEngine(Engine):
-    """Computes a PyTorch model of this package in ONNX Runtime, and any other model like `PlainEngine`.
+    """Computes a PyTorch model of this package in ONNX Runtime; calls any other model as `PlainEngine` does.
 
     Args:
-        model: the model, which is computed without dropout and gradients, whatever its mode.
-        int8: whether to multiply the layers' matrices as integers.
+        model: The model. It is computed without dropout and gradients, also in training mode.
+        int8: Whether to multiply the layers' matrices in int8.
     """
 
     def __init__(self, model: AlbertPreTrainedModel, *, int8: bool = False) -> None:

@@ -1,18 +1,18 @@
-"""ALBERT's layers for packed rows, whose tokens stand one after the other without padding.
+"""ALBERT's layers for packed rows, whose tokens are concatenated without padding.
 
-Everything in a layer but attention is done for each token alone. Attention takes rows of equal length as a
-batch without a mask. Long rows on a CPU attend head by head: torch's kernel for all heads leaves the matrix
-products to a library that is half as fast on some CPUs. On a GPU, in half precision, one kernel takes rows of
-any lengths.
+Except for attention, a layer computes each token independently. Attention computes rows of equal length as a
+batch without a mask. On a CPU, attention for long rows is computed head by head, because PyTorch's kernel for
+all heads multiplies matrices with a library that is half as fast on some CPUs. On a GPU, in half precision,
+one kernel computes rows of different lengths.
 
-On a CPU oneDNN multiplies by matrices in an order of its own. Each matrix is reordered once, however often
-its layer is shared or called, and the activation is applied to each block of a product while it is in the
-cache. Where torch does not offer these operators (they are not documented), or they fail a small test, layers
-compute with `F.linear`. Without AVX-512 that is the faster one for many tokens, and the activation is faster
-by itself (dev/lab-notes.md has the speeds).
+On a CPU, oneDNN multiplies by matrices in its own layout. Each matrix is reordered once, even if several
+layers share it, and the activation is applied to each block of a product while the block is in the cache.
+Layers compute with `F.linear` instead if PyTorch does not have these (undocumented) operators, or if they
+fail a small test. Without AVX-512, `F.linear` is faster for many tokens, and a separate activation is faster
+too (see dev/lab-notes.md for measurements).
 
-Shapes: M tokens of all rows, Q of them that query, B rows of one length, T their tokens, R of them that
-query, H hidden, N heads, D head width.
+Shapes: M tokens of all rows, Q query tokens of all rows, B rows of equal length, T tokens of such a row, R
+query tokens of such a row. H hidden, N heads, D size of a head.
 """
 
 import math
@@ -29,18 +29,18 @@ from albertkit.engines.batches import Group
 from albertkit.modeling.layers import AlbertLayer
 
 Attend = Callable[[Tensor, Tensor, int], Tensor]
-"""Queries (Q, N*D), keys and values side by side (M, 2*N*D), head width -> contexts (Q, N*D)."""
+"""A function of queries (Q, N*D), keys and values (M, 2*N*D), and D; it returns contexts (Q, N*D)."""
 
-_TYPICAL_TOKENS = 256  # oneDNN chooses the order for about so many; any other number works as well
-_MAX_REORDERED = 256  # tokens, without AVX-512
-_LONG = 320  # tokens from which on products head by head are faster
+_TYPICAL_TOKENS = 256  # oneDNN chooses the layout for about this many tokens; it works for any number
+_MAX_REORDERED = 256  # maximum number of tokens for reordered matrices without AVX-512
+_LONG = 320  # minimum number of tokens for which attention head by head is faster
 _MULTIPLE = 32
-_FEW_THREADS = 2  # more of them are better used by one head each
+_FEW_THREADS = 2  # with more threads, each thread should compute its own head
 
 
 @cache
 def can_reorder(dtype: torch.dtype) -> bool:
-    """Tell whether oneDNN multiplies with reordered matrices of this type, and correctly, on this CPU."""
+    """Return whether oneDNN multiplies correctly with reordered matrices of this data type on this CPU."""
     if dtype not in (torch.float32, torch.bfloat16) or not torch.backends.mkldnn.is_available():
         return False
     weight = torch.linspace(-1, 1, 24 * 16, dtype=dtype).view(24, 16)
@@ -59,17 +59,17 @@ def can_reorder(dtype: torch.dtype) -> bool:
 
 @cache
 def has_avx512() -> bool:
-    """Tell whether torch uses this CPU's AVX-512, which oneDNN is written for."""
+    """Return whether PyTorch uses AVX-512 on this CPU; oneDNN is optimized for it."""
     return torch.backends.cpu.get_cpu_capability().startswith("AVX512")
 
 
 def multiply(left: Tensor, right: Tensor) -> Tensor:
-    """Multiply by a matrix used once, with oneDNN: (Q, inputs) and (outputs, inputs) -> (Q, outputs)."""
+    """Multiply (Q, inputs) by a matrix (outputs, inputs) that is used once, in oneDNN: (Q, outputs)."""
     return torch.ops.mkldnn._linear_pointwise(left, right, None, "none", [], "")
 
 
 class ReorderedLinear:
-    """An affine map of token states: (M, inputs) -> (M, outputs)."""
+    """A linear map of hidden states with bias: (M, inputs) -> (M, outputs)."""
 
     def __init__(self, weight: Tensor, bias: Tensor, *, reorder: bool) -> None:
         self.bias = bias
@@ -81,7 +81,7 @@ class ReorderedLinear:
             self.reordered = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), _TYPICAL_TOKENS)
 
     def __call__(self, states: Tensor, activation: nn.Module | None = None) -> Tensor:
-        """Map, then apply the activation."""
+        """Apply the map, then the activation."""
         if len(states) > self.max_reordered:
             assert self.weight is not None
             mapped = F.linear(states, self.weight, self.bias)
@@ -94,7 +94,7 @@ class ReorderedLinear:
 
 
 def _fused(activation: nn.Module | None) -> tuple[str | None, str]:
-    """Return the name and the algorithm of an activation that oneDNN applies itself."""
+    """Return oneDNN's name and algorithm for an activation, if oneDNN can apply it."""
     if type(activation) is nn.GELU:
         return "gelu", activation.approximate
     if type(activation) is nn.ReLU:
@@ -103,7 +103,7 @@ def _fused(activation: nn.Module | None) -> tuple[str | None, str]:
 
 
 class PackedLayer:
-    """One of the distinct layers of a model, with matrices of its own."""
+    """A layer with its own weights, prepared for packed rows."""
 
     def __init__(self, layer: AlbertLayer, *, reorder: bool) -> None:
         attention = layer.attention
@@ -121,7 +121,7 @@ class PackedLayer:
         self.ffn_output = ReorderedLinear(layer.ffn_output.weight, layer.ffn_output.bias, reorder=reorder)
 
     def __call__(self, states: Tensor, queries: Tensor, attend: Attend) -> Tensor:
-        """Return the new states (Q, H) of the tokens `queries` (Q, H), which see all `states` (M, H)."""
+        """Return the new states (Q, H) of the tokens `queries` (Q, H), which attend to `states` (M, H)."""
         context = attend(self.query(queries), self.key_value(states), self.head_size)
         attended = self.attention_norm(self.dense(context).add_(queries))
         expanded = self.ffn(attended, self.activation)
@@ -129,7 +129,7 @@ class PackedLayer:
 
 
 class RowAttention:
-    """Attention for the rows of one batch: an `Attend`."""
+    """Attention within the rows of one batch; an `Attend` function."""
 
     def __init__(self, groups: list[Group]) -> None:
         self.groups = groups
@@ -137,7 +137,7 @@ class RowAttention:
     def __call__(self, query: Tensor, key_value: Tensor, head_size: int) -> Tensor:
         """Return the contexts (Q, N*D) of queries (Q, N*D) over keys and values (M, 2*N*D).
 
-        Tokens that belong to no row, at the end of either, get zeros and are not looked at.
+        Extra tokens at the end, which belong to no row, are ignored; their contexts are zeros.
         """
         key, value = key_value.chunk(2, dim=1)
         half = query.is_cuda and query.dtype in (torch.float16, torch.bfloat16)
@@ -165,7 +165,7 @@ class RowAttention:
     def _attend_at_once(
         self, kernel: Callable[..., Tensor], query: Tensor, key: Tensor, value: Tensor
     ) -> Tensor:
-        """Attend with the kernel for rows of any lengths: (Q, N, D) and twice (M, N, D) -> (Q, N, D)."""
+        """Attend with the kernel for different lengths: (Q, N, D), (M, N, D) twice -> (Q, N, D)."""
         queries = [group.queries for group in self.groups for _ in range(group.rows)]
         lengths = [group.length for group in self.groups for _ in range(group.rows)]
         ends = [
@@ -188,10 +188,10 @@ def _is_long(group: Group, query: Tensor) -> bool:
 
 
 def attend_by_products(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Attend by two products for each head of each row: (B, N, R, D), twice (B, N, T, D) -> (B, N, R, D)."""
+    """Compute attention as two products for each head: (B, N, R, D), (B, N, T, D) twice -> (B, N, R, D)."""
     count, length = queries.shape[2], keys.shape[2]
-    more, extra = -count % _MULTIPLE, -length % _MULTIPLE  # few shapes: see `torch_engine.rounded`
-    # oneDNN is very slow with matrices that are not in one piece.
+    more, extra = -count % _MULTIPLE, -length % _MULTIPLE  # few different shapes, see `torch_engine.rounded`
+    # oneDNN is very slow with matrices that are not contiguous.
     queries = F.pad(queries / math.sqrt(queries.shape[3]), (0, 0, 0, more)).contiguous()
     keys = F.pad(keys, (0, 0, 0, extra)).contiguous()
     values = F.pad(values, (0, 0, 0, extra)).transpose(2, 3).contiguous()
@@ -206,7 +206,7 @@ def attend_by_products(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 @cache
 def _kernel_of_any_lengths() -> Callable[..., Tensor] | None:
-    """Return the kernel, where torch has one for this machine's GPUs."""
+    """Return PyTorch's kernel for rows of different lengths, or None if this GPU or PyTorch lacks it."""
     try:
         from torch.nn.attention.varlen import varlen_attn
     except ImportError:

@@ -1,7 +1,7 @@
-"""The plain engine: it pads the rows of a batch and calls the model. Tests compare other engines with it.
+"""The plain engine, which pads rows and calls the model. Tests compare the other engines with it.
 
-Shapes: B batch, T tokens of the longest row, R tokens read of a row, P of all rows, V vocabulary, K scores of
-a token.
+Shapes: B batch, T tokens of the longest row, R read tokens of a row, P read tokens of all rows, V vocabulary,
+K scores of a token.
 """
 
 import os
@@ -23,7 +23,7 @@ _ACCELERATOR_BATCH_TOKENS = 16 * BATCH_TOKENS
 
 
 class Batch(TypedDict):
-    """The inputs of every model, (B, T) each."""
+    """The inputs of every model, each (B, T)."""
 
     input_ids: Tensor
     attention_mask: Tensor
@@ -31,13 +31,13 @@ class Batch(TypedDict):
 
 
 class PlainEngine(Engine):
-    """Pads the rows of a batch and calls the model, which may be any model, with hooks, on any device."""
+    """Pads the rows of a batch and calls the model. It computes any model, with hooks, on any device."""
 
     def __init__(self, model: AlbertPreTrainedModel) -> None:
         self.model = model
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
-        """Yield the scores of batches as `Engine.batches` does; padding counts as tokens."""
+        """Yield the scores of batches as `Engine.batches` does. Padding counts as tokens of a batch."""
         model = self.model
         budget = job.batch_tokens or default_batch_tokens(model.device)
         for numbers in batches_by_length(rows, batch_tokens=budget, batch_size=job.batch_size):
@@ -56,10 +56,10 @@ def _scores(
     if output == "hidden_states":
         states = model.base_model(**batch, return_dict=True).last_hidden_state  # (B, T, H)
         return _select(states, positions)
-    head = HEADS.get(class_name(model), HEADS["AlbertForTokenClassification"])  # a class of the user's own
+    head = HEADS.get(class_name(model), HEADS["AlbertForTokenClassification"])  # default for custom classes
     scores = head.scores[output]
     options: dict[str, Any] = {}
-    if isinstance(model, MaskedWordModel):  # no other position is multiplied by the vocabulary
+    if isinstance(model, MaskedWordModel):  # compute the vocabulary's scores only for the read tokens
         length = batch["input_ids"].shape[1]
         read = [] if scores.reads_first else enumerate(positions)
         flat = [row * length + position for row, some in read for position in some]
@@ -82,14 +82,14 @@ def _select(values: Tensor, positions: list[Sequence[int]]) -> list[Tensor]:
 
 
 def default_batch_tokens(device: torch.device) -> int:
-    """Return the default number of tokens per batch on a device."""
+    """Return the default maximum number of tokens in a batch for a device."""
     return BATCH_TOKENS if device.type == "cpu" else _ACCELERATOR_BATCH_TOKENS
 
 
 def pad_batch(
     rows: Sequence[Row], *, pad_token_id: int, device: torch.device, length: int | None = None
 ) -> Batch:
-    """Return rows of any lengths as one batch: T is `length`, or without it the longest row's."""
+    """Pad rows of any lengths to a batch; T is `length`, or the length of the longest row if it is None."""
     length = length or max(len(row.input_ids) for row in rows)
     lengths = torch.tensor([[len(row.input_ids)] for row in rows])
     return {
@@ -100,13 +100,13 @@ def pad_batch(
 
 
 def pad(lists: Sequence[list[int]], value: int, length: int) -> Tensor:
-    """Return lists of up to `length` numbers as (B, T), padded on the right to T = `length`."""
+    """Return lists of up to `length` numbers as a tensor (B, length), padded on the right."""
     return torch.tensor([[*row, *[value] * (length - len(row))] for row in lists])
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Disable dropout and gradients; a model in training mode returns to it afterwards."""
+    """Disable dropout and gradients within the block; afterwards the model has its previous mode."""
     training = model.training
     if training:
         model.eval()
@@ -119,12 +119,12 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def settle_threads() -> None:
-    """Set torch's number of threads to the number of usable cores, unless it is lower or was set.
+    """Set PyTorch's number of threads to the number of usable cores, unless it is lower or the user set it.
 
-    Torch respects the affinity of a process, but not the limit of a container: two of 64 cores get 64
-        threads.
+    PyTorch respects the CPU affinity of a process, but not the limit of a container: a container with 2 of 64
+    cores would get 64 threads.
     """
     cores = usable_cores()
-    told = os.environ.get("OMP_NUM_THREADS") or os.environ.get("MKL_NUM_THREADS")
-    if os.environ.get(VARIABLE) or (cores < torch.get_num_threads() and not told):
+    from_user = os.environ.get("OMP_NUM_THREADS") or os.environ.get("MKL_NUM_THREADS")
+    if os.environ.get(VARIABLE) or (cores < torch.get_num_threads() and not from_user):
         torch.set_num_threads(cores)

@@ -1,11 +1,11 @@
-"""The engine `torch`: packed rows, which torch computes from the weights of a model.
+"""The engine `torch`, which computes packed rows in PyTorch from the weights of a model.
 
-The tokens of a batch are concatenated in a matrix (M, H), without padding. The last layer is computed for the
-tokens that are read. With a patience (`modeling/exits.py`), rows leave the batch when several consecutive
-layers agree on their scores.
+The tokens of a batch are concatenated in a matrix (M, H) without padding. The last layer computes only the
+read tokens. If a patience is set (`modeling/exits.py`), a row exits once several consecutive layers agree,
+and later layers do not compute it.
 
-Shapes: M tokens of a batch, B rows, T tokens and R tokens read of a row, P read of all rows, H hidden, K
-scores of a token.
+Shapes: M tokens of a batch, B rows, T tokens of a row, R read tokens of a row, P read tokens of all rows, H
+hidden, K scores of a token.
 """
 
 from collections import Counter
@@ -29,17 +29,17 @@ from albertkit.modeling.exits import agree
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 
-_SHAPES_AN_OCTAVE = 16  # of numbers of tokens: oneDNN keeps 2 MB of code for each one it has seen
+_SHAPES_AN_OCTAVE = 16  # numbers of tokens per power of 2; oneDNN keeps 2 MB of code for each number
 _SMALLEST_STEP = 4
-_WORTH_SELECTING = 0.75  # where more of the tokens are read, the last layer is computed for all of them
+_WORTH_SELECTING = 0.75  # if a larger share of tokens is read, the last layer computes all tokens
 
 
 class TorchLayers:
-    """The layers of a model that fits.
+    """The layers of a model that `fits`, prepared for packed rows.
 
     Args:
-        model: with the weights.
-        reorder: whether their matrices are reordered, once, if oneDNN multiplies with them.
+        model: The model with the weights.
+        reorder: Whether to reorder the matrices for oneDNN, if it supports that on this CPU.
     """
 
     def __init__(self, model: AlbertPreTrainedModel, *, reorder: bool) -> None:
@@ -49,7 +49,7 @@ class TorchLayers:
         self.layers = [made[id(layer)] for layer in layers]
 
     def __call__(self, states: Tensor, groups: list[Group], places: Tensor) -> Tensor:
-        """Return the last states of the tokens read: (M, H) and (P,) -> (P, H)."""
+        """Return the last hidden states (P, H) of the tokens at `places` (P,), from embeddings (M, H)."""
         everything = RowAttention([group.full() for group in groups])
         for layer in self.layers[:-1]:
             states = layer(states, states, everything)
@@ -61,14 +61,14 @@ class TorchLayers:
 
 
 def rounded(tokens: int) -> int:
-    """Return the next of some numbers of tokens, so that few different ones occur."""
+    """Round a number of tokens up to one of few numbers, so that few different shapes occur."""
     tokens = max(tokens, 1)
     step = max(_SMALLEST_STEP, 2 ** (tokens.bit_length() - 1) // _SHAPES_AN_OCTAVE)
     return tokens + -tokens % step
 
 
 def exits_early(model: AlbertPreTrainedModel, output: Output) -> bool:
-    """Tell whether this output of a model is computed with early exit."""
+    """Return whether this output of a model is computed with early exit."""
     is_classifier = isinstance(model, AlbertForSequenceClassification)
     return is_classifier and output == "logits" and model.patience is not None
 
@@ -76,13 +76,13 @@ def exits_early(model: AlbertPreTrainedModel, output: Output) -> bool:
 def run_with_patience(
     model: AlbertForSequenceClassification, layers: Sequence[PackedLayer], states: Tensor, lengths: list[int]
 ) -> tuple[Tensor, Tensor]:
-    """Return the scores (B, K) of rows, and the depths (B,), from 1, at which they left.
+    """Return the scores (B, K) of rows, and the layers (B,), counted from 1, at which they exited.
 
     Args:
-        model: with a patience.
-        layers: one for each depth.
-        states: (M, H) of packed rows; there may be more states than tokens.
-        lengths: tokens of each row; equal ones next to each other.
+        model: A model with a patience.
+        layers: The layer for each depth.
+        states: Embeddings (M, H) of packed rows; extra states at the end are ignored.
+        lengths: Number of tokens of each row; rows of equal length must be consecutive.
     """
     exits = exits_of(model.config)
     assert exits is not None
@@ -90,11 +90,11 @@ def run_with_patience(
     device = states.device
     scores = states.new_empty(len(lengths), model.config.num_labels)
     depths = torch.zeros(len(lengths), dtype=torch.long, device=device)
-    remaining = torch.arange(len(lengths), device=device)  # the numbers of the rows still in the batch, (B,)
+    remaining = torch.arange(len(lengths), device=device)  # (B,) indices of the rows that have not exited
     agreed = torch.zeros_like(remaining)
     previous = None
     for depth, layer in enumerate(layers, start=1):
-        firsts = _index([0, *accumulate(lengths[:-1])], device)  # the place of each [CLS], (B,)
+        firsts = _index([0, *accumulate(lengths[:-1])], device)  # (B,) index of each [CLS]
         groups = [Group(len(list(same)), length, 1) for length, same in groupby(lengths)]
         is_last = depth == len(layers)
         if is_last:
@@ -121,7 +121,7 @@ def run_with_patience(
 
 
 def _keep(states: Tensor, lengths: list[int], staying: list[bool]) -> tuple[Tensor, list[int]]:
-    """Return the states of the rows that stay, one after the other again, and their lengths."""
+    """Return the packed states of the rows that have not exited, and their lengths."""
     places: list[int] = []
     for start, length, stays in zip(accumulate(lengths, initial=0), lengths, staying, strict=False):
         if stays:
@@ -139,18 +139,18 @@ _LAYERS: MadeFromWeights[TorchLayers] = MadeFromWeights()
 
 
 class TorchEngine(Engine):
-    """Computes a model of this package from its weights; any other model as `PlainEngine` does.
+    """Computes a model of this package from its weights; calls any other model as `PlainEngine` does.
 
-    It asks the model before every run whether its weights have changed.
+    Before every run, it checks whether the weights have changed.
 
     Args:
-        model: computed without dropout and gradients, whatever its mode.
+        model: The model. It is computed without dropout and gradients, also in training mode.
     """
 
     def __init__(self, model: AlbertPreTrainedModel) -> None:
         self.model = model
         self.exit_depths: Counter[int] = Counter()
-        """At which depths so many rows left, of a model with a patience."""
+        """Number of rows that exited after each layer, for a model with a patience."""
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """Yield the scores of batches as `Engine.batches` does, the longest rows first."""
@@ -168,7 +168,7 @@ class TorchEngine(Engine):
             with evaluating(model):
                 try:
                     scores = score(layers, batch)
-                except IndexError:  # an id that the model does not have; it says so itself
+                except IndexError:  # an id without an embedding; calling the model raises a clear error
                     next(PlainEngine(model).batches(batch.rows, Job(job.output, job.read)))
                     raise
             yield batch.numbers, scores
@@ -181,14 +181,14 @@ class TorchEngine(Engine):
         return _LAYERS.get(model, layers, partial(TorchLayers, model, reorder=reorder), key=reorder)
 
     def _score(self, head: Head, layers: TorchLayers, batch: Batch) -> Sequence[np.ndarray]:
-        """Return the scores of each row, (R, K)."""
+        """Return the scores (R, K) of each row."""
         embedded = self._embed(batch)
         places = torch.tensor(batch.read_tokens(), dtype=torch.long, device=embedded.device)
         scores = head(_of_few_numbers(layers(embedded, batch.groups(), places)))[: len(places)]
         return batch.split(scores.float().cpu().numpy())
 
     def _score_early(self, layers: TorchLayers, batch: Batch) -> Sequence[np.ndarray]:
-        """Return the scores of each row, (1, K), and count the depths at which rows left."""
+        """Return the scores (1, K) of each row, and count the layers at which rows exit."""
         model = self.model
         assert isinstance(model, AlbertForSequenceClassification)
         lengths = [length_of(row) for row in batch.rows]
@@ -197,7 +197,7 @@ class TorchEngine(Engine):
         return list(scores.float().cpu().numpy()[:, None])
 
     def _embed(self, batch: Batch) -> Tensor:
-        """Return the mapped embeddings of a batch's tokens, (M, H); M is rounded up with any tokens."""
+        """Return the mapped embeddings (M, H) of a batch's tokens; M is rounded up with extra tokens."""
         device = self.model.device
         ids, segments, places = batch.inputs()
         extra = [0] * (rounded(len(ids)) - len(ids))
@@ -208,7 +208,7 @@ class TorchEngine(Engine):
 
 
 def _of_few_numbers(states: Tensor) -> Tensor:
-    """Pad states (P, H) to one of few P: in half precision torch keeps half a MB for each P."""
+    """Pad states (P, H) so that few different P occur: in half precision PyTorch keeps 0.5 MB for each P."""
     if states.device.type != "cpu" or states.dtype == torch.float32:
         return states
     return F.pad(states, (0, 0, 0, rounded(len(states)) - len(states)))

@@ -68,8 +68,9 @@ class Epochs:
         self._lengths = np.array([max(len(row.input_ids) for row in unit) for unit in units])
         if not self._epoch(0):
             raise DataError(
-                f"{len(units)} training examples in batches of {batch_size} for {world_size} processes: each "
-                "needs at least one example per batch"
+                f"{len(units)} training examples in batches of {batch_size} are too few for {world_size} "
+                "processes, which each need at least one example of every batch. Raise batch_size, use more "
+                "examples, or start fewer processes."
             )
 
     @property

@@ -59,8 +59,8 @@ class CollapseWatch:
         if constant is None:
             return None
         return (
-            f"at step {state.step} the model predicts {constant} for everything, and the training loss is "
-            f"{loss.mean:.4f}; ignoring the input gives {self.prior:.4f}"
+            f"at step {state.step} the model predicts {constant} for every example, and the training loss is "
+            f"{loss.mean:.4f} (a model that ignores its input has {self.prior:.4f})"
         )
 
 
@@ -77,8 +77,9 @@ def collapse(evaluation: Evaluation, folder: Path, *, prior: float | None) -> st
         return None
     constant = evaluation.task.constant_answer(evaluation.examples, evaluation.predictions)
     if constant is not None:
-        return f"the best model predicts {constant} for everything"
+        return f"the best model predicts {constant} for every example"
     late = [line["train/loss"] for line in lines if line["step"] > (1 - _LAST) * lines[-1]["step"]]
     if prior is not None and late and sum(late) / len(late) > NOTHING_LEARNT * prior:
-        return f"the training loss ends at {sum(late) / len(late):.4f}; ignoring the input gives {prior:.4f}"
+        mean = sum(late) / len(late)
+        return f"the training loss ends at {mean:.4f} (a model that ignores its input has {prior:.4f})"
     return None

@@ -114,7 +114,7 @@ def draw_curve(name: str, points: list[CurvePoint], target: Path) -> None:
     whole = points[-1]
     for panel, label, values in zip(
         panels,
-        ("layers of an example, on average", "times as fast as all layers"),
+        ("mean number of layers", "speedup over all layers"),
         ([one.mean_depth for one in points], [whole.seconds / one.seconds for one in points]),
         strict=True,
     ):

@@ -82,7 +82,7 @@ def evaluate(
         settings,
         call=evaluate,
         name="data",
-        labelled=True,
+        labeled=True,
         device=read_device(device),
         patience=patience,
     )

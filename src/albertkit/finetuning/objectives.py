@@ -1,18 +1,19 @@
-"""What fine-tuning minimizes, exact over parts and processes.
+"""The losses of fine-tuning. Accumulation and several processes do not change their gradients.
 
-| objective | the loss |
+| objective | loss |
 |---|---|
-| "head" | that of the model's own head, or with class weights cross-entropy |
-| "binary_cross_entropy" | of each label of each item by itself: several labels for a text, or for a token |
-| "embedding" | of the vectors of texts: every example of a batch counts for every other |
+| "head" | the loss of the model's head, or cross-entropy with class weights |
+| "binary_cross_entropy" | an independent decision for each label of each item (a text or a token) |
+| "embedding" | the vectors of all texts in a batch, compared with each other |
 
-The vectors of a batch in parts are computed twice (Gao, Zhang, Han and Callan 2021, "Scaling Deep Contrastive
-Learning Batch Size under Memory Limited Setup"): first all parts, without what the way back needs; the loss
-of the whole batch gives the gradient of each vector; then each part again, whose vectors are handed their
-gradients. It is the step of the whole batch, in the memory of a part.
+With accumulation, the vectors of "embedding" are computed twice (Gao, Zhang, Han and Callan 2021, "Scaling
+Deep Contrastive Learning Batch Size under Memory Limited Setup"). First, the vectors of all parts are
+computed without gradients, and the loss of the whole batch gives the gradient of each vector. Then each part
+is computed again, and its vectors receive these gradients. The step is that of the whole batch, with the
+memory of one part.
 
-Shapes: B rows or examples of a part, N examples of all processes' batch, W texts of an example (2, or 3 with
-a negative), C choices, T tokens, H hidden, K labels.
+Shapes: B rows or examples of a part, N examples in the batch of all processes, W texts of an example (2, or 3
+with a negative), C choices, T tokens, H hidden size, K labels.
 """
 
 import hashlib
@@ -43,10 +44,10 @@ class HeadObjective:
     """The mean loss over the labeled items of a batch: examples, windows, or words.
 
     Args:
-        task: makes the model's inputs of rows.
-        device: where the model is.
-        loss: the mean loss of logits (..., K) and labels over labeled items; None for the loss that the
-            model itself computes.
+        task: the task, which converts rows to labels.
+        device: the device of the model.
+        loss: a function of logits (..., K) and labels that returns the mean loss over labeled items; None for
+            the loss of the model's head.
     """
 
     def __init__(
@@ -60,11 +61,17 @@ class HeadObjective:
         return {"items": self.task.items(rows), "tokens": sum(len(row.input_ids) for row in rows)}
 
     def __call__(self, model: Callable[..., Any], batch: UnitBatch, counts: dict[str, int]) -> StepOutput:
-        """Compute a part's share of the loss of the whole batch."""
+        """Return a part's share of the loss of the whole batch.
+
+        Args:
+            model: the model in training mode.
+            batch: the part.
+            counts: the sums of `counts` over all parts and processes.
+        """
         rows = batch.rows
         items = self.task.items(rows)
         inputs = training_inputs(self.task, rows, self.device)
-        # A mean over this part, or 0 if nothing in it has a label.
+        # The mean over this part, or 0 if no item has a label.
         if self.loss is None:
             mean = model(**inputs, return_dict=True).loss
         else:
@@ -78,15 +85,15 @@ class EmbeddingObjective:
     """`embedding_loss` over the examples of all parts and processes.
 
     Args:
-        task: makes vectors of rows.
+        task: the task, which determines the vectors of rows.
         world: the processes that share each batch.
-        temperature: as in `embedding_loss`.
+        temperature: see `embedding_loss`.
     """
 
     def __init__(self, task: SentenceEmbedding, world: World, *, temperature: float) -> None:
         self.task, self.world, self.temperature = task, world, temperature
-        self._loss = torch.zeros(())  # of the batch that is being computed
-        self._waiting: list[tuple[int, Tensor]] = []  # of its parts: seed, and gradients (B, W, H)
+        self._loss = torch.zeros(())  # the loss of the current batch
+        self._waiting: list[tuple[int, Tensor]] = []  # for each of its parts: seed, gradients (B, W, H)
 
     def counts(self, batch: UnitBatch) -> dict[str, int]:
         """Count examples and real tokens."""
@@ -102,17 +109,17 @@ class EmbeddingObjective:
             if batch is batch.parts[0]:
                 self._look_ahead(model, batch.parts)
             seed, gradients = self._waiting.pop(0)
-            torch.manual_seed(seed)  # the dropout of the first time
+            torch.manual_seed(seed)  # the same dropout as in the first computation
             carrier = (self._vectors(model, batch) * gradients).sum()
         items = len(batch.units)
         share = self._loss * (items / counts["items"])
-        # The value of the share with the gradient of the whole: of these vectors nobody else has any.
+        # The value is the part's share; the gradient is that of the whole loss for the part's vectors.
         return StepOutput(
             loss=carrier + (share - carrier).detach(), sums={"loss": (self._loss * items, items)}
         )
 
     def _look_ahead(self, model: Any, parts: list[UnitBatch]) -> None:
-        """Compute the loss of the whole batch and its gradient for each vector."""
+        """Compute the loss of the whole batch, and its gradient for each vector."""
         start = torch.initial_seed()
         seeds = [(start + number) % 2**63 for number in range(1, len(parts) + 1)]
         found = []
@@ -120,7 +127,7 @@ class EmbeddingObjective:
             for seed, part in zip(seeds, parts, strict=True):
                 torch.manual_seed(seed)
                 found.append(self._vectors(model, part))
-        torch.clear_autocast_cache()  # it would give the weights without gradients to the second time too
+        torch.clear_autocast_cache()  # the second computation must not use cached weights without gradients
         vectors = torch.cat(found).requires_grad_()
         with torch.enable_grad():
             loss = self._whole_loss(vectors, UnitBatch([unit for part in parts for unit in part.units]))
@@ -134,7 +141,7 @@ class EmbeddingObjective:
         return vectors.float().unflatten(0, (len(batch.units), -1))
 
     def _whole_loss(self, vectors: Tensor, batch: UnitBatch) -> Tensor:
-        """Return the loss of all processes' examples, with gradients for this one's vectors."""
+        """Return the loss over the examples of all processes, with gradients for this process's vectors."""
         own = (
             vectors,
             text_numbers(batch.units, vectors.device),
@@ -142,7 +149,7 @@ class EmbeddingObjective:
         )
         gathered = [self.world.gather(one) for one in own]
         gathered[0][self.world.rank] = vectors
-        return embedding_loss(*(torch.cat(one) for one in gathered), temperature=self.temperature)  # of N
+        return embedding_loss(*(torch.cat(one) for one in gathered), temperature=self.temperature)
 
 
 def make_objective(
@@ -151,13 +158,13 @@ def make_objective(
     """Return the objective of a task.
 
     Args:
-        task: names it, see `Task.objective`.
+        task: the task; see `Task.objective`.
         world: the processes that share each batch.
         class_weights: (K,) weights of the classes; None for none.
-        temperature: as in `embedding_loss`.
+        temperature: see `embedding_loss`.
 
     Raises:
-        ConfigError: there is no such objective, or it does not take logits and labels.
+        ConfigError: the objective is unknown, or does not accept logits and labels.
     """
     if task.objective == "embedding":
         assert isinstance(task, SentenceEmbedding)
@@ -173,14 +180,15 @@ def make_objective(
         loss = LOSSES[task.objective]
     else:
         raise ConfigError(
-            f"the objective of {task.name} is {task.objective!r}; "
-            f"{suggestion(task.objective, [*LOSSES, 'embedding'])}, or a function of logits and labels"
+            f"the objective of {task.name} is {task.objective!r}. "
+            f"{suggestion(task.objective, [*LOSSES, 'embedding'])} A function of logits and labels is "
+            "possible too."
         )
     return HeadObjective(task, world.device, loss=loss)
 
 
 def _check_logits(task: Task) -> None:
-    """Raise a ConfigError for a model without the logits that the objective of the task reads."""
+    """Raise ConfigError if the model lacks the logits that the objective of the task needs."""
     scores = HEADS[task.architecture].scores.get("logits")
     if callable(task.objective) and (scores is None or scores.names != ("logits",)):
         raise ConfigError(
@@ -190,10 +198,10 @@ def _check_logits(task: Task) -> None:
 
 
 def _check_arguments(task: Task, objective: Callable[..., Any]) -> None:
-    """Raise a ConfigError for a function that cannot be called with logits and labels."""
+    """Raise ConfigError for a function that cannot be called with logits and labels."""
     try:
         signature = inspect.signature(objective)
-    except ValueError:  # of a function that is not written in Python
+    except ValueError:  # functions that are not written in Python may have no signature
         return
     try:
         signature.bind("logits", "labels")
@@ -205,7 +213,11 @@ def _check_arguments(task: Task, objective: Callable[..., Any]) -> None:
 
 
 def weighted_cross_entropy(weights: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the mean cross-entropy over items, of logits (..., K) and labels (...); class weights (K,)."""
+    """Return a function of logits (..., K) and labels (...): the mean weighted cross-entropy over items.
+
+    Args:
+        weights: (K,) weights of the classes.
+    """
 
     def loss(logits: Tensor, labels: Tensor) -> Tensor:
         labels = labels.reshape(-1)
@@ -218,64 +230,68 @@ def weighted_cross_entropy(weights: Tensor) -> Callable[[Tensor, Tensor], Tensor
 
 
 def binary_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean over items of the mean loss of their K labels, each a decision by itself.
+    """Return the mean loss over labeled items and their K labels, each an independent decision.
 
     Args:
         logits: (..., K).
-        labels: (..., K), 0 or 1 each; -100 in an item without labels.
+        labels: (..., K), 0 or 1 each; -100 for an item without labels.
     """
-    labelled = labels[..., 0] != IGNORED_LABEL  # (...)
-    if not labelled.any():
+    labeled = labels[..., 0] != IGNORED_LABEL  # (...)
+    if not labeled.any():
         return logits.sum() * 0
-    return F.binary_cross_entropy_with_logits(logits[labelled], labels[labelled])
+    return F.binary_cross_entropy_with_logits(logits[labeled], labels[labeled])
 
 
 LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor] | None] = {
     "head": None,
     "binary_cross_entropy": binary_cross_entropy,
 }
-"""The losses that a task may name; None: that of the model's own head."""
+"""The losses that a task can name; None for the loss of the model's head."""
 
 
 def balanced_weights(counts: Counter[int] | None, classes: int) -> Tensor:
-    """Return weights (K,) that are inverse to frequency, and 1 on average over the training items.
+    """Return weights (K,) that are inverse to the frequency, with a mean of 1 over the training items.
+
+    Args:
+        counts: number of training items by class; None if the task does not have single classes.
+        classes: number of classes, K.
 
     Raises:
-        ConfigError: the task has no single classes.
+        ConfigError: the task does not have single classes.
     """
     if counts is None:
-        raise ConfigError("class_weights are for tasks with one class for each item; use 'none' here")
+        raise ConfigError("class_weights are for tasks with one class per example or word. Set it to 'none'.")
     total, seen = counts.total(), len(counts)
     return torch.tensor([total / (seen * counts[one]) if counts[one] else 1.0 for one in range(classes)])
 
 
 def training_inputs(task: Task, rows: Sequence[Row], device: torch.device) -> dict[str, Any]:
-    """Return what the model takes to give a loss: a padded batch (B, T) and its labels.
+    """Return the arguments with which the model computes a loss: a padded batch (B, T) and its labels.
 
-    The choices of a question share one softmax: its batch is (B / C, C, T).
+    For multiple choice, the batch is (B / C, C, T), because the choices of a question share a softmax.
 
     Raises:
-        DataError: a row without labels, or questions of different numbers of choices.
+        DataError: a row has no labels, or questions have different numbers of choices.
     """
-    unlabelled = next((row for row in rows if row.labels is None), None)
-    if unlabelled is not None:
+    unlabeled = next((row for row in rows if row.labels is None), None)
+    if unlabeled is not None:
         raise DataError(
-            f"example {unlabelled.example} has no labels. Expected labeled examples to learn from."
+            f"example {unlabeled.example} has no labels. Expected labeled examples to learn from."
         )
     batch: dict[str, Any] = {**training_batch(task, rows, device)}
     if task.architecture == "AlbertForMultipleChoice":
         choices = {len(unit) for unit in task.units(rows)}
         if len(choices) != 1:
             raise DataError(
-                f"a batch has examples of {', '.join(map(str, sorted(choices)))} choices. Expected as many "
-                "in each."
+                f"the examples of a batch have {', '.join(map(str, sorted(choices)))} choices. Expected the "
+                "same number in each."
             )
         batch = {name: value.unflatten(0, (-1, *choices)) for name, value in batch.items()}
     return batch | {name: torch.from_numpy(one).to(device) for name, one in task.labels_of(rows).items()}
 
 
 def training_batch(task: Task, rows: Sequence[Row], device: torch.device) -> Batch:
-    """Return rows as one batch, `Task.padded_length` tokens wide."""
+    """Return rows as one batch (B, T), where T is `Task.padded_length`."""
     return pad_batch(
         rows, pad_token_id=task.tokenizer.pad_token_id, device=device, length=task.padded_length(rows)
     )
@@ -284,7 +300,7 @@ def training_batch(task: Task, rows: Sequence[Row], device: torch.device) -> Bat
 def training_vectors(
     task: SentenceEmbedding, model: Callable[..., Any], rows: Sequence[Row], device: torch.device
 ) -> Tensor:
-    """Return the vectors (B, H) of rows that fit into one batch."""
+    """Return the vectors (B, H) of rows, computed as one batch."""
     batch = training_batch(task, rows, device)
     hidden_states = model(**batch, return_dict=True).last_hidden_state  # (B, T, H)
     mask = batch["attention_mask"][:, :, None]  # (B, T) -> (B, T, 1)
@@ -303,12 +319,12 @@ def embedding_loss(vectors: Tensor, texts: Tensor, scores: Tensor, *, temperatur
     """Return the loss of a batch: `ranking_loss` if it has scores, else `contrastive_loss`.
 
     Args:
-        vectors: (B, W, H), of any length.
-        texts: (B, W), equal for equal texts.
-        scores: (B,), NaN for texts that belong together.
-        temperature: divides the cosines; the smaller, the more the nearest wrong text counts.
+        vectors: (B, W, H), the vectors of the texts, of any length.
+        texts: (B, W), numbers that are equal for equal texts.
+        scores: (B,), the similarity scores, NaN for texts that belong together.
+        temperature: number that divides the cosines. A smaller value emphasizes the nearest wrong texts.
     """
-    with torch.autocast(vectors.device.type, enabled=False):  # a cosine in bfloat16 has two digits
+    with torch.autocast(vectors.device.type, enabled=False):  # a cosine in bfloat16 has only two digits
         vectors = F.normalize(vectors.float(), dim=-1)
         if scores.isnan().any():
             return contrastive_loss(vectors, texts, temperature=temperature)
@@ -317,17 +333,17 @@ def embedding_loss(vectors: Tensor, texts: Tensor, scores: Tensor, *, temperatur
 
 
 def contrastive_loss(vectors: Tensor, texts: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean cross-entropy of finding each first text's second one among all of the batch.
+    """Return the mean cross-entropy of finding the second text of each first text among all candidates.
 
-    Multiple negatives ranking (Henderson et al. 2017), with the cosine over a temperature and negatives as in
-    Gao et al. 2021, equation 5. Candidates are the second texts and the negatives of all examples. A
-    candidate that is no wrong answer is left out: the second text of an equal first one, an equal second
-    text, the first text itself.
+    This is multiple negatives ranking (Henderson et al. 2017), with the cosine divided by a temperature and
+    negatives as in Gao et al. 2021, equation 5. Candidates are the second texts and the negatives of all
+    examples. Candidates that are not wrong are excluded: the second texts of equal first texts, equal second
+    texts, and the first text itself.
 
     Args:
-        vectors: (B, W, H) of length 1.
-        texts: (B, W), equal for equal texts.
-        temperature: as in `embedding_loss`.
+        vectors: (B, W, H), of length 1.
+        texts: (B, W), numbers that are equal for equal texts.
+        temperature: see `embedding_loss`.
     """
     first = vectors[:, 0]  # (B, H)
     candidates = vectors[:, 1:].transpose(0, 1).flatten(0, 1)  # (B, W - 1, H) -> ((W - 1) B, H), second first
@@ -339,24 +355,24 @@ def contrastive_loss(vectors: Tensor, texts: Tensor, *, temperature: float) -> T
 
 
 def _not_wrong(texts: Tensor) -> Tensor:
-    """Return (B, (W - 1) B) for (B, W), true where a candidate is right for a first text or equals it."""
+    """Return whether each candidate is right for each first text or equals it: (B, W) -> (B, (W - 1) B)."""
     first, second, candidates = texts[:, 0], texts[:, 1], texts[:, 1:].T.flatten()
     same_first = first[:, None] == first  # (B, B)
     same_as_second = second[:, None] == candidates  # (B, (W - 1) B)
-    right = same_first.float() @ same_as_second.float() > 0  # as right for each equal first text
+    right = same_first.float() @ same_as_second.float() > 0  # right for any equal first text
     return right | (first[:, None] == candidates)
 
 
 def ranking_loss(cosines: Tensor, scores: Tensor, *, temperature: float) -> Tensor:
     """Return log(1 + sum of exp((cosine of i - cosine of j) / temperature)) over all i scored below j.
 
-    CoSENT (Su 2022, https://kexue.fm/archives/8847; the cosine objective of Li and Li 2023, AnglE). It asks
-    for the order of the cosines only, as Spearman's correlation does, so scores may be of any scale.
+    This is CoSENT (Su 2022, https://kexue.fm/archives/8847; the cosine objective of Li and Li 2023, AnglE).
+    Like Spearman's correlation, it depends only on the order of the scores, so they may have any scale.
 
     Args:
-        cosines: (B,).
-        scores: (B,).
-        temperature: as in `embedding_loss`.
+        cosines: (B,), the cosine similarities of the pairs.
+        scores: (B,), the similarity scores of the pairs.
+        temperature: see `embedding_loss`.
     """
     differences = (cosines[:, None] - cosines) / temperature  # (B, B)
     below = scores[:, None] < scores
@@ -364,7 +380,7 @@ def ranking_loss(cosines: Tensor, scores: Tensor, *, temperature: float) -> Tens
 
 
 def text_numbers(units: Sequence[Sequence[Row]], device: torch.device) -> Tensor:
-    """Return (B, W) numbers that are equal for equal texts, in every process."""
+    """Return numbers (B, W) that are equal for equal texts, also across processes."""
     numbers = [[_text_number(row) for row in unit] for unit in units]
     return torch.tensor(numbers, dtype=torch.int64, device=device)
 
@@ -375,6 +391,6 @@ def _text_number(row: Row) -> int:
 
 
 def text_scores(units: Sequence[Sequence[Row]], device: torch.device) -> Tensor:
-    """Return (B,) scores, NaN where there is none."""
+    """Return the scores (B,), NaN for examples without a score."""
     scores = [math.nan if unit[0].labels is None else unit[0].labels for unit in units]
     return torch.tensor(scores, dtype=torch.float32, device=device)

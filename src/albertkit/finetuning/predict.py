@@ -129,7 +129,7 @@ def predict(
         MissingExtraError: the output is a Parquet file, and pyarrow is not installed.
     """
     if engine in RUNNERS:
-        raise ConfigError(f"--engine is {engine!r}, which is a runner: write --runner {engine}")
+        raise ConfigError(f"--engine is {engine!r}, but that is a runner. Use --runner {engine}.")
     model = str(model)
     _check_runner(runner, workers)
     place = CPU if runner == "ray" else read_device(device)  # with Ray, only its workers compute
@@ -140,7 +140,7 @@ def predict(
         settings,
         call=predict,
         name="input",
-        labelled=False,
+        labeled=False,
         device=place,
         patience=patience,
     )
@@ -232,7 +232,7 @@ def predict_file(
     _check_runner(runner, workers)
     _check_output(Path(reader.source), output)
     if keep_columns and not isinstance(reader, TableReader):
-        raise ConfigError(f"keep_columns is for tables, and {reader.source} has no columns. Omit it.")
+        raise ConfigError(f"keep_columns is for tables, but {reader.source} has no columns. Omit it.")
     parts = output.with_name(f".{output.name}.parts")
     about = about | {
         "part_size": part_size,
@@ -255,7 +255,7 @@ def predict_file(
         workers=1 if runner == "local" else workers,
         device=device,
         name=lambda part: f"rows {part[0].row} to {part[-1].row}",
-        hint="the predictions before are kept, and the same command continues",
+        hint="the predictions before it are kept, and the same command resumes the work",
     )
     with made_folder(output.parent):
         try:
@@ -274,7 +274,7 @@ def predict_file(
         except BaseException as error:
             if part_files(parts):
                 how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
-                kept = f"kept in {parts}; the same command continues"
+                kept = f"kept in {parts}; the same command resumes the work"
                 logger.info(f"{how}: {count:,} of {total:,} predictions are {kept}")
             else:
                 shutil.rmtree(parts, ignore_errors=True)
@@ -284,7 +284,7 @@ def predict_file(
 
 
 def _check_runner(runner: str, workers: int | None) -> None:
-    check_runner(runner)
+    check_runner(runner, workers)
     if runner == "local" and workers is not None:
         raise ConfigError(f"workers is {workers}, but the local runner is a single process. Choose ray.")
 

@@ -133,7 +133,7 @@ def make_units(task: Task, examples: Iterable[Any], counts: RowCounts) -> list[U
     units: list[Unit] = []
     for chunk, rows in features_of_all(task, examples):
         counts.add(chunk, rows)
-        if task.skips_unlabelled:
+        if task.skips_unlabeled:
             rows = [row for row in rows if row.labels is not None]
         units += [[task.lean(row) for row in unit] for unit in task.units(rows)]
     # A batch mixes rows of all chunks, but each chunk numbers its examples from 0.

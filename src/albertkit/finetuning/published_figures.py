@@ -1,11 +1,11 @@
-"""What was published of ALBERT on labeled data: the only table of these figures, in percent.
+"""Published results of ALBERT on labeled data, in percent.
 
-Sources: the README of google-research/albert, whose table of all sizes the model cards on the hub repeat, and
-Lan et al. 2019 (arXiv:1909.11942v6), tables 2, 9 and 10. They agree where they overlap.
+The sources are the README of google-research/albert, whose table of all sizes the model cards on the hub
+repeat, and Lan et al. 2019 (arXiv:1909.11942v6), tables 2, 9 and 10. Where the sources overlap, they agree.
 
-MNLI is that of the matched set (appendix A.3). The paper does not name other metrics of GLUE's development
-sets. It follows Liu et al. 2019: as we read it, Matthews' correlation for CoLA, Pearson's for STS-B,
-accuracy for the others.
+The results of MNLI are for the matched set (appendix A.3). The paper does not name the other metrics of
+GLUE's development sets. It follows Liu et al. 2019, so we assume Matthews' correlation for CoLA, Pearson's
+correlation for STS-B, and accuracy for the other tasks.
 """
 
 from dataclasses import dataclass
@@ -19,25 +19,25 @@ class Column:
 
     name: str
     metric: str
-    """What its figures are, in words."""
+    """The metrics and the split, in words."""
     keys: tuple[str, ...]
-    """What fills it, as MEASUREMENT/METRIC: see `albertkit.finetuning.suites`."""
+    """The measured values for this column, as MEASUREMENT/METRIC: see `albertkit.finetuning.suites`."""
 
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A table as it was published. Where a column has several figures, they are in the order of its keys."""
+    """A published table. Several values in one column are in the order of the column's keys."""
 
     title: str
     source: str
     columns: tuple[Column, ...]
     rows: dict[str, tuple[Figures, ...]]
     averages: dict[str, float] | None = None
-    """As published; `average` says how they come about."""
+    """The published averages by row; `average` computes the same mean."""
 
 
 def average(figures: tuple[Figures, ...]) -> float | None:
-    """Return the mean over columns of the mean of each (as below table 2); None where one is missing."""
+    """Return the mean of the columns' means (as defined below table 2); None if a column is missing."""
     means = [sum(one) / len(one) for one in figures if one is not None]
     return sum(means) / len(means) if len(means) == len(figures) else None
 
@@ -48,8 +48,8 @@ _SQUAD2 = Column("SQuAD2.0", "F1/exact, dev", ("squad2/f1", "squad2/exact"))
 DOWNSTREAM = PublishedTable(
     title="SQuAD, MNLI, SST-2 and RACE",
     source="The README of google-research/albert, repeated by the model cards. Version 1 is as in the paper: "
-    "table 2, development sets; for xxlarge tables 9 and 10, where RACE is the test set. Of version 2 it is "
-    "not said.",
+    "table 2, development sets; for xxlarge tables 9 and 10, where RACE is the test set. For version 2 the "
+    "README does not name the sets.",
     columns=(
         _SQUAD1,
         _SQUAD2,

@@ -128,7 +128,7 @@ def _calibration_picture(folder: Path, found: Calibration) -> str:
     panel.plot([one.confidence for one in filled], [one.accuracy for one in filled], marker="o")
     panel.set(
         xlabel="confidence",
-        ylabel="share that is right",
+        ylabel="accuracy",
         title=f"calibration error {found.expected_error:.3f}",
     )
     return _save(figure, folder, "calibration.png")
@@ -154,7 +154,7 @@ def _ranks_picture(folder: Path, ranks: Sequence[int]) -> str:
     figure, panel = _panel(4, 4)
     ordered = sorted(ranks)
     panel.step(ordered, [(number + 1) / len(ordered) for number in range(len(ordered))], where="post")
-    panel.set(xlabel="rank", ylabel="share of right texts up to there", xscale="log", ylim=(0, 1.02))
+    panel.set(xlabel="rank", ylabel="share of matches up to this rank", xscale="log", ylim=(0, 1.02))
     return _save(figure, folder, "ranks.png")
 
 

@@ -71,7 +71,7 @@ class FinetuningRun(Result):
 
     @property
     def signal(self) -> int | None:
-        """Number of the signal that stopped the run, if any; the same call continues it."""
+        """Number of the signal that stopped the run, if any; the same call resumes it."""
         return self.loop.signal
 
     def pipeline(self, **options: Any) -> Any:
@@ -110,20 +110,20 @@ class FinetuningRun(Result):
         chosen = check_push_options(options)
         if self.report is None:
             raise TrainingError(
-                f"the run in {self.folder} has no report: finish it with the same call, and push from the "
-                "main process"
+                f"the run in {self.folder} has no report. Finish it with the same call, and push from the "
+                "main process."
             )
         card = finetuning_card(self.folder, repo_id, self.report, chosen)
         return push_run(self.folder, repo_id, card, chosen)
 
     def summary(self) -> dict[str, Any]:
         """Return the values to show, by name."""
-        state = "finished" if self.loop.finished else "stopped; the same call continues"
+        state = "finished" if self.loop.finished else "stopped; the same call resumes the run"
         kept = {}
         if self.report:
             name = self.report["main_metric"]
             kept["model"] = (
-                f"of step {self.report['step']:,}, chosen by {name} "
+                f"of step {self.report['step']:,}, selected by {name} "
                 f"({self.task.directions.get(name, 'higher')} is better)"
             )
         return (

@@ -17,43 +17,46 @@ class FinetuningSettings(RunSettings):
     """All settings of a fine-tuning run, except its data."""
 
     epochs: float = 3.0
-    """Number of passes over the training examples, unless a number of steps is set."""
+    """Number of passes over the training examples, unless steps is set."""
     batch_size: int = 32
     """Number of examples (for question answering: windows) per step, over all processes."""
     warmup: float = 0.1
-    """Warm-up: share of the run in which the learning rate rises from 0. Then it decays linearly to 0."""
+    """Share of the run that is warm-up, in which the learning rate rises from 0. Then it decays linearly to
+    0."""
     warmup_steps: int | None = None
-    """Warm-up in steps."""
+    """Length of the warm-up in steps, instead of warmup."""
     optimizer: OptimizerName = "adamw"
-    """Optimizer. The original code fine-tunes with its AdamW."""
+    """Optimizer, as for pretrain. The original code fine-tunes with its AdamW."""
     dropout: float | None = None
-    """Dropout of hidden states (default: the model's)."""
+    """Dropout probability of the hidden states (default: the model's)."""
     attention_dropout: float | None = None
-    """Dropout of attention (default: the model's)."""
+    """Dropout probability of the attention weights (default: the model's)."""
     classifier_dropout: float | None = None
-    """Dropout before the head (default: the model's)."""
+    """Dropout probability before the head (default: the model's)."""
     class_weights: Literal["none", "balanced"] = "none"
-    """balanced weights the loss of each label inversely to its frequency; the mean weight is 1."""
+    """Weights of the labels in the loss: none, or balanced (inverse to their frequency, with a mean of 1)."""
     temperature: float = 0.05
-    """For sentence embedding: divides the cosines. Smaller values emphasize the nearest negatives. The
-    default is that of Gao et al. 2021 and of sentence-transformers."""
+    """For sentence embedding: temperature of the loss, which divides the cosine similarities. A smaller value
+    emphasizes the nearest negatives. Gao et al. 2021 and sentence-transformers use the default."""
     problem_type: ProblemType | None = None
-    """Meaning of the labels of texts (default: inferred from the labels)."""
+    """For text classification: meaning of the labels (default: inferred from the labels)."""
     early_exit: bool = False
-    """For texts: train a classifier after each layer, so that `--patience` can skip later layers."""
+    """For text classification: train a classifier after each layer, so that --patience can skip later
+    layers."""
     exit_classifiers: Literal["each", "shared"] = "each"
     """With early_exit: one classifier per layer (each), or one for all layers (shared)."""
     exit_tolerance: float = 0.1
-    """With early_exit for regression: predictions of two layers agree if they differ by less than this."""
+    """With early_exit for regression: the predictions of two layers agree if they differ by less than
+    this."""
     from_scratch: bool = False
-    """Start from random weights in the model's shape, to measure the benefit of its pretraining."""
+    """Start from random weights with the model's config, to measure the benefit of pretraining."""
 
     best_metric: str | None = None
     """Metric that selects the best model (default: the task's main metric)."""
     evaluate_every: int | None = None
-    """Steps between evaluations (default: one evaluation per epoch)."""
+    """Number of steps between evaluations (default: one evaluation per epoch)."""
     log_every: int = 20
-    """Steps between lines of metrics.jsonl."""
+    """Number of steps between lines of metrics.jsonl."""
     task: TaskSettings = field(default_factory=TaskSettings)
 
     def __post_init__(self) -> None:

@@ -116,7 +116,7 @@ def evaluate_suite(
         DataError: nothing can be measured, two folders are possible, or files cannot be read.
     """
     if suite not in SUITES:
-        raise ConfigError(f"there is no suite {suite!r}; {suggestion(suite, SUITES)}")
+        raise ConfigError(f"there is no suite {suite!r}. {suggestion(suite, SUITES)}")
     work: list[tuple[Measurement, str, str]] = []
     reports: dict[str, dict[str, Any]] = {}
     alone = len({one.models for one in SUITES[suite]}) == 1
@@ -199,10 +199,10 @@ def results_page(suite: str, model: str, reports: Reports) -> str:
         model: the name of the model's row.
         reports: result of `evaluate_suite`.
     """
-    lines = [f"# {suite}: {model}", "", "In percent; correlations too.", ""]
+    lines = [f"# {suite}: {model}", "", "All metrics are in percent, also correlations.", ""]
     for table in TABLES:
         lines += _table(table, model, reports)
-    lines += ["## All that was measured", "", "| | model | examples | |", "|---|---|---|---|"]
+    lines += ["## All metrics", "", "| | model | examples | |", "|---|---|---|---|"]
     for one in SUITES[suite]:
         report = reports[one.name]
         if MISSING in report:

@@ -167,7 +167,7 @@ def run_seeds(
     write_json(output / "report.json", finite(report))
     for name, one in summary.items():
         logger.info(f"{name}: {one['mean']:.4f} +- {one['deviation']:.4f} over {seeds} seeds")
-    logger.info("the best is seed-%d", best)
+    logger.info("best run: seed-%d", best)
     return replace(results[best], folder=output, report=report)
 
 

@@ -93,7 +93,7 @@ def split_settings(
     known = [{field.name for _, field in scalar_fields(one)} for one in (settings, DataOptions)]
     for name in given:
         if not any(name in names for names in known):
-            raise ConfigError(f"unknown setting {name!r}; {suggestion(name, _arguments(call))}")
+            raise ConfigError(f"unknown setting {name!r}. {suggestion(name, _arguments(call))}")
     flags, columns = ({name: given[name] for name in given if name in names} for names in known)
     return flags, columns
 
@@ -141,7 +141,7 @@ def open_trained(
     *,
     call: Callable[..., Any],
     name: str,
-    labelled: bool,
+    labeled: bool,
     device: Device,
     patience: int | None,
 ) -> tuple[Task, Model, Reader[Any], dict[str, Any]]:
@@ -156,7 +156,7 @@ def open_trained(
         given: fields of `TaskSettings` and `DataOptions`, which override those of the fine-tuning.
         call: see `split_settings`.
         name: the name of the data in errors.
-        labelled: whether labels are read.
+        labeled: whether labels are read.
         device: as returned by `albertkit.devices.read_device`.
         patience: see `set_patience`.
     """
@@ -164,7 +164,7 @@ def open_trained(
     settings = task_settings(model, flags)
     bound, loaded = load_task(task, model, settings, device=device)
     source = as_source(data, name=name)
-    options = data_options(model, bound, source, columns, labelled=labelled)
+    options = data_options(model, bound, source, columns, labeled=labeled)
     default = asdict(build(DataOptions, columns, where="columns"))
     if used := {name: value for name, value in asdict(options).items() if value != default[name]}:
         shown = " ".join(
@@ -172,7 +172,7 @@ def open_trained(
             for name, value in used.items()
         )
         logger.info("as in training: %s", shown)
-    reader = open_reader(bound, source, options, name=name, labelled=labelled)
+    reader = open_reader(bound, source, options, name=name, labeled=labeled)
     if note := bound.room_note():
         logger.info("%s", note)
     set_patience(loaded, patience)
@@ -193,7 +193,7 @@ def saved_columns(options: DataOptions) -> dict[str, Any]:
 
 
 def data_options(
-    model: str | Path, task: Task, data: Any, given: dict[str, Any], *, labelled: bool
+    model: str | Path, task: Task, data: Any, given: dict[str, Any], *, labeled: bool
 ) -> DataOptions:
     """Return the data options: those passed, otherwise those of the fine-tuning whose columns the data has.
 
@@ -202,7 +202,7 @@ def data_options(
         task: the task that reads the data.
         data: see `evaluate`.
         given: the options of this call by name.
-        labelled: whether labels are read.
+        labeled: whether labels are read.
 
     Raises:
         ConfigError: an option has another type.
@@ -215,7 +215,7 @@ def data_options(
         raise ConfigError(f"{file}: expected a table of columns, found {remembered!r:.60}")
     build(DataOptions, remembered, where=f"{file}: {COLUMNS_KEY}")  # checks names and types
     known = {field.name for field in fields(DataOptions)} - set(given)
-    if not labelled:
+    if not labeled:
         known -= _OF_LABELS
     trained = {name: value for name, value in remembered.items() if name in known}
     if not trained or options.glue is not None:

@@ -110,7 +110,6 @@ def compare_words(
         tokenizer: the tokenizer that the model was trained with.
         template: a text with at least one `[X]`, and one `[MASK]`.
         groups: words or other texts for `[X]`. The others are compared with the first.
-            others are compared with.
         top_k: number of words for each group.
 
     Raises:

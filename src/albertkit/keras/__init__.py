@@ -1,9 +1,9 @@
-"""The documented TensorFlow classes on Keras 3, with one code base for the backends TensorFlow and JAX.
+"""The documented TensorFlow classes in Keras 3, with the same code for the backends TensorFlow and JAX.
 
     from albertkit.keras import TFAlbertModel
 
-Keras chooses its backend when it is imported: from the environment variable KERAS_BACKEND ("tensorflow",
-"jax"), otherwise from ~/.keras/keras.json.
+Keras chooses its backend when it is imported: from the environment variable KERAS_BACKEND ("tensorflow" or
+"jax"), or else from ~/.keras/keras.json.
 """
 
 from albertkit.keras.heads import (

@@ -1,6 +1,6 @@
-"""The models: the encoder alone, masked words and sentence order, classes, answer spans, multiple choice.
+"""The Keras models: the encoder, and the encoder with each head.
 
-Inputs are those of `TFAlbertPreTrainedModel.__call__`.
+For the inputs see `TFAlbertPreTrainedModel.__call__`.
 
 Shapes: B batch, C choices, T tokens, E embedding, H hidden, V vocabulary, K labels.
 """
@@ -16,21 +16,21 @@ _register = keras.saving.register_keras_serializable(package="albertkit")
 
 @_register
 class TFAlbertModel(TFAlbertPreTrainedModel):
-    """The bare encoder: `outputs[0]` is last_hidden_state (B, T, H), `outputs[1]` pooler_output (B, H)."""
+    """The encoder: `outputs[0]` is last_hidden_state (B, T, H), `outputs[1]` is pooler_output (B, H)."""
 
     architecture = "AlbertModel"
     output_name = "BaseModelOutputWithPooling"
 
     def answer(self, encoded: Any) -> dict[str, Tensor]:
-        """Return the hidden states of all tokens (B, T, H) and the pooled state of [CLS] (B, H)."""
+        """Return the hidden states of all tokens (B, T, H) and the pooled vector of [CLS] (B, H)."""
         return {"last_hidden_state": encoded.last_hidden_state, "pooler_output": encoded.pooler_output}
 
 
 class AlbertDecoder(keras.layers.Layer):
-    """Scores of every piece: (..., E) -> (..., V).
+    """Maps hidden states to logits over the vocabulary: (..., E) -> (..., V).
 
     Args:
-        table: the word embeddings, whose matrix is this layer's too; None for a matrix of its own.
+        table: The word embeddings, whose matrix this layer shares; None for a matrix of its own.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class AlbertDecoder(keras.layers.Layer):
         self.built = True
 
     def call(self, states: Tensor) -> Tensor:
-        """Return the logits (..., V) of states (..., E), with a tied matrix cast to the compute type."""
+        """Return the logits (..., V) of states (..., E). A tied matrix is cast to the compute type."""
         kernel = self.kernel if self.table is None else ops.transpose(self.table.embeddings)
         return ops.matmul(states, ops.cast(kernel, self.compute_dtype)) + self.bias
 
 
 class AlbertMLMHead(Brick):
-    """Scores of every piece of the vocabulary: (..., H) -> (..., V)."""
+    """Maps hidden states to logits over the vocabulary: (..., H) -> (..., V)."""
 
     def make_parts(self, *, table: keras.layers.Embedding | None) -> None:
-        """Make the map H -> E, its LayerNorm, and the decoder, tied to `table` if there is one."""
+        """Create the map from H to E, its LayerNorm, and the decoder, which is tied to `table` if passed."""
         config = self.config
         self.hidden = self.dense("dense", config.hidden_size, config.embedding_size)
         self.activation = make_activation(config.hidden_act)
@@ -67,39 +67,39 @@ class AlbertMLMHead(Brick):
 
 
 class AlbertSOPHead(Brick):
-    """Scores of "in order" (0) and "swapped" (1): (B, H) -> (B, K). No dropout, as in the original."""
+    """Maps (B, H) to logits (B, K): "in order" (0), "swapped" (1); without dropout as in the original."""
 
     def make_parts(self) -> None:
-        """Make the linear map H -> K."""
+        """Create the linear map from H to K."""
         self.classifier = self.dense("classifier", self.config.hidden_size, self.config.num_labels)
 
     def call(self, pooled: Tensor) -> Tensor:
-        """Return the logits (B, K) of pooled states (B, H)."""
+        """Return the logits (B, K) of pooled vectors (B, H)."""
         return self.classifier(pooled)
 
 
 class _MaskedWordModel(TFAlbertPreTrainedModel):
-    """What the two models with a masked-word head share."""
+    """Base class of the two models with a masked language modeling head."""
 
     def _make_head(self) -> AlbertMLMHead:
         table = self.get_input_embeddings() if self.config.tie_word_embeddings else None
         return AlbertMLMHead(self.config, name="predictions", dtype=self.dtype_policy, table=table)
 
     def get_output_embeddings(self) -> keras.layers.Layer:
-        """Return the layer that maps to the vocabulary, E -> V."""
+        """Return the decoder that maps E to the vocabulary V."""
         return self.predictions.decoder
 
 
 @_register
 class TFAlbertForPreTraining(_MaskedWordModel):
-    """ALBERT with both heads of pretraining: `outputs[:2]` are logits (B, T, V) and (B, 2)."""
+    """ALBERT with both pretraining heads: `outputs[:2]` are logits (B, T, V) and (B, 2)."""
 
     architecture = "AlbertForPreTraining"
     output_name = "AlbertForPreTrainingOutput"
     label_names = ("labels", "sentence_order_label")
 
     def make_parts(self) -> None:
-        """Make the masked-word head and the sentence-order head."""
+        """Create the masked language modeling head and the sentence-order head."""
         self.predictions = self._make_head()
         self.sop_classifier = AlbertSOPHead(self.config, name="sop_classifier", dtype=self.dtype_policy)
 
@@ -113,13 +113,13 @@ class TFAlbertForPreTraining(_MaskedWordModel):
 
 @_register
 class TFAlbertForMaskedLM(_MaskedWordModel):
-    """ALBERT with the masked-word head: `outputs[0]` is logits (B, T, V)."""
+    """ALBERT with the masked language modeling head: `outputs[0]` is logits (B, T, V)."""
 
     architecture = "AlbertForMaskedLM"
     output_name = "MaskedLMOutput"
 
     def make_parts(self) -> None:
-        """Make the masked-word head."""
+        """Create the masked language modeling head."""
         self.predictions = self._make_head()
 
     def answer(self, encoded: Any) -> dict[str, Tensor]:
@@ -129,31 +129,31 @@ class TFAlbertForMaskedLM(_MaskedWordModel):
 
 @_register
 class TFAlbertForQuestionAnswering(TFAlbertPreTrainedModel):
-    """ALBERT with a start and an end score for every token: `outputs[:2]` are both logits, each (B, T)."""
+    """ALBERT with a start score and an end score for each token: `outputs[:2]` are logits, each (B, T)."""
 
     architecture = "AlbertForQuestionAnswering"
     output_name = "QuestionAnsweringModelOutput"
     label_names = ("start_positions", "end_positions")
 
     def make_parts(self) -> None:
-        """Make the linear map H -> 2, for the start and the end."""
+        """Create the linear map from H to 2, for start and end."""
         self.qa_outputs = make_dense(
             self.config, "qa_outputs", self.config.hidden_size, 2, dtype=self.dtype_policy
         )
 
     def answer(self, encoded: Any) -> dict[str, Tensor]:
-        """Return the logits of start and end, each (B, T)."""
+        """Return the start and end logits, each (B, T)."""
         logits = self.qa_outputs(encoded.last_hidden_state)  # (B, T, 2)
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
 
 class _ClassifyingModel(TFAlbertPreTrainedModel):
-    """What the models share that read the encoder's output through dropout and a linear map."""
+    """Base class of the models with dropout and a linear map after the encoder."""
 
     reads = "pooler_output"
 
     def make_parts(self) -> None:
-        """Make the dropout, which `call` applies before `answer`, and the linear map H -> K."""
+        """Create the dropout, which `call` applies before `answer`, and the linear map from H to K."""
         config = self.config
         rate = config.classifier_dropout_prob
         self.dropout = keras.layers.Dropout(rate, name="dropout", dtype=self.dtype_policy)
@@ -163,7 +163,7 @@ class _ClassifyingModel(TFAlbertPreTrainedModel):
         )
 
     def answer(self, encoded: Any) -> dict[str, Tensor]:
-        """Return the logits: (B, K), or (B, T, K) for tokens, or (B * C, 1) for choices."""
+        """Return the logits: (B, K) for texts, (B, T, K) for tokens, (B * C, 1) for choices."""
         return {"logits": self.classifier(encoded[self.reads])}
 
 
@@ -177,7 +177,7 @@ class TFAlbertForSequenceClassification(_ClassifyingModel):
 
 @_register
 class TFAlbertForTokenClassification(_ClassifyingModel):
-    """ALBERT with one score per label for every token: `outputs[0]` is logits (B, T, K)."""
+    """ALBERT with one score per label for each token: `outputs[0]` is logits (B, T, K)."""
 
     architecture = "AlbertForTokenClassification"
     output_name = "TokenClassifierOutput"
@@ -186,7 +186,7 @@ class TFAlbertForTokenClassification(_ClassifyingModel):
 
 @_register
 class TFAlbertForMultipleChoice(_ClassifyingModel):
-    """ALBERT with one score per choice, each a sequence of its own: inputs (B, C, T), `outputs[0]` (B, C)."""
+    """ALBERT with one score per choice; each choice is a row: inputs (B, C, T), `outputs[0]` (B, C)."""
 
     architecture = "AlbertForMultipleChoice"
     output_name = "MultipleChoiceModelOutput"

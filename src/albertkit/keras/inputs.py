@@ -1,7 +1,7 @@
-"""The three documented ways to give inputs, and what is checked of them.
+"""Read and check the inputs of a Keras model, which may be passed in three ways.
 
     model(input_ids=ids, attention_mask=mask)
-    model([ids, mask])                              # in the documented order
+    model([ids, mask])                              # in the order of `NAMES`
     model({"input_ids": ids, "attention_mask": mask})
 
 Shapes: B batch, C choices, T tokens, E embedding.
@@ -17,9 +17,9 @@ from albertkit.errors import suggestion
 from albertkit.keras.layers import Tensor, keras, ops
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "head_mask", "inputs_embeds")
-"""The documented order."""
+"""The names of the inputs, in the documented order."""
 OPTIONS = ("output_attentions", "output_hidden_states", "return_dict")
-"""What a call may say of its output, as keywords or within a mapping of inputs."""
+"""Options of the output, passed as keywords or in a mapping of inputs."""
 
 _LIMITS = {
     "input_ids": ("vocab_size", "the tokenizer is of another model, or has added tokens"),
@@ -29,10 +29,10 @@ _LIMITS = {
 
 
 def take_options(first: Any, given: Mapping[str, bool | None]) -> tuple[Any, dict[str, bool | None]]:
-    """Take the options out of a mapping of inputs; those given as keywords win.
+    """Remove the options from a mapping of inputs; keyword arguments override them.
 
     Returns:
-        The inputs without options, and all `OPTIONS`, None if not set.
+        The inputs without options, and the value of each of `OPTIONS`, None if it is not set.
     """
     within: dict[str, Any] = {}
     if isinstance(first, Mapping):
@@ -42,15 +42,15 @@ def take_options(first: Any, given: Mapping[str, bool | None]) -> tuple[Any, dic
 
 
 def name_inputs(first: Any, more: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs by name, those that are None left out.
+    """Return the inputs by name, without those that are None.
 
     Args:
-        first: one tensor of ids; or all inputs as a list or tuple in the documented order, or as a mapping.
-        more: further positional arguments, in the documented order.
-        named: keyword arguments.
+        first: A tensor of ids, or all inputs as a list or tuple in the documented order or as a mapping.
+        more: Other positional arguments, in the documented order.
+        named: Keyword arguments.
 
     Raises:
-        ValueError: an unknown name, more inputs than there are, or one that is given twice.
+        ValueError: A name is unknown, there are too many inputs, or an input is passed twice.
     """
     if isinstance(first, Mapping):
         given, positional = dict(first), [None, *more]
@@ -65,34 +65,34 @@ def name_inputs(first: Any, more: Sequence[Any], named: Mapping[str, Any]) -> di
     for part in parts:
         for name, value in part.items():
             if name not in NAMES:
-                raise ValueError(f"there is no input {name!r}; {suggestion(str(name), NAMES)}")
+                raise ValueError(f"there is no input {name!r}. {suggestion(str(name), NAMES)}")
             if value is None:
                 continue
             if name in inputs:
-                raise ValueError(f"{name} is given twice; give it once")
+                raise ValueError(f"{name} is passed twice. Pass it once.")
             inputs[name] = value
     return inputs
 
 
 def as_tensors(inputs: Mapping[str, Any], config: AlbertConfig, *, choices: bool) -> dict[str, Tensor]:
-    """Return the inputs as tensors of the backend, whole numbers as int32; check values that are known.
+    """Convert the inputs to tensors of the backend (integers to int32), and check their shapes and values.
 
-    They are not while a function is compiled: an id without a row in its table then gives NaN.
+    While a function is compiled, values are not known and not checked: an id without an embedding then gives
+    NaN.
 
     Args:
-        inputs: name of the input -> array, tensor or nested list, with the shapes that
-            `TFAlbertPreTrainedModel.__call__` documents.
-        config: the sizes of the model, which the shapes and values must fit.
-        choices: whether each input has a dimension of choices after the batch.
+        inputs: Arrays, tensors or nested lists by input name. For their shapes see
+            `TFAlbertPreTrainedModel.__call__`.
+        config: The config of the model, whose sizes the inputs must match.
+        choices: Whether each input has a dimension of choices after the batch.
 
     Raises:
-        ValueError: both or neither of `input_ids` and `inputs_embeds`, a sequence longer than
-            `max_position_embeddings`, inputs of the wrong shape, ids that are no whole numbers, or an
-            attention mask made to be added to the scores.
-        IndexError: an id, segment or position that the model has no embedding for.
+        ValueError: Both or neither of `input_ids` and `inputs_embeds` are passed, a sequence is longer than
+            `max_position_embeddings`, or an input has the wrong shape or values.
+        IndexError: A token id, segment or position has no embedding.
     """
     if ("input_ids" in inputs) == ("inputs_embeds" in inputs):
-        raise ValueError("give exactly one of input_ids and inputs_embeds")
+        raise ValueError("received both or neither of input_ids and inputs_embeds. Pass exactly one of them.")
     tensors = {name: _as_tensor(name, value, config) for name, value in inputs.items()}
     check_shapes({name: tuple(tensor.shape) for name, tensor in tensors.items()}, config, choices=choices)
     return tensors
@@ -114,7 +114,7 @@ def _as_tensor(name: str, value: Any, config: AlbertConfig) -> Tensor:
     if name == "attention_mask" and values is not None:
         strange = values[(values < 0) | ((values != 0) != values) & ("float" in kind)]
         if strange.size:
-            # A mask to be added to the scores, read as 0 and 1, would show the padding and hide the text.
+            # Read as 0 and 1, a mask that is meant to be added to scores would show padding and hide text.
             raise ValueError(
                 f"attention_mask contains {strange[0]}. Expected 1 for keys to attend to, 0 for others."
             )
@@ -122,14 +122,14 @@ def _as_tensor(name: str, value: Any, config: AlbertConfig) -> Tensor:
 
 
 def _known_values(value: Any) -> np.ndarray | None:
-    """Return the numbers of a tensor; None where it stands for numbers to come."""
+    """Return the values of a tensor as an array, or None while a function is compiled."""
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, keras.KerasTensor):
         return None
     try:
         return ops.convert_to_numpy(value)
-    except (TypeError, NotImplementedError, RuntimeError):  # while a function is traced
+    except (TypeError, NotImplementedError, RuntimeError):  # raised while a function is traced
         return None
 
 
@@ -138,14 +138,15 @@ def _check_range(name: str, values: np.ndarray, config: AlbertConfig) -> None:
     limit, least, most = getattr(config, size), int(values.min()), int(values.max())
     if not 0 <= least <= most < limit:
         raise IndexError(
-            f"{name} holds {least} to {most}, and {size} is {limit}: expected 0 to {limit - 1} ({advice})"
+            f"{name} has values from {least} to {most}, but {size} is {limit}. Expected 0 to {limit - 1} "
+            f"({advice})."
         )
 
 
 def check_shapes(
     shapes: Mapping[str, tuple[int | None, ...]], config: AlbertConfig, *, choices: bool
 ) -> None:
-    """Compare the sizes that are known (others are None) with the model's; raises as `as_tensors`."""
+    """Compare the known sizes (the others are None) with the config; raises the errors of `as_tensors`."""
     outer = ("B", "C") if choices else ("B",)
     name = "input_ids" if "input_ids" in shapes else "inputs_embeds"
     wanted = (*outer, "T") if name == "input_ids" else (*outer, "T", config.embedding_size)
@@ -157,8 +158,8 @@ def check_shapes(
     limit = config.max_position_embeddings
     if "position_ids" not in shapes and length is not None and length > limit:
         raise ValueError(
-            f"the sequence has {length} tokens, more than max_position_embeddings ({limit}); "
-            "truncate it or split it into windows"
+            f"the sequence has {length} tokens, more than max_position_embeddings ({limit}). "
+            "Truncate it or split it into windows."
         )
     depth, heads = config.depth, config.num_attention_heads
     allowed: dict[str, list[tuple[int | None, ...]]] = {
@@ -183,7 +184,7 @@ def _fits(given: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool
 
 
 def merge_choices(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Reshape all inputs but the head mask: (B, C, ...) -> (B*C, ...)."""
+    """Merge batch and choices of all inputs except the head mask: (B, C, ...) -> (B*C, ...)."""
     return {
         name: value if name == "head_mask" else ops.reshape(value, (-1, *ops.shape(value)[2:]))
         for name, value in inputs.items()

@@ -1,11 +1,11 @@
-"""The bricks of ALBERT for Keras 3: embeddings, attention, layer, shared layer group, encoder with pooler.
+"""The layers of ALBERT for Keras 3: embeddings, attention, layer, shared layer group, encoder with pooler.
 
-The same network as `albertkit.modeling.layers`, through `keras.ops` alone, so one code serves every backend.
-Variables exist from construction on, in the name scopes of their layers: the path of a variable is its name
-in the Hugging Face checkpoints, with slashes (and `albert_layers_0`, since no backend likes dots).
+This is the network of `albertkit.modeling.layers`, written with `keras.ops`, so it works with every backend.
+Variables exist after construction. Their paths are their names in Hugging Face checkpoints, with slashes
+instead of dots (and `albert_layers_0`, because backends do not allow dots).
 
-Shapes: B batch, T tokens, E embedding, H hidden, I intermediate, N heads, D = H / N head width,
-L executed layers.
+Shapes: B batch, T tokens, E embedding, H hidden, I intermediate, N heads, D = H / N size of a head, L
+executed layers.
 """
 
 import math
@@ -20,7 +20,7 @@ from albertkit.tuple_outputs import make_output
 
 try:
     import keras
-except ImportError as error:  # classes here derive from those of Keras, so nothing works without it
+except ImportError as error:  # the classes here derive from Keras classes, so import it now, not lazily
     raise MissingExtraError(
         f"albertkit.keras needs Keras 3 and one backend for it ({error}): pip install 'albertkit[keras]' "
         "tensorflow, or install jax and set KERAS_BACKEND=jax before Python starts"
@@ -32,7 +32,7 @@ Tensor = Any
 
 
 class Brick(keras.layers.Layer):
-    """A layer whose parts, and so its variables, are made in its constructor."""
+    """Base class of layers that create their sublayers and variables in the constructor."""
 
     def __init__(self, config: AlbertConfig, *, name: str, dtype: Any, **options: Any) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -42,15 +42,15 @@ class Brick(keras.layers.Layer):
         self.built = True
 
     def make_parts(self, *args: Any, **options: Any) -> None:
-        """Make the sub-layers and variables."""
+        """Create the sublayers and variables."""
         raise NotImplementedError
 
     def dense(self, name: str, inputs: int, outputs: int) -> keras.layers.Dense:
-        """Return a linear map, drawn as the config says."""
+        """Return a linear layer, initialized according to the config."""
         return make_dense(self.config, name, inputs, outputs, dtype=self.dtype_policy)
 
     def layer_norm(self, name: str, width: int) -> keras.layers.LayerNormalization:
-        """Return a LayerNorm over the last dimension; Keras computes it in fp32 whatever the policy."""
+        """Return a LayerNorm over the last dimension. Keras computes it in fp32 whatever the policy."""
         norm = keras.layers.LayerNormalization(
             epsilon=self.config.layer_norm_eps, name=name, dtype=self.dtype_policy
         )
@@ -58,7 +58,7 @@ class Brick(keras.layers.Layer):
         return norm
 
     def dropout(self, rate: float) -> keras.layers.Dropout:
-        """Return a dropout layer, which acts with `training=True` only."""
+        """Return a dropout layer, which is active only with `training=True`."""
         return keras.layers.Dropout(rate, name="dropout", dtype=self.dtype_policy)
 
 
@@ -67,7 +67,7 @@ _draws = ContextVar("draws", default=True)
 
 @contextmanager
 def undrawn() -> Iterator[None]:
-    """Give models made inside matrices of zeros, for a file to fill: drawing them can take seconds."""
+    """Create models with matrices of zeros in this block, for a file to fill; drawing them takes seconds."""
     token = _draws.set(False)
     try:
         yield
@@ -76,7 +76,7 @@ def undrawn() -> Iterator[None]:
 
 
 def initializer(config: AlbertConfig) -> Any:
-    """Return the initializer of matrices: normal, redrawn beyond two deviations, as in the original."""
+    """Return the initializer of matrices: a normal distribution truncated at two deviations."""
     if not _draws.get():
         return keras.initializers.Zeros()
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
@@ -85,14 +85,14 @@ def initializer(config: AlbertConfig) -> Any:
 def make_dense(
     config: AlbertConfig, name: str, inputs: int, outputs: int, *, dtype: Any
 ) -> keras.layers.Dense:
-    """Return a linear map (..., inputs) -> (..., outputs) whose variables exist."""
+    """Return a linear layer (..., inputs) -> (..., outputs), whose variables exist."""
     layer = keras.layers.Dense(outputs, kernel_initializer=initializer(config), name=name, dtype=dtype)
     layer.build((None, inputs))
     return layer
 
 
 def make_activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return the function of a `hidden_act`: the function itself, or one by its name."""
+    """Return the function for a `hidden_act`, which is a function or a name."""
     if callable(activation):
         return activation
     return {
@@ -110,9 +110,9 @@ def _gelu(values: Tensor) -> Tensor:
 
 
 def look_up(table: keras.layers.Embedding, ids: Tensor) -> Tensor:
-    """Return rows of a table: (...) -> (..., E); NaN for an id that has no row.
+    """Return the rows of a table for ids: (...) -> (..., E). An id without a row gives NaN.
 
-    Compiled code cannot raise, and its gather returns the nearest row, or zeros.
+    Compiled code cannot raise errors. Without this check it would return the nearest row, or zeros.
     """
     rows = table(ids)
     known = ops.logical_and(ids >= 0, ids < table.input_dim)
@@ -120,10 +120,10 @@ def look_up(table: keras.layers.Embedding, ids: Tensor) -> Tensor:
 
 
 class AlbertEmbeddings(Brick):
-    """Sum of word, segment and position embeddings, normalized: (B, T) -> (B, T, E)."""
+    """The normalized sum of word, segment and position embeddings: (B, T) -> (B, T, E)."""
 
     def make_parts(self) -> None:
-        """Make the tables of words, positions and segments, LayerNorm and dropout."""
+        """Create the tables of words, positions and segments, LayerNorm and dropout."""
         config = self.config
         self.word_embeddings = self._table("word_embeddings", config.vocab_size)
         self.position_embeddings = self._table("position_embeddings", config.max_position_embeddings)
@@ -143,10 +143,9 @@ class AlbertEmbeddings(Brick):
         return table
 
     def call(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Embed `input_ids`, or take `inputs_embeds` (B, T, E), which are already looked up.
+        """Embed `input_ids` (B, T), or use `inputs_embeds` (B, T, E), which are word embeddings.
 
-        `token_type_ids` default to 0 and `position_ids` to 0, 1, ..., T - 1; both may be (T,), (1, T) or
-        (B, T).
+        `token_type_ids` default to 0, and `position_ids` to 0 ... T - 1. Both may be (T,), (1, T) or (B, T).
         """
         words = inputs.get("inputs_embeds")
         if words is None:
@@ -165,10 +164,10 @@ class AlbertEmbeddings(Brick):
 
 
 class AlbertAttention(Brick):
-    """Multi-head self-attention with its residual and LayerNorm: (B, T, H) -> (B, T, H)."""
+    """Multi-head self-attention with residual connection and LayerNorm: (B, T, H) -> (B, T, H)."""
 
     def make_parts(self, *, pruned_heads: list[int]) -> None:
-        """Make the four projections for the heads that are not pruned, LayerNorm and dropout."""
+        """Create the four projections for the heads that are not pruned, LayerNorm and dropout."""
         config = self.config
         self.kept_heads = [head for head in range(config.num_attention_heads) if head not in pruned_heads]
         self.head_size = config.hidden_size // config.num_attention_heads
@@ -187,13 +186,13 @@ class AlbertAttention(Brick):
         attention_mask: Tensor | None = None,
         head_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Attend.
+        """Compute attention.
 
         Args:
             hidden_states: (B, T, H).
-            attention_mask: bool, True = may be attended to, broadcastable to (B, N, T, T), every query
-                having at least one key; None = all.
-            head_mask: (N,) factors of the attention probabilities, in the numbering before pruning.
+            attention_mask: Bool, True where a query may attend to a key; broadcastable to (B, N, T, T). Each
+                query needs at least one key. None allows all.
+            head_mask: (N,) factors of the attention probabilities, numbered as before pruning.
 
         Returns:
             The new hidden states (B, T, H), and the probabilities (B, N, T, T).
@@ -201,7 +200,7 @@ class AlbertAttention(Brick):
         query = self._split(self.query(hidden_states))  # (B, T, N, D)
         key, value = self._split(self.key(hidden_states)), self._split(self.value(hidden_states))
         scores = ops.einsum("bqnd,bknd->bnqk", query / math.sqrt(self.head_size), key)  # (B, N, T, T)
-        # The sum of many exponentials needs fp32 whatever the type of the weights.
+        # Softmax in fp32, because it adds many exponentials, whatever the data type of the weights.
         scores = ops.cast(scores, "float32")
         if attention_mask is not None:
             scores = ops.where(attention_mask, scores, -math.inf)
@@ -219,10 +218,10 @@ class AlbertAttention(Brick):
 
 
 class AlbertLayer(Brick):
-    """Attention, then the feed-forward network with its residual and LayerNorm: (B, T, H) -> (B, T, H)."""
+    """Attention and feed-forward network, each with residual and LayerNorm: (B, T, H) -> (B, T, H)."""
 
     def make_parts(self, *, pruned_heads: list[int]) -> None:
-        """Make the attention without its pruned heads, and the feed-forward network H -> I -> H."""
+        """Create the attention without its pruned heads, and the feed-forward network H -> I -> H."""
         config = self.config
         self.attention = AlbertAttention(
             config, pruned_heads=pruned_heads, name="attention", dtype=self.dtype_policy
@@ -239,7 +238,7 @@ class AlbertLayer(Brick):
         attention_mask: Tensor | None = None,
         head_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Do what `AlbertAttention.call` does, then apply the feed-forward network."""
+        """Apply attention and feed-forward network. For arguments see `AlbertAttention.call`."""
         attended, weights = self.attention(hidden_states, attention_mask=attention_mask, head_mask=head_mask)
         expanded = self.activation(self.ffn(attended))  # (B, T, I)
         output = self.output_dropout(self.ffn_output(expanded))
@@ -247,10 +246,10 @@ class AlbertLayer(Brick):
 
 
 class AlbertLayerGroup(Brick):
-    """The different layers of one group, applied one after the other."""
+    """The inner layers of one group, applied one after the other."""
 
     def make_parts(self, *, group: int) -> None:
-        """Make the layers of the group with this number, from 0, each without its pruned heads."""
+        """Create the layers of the group with this number, counted from 0, without their pruned heads."""
         first = group * self.config.inner_group_num
         self.albert_layers = [
             AlbertLayer(
@@ -264,13 +263,13 @@ class AlbertLayerGroup(Brick):
 
 
 class AlbertTransformer(Brick):
-    """The encoder: embeddings mapped to the hidden size, then layer groups repeated over the depth.
+    """The encoder: maps embeddings to the hidden size, then applies the layer groups repeatedly.
 
-    Group g serves the repetitions i with g = i // (num_hidden_layers / number of groups).
+    Group g computes the repetitions i with g = i // (num_hidden_layers / number of groups).
     """
 
     def make_parts(self) -> None:
-        """Make the map E -> H and the layer groups."""
+        """Create the map from E to H, and the layer groups."""
         config = self.config
         self.embedding_hidden_mapping_in = self.dense(
             "embedding_hidden_mapping_in", config.embedding_size, config.hidden_size
@@ -283,7 +282,7 @@ class AlbertTransformer(Brick):
         ]
 
     def executed_layers(self) -> list[AlbertLayer]:
-        """Return the layers in the order in which `call` applies them; shared layers occur several times."""
+        """Return the layers in the order of execution. Shared layers occur several times."""
         repetitions = self.config.num_hidden_layers // self.config.num_hidden_groups
         return [
             layer
@@ -301,11 +300,14 @@ class AlbertTransformer(Brick):
         output_attentions: bool = False,
         output_hidden_states: bool = False,
     ) -> tuple[Tensor, tuple[Tensor, ...] | None, tuple[Tensor, ...] | None]:
-        """Encode embeddings (B, T, E) into (B, T, H); masks as in `AlbertAttention.call`, `head_mask` (L, N).
+        """Encode embeddings (B, T, E) into hidden states (B, T, H).
+
+        For `attention_mask` see `AlbertAttention.call`. `head_mask` is (L, N).
 
         Returns:
-            The last hidden states; where asked for, the mapped embeddings and the output of every executed
-            layer, L + 1 times (B, T, H); and the attention probabilities, L times (B, N, T, T).
+            The last hidden states; the mapped embeddings and the output of each executed layer, L + 1 tensors
+            (B, T, H), or None if not requested; and the attention probabilities, L tensors (B, N, T, T), or
+            None.
         """
         hidden_states = self.embedding_hidden_mapping_in(embeddings)
         all_hidden_states, all_attentions = [hidden_states], []
@@ -327,10 +329,10 @@ class AlbertTransformer(Brick):
 
 
 class AlbertMainLayer(Brick):
-    """Embeddings, encoder and pooler, which every model holds as `albert`."""
+    """Embeddings, encoder and pooler. Every model contains this layer as `albert`."""
 
     def make_parts(self, *, add_pooling_layer: bool) -> None:
-        """Make embeddings, encoder and, if asked for, the pooler H -> H."""
+        """Create the embeddings, the encoder and, with `add_pooling_layer`, the pooler from H to H."""
         config = self.config
         self.embeddings = AlbertEmbeddings(config, name="embeddings", dtype=self.dtype_policy)
         self.encoder = AlbertTransformer(config, name="encoder", dtype=self.dtype_policy)
@@ -348,7 +350,7 @@ class AlbertMainLayer(Brick):
         """Encode a batch of checked inputs.
 
         Returns:
-            A `TupleOutput` with last_hidden_state (B, T, H) and, where they are there, pooler_output (B, H),
+            A `TupleOutput` with last_hidden_state (B, T, H) and, if they are computed, pooler_output (B, H),
             hidden_states and attentions.
         """
         config = self.config
@@ -374,10 +376,10 @@ class AlbertMainLayer(Brick):
 
 
 def expand_attention_mask(attention_mask: Tensor | None) -> Tensor | None:
-    """Return a mask (B, T), (B, T, T) or (B, 1, T, T) of 0 and 1 as bool, broadcastable to (B, N, T, T).
+    """Convert a mask of 0 and 1, (B, T), (B, T, T) or (B, 1, T, T), to bool, broadcastable to (B, N, T, T).
 
-    A query that may see nothing sees everything instead: its output is then finite, and equals that of the
-    original, which adds the same -10000 to all its scores.
+    A query that may not attend to any token attends to all instead. Its output is then finite, and is the
+    output of the original, which adds the same -10000 to all scores of the query.
     """
     if attention_mask is None:
         return None
@@ -389,7 +391,7 @@ def expand_attention_mask(attention_mask: Tensor | None) -> Tensor | None:
 
 
 def expand_head_mask(head_mask: Tensor | None, *, depth: int) -> Tensor | None:
-    """Return a head mask (N,) or (L, N) as (L, N)."""
+    """Expand a head mask (N,) or (L, N) to (L, N)."""
     if head_mask is None or len(head_mask.shape) == 2:
         return head_mask
     return ops.tile(head_mask[None], (depth, 1))

@@ -1,6 +1,6 @@
-"""TFAlbertPreTrainedModel: everything in a Keras ALBERT model besides its forward pass.
+"""TFAlbertPreTrainedModel: everything that a Keras ALBERT model needs besides its forward pass.
 
-The three input styles, files, the losses and metrics of `compile`.
+It reads inputs, loads and saves models, and computes the losses and metrics of `compile`.
 """
 
 import warnings
@@ -32,19 +32,19 @@ class TFAlbertPreTrainedModel(keras.Model):
     """Base class of all Keras ALBERT models: a `keras.Model` whose variables exist after construction.
 
     Args:
-        config: the shape of the model.
-        options: `name`, `dtype` (a policy such as "mixed_bfloat16") and `trainable` of Keras.
+        config: The config of the model.
+        options: The Keras options `name`, `dtype` (a policy such as "mixed_bfloat16") and `trainable`.
     """
 
     config_class: ClassVar[type[AlbertConfig]] = AlbertConfig
     architecture: ClassVar[str]
     """Name of the PyTorch class with the same head."""
     output_name: ClassVar[str]
-    """Names of its outputs, as in the PyTorch class."""
+    """Name of the output class in PyTorch."""
     label_names: ClassVar[tuple[str, ...]] = ("labels",)
-    """The columns of a data set with the labels of these scores, in the same order."""
+    """The columns of a data set with the labels for `scores`, in the same order."""
     reads: ClassVar[str | None] = None
-    """The entry of the encoder's output to which `dropout` is applied before the head; None for no
+    """The entry of the encoder's output to which `dropout` is applied before the head. None means no
     dropout."""
 
     def __init__(self, config: AlbertConfig, **options: Any) -> None:
@@ -87,33 +87,34 @@ class TFAlbertPreTrainedModel(keras.Model):
         return_dict: bool | None = None,
         **named: Any,
     ) -> Any:
-        """Encode a batch.
+        """Compute the outputs of a batch.
 
         Args:
-            inputs: `input_ids`; or all inputs as a list in the order below, or as a dict; or nothing, with
-                all inputs as keywords.
-            more: the inputs after the first, by position, in the order below.
-            named: inputs by name.
+            inputs: `input_ids`; or all inputs as a list in the order below or as a dict; or None if all
+                inputs are passed by name.
+            more: The inputs after the first by position, in the order below.
+            named: Inputs by name.
             input_ids: (B, T) token ids; or pass `inputs_embeds`.
-            attention_mask: (B, T), 1 = real token, 0 = padding; or (B, T, T) or (B, 1, T, T), 1 where
-                the query (row) may see the key (column).
+            attention_mask: (B, T), 1 = token, 0 = padding; or (B, T, T) or (B, 1, T, T), with 1 where the
+                query (row) may attend to the key (column).
             token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
             position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
             head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
             inputs_embeds: (B, T, E) instead of `input_ids`.
-            training: whether to apply dropout; default False, and True inside `fit`.
-            output_attentions: also return the attention probabilities, (B, N, T, T) for each executed layer.
-                None uses the config's setting, here and below. These three options may also be keys of a dict
-                of inputs.
-            output_hidden_states: also return `hidden_states`, (B, T, H) each.
-            return_dict: False returns a plain tuple.
+            training: Whether to apply dropout; default False, but True inside `fit`.
+            output_attentions: Whether to also return the attention probabilities of each executed layer, each
+                (B, N, T, T). For this option and the next two, None uses the config's setting. The three
+                options may also be keys of a dict of inputs.
+            output_hidden_states: Whether to also return `hidden_states`, each (B, T, H).
+            return_dict: Whether to return a `TupleOutput` or, if False, a plain tuple.
 
         Returns:
-            A `TupleOutput`, a tuple with names; with `return_dict=False` a plain tuple. `hidden_states` are
-            the mapped embeddings and one entry per executed layer, inner layers included.
+            A `TupleOutput`, which is a named tuple, or a plain tuple with `return_dict=False`.
+            `hidden_states` contains the mapped embeddings and the output of each executed layer, including
+            inner layers.
 
         Raises:
-            ValueError, IndexError: see `inputs.name_inputs` and `inputs.as_tensors`.
+            ValueError, IndexError: See `inputs.name_inputs` and `inputs.as_tensors`.
         """
         inputs, options = take_options(
             inputs,
@@ -130,7 +131,7 @@ class TFAlbertPreTrainedModel(keras.Model):
     def stateless_call(
         self, trainable_variables: Any, non_trainable_variables: Any, *inputs: Any, **options: Any
     ) -> Any:
-        """Compute `__call__` as a function that also takes the variables, for the trainer of JAX."""
+        """Compute `__call__` as a function that also takes the variables; JAX training needs it."""
         named = {name: options.pop(name) for name in NAMES if name in options}
         tensors = self._tensors(inputs[0] if inputs else None, inputs[1:], named)
         return super().stateless_call(trainable_variables, non_trainable_variables, tensors, **options)
@@ -145,8 +146,8 @@ class TFAlbertPreTrainedModel(keras.Model):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> Any:
-        """Compute the result of `__call__` from checked inputs; call the model, not this method."""
-        # The trainer of JAX does not go through a `__call__` that would pass `training` to inner layers.
+        """Compute the result of `__call__` from checked inputs. Call the model instead of this method."""
+        # The trainer for JAX does not call `__call__`, which would pass `training` to inner layers.
         encoded = self.albert(
             merge_choices(inputs) if self.head.has_choices else inputs,
             training=training,
@@ -186,33 +187,33 @@ class TFAlbertPreTrainedModel(keras.Model):
         from_pt: bool = False,  # noqa: ARG003
         **options: Any,
     ) -> Self:
-        """Load a model from a folder or from the hub, in the format of the PyTorch classes.
+        """Load a model from a folder or the hub, in any format that albertkit reads.
 
-        The checkpoint may have only the encoder, or a model with any head, in any format that albertkit
-        reads. Missing tensors of the head are initialized. A warning lists them, and the tensors that this
-        model does not have.
+        The checkpoint may contain only the encoder, or a model with any head. Missing tensors of the head are
+        initialized. A warning lists these tensors, and tensors of the checkpoint that this model does not
+        use.
 
         Args:
             pretrained_model_name_or_path: "bundled", a folder, a hub name, or a checkpoint of another library
                 (TensorFlow: folder, prefix or archive; Julia: `.tfbson`).
-            config: a config, or where to find one, instead of the checkpoint's own.
-            dtype: a Keras policy, such as "mixed_bfloat16"; default the global one.
-            name: name of the Keras model.
-            ignore_mismatched_sizes: whether to initialize tensors of another shape instead of raising.
-            output_loading_info: whether to return (model, info), as the PyTorch classes do.
-            from_pt: has no effect: PyTorch weights are read like others.
-            options: arguments of `AlbertConfig`, such as `num_labels=3`; `revision`, `cache_dir`, `token`,
-                `local_files_only` and `subfolder` (`hub.HubOptions`); and loading options of `transformers`
-                (`hub.take_loading_options`).
+            config: A config, or its file, folder or hub name, instead of the checkpoint's config.
+            dtype: A Keras policy, such as "mixed_bfloat16"; default is the global policy.
+            name: Name of the Keras model.
+            ignore_mismatched_sizes: Whether to initialize tensors of a different shape instead of raising.
+            output_loading_info: Whether to return (model, info), as the PyTorch classes do.
+            from_pt: Has no effect: PyTorch weights are always read.
+            options: Arguments of `AlbertConfig`, such as `num_labels=3`; hub options `revision`, `cache_dir`,
+                `token`, `local_files_only` and `subfolder` (see `hub.HubOptions`); and loading options of
+                `transformers` (see `hub.take_loading_options`).
 
         Returns:
-            The model (of this class), or (model, info).
+            The model, or (model, info) with `output_loading_info`.
 
         Raises:
-            ModelNotFoundError: the name or folder has no model.
-            ConfigError: the config is not an ALBERT config, or an option is unknown, unsupported or does not
-                fit.
-            CheckpointError: encoder tensors are missing or have another shape, or a file is damaged.
+            ModelNotFoundError: The name or folder has no model.
+            ConfigError: The config is not an ALBERT config, or an option is unknown, unsupported or
+                inconsistent with the others.
+            CheckpointError: Encoder tensors are missing or have a different shape, or a file is damaged.
         """
         hub, options = split_hub_options(options)
         found, tensors = formats.load(
@@ -229,7 +230,7 @@ class TFAlbertPreTrainedModel(keras.Model):
             message = f"{cls.__name__} from {pretrained_model_name_or_path}: {report}"
             warnings.warn(message, UserWarning, stacklevel=2)
         if output_loading_info:
-            return cast(Self, (model, report.loading_info()))  # typed for the usual call
+            return cast(Self, (model, report.loading_info()))  # the annotation describes the usual call
         return model
 
     def save_pretrained(
@@ -238,14 +239,16 @@ class TFAlbertPreTrainedModel(keras.Model):
         """Write `config.json` and `model.safetensors`, which the PyTorch classes read.
 
         Args:
-            save_directory: created if missing. A model in it is replaced completely or not at all.
-            saved_model: whether to also write a TensorFlow SavedModel to `saved_model/VERSION`, for
+            save_directory: The folder; it is created if it does not exist. A model in it is replaced
+                completely or not at all.
+            saved_model: Whether to also write a TensorFlow SavedModel to `saved_model/VERSION`, for
                 TensorFlow Serving. Its inputs are `input_ids`, `attention_mask` and `token_type_ids`.
-            version: version of the SavedModel.
+            version: Version number of the SavedModel.
 
         Raises:
-            ConfigError: `hidden_act` is a function, or a SavedModel is requested with another backend.
-            CheckpointError: the folder cannot be written.
+            ConfigError: `hidden_act` is a function, or a SavedModel is requested with a backend other than
+                TensorFlow.
+            CheckpointError: The folder cannot be written.
         """
         if saved_model:
             check_backend(self)
@@ -255,7 +258,7 @@ class TFAlbertPreTrainedModel(keras.Model):
             write_saved_model(self, Path(save_directory) / "saved_model" / str(version))
 
     def get_config(self) -> dict[str, Any]:
-        """Return the content of a `.keras` file besides the weights."""
+        """Return the config that a `.keras` file contains besides the weights."""
         return {**super().get_config(), "config": self.config.to_dict()}
 
     @classmethod
@@ -265,9 +268,9 @@ class TFAlbertPreTrainedModel(keras.Model):
         """Return a newly initialized model.
 
         Args:
-            config: the config; or the result of `get_config`, from a `.keras` file.
-            custom_objects: not used.
-            options: `name`, `dtype` and `trainable` of Keras.
+            config: A config, or the result of `get_config` from a `.keras` file.
+            custom_objects: Has no effect.
+            options: The Keras options `name`, `dtype` and `trainable`.
         """
         del custom_objects
         if isinstance(config, AlbertConfig):
@@ -284,11 +287,11 @@ class TFAlbertPreTrainedModel(keras.Model):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Tensor:
-        """Return the loss of `compile` for the scores only: hidden states and attentions have no labels."""
+        """Return the loss of `compile`, for the scores only: hidden states and attentions have no labels."""
         return super().compute_loss(x, y, self._scored(y_pred, y), sample_weight, training)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
-        """Return the metrics of `compile` for the scores only."""
+        """Return the metrics of `compile`, for the scores only."""
         return super().compute_metrics(x, y, self._scored(y_pred, y), sample_weight)
 
     def _scored(self, output: Any, labels: Any) -> Any:
@@ -297,7 +300,7 @@ class TFAlbertPreTrainedModel(keras.Model):
             return output
         if len(self.scores) == 1:
             return output[0]
-        by_name = dict(zip(self.scores, output, strict=False))  # scores are the first entries
+        by_name = dict(zip(self.scores, output, strict=False))  # the first entries of the output are scores
         return by_name if isinstance(labels, dict) else list(by_name.values())
 
     def prepare_tf_dataset(
@@ -310,24 +313,25 @@ class TFAlbertPreTrainedModel(keras.Model):
         collate_fn: Callable[[list[dict[str, Any]]], Any] | None = None,
         drop_remainder: bool | None = None,
     ) -> Any:
-        """Return batches of a tokenized data set, for `fit`, `evaluate` and `predict`.
+        """Return batches of a tokenized data set for `fit`, `evaluate` and `predict`.
 
         Args:
-            dataset: `datasets.Dataset` or list of dicts; columns that are neither inputs nor labels are
+            dataset: A `datasets.Dataset` or a list of dicts. Columns that are neither inputs nor labels are
                 ignored.
-            batch_size: number of rows in a batch.
-            shuffle: whether to shuffle the rows in each epoch.
-            tokenizer: pads the rows of a batch with its `pad`. Without it, all rows must have the same
-                length.
-            collate_fn: function that makes a batch of a list of rows, instead of the tokenizer.
-            drop_remainder: whether to drop a last batch that is not full; default as `shuffle`.
+            batch_size: Number of rows in a batch.
+            shuffle: Whether to shuffle the rows in each epoch.
+            tokenizer: The tokenizer whose `pad` pads the rows of a batch. Without it, all rows must have
+                equal length.
+            collate_fn: Function from a list of rows to a batch, instead of the tokenizer.
+            drop_remainder: Whether to drop a last batch that is not full; default as `shuffle`.
 
         Returns:
             A `tf.data.Dataset` of inputs, or of (inputs, labels) if the data set has labels.
 
         Raises:
             MissingExtraError: TensorFlow is not installed.
-            DataError: the data set is empty, has no inputs, or rows of several lengths without a tokenizer.
+            DataError: The data set is empty, has no inputs, or has rows of different lengths without a
+                tokenizer.
         """
         return batches_of(
             dataset,
@@ -341,9 +345,9 @@ class TFAlbertPreTrainedModel(keras.Model):
     # --- facts ----------------------------------------------------------------------------------
 
     def get_input_embeddings(self) -> keras.layers.Embedding:
-        """Return the word embeddings, V x E."""
+        """Return the word embeddings (V, E)."""
         return self.albert.embeddings.word_embeddings
 
     def get_output_embeddings(self) -> keras.layers.Layer | None:
-        """Return the layer that maps to the vocabulary, E -> V, or None for models without one."""
+        """Return the decoder that maps E to the vocabulary V, or None if the model has no decoder."""
         return None

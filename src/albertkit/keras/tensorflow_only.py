@@ -1,4 +1,4 @@
-"""What the documented classes have that is TensorFlow's own: data sets and SavedModels."""
+"""The features of the Keras classes that need TensorFlow: data sets and SavedModels."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,21 +25,21 @@ def _tensorflow() -> Any:
 
 
 def stack(rows: Sequence[Row]) -> dict[str, np.ndarray]:
-    """Make a batch of rows whose values have the same shape.
+    """Stack rows, whose values must have equal shapes, into a batch.
 
     Raises:
-        DataError: they have different ones.
+        DataError: The rows have different shapes.
     """
     try:
         return {name: np.asarray([row[name] for row in rows]) for name in rows[0]}
     except ValueError as error:
         raise DataError(
-            "the rows of a batch have different lengths; pass tokenizer=... to pad them, or collate_fn=..."
+            "the rows of a batch have different lengths. Pass tokenizer=... to pad them, or collate_fn=..."
         ) from error
 
 
 def tokenizer_collator(tokenizer: Any) -> Collator:
-    """Return a function that pads the inputs of rows with a tokenizer, and labels of tokens with -100."""
+    """Return a function that pads the inputs of rows with a tokenizer, and token labels with -100."""
 
     def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
         inputs = [{name: value for name, value in row.items() if name in NAMES} for row in rows]
@@ -51,7 +51,7 @@ def tokenizer_collator(tokenizer: Any) -> Collator:
         is_left = tokenizer.padding_side == "left"
         for name in rows[0].keys() - inputs[0].keys():
             values = [np.asarray(row[name]) for row in rows]
-            # Labels of a whole text, such as those of several classes, have another length than its tokens.
+            # Labels of a whole text, such as several classes, do not have the length of its tokens.
             if name == "labels" and all(
                 value.shape == (len(row["input_ids"]),) for value, row in zip(values, rows, strict=True)
             ):
@@ -67,7 +67,7 @@ def tokenizer_collator(tokenizer: Any) -> Collator:
 
 
 def _pad_choices(tokenizer: Any, rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """Pad and stack rows of choices, each value (C, T) -> (B, C, T)."""
+    """Pad and stack rows of choices: values (C, T) of each row -> (B, C, T)."""
     counts = sorted({len(values) for row in rows for values in row.values()})
     if len(counts) > 1:
         raise DataError(f"the rows of a batch have {counts} choices. Expected the same number in each.")
@@ -85,15 +85,15 @@ def batches_of(
     collate: Collator,
     drop_remainder: bool,
 ) -> Any:
-    """Return a `tf.data.Dataset` of a data set; see `TFAlbertPreTrainedModel.prepare_tf_dataset`.
+    """Return a `tf.data.Dataset` of batches; see `TFAlbertPreTrainedModel.prepare_tf_dataset`.
 
     Args:
-        dataset: rows with a length, which are dicts.
-        labels: column of labels -> name of the scores that it is compared with.
-        batch_size: number of rows in a batch.
-        shuffle: draw the rows in another order in each epoch.
-        collate: rows -> batch.
-        drop_remainder: leave out a last batch that is not full.
+        dataset: The rows, as dicts; it must have a length.
+        labels: The name of the scores that each label column is compared with.
+        batch_size: Number of rows in a batch.
+        shuffle: Whether to shuffle the rows in each epoch.
+        collate: Function from a list of rows to a batch.
+        drop_remainder: Whether to drop a last batch that is not full.
     """
     tensorflow = _tensorflow()
     if not len(dataset):
@@ -133,16 +133,16 @@ def _column(name: str) -> str:
 
 
 def check_backend(model: keras.Model) -> None:
-    """Raise ConfigError unless a SavedModel can be written: TensorFlow is the backend."""
+    """Raise ConfigError if the backend is not TensorFlow, which a SavedModel needs."""
     if keras.backend.backend() != "tensorflow":
         raise ConfigError(
-            f"saved_model=True needs the TensorFlow backend, and Keras runs on {keras.backend.backend()}: "
-            f"save {model.name} without it, and load it where KERAS_BACKEND=tensorflow"
+            f"saved_model=True needs the TensorFlow backend, but Keras runs on {keras.backend.backend()}. "
+            f"Save {model.name} without it, and load the model with KERAS_BACKEND=tensorflow."
         )
 
 
 def write_saved_model(model: Any, folder: Path) -> None:
-    """Write a SavedModel, whose signature "serving_default" takes ids, mask and segments."""
+    """Write a SavedModel; its signature "serving_default" takes ids, mask and segments."""
     tensorflow = _tensorflow()
     shape = (None,) * (3 if model.head.has_choices else 2)
     names = ("input_ids", "attention_mask", "token_type_ids")

@@ -1,4 +1,4 @@
-"""The variables of a Keras model under the names, and in the layout, of PyTorch's modules.
+"""Map the variables of a Keras model to the names and layout of PyTorch's modules.
 
 Keras stores a matrix as inputs x outputs, PyTorch as outputs x inputs.
 """
@@ -16,16 +16,16 @@ from albertkit.heads import BASE_PREFIX
 from albertkit.keras.layers import initializer, keras, ops
 
 _ENCODER = "albert"
-"""The layer of every model that holds the encoder."""
+"""The name of the layer that contains the encoder in every model."""
 
 
 def fill(
     model: keras.Model, tensors: Mapping[str, np.ndarray], *, ignore_mismatched_sizes: bool = False
 ) -> LoadReport:
-    """Give the variables of a model made `undrawn` the values of a file; draw the matrices that it lacks.
+    """Copy tensors of a file to a model that was created with `undrawn`; initialize missing matrices.
 
     Raises:
-        CheckpointError: as `checkpoints.report.match`.
+        CheckpointError: See `checkpoints.report.match`.
     """
     variables = variables_by_name(model)
     sizes = {name: variable.shape[:: _step(variable)] for name, variable in variables.items()}
@@ -43,20 +43,20 @@ def fill(
 
 
 def tensors_of(model: keras.Model) -> dict[str, np.ndarray]:
-    """Return what PyTorch's `state_dict` of the same model holds, both names of shared tensors included."""
+    """Return the tensors of PyTorch's `state_dict` for this model, including both names of shared tensors."""
     variables = variables_by_name(model)
     tensors: dict[str, np.ndarray] = {}
     for name, variable in variables.items():
         values: Any = ops.convert_to_numpy(variable.value)
-        # A copy: training may continue, and the file is written from this memory.
+        # Copy the values: training may continue while the file is written.
         tensors[name] = np.array(values.T if _step(variable) < 0 else values, order="C")
     return tensors | {alias: tensors[name] for alias, name in _aliases(model.config, variables).items()}
 
 
 def variables_by_name(model: keras.Model) -> dict[str, Any]:
-    """Return every weight under its name in PyTorch; a bare encoder's without a prefix.
+    """Return every variable by its name in PyTorch. In an encoder without a head, names have no prefix.
 
-    The path of a variable is that name with slashes, below what the model itself is called.
+    The path of a variable is this name with slashes, after the name of the model.
     """
     first = model.weights[0].path
     outer = first[: first.rindex(f"{_ENCODER}/embeddings/word_embeddings/")]
@@ -64,23 +64,23 @@ def variables_by_name(model: keras.Model) -> dict[str, Any]:
     names: dict[str, Any] = {}
     for variable in model.weights:
         path = re.sub(r"(?<=s)_(?=\d+/)", "/", variable.path.removeprefix(outer))  # albert_layers_0/
-        # As Keras wrote it in older files: one level for the model, then the layers.
+        # `canonical` reads names of older Keras files: one level for the model, then the layers.
         name = canonical(f"model/{path}:0")
         names[name.removeprefix(BASE_PREFIX) if bare else name] = variable
     return names
 
 
 def _aliases(config: AlbertConfig, variables: Mapping[str, Any]) -> dict[str, str]:
-    """Second name of a shared tensor -> the name it has here, for those that the model has."""
+    """Return the second name of each shared tensor of this model with its main name."""
     aliases = {}
     for pair in shared_names(config).items():
         for alias, name in (pair, pair[::-1]):
             if name in variables and alias not in variables:
                 aliases[alias] = name
-    # Only models with a decoder know its names.
+    # Only models with a decoder have its names.
     return aliases if "predictions.decoder.bias" in variables else {}
 
 
 def _step(variable: Any) -> int:
-    """Return -1 for a matrix, whose sizes are in the reverse order in PyTorch, else 1."""
+    """Return -1 for a matrix, whose dimensions are swapped in PyTorch, otherwise 1."""
     return -1 if variable.name == "kernel" else 1

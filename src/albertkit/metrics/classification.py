@@ -1,7 +1,7 @@
-"""Metrics of classes and numbers, as used by the tasks of GLUE.
+"""Metrics of classification and regression, as in GLUE.
 
-Labels are names, as in examples and predictions. All values are fractions (correlations from -1 to 1).
-scikit-learn and SciPy compute them, with the choices of GLUE's official scripts.
+Labels are names, as in examples and predictions. All values are fractions; correlations range from -1 to 1.
+scikit-learn and SciPy compute the metrics, with the same conventions as GLUE's official scripts.
 """
 
 import math
@@ -22,7 +22,7 @@ Labels = Sequence[tuple[str, ...]]
 
 
 def accuracy(references: Sequence[str], predictions: Sequence[str]) -> float:
-    """Return the share of examples whose label is right."""
+    """Return the share of examples with a correctly predicted label."""
     check_same_length(references, predictions)
     return sum(map(str.__eq__, references, predictions)) / len(references)
 
@@ -112,7 +112,7 @@ def multi_label_scores(references: Labels, predictions: Labels, *, labels: Seque
 
 
 def _indicators(examples: Labels, labels: Sequence[str]) -> np.ndarray:
-    """Return the labels of N examples as (N, K) of 0 and 1."""
+    """Return the labels of N examples as an array (N, K) of 0 and 1."""
     column = {label: number for number, label in enumerate(labels)}
     matrix = np.zeros((len(examples), len(labels)), int)
     for row, names in enumerate(examples):

@@ -1,4 +1,4 @@
-"""Helpers of all metrics: check the lengths of two lists, and compare two values."""
+"""Helpers for all metrics: check the lengths of two lists, and compare two values."""
 
 import math
 from collections.abc import Sized

@@ -1,11 +1,11 @@
-"""Accuracy of multiple choice, for RACE also of its two parts."""
+"""Accuracy of multiple choice, and for RACE the accuracy of each of its two parts."""
 
 from collections.abc import Sequence
 
 from albertkit.metrics.comparing import check_same_length
 
 RACE_PARTS = ("middle", "high")
-"""Exams of middle and high schools. The ids of RACE's examples begin with one of them."""
+"""The parts of RACE: exams of middle and high schools. The ids of its examples begin with the part."""
 
 
 def choice_scores(
@@ -15,8 +15,8 @@ def choice_scores(
 
     Args:
         references: the index of the right choice of each example.
-        predictions: the index of the predicted choice.
-        ids: the examples' ids, which give the part of RACE.
+        predictions: the index of the predicted choice of each example.
+        ids: the ids of the examples, which begin with the part of RACE; empty for other data.
     """
     check_same_length(references, predictions)
     right = [true == predicted for true, predicted in zip(references, predictions, strict=True)]

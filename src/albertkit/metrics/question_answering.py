@@ -59,7 +59,11 @@ class QuestionScores:
     has_answer: Mapping[str, bool]
 
     def summary(self) -> dict[str, float]:
-        """Return `exact` and `f1`, and for data with both kinds of questions also those of each kind."""
+        """Return `exact`, `f1` and `total`, the number of questions.
+
+        If some questions have no answer, the result also has the values of these questions with the prefix
+        `no_answer_`, and the values of the other questions with the prefix `has_answer_`.
+        """
         found = self._means(list(self.exact), "")
         answered = [key for key, has in self.has_answer.items() if has]
         unanswerable = [key for key, has in self.has_answer.items() if not has]
@@ -93,9 +97,9 @@ def score_questions(
     """Compare predictions with the true answers.
 
     Args:
-        answers: all true answers by question id; an empty list for a question without answer.
-        predictions: one answer by id for each question of `answers`; others are ignored.
-        version: the version of the script. 1.1 does not support questions without answer.
+        answers: all true answers by question id; an empty list for a question without an answer.
+        predictions: the predicted answer by question id; ids that are not in `answers` are ignored.
+        version: the version of the script. Version 1.1 does not support questions without an answer.
 
     Raises:
         DataError: a question has no prediction, or for version 1.1 no answer.
@@ -133,17 +137,17 @@ def best_threshold(
     predictions: Mapping[str, str],
     no_answer: Mapping[str, float],
 ) -> BestThreshold:
-    """Return the best threshold for `no_answer`, with the search of the official SQuAD 2.0 script.
+    """Return the best threshold for `no_answer`, found like in the official SQuAD 2.0 script.
 
-    The search starts with no answer to any question, and adds answers in the order of `no_answer`, lowest
-    first. An answer adds its score, and loses the point for a right "no answer". Questions with equal
-    `no_answer` are also added one by one, so with ties no threshold may reach the returned score.
+    The search starts with "no answer" for all questions, and then answers them in ascending order of
+    `no_answer`. An answer adds its score, but loses the point for a correct "no answer". Questions with equal
+    `no_answer` are also answered one by one, so with ties, no threshold may reach the returned score.
 
     Args:
         scores: `exact` or `f1` of each question, before any threshold.
         has_answer: whether the question has an answer.
         predictions: the answers, which must be the best non-empty ones.
-        no_answer: the certainty that there is no answer: probabilities, or any values that increase with it.
+        no_answer: for each question, the probability of "no answer", or any value that increases with it.
     """
     check_ids(scores, no_answer)
     order = sorted(scores, key=no_answer.__getitem__)

@@ -1,4 +1,4 @@
-"""How far to trust a model: its score by the length of the examples, and its calibration.
+"""The reliability of a model: its calibration, and its score by the length of the examples.
 
 A calibrated model is right as often as its probabilities say (Guo et al. 2017, On Calibration of Modern
 Neural Networks).
@@ -69,7 +69,7 @@ def calibration(confidences: Sequence[float], right: Sequence[bool], *, bins: in
 
 @dataclass(frozen=True)
 class LengthBin:
-    """Examples of similar length, and their score."""
+    """The number and the score of examples of similar length."""
 
     shortest: int
     longest: int

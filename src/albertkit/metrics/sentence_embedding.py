@@ -1,6 +1,6 @@
-"""Retrieval metrics: find the right texts among many by the cosine of their vectors.
+"""Retrieval metrics: find the right texts among many by the cosine similarity of their vectors.
 
-Shapes: N queries, M candidates, H hidden.
+Shapes: N queries, M candidates, H dimensions of a vector.
 """
 
 from collections.abc import Sequence, Set
@@ -10,8 +10,8 @@ import numpy as np
 
 from albertkit.metrics.comparing import check_same_length
 
-BLOCK = 1024  # queries that are compared in one product
-EQUAL = 1e-6  # cosines that differ by less count as equal, because of rounding
+BLOCK = 1024  # number of queries in one matrix product
+EQUAL = 1e-6  # cosines with a smaller difference count as equal, because of rounding
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ def find(
     """Return the retrieval result of each query among all candidates.
 
     Args:
-        queries: (N, H).
-        candidates: (M, H).
-        right: indices of the right candidates of each query, one or more.
-        left_out: indices of candidates that are ignored for the query, neither right nor wrong.
+        queries: (N, H), the vectors of the queries.
+        candidates: (M, H), the vectors of the candidates.
+        right: for each query, the indices of its right candidates, at least one.
+        left_out: for each query, the indices of candidates to ignore.
     """
     check_same_length(right, queries)
     queries, candidates = unit(queries), unit(candidates)
@@ -56,7 +56,13 @@ def find(
 
 
 def retrieval_scores(ranks: Sequence[int]) -> dict[str, float]:
-    """Return `accuracy_at_1` and `accuracy_at_10` (shares of ranks), and `mrr`, the mean of 1 / rank."""
+    """Return `accuracy_at_1` and `accuracy_at_10`, the shares of ranks up to 1 and 10, and `mrr`.
+
+    `mrr` is the mean reciprocal rank, the mean of 1 / rank.
+
+    Args:
+        ranks: the rank of the nearest right candidate of each query, from 1.
+    """
     check_same_length(ranks, ranks)
     given = np.asarray(ranks)
     return {

@@ -1,10 +1,9 @@
 """F1 of chunks and entities by span, with the rules of the official CoNLL script (conlleval).
 
-A label is O, or a prefix, a hyphen and a type: B-LOC. A span is the longest run of words of one type that no
-prefix splits: B and S begin a span, E and S end one (BILOU writes L and U for E and S). So one rule reads
-    IOB1,
-IOB2, IOE, BIOES and BILOU, and labels in an order that no scheme allows still have spans: I after O begins
-one, and so does another type.
+A label is O, or a prefix, a hyphen and a type, such as B-LOC. A span is the longest sequence of words of one
+type that no prefix splits: B and S begin a span, E and S end a span (BILOU writes L and U for E and S). This
+rule covers IOB1, IOB2, IOE, BIOES and BILOU. It also finds spans in sequences that no scheme allows: a span
+begins at an I after O, and where the type changes.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The network in PyTorch, which the extra `torch` installs."""
+"""The network in PyTorch. It needs the extra `torch`."""
 
 from albertkit.extras import require
 

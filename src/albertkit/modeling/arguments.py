@@ -1,4 +1,4 @@
-"""Checks of a model's inputs, with errors that name the argument, before PyTorch raises one that does not."""
+"""Check and select a model's inputs; errors name the argument, unlike those that PyTorch would raise."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,10 +14,10 @@ CLASSES = (torch.int64, torch.uint8)
 
 
 def check_tensors(arguments: Mapping[str, Any], *, dtypes: tuple[torch.dtype, ...] = ()) -> None:
-    """Check that each argument is None or a tensor, and has one of the data types if any are given.
+    """Check that each argument is None or a tensor, and has one of the data types, if any are given.
 
     Raises:
-        DataError: an argument is neither, or has another data type.
+        DataError: An argument is not a tensor, or has another data type.
     """
     for name, value in arguments.items():
         if value is None:
@@ -33,31 +33,32 @@ def check_tensors(arguments: Mapping[str, Any], *, dtypes: tuple[torch.dtype, ..
             )
 
 
-READ_MULTIPLE = 4  # few different R: CPU libraries keep code and buffers for every shape they have seen
+READ_MULTIPLE = 4  # R is rounded up to it: CPU libraries keep code and buffers for every shape they compute
 
 
 def select_tokens(hidden_states: Tensor, positions: Tensor) -> Tensor:
-    """Return the states (B, R, H) of (B, T, H) at these positions of each row, (B, R) or (1, R)."""
+    """Return the hidden states (B, R, H) at the positions (B, R) or (1, R) of hidden states (B, T, H)."""
     rows = torch.arange(len(hidden_states), device=hidden_states.device)[:, None]
     return hidden_states[rows, positions]
 
 
 def first_token(*inputs: Tensor | None) -> Tensor:
-    """Return the position of [CLS] for any row, (1, 1), on the device of the first input that is a tensor."""
+    """Return the position of [CLS] in any row, (1, 1), on the device of the first tensor among the inputs."""
     device = next((tensor.device for tensor in inputs if isinstance(tensor, Tensor)), None)
     return torch.zeros(1, 1, dtype=torch.long, device=device)
 
 
 def query_positions(flat: Tensor, *, batch: int, length: int) -> tuple[Tensor, Tensor]:
-    """Split positions (P,) in the B * T flattened tokens by row, with [CLS] first.
+    """Group positions (P,) in the flattened B * T tokens by row, with [CLS] first in each row.
 
-    Shorter rows are filled up with [CLS]. This is fastest if `flat` is on the CPU: R depends on its values.
+    Shorter rows are filled up with [CLS]. Keep `flat` on the CPU if you can: R depends on its values, which
+    would have to be copied from the GPU.
 
     Returns:
-        The positions (B, R), and the index of each of the P positions in the B * R flattened ones.
+        The positions (B, R), and for each of the P positions its index in the flattened B * R positions.
     """
     row, column = flat // length, flat % length
-    others = column != 0  # [CLS] always comes first
+    others = column != 0  # [CLS] is always in the first column
     counts = torch.bincount(row[others], minlength=batch)  # (B,)
     most = 1 + (int(counts.max()) if len(counts) else 0)
     reads = most + -most % READ_MULTIPLE

@@ -1,4 +1,4 @@
-"""The Auto classes, for code that names no architecture. Here the architecture is always ALBERT."""
+"""The Auto classes, for code that does not name an architecture. In albertkit it is always ALBERT."""
 
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -24,7 +24,7 @@ from albertkit.modeling.task_heads import (
 
 
 def model_class(architecture: str) -> type[AlbertPreTrainedModel]:
-    """Return the model class of that name, which `heads.HEADS` contains."""
+    """Return the model class with this name, a key of `heads.HEADS`."""
     rooms = (model, pretraining_heads, task_heads)
     return next(getattr(room, architecture) for room in rooms if hasattr(room, architecture))
 
@@ -40,7 +40,7 @@ class _AutoModel:
         """Load a model of this Auto class's model class; see `AlbertPreTrainedModel.from_pretrained`.
 
         Raises:
-            ConfigError: the checkpoint's model_type is not "albert".
+            ConfigError: The checkpoint's model_type is not "albert".
         """
         return cls.model_class.from_pretrained(pretrained_model_name_or_path, **options)
 
@@ -54,19 +54,19 @@ class _AutoModel:
         torch_dtype: torch.dtype | str | None = None,
         **options: Any,
     ) -> Any:
-        """Return a newly initialized model of the config's shape.
+        """Return a newly initialized model with this config.
 
         Args:
-            config: the shape.
-            attn_implementation: "sdpa" or "eager", instead of the config's.
-            dtype: data type of the weights, such as "bfloat16"; default float32.
-            torch_dtype: older name of `dtype`.
-            options: arguments of the class, such as `add_pooling_layer=False`; and loading options, see
-                `take_loading_options`.
+            config: The config of the model.
+            attn_implementation: "sdpa" or "eager"; None uses the config's setting.
+            dtype: Data type of the weights, such as "bfloat16"; default float32.
+            torch_dtype: Older name of `dtype`.
+            options: Arguments of the model class, such as `add_pooling_layer=False`, and loading options (see
+                `take_loading_options`).
 
         Raises:
-            ConfigError: the config is not an ALBERT config, or a data type, implementation or option is
-                unknown.
+            ConfigError: The config is not an ALBERT config, or a data type, attention implementation or
+                option is unknown.
         """
         if not isinstance(config, AlbertConfig):
             raise ConfigError(f"{cls.__name__} needs an AlbertConfig, got {type(config).__name__}")
@@ -83,42 +83,42 @@ class _AutoModel:
 
 
 class AutoModel(_AutoModel):
-    """The Auto class that loads AlbertModel."""
+    """Loads AlbertModel."""
 
     model_class = AlbertModel
 
 
 class AutoModelForPreTraining(_AutoModel):
-    """The Auto class that loads AlbertForPreTraining."""
+    """Loads AlbertForPreTraining."""
 
     model_class = AlbertForPreTraining
 
 
 class AutoModelForMaskedLM(_AutoModel):
-    """The Auto class that loads AlbertForMaskedLM."""
+    """Loads AlbertForMaskedLM."""
 
     model_class = AlbertForMaskedLM
 
 
 class AutoModelForSequenceClassification(_AutoModel):
-    """The Auto class that loads AlbertForSequenceClassification."""
+    """Loads AlbertForSequenceClassification."""
 
     model_class = AlbertForSequenceClassification
 
 
 class AutoModelForTokenClassification(_AutoModel):
-    """The Auto class that loads AlbertForTokenClassification."""
+    """Loads AlbertForTokenClassification."""
 
     model_class = AlbertForTokenClassification
 
 
 class AutoModelForQuestionAnswering(_AutoModel):
-    """The Auto class that loads AlbertForQuestionAnswering."""
+    """Loads AlbertForQuestionAnswering."""
 
     model_class = AlbertForQuestionAnswering
 
 
 class AutoModelForMultipleChoice(_AutoModel):
-    """The Auto class that loads AlbertForMultipleChoice."""
+    """Loads AlbertForMultipleChoice."""
 
     model_class = AlbertForMultipleChoice

@@ -1,10 +1,10 @@
-"""Early exit: a classifier after each layer, and exit when several consecutive layers agree (PABEE).
+"""Early exit (PABEE): classify after each layer, and exit when several consecutive layers agree.
 
-Zhou et al. 2020, "BERT Loses Patience: Fast and Robust Inference with Early Exit", who used ALBERT. All
-layers share the pooler. Each layer has its own classifier, the last layer the model's own; or all layers
-share that one.
+Zhou et al. 2020, "BERT Loses Patience: Fast and Robust Inference with Early Exit", with ALBERT. All layers
+share the pooler. The last layer uses the model's own classifier. The other layers have a classifier each, or
+use the model's own classifier too.
 
-Shapes: L depths, B batch, K labels.
+Shapes: L layers, B batch, K labels.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,10 @@ from torch import Tensor
 
 
 def agree(before: Tensor, now: Tensor, *, problem_type: str | None, tolerance: float) -> Tensor:
-    """Return for each row whether two layers agree: (B, K) twice -> bool (B,).
+    """Return for each row whether two layers agree: logits (B, K) of both -> bool (B,).
 
-    They agree if they predict the same label, the same set of labels, or for regression similar numbers.
+    Layers agree if they predict the same label, the same set of labels, or (regression) numbers whose
+    difference is small.
     """
     if problem_type == "regression":
         return ((now - before).abs() < tolerance).all(dim=-1)
@@ -26,9 +27,9 @@ def agree(before: Tensor, now: Tensor, *, problem_type: str | None, tolerance: f
 
 
 def exit_depths(logits: Tensor, patience: int, *, problem_type: str | None, tolerance: float) -> Tensor:
-    """Return the layer at which each row exits, from 1: (L, B, K) -> (B,).
+    """Return the layer, counted from 1, at which each row exits: (L, B, K) -> (B,).
 
-    It is the first layer at which `patience` consecutive layers have each agreed with the layer before.
+    It is the first layer at which each of the last `patience` layers agreed with the layer before it.
     """
     depths = torch.full((logits.shape[1],), len(logits), device=logits.device)
     agreed = torch.zeros_like(depths)

@@ -1,11 +1,11 @@
 """The building blocks of ALBERT: embeddings, attention, layer, shared layer group, encoder.
 
-Lan et al. 2019 (arXiv:1909.11942), section 3.1: the vocabulary matrix is factored into V x E and
-E x H, and layers share their parameters across depth. Residual, then LayerNorm ("post-norm"), as in
-BERT. The blocks take plain numbers and sub-modules; module and parameter names are those of the
-Hugging Face checkpoints.
+Lan et al. 2019 (arXiv:1909.11942), section 3.1: the vocabulary matrix is factored into V x E and E x H, and
+layers share their parameters. As in BERT, LayerNorm follows each residual connection ("post-norm"). The
+classes take plain numbers and submodules. The names of modules and parameters are those of Hugging Face
+checkpoints.
 
-Shapes: B batch, T tokens, E embedding, H hidden, I intermediate, N heads, D = H / N head width.
+Shapes: B batch, T tokens, E embedding, H hidden, I intermediate, N heads, D = H / N size of a head.
 """
 
 import math
@@ -21,27 +21,27 @@ from torch.utils.checkpoint import checkpoint
 from albertkit.modeling.arguments import select_tokens
 from albertkit.modeling.outputs import BaseModelOutput
 
-EAGER_TRAINING_LENGTH = 128  # tokens
+EAGER_TRAINING_LENGTH = 128  # maximum number of tokens for which training computes attention eagerly
 
 
 class FunctionActivation(nn.Module):
-    """A plain function as a module, so that `print(model)` shows it."""
+    """A module that calls a plain function, so that `print(model)` shows the function."""
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.function = function
 
     def forward(self, values: Tensor) -> Tensor:
-        """Apply the function to values of any shape."""
+        """Apply the function to a tensor of any shape."""
         return self.function(values)
 
     def extra_repr(self) -> str:
-        """Return the name of the function, which `print(model)` shows."""
+        """Return the name of the function for `print(model)`."""
         return getattr(self.function, "__name__", repr(self.function))
 
 
 def make_activation(activation: str | Callable[[Tensor], Tensor]) -> nn.Module:
-    """Return the module of a `hidden_act`: one of `config.ACTIVATION_NAMES`, or a function."""
+    """Return the module for a `hidden_act`: a name in `config.ACTIVATION_NAMES`, a function or a module."""
     if isinstance(activation, nn.Module):
         return activation
     if callable(activation):
@@ -57,7 +57,7 @@ def make_activation(activation: str | Callable[[Tensor], Tensor]) -> nn.Module:
 
 
 class AlbertEmbeddings(nn.Module):
-    """Sum of word, segment and position embeddings, normalized: (B, T) -> (B, T, E)."""
+    """The normalized sum of word, segment and position embeddings: (B, T) -> (B, T, E)."""
 
     def __init__(
         self,
@@ -84,32 +84,33 @@ class AlbertEmbeddings(nn.Module):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
     ) -> Tensor:
-        """Embed ids (B, T), or embeddings (B, T, E) that are already looked up.
+        """Embed token ids (B, T), or word embeddings (B, T, E).
 
-        Segments default to 0 and positions to 0, 1, ..., T - 1; both may be (T,), (1, T) or (B, T).
+        Segments default to 0, and positions to 0 ... T - 1. Both may be (T,), (1, T) or (B, T).
         """
         words = self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds  # (B, T, E)
         if token_type_ids is None:
             token_type_ids = torch.zeros((), dtype=torch.long, device=words.device)
         if position_ids is None:
             position_ids = torch.arange(words.shape[1], device=words.device)
-        # The tables are called, not sliced, so that hooks run and accelerate can keep the weights elsewhere.
+        # Call the tables instead of slicing them: hooks must run, and accelerate may keep the weights
+        # elsewhere.
         segments = self.token_type_embeddings(token_type_ids)  # (E,) or (B, T, E)
         positions = self.position_embeddings(position_ids)  # (T, E) or (B, T, E)
         return self.dropout(self.LayerNorm(words + segments + positions))
 
 
 def _embedding(rows: int, width: int, *, padding_idx: int | None = None) -> nn.Embedding:
-    """Return a table of zeros, which `post_init` initializes.
+    """Return an embedding table of zeros, which `post_init` initializes.
 
-    nn.Embedding's own normal_ would draw values that are not used. On the meta device it also makes torch
-    import its whole compiler, which takes more than a second at every start.
+    nn.Embedding would draw random values that are not used. On the meta device it would also import PyTorch's
+    compiler, which takes more than a second at every start.
     """
     return nn.Embedding.from_pretrained(torch.zeros(rows, width), freeze=False, padding_idx=padding_idx)
 
 
 class AttentionOptions(TypedDict, total=False):
-    """Arguments of `AlbertAttention.forward`, which layers and groups of layers pass on."""
+    """Arguments of `AlbertAttention.forward` that layers and layer groups pass on."""
 
     attention_mask: Tensor | None
     head_mask: Tensor | None
@@ -118,7 +119,7 @@ class AttentionOptions(TypedDict, total=False):
 
 
 class AlbertAttention(nn.Module):
-    """Multi-head self-attention with its residual and LayerNorm: (B, T, H) -> (B, T, H)."""
+    """Multi-head self-attention with residual connection and LayerNorm: (B, T, H) -> (B, T, H)."""
 
     def __init__(
         self,
@@ -153,15 +154,15 @@ class AlbertAttention(nn.Module):
 
         Args:
             hidden_states: (B, T, H).
-            attention_mask: bool, True = may be attended to, broadcastable to (B, N, T, T), with at least one
-                key for every query; None = all.
-            head_mask: (N,) factors of the attention probabilities, in the numbering before pruning;
-                needs `eager`.
-            eager: whether to compute the probabilities step by step and return them.
-            query_positions: (B, R) or (1, R), the only positions that attend; None = all.
+            attention_mask: Bool, True where a query may attend to a key; broadcastable to (B, N, T, T). Each
+                query needs at least one key. None allows all.
+            head_mask: (N,) factors of the attention probabilities, numbered as before pruning. Needs `eager`.
+            eager: Whether to compute the probabilities explicitly and return them.
+            query_positions: (B, R) or (1, R), the only positions for which attention is computed. None
+                computes all positions.
 
         Returns:
-            The new hidden states (B, T, H) or (B, R, H), and the probabilities (B, N, T, T) if `eager`.
+            The new hidden states, (B, T, H) or (B, R, H), and the probabilities (B, N, T, T) if `eager`.
         """
         split = (len(self.kept_heads), self.head_size)
         asking = hidden_states
@@ -193,7 +194,7 @@ class AlbertAttention(nn.Module):
         scores = query @ key.transpose(-1, -2) / math.sqrt(self.head_size)  # (B, N, T, T)
         if attention_mask is not None:
             scores = scores.masked_fill(~attention_mask, -math.inf)
-        # The sum of many exponentials needs fp32, whatever the data type of the weights.
+        # Softmax in fp32, because it adds many exponentials, whatever the data type of the weights.
         probabilities = scores.softmax(dim=-1, dtype=torch.float32).to(value.dtype)
         weights = self.attention_dropout(probabilities)
         if head_mask is not None:
@@ -203,9 +204,9 @@ class AlbertAttention(nn.Module):
         return weights @ value, weights
 
     def prune_heads(self, heads: Iterable[int]) -> None:
-        """Remove heads, in the numbering before any pruning; heads that are already removed are ignored."""
+        """Remove heads, numbered as before any pruning. Heads that are already removed are ignored."""
         kept = [head for head in self.kept_heads if head not in set(heads)]
-        # (N,) -> (N*D,): the rows of query, key and value, and the columns of dense, to keep.
+        # (N,) -> (N*D,): the rows of query, key and value, and the columns of dense, that stay.
         places = torch.tensor([self.kept_heads.index(head) for head in kept], dtype=torch.long)
         index = (places[:, None] * self.head_size + torch.arange(self.head_size)).flatten()
         self.query = _select(self.query, index, dim=0)
@@ -216,17 +217,17 @@ class AlbertAttention(nn.Module):
 
 
 def _trains_faster_eagerly(query: Tensor) -> bool:
-    """Return whether the fused kernel is slower, for queries (B, N, T, D).
+    """Return whether explicit attention is faster than the fused kernel for queries (B, N, T, D).
 
-    The backward pass of PyTorch's fused attention (2.13) is slow in bfloat16 on a CPU
-    (`benchmarks/attention.py`). For sequences of 256 or more tokens, explicit products are not faster.
+    The backward pass of PyTorch's fused attention (2.13) is slow in bfloat16 on CPUs
+    (`benchmarks/attention.py`). For sequences of 256 or more tokens, explicit attention is not faster.
     """
     is_slow = query.device.type == "cpu" and query.dtype is torch.bfloat16 and query.requires_grad
     return is_slow and query.shape[2] <= EAGER_TRAINING_LENGTH
 
 
 def _select(linear: nn.Linear, index: Tensor, *, dim: int) -> nn.Linear:
-    """Return a smaller Linear with these outputs (dim 0) or inputs (dim 1)."""
+    """Return a smaller Linear that keeps these outputs (dim 0) or inputs (dim 1)."""
     index = index.to(linear.weight.device)
     weight = linear.weight.detach().index_select(dim, index)
     bias = linear.bias.detach().index_select(0, index) if dim == 0 else linear.bias.detach().clone()
@@ -237,7 +238,7 @@ def _select(linear: nn.Linear, index: Tensor, *, dim: int) -> nn.Linear:
 
 
 class AlbertLayer(nn.Module):
-    """Attention, then the feed-forward network with its residual and LayerNorm: (B, T, H) -> (B, T, H).
+    """Attention and feed-forward network, each with residual and LayerNorm: (B, T, H) -> (B, T, H).
 
     The feed-forward output passes through dropout in training, as in the original implementation.
     """
@@ -263,14 +264,14 @@ class AlbertLayer(nn.Module):
     def forward(
         self, hidden_states: Tensor, **options: Unpack[AttentionOptions]
     ) -> tuple[Tensor, Tensor | None]:
-        """Apply the attention, then the feed-forward network; arguments as in `AlbertAttention.forward`."""
+        """Apply attention and feed-forward network. For arguments see `AlbertAttention.forward`."""
         attended, probabilities = self.attention(hidden_states, **options)
         expanded = self.activation(self.ffn(attended))  # (B, T, I)
         return self.full_layer_layer_norm(attended + self.dropout(self.ffn_output(expanded))), probabilities
 
 
 class AlbertLayerGroup(nn.Module):
-    """The different layers of one group, applied one after the other: (B, T, H) -> (B, T, H)."""
+    """The inner layers of one group, applied one after the other: (B, T, H) -> (B, T, H)."""
 
     def __init__(self, layers: Iterable[AlbertLayer]) -> None:
         super().__init__()
@@ -285,18 +286,21 @@ class AlbertLayerGroup(nn.Module):
         recompute: bool = False,
         **options: Unpack[AttentionOptions],
     ) -> Tensor | tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Apply the layers.
+        """Apply the inner layers.
 
         Args:
             hidden_states: (B, T, H).
-            output_attentions: also return the attention probabilities of each layer; needs `eager`.
-            output_hidden_states: also return the hidden states of each layer.
-            recompute: keep only the input of each layer, and recompute the rest in the backward pass.
-            options: see `AlbertAttention.forward`; `head_mask` is (layers of this group, N), and
-                `query_positions` apply to the last layer only.
+            output_attentions: Whether to also return the attention probabilities of each layer. Needs
+                `eager`.
+            output_hidden_states: Whether to also return the hidden states of each layer.
+            recompute: Whether to keep only the input of each layer and recompute the rest in the backward
+                pass.
+            options: See `AlbertAttention.forward`. `head_mask` is (layers of this group, N), and
+                `query_positions` apply only to the last layer.
 
         Returns:
-            The hidden states; with one of the two options (hidden states, those of all layers, attentions).
+            The hidden states. With `output_attentions` or `output_hidden_states`, a tuple (hidden states,
+            hidden states of each layer, attentions of each layer).
         """
         head_mask, query_positions = options.get("head_mask"), options.get("query_positions")
         all_hidden_states: list[Tensor] = []
@@ -316,9 +320,9 @@ class AlbertLayerGroup(nn.Module):
 
 
 class AlbertTransformer(nn.Module):
-    """The encoder: embeddings mapped to the hidden size, then layer groups applied repeatedly.
+    """The encoder: maps embeddings to the hidden size, then applies the layer groups repeatedly.
 
-    Group g is used in the repetitions i with g = i // (num_hidden_layers / number of groups).
+    Group g computes the repetitions i with g = i // (num_hidden_layers / number of groups).
     """
 
     def __init__(
@@ -336,7 +340,7 @@ class AlbertTransformer(nn.Module):
         self.gradient_checkpointing = False
 
     def executed_layers(self) -> list[AlbertLayer]:
-        """Return the layers in the order of execution; shared layers occur several times."""
+        """Return the layers in the order of execution. Shared layers occur several times."""
         return [layer for group in self._executed_groups() for layer in group.albert_layers]  # type: ignore[misc]
 
     def _executed_groups(self) -> list[AlbertLayerGroup]:
@@ -354,17 +358,17 @@ class AlbertTransformer(nn.Module):
         eager: bool = False,
         query_positions: Tensor | None = None,
     ) -> BaseModelOutput:
-        """Encode embeddings (B, T, E) into (B, T, H), or (B, R, H) at the positions (B, R) to read.
+        """Encode embeddings (B, T, E) into hidden states (B, T, H), or (B, R, H) at `query_positions` (B, R).
 
-        For `attention_mask` see `AlbertAttention.forward`; `head_mask` is (executed layers, N). The hidden
-        states are the mapped embeddings and then the output of every executed layer.
+        For `attention_mask` see `AlbertAttention.forward`. `head_mask` is (executed layers, N). The returned
+        `hidden_states` are the mapped embeddings, followed by the output of every executed layer.
         """
         eager = eager or output_attentions or head_mask is not None
         recompute = self.gradient_checkpointing and self.training and torch.is_grad_enabled()
         hidden_states = self.embedding_hidden_mapping_in(embeddings)
         all_hidden_states = [hidden_states]
         all_attentions: list[Tensor] = []
-        # With all hidden states or attentions, the last layer is computed for all positions too.
+        # If hidden states or attentions are returned, the last layer also computes all positions.
         all_positions = eager or output_hidden_states
         groups = self._executed_groups()
         done = 0

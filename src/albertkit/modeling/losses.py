@@ -15,13 +15,13 @@ from albertkit.modeling.arguments import CLASSES, check_tensors
 def classification_loss(
     logits: Tensor, labels: Tensor, *, ignored: int = IGNORED_LABEL, name: str = "labels"
 ) -> Tensor:
-    """Mean cross-entropy of logits (..., K) against labels (...), except labels equal to `ignored`.
+    """Return the mean cross-entropy of logits (..., K) with labels (...), without labels equal to `ignored`.
 
-    Computed in fp32. If all labels of a batch are ignored, the loss is 0, as in the original, and not NaN.
+    It is computed in fp32. If all labels of a batch are ignored, the loss is 0 as in the original, not NaN.
 
     Raises:
-        DataError: the labels are not a tensor of whole numbers, have another shape than the scores, or are
-            not classes, for which a GPU would abort the process.
+        DataError: The labels are not an integer tensor, their shape does not match the logits, or a label is
+            not a class, for which a GPU would abort the process.
     """
     check_tensors({name: labels}, dtypes=CLASSES)
     classes = logits.shape[-1]
@@ -43,29 +43,29 @@ def classification_loss(
 
 
 def loss_of_step(loss: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
-    """Weight the mean loss of one batch, so that the sum over an optimizer step's batches is the step's mean.
+    """Scale the mean loss of a batch, so that the sum over the batches of a step is the mean of the step.
 
-    `transformers.Trainer` accumulates gradients like this: it passes the number of labels in the step, and
+    `transformers.Trainer` accumulates gradients this way: it passes the number of labels in the step, and
     does not divide the loss by the number of batches.
 
     Args:
-        loss: mean over the labels of this batch.
-        labels: of any shape; those equal to -100 do not count.
-        num_items_in_batch: number of labels in the whole step, a tensor of one element under
-            `nn.DataParallel`; None returns the loss unchanged.
+        loss: Mean over the labels of this batch.
+        labels: Labels of any shape. Labels equal to -100 do not count.
+        num_items_in_batch: Number of labels in the whole step; a tensor with one element under
+            `nn.DataParallel`. None returns the loss unchanged.
     """
     if num_items_in_batch is None:
         return loss
     total = torch.as_tensor(num_items_in_batch, device=labels.device).reshape(())
-    # If all labels of a step are ignored, its loss is 0, as for a batch.
+    # If all labels of a step are ignored, the loss of the step is 0.
     return loss * ((labels != IGNORED_LABEL).sum() / total.clamp(min=1))
 
 
 def multi_label_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean binary cross-entropy of logits (B, K) against labels (B, K) of 0 and 1 (or between)."""
+    """Return the mean binary cross-entropy of logits (B, K) with labels (B, K) from 0 to 1."""
     return F.binary_cross_entropy_with_logits(logits.float(), labels.float())
 
 
 def regression_loss(values: Tensor, labels: Tensor) -> Tensor:
-    """Mean squared error of values (B, K) against labels of as many elements."""
+    """Return the mean squared error of values (B, K) with the same number of labels."""
     return F.mse_loss(values.float().reshape(-1), labels.float().reshape(-1))

@@ -1,6 +1,6 @@
-"""AlbertModel: token ids in, one vector per token and one per sequence out.
+"""AlbertModel: the encoder, which turns token ids into a vector per token and a vector per sequence.
 
-Shapes: B batch, T tokens, E embedding, H hidden, N heads, L executed layers.
+Shapes: B batch, T tokens, E embedding, H hidden, N heads, L executed layers, R selected positions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 
 class OutputOptions(TypedDict, total=False):
-    """Further outputs of a forward pass; None uses the config's setting."""
+    """Keyword arguments for additional outputs of a forward pass. None uses the config's setting."""
 
     output_attentions: bool | None
     output_hidden_states: bool | None
@@ -35,8 +35,8 @@ class AlbertModel(AlbertPreTrainedModel):
     """The encoder without a head.
 
     Args:
-        config: the shape of the model.
-        add_pooling_layer: whether to compute `pooler_output`, which the heads for whole texts read.
+        config: The config of the model.
+        add_pooling_layer: Whether to compute `pooler_output`, which heads for whole texts need.
     """
 
     def __init__(self, config: AlbertConfig, add_pooling_layer: bool = True) -> None:
@@ -65,7 +65,7 @@ class AlbertModel(AlbertPreTrainedModel):
         self.prune_heads(config.pruned_heads)
 
     def pool(self, states: Tensor) -> Tensor:
-        """Return the pooled states of [CLS], (..., H) -> (..., H)."""
+        """Return the pooled vectors of hidden states of [CLS]: (..., H) -> (..., H)."""
         assert self.pooler is not None
         assert self.pooler_activation is not None
         return self.pooler_activation(self.pooler(states))
@@ -96,33 +96,34 @@ class AlbertModel(AlbertPreTrainedModel):
 
         Args:
             input_ids: (B, T) token ids; or pass `inputs_embeds`.
-            attention_mask: (B, T), 1 = real token, 0 = padding; or (B, T, T) or (B, 1, T, T), 1 where
-                the query (row) may see the key (column).
+            attention_mask: (B, T), 1 = token, 0 = padding; or (B, T, T) or (B, 1, T, T), with 1 where the
+                query (row) may attend to the key (column).
             token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
             position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
             head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
             inputs_embeds: (B, T, E) instead of `input_ids`.
-            output_attentions: also return the attention probabilities of each executed layer, (B, N, T, T).
-                None uses the config's setting, here and in the next two arguments.
-            output_hidden_states: also return `hidden_states`, (B, T, H) each.
-            return_dict: False returns a tuple.
-            query_positions: (B, R) or (1, R), the only positions for which the last layer is computed, [CLS]
-                first; `last_hidden_state` is then (B, R, H).
+            output_attentions: Whether to also return the attention probabilities of each executed layer, each
+                (B, N, T, T). For this argument and the next two, None uses the config's setting.
+            output_hidden_states: Whether to also return `hidden_states`, each (B, T, H).
+            return_dict: Whether to return a dataclass or, if False, a tuple.
+            query_positions: (B, R) or (1, R), the only positions for which the last layer is computed, with
+                [CLS] first. `last_hidden_state` is then (B, R, H).
 
         Returns:
-            `BaseModelOutputWithPooling`, or with `return_dict=False` the tuple of its set fields.
-            `hidden_states` are the mapped embeddings and one entry per executed layer, inner layers
-            included (`config.depth` + 1 in all), as `transformers` 5 counts them.
+            `BaseModelOutputWithPooling`, or the tuple of its set fields with `return_dict=False`.
+            `hidden_states` contains the mapped embeddings and the output of each executed layer, including
+            inner layers: `config.depth` + 1 tensors, as in `transformers` 5.
 
         Raises:
-            ValueError: both or neither of `input_ids` and `inputs_embeds`, a sequence without tokens or
-                longer than `max_position_embeddings`, segments, positions or a mask of the wrong shape, or
-                an argument that is no tensor or has the wrong type.
-            IndexError: an id, segment or position that the model has no embedding for (on the CPU).
+            ValueError: Both or neither of `input_ids` and `inputs_embeds` are passed, a sequence is empty or
+                longer than `max_position_embeddings`, or an argument has the wrong type or shape.
+            IndexError: A token id, segment or position has no embedding (on the CPU).
         """
         config = self.config
         if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("give exactly one of input_ids and inputs_embeds")
+            raise ValueError(
+                "received both or neither of input_ids and inputs_embeds. Pass exactly one of them."
+            )
         ids = {"input_ids": input_ids, "token_type_ids": token_type_ids, "position_ids": position_ids}
         check_tensors(ids, dtypes=IDS)
         check_tensors(
@@ -137,7 +138,7 @@ class AlbertModel(AlbertPreTrainedModel):
                 )
         try:
             embeddings = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
-        except IndexError as error:  # on the CPU; a GPU reports ids out of range by itself, and later
+        except IndexError as error:  # only on the CPU; a GPU reports the error itself, and later
             raise IndexError(self._out_of_range(input_ids, token_type_ids, position_ids)) from error
         encoded = self.encoder(
             embeddings,
@@ -206,7 +207,7 @@ class AlbertModel(AlbertPreTrainedModel):
         )
 
     def _expand_head_mask(self, head_mask: Tensor | None) -> Tensor | None:
-        """Return a head mask (N,) or (L, N) as (L, N)."""
+        """Expand a head mask (N,) or (L, N) to (L, N)."""
         if head_mask is None:
             return None
         depth, heads = self.config.depth, self.config.num_attention_heads
@@ -246,15 +247,15 @@ def _make_layer(config: AlbertConfig) -> AlbertLayer:
 
 
 def expand_attention_mask(attention_mask: Tensor | None, *, batch: int, length: int) -> Tensor | None:
-    """Return a mask of 0 and 1 as bool, broadcastable to (B, N, T, T); None if all are 1.
+    """Return a mask of 0 and 1 as a bool mask that broadcasts to (B, N, T, T), or None if all values are 1.
 
     The mask may be (B, T), (B, T, T) or (B, 1, T, T).
 
-    A query that may attend to nothing attends to everything instead. Its output is then finite, and equals
-    the output of the original, which adds the same -10000 to all its scores.
+    A query that may not attend to any token attends to all instead. Its output is then finite, and is the
+    output of the original, which adds the same -10000 to all scores of the query.
 
     Raises:
-        ValueError: the mask has another shape, or has negative or floating-point numbers other than 0 and 1.
+        ValueError: The mask has another shape, negative numbers, or floats other than 0 and 1.
     """
     if attention_mask is None:
         return None
@@ -265,12 +266,12 @@ def expand_attention_mask(attention_mask: Tensor | None, *, batch: int, length: 
             f"got {tuple(attention_mask.shape)}"
         )
     mask = attention_mask != 0
-    # A traced graph must not depend on values.
+    # The operations of a traced graph must not depend on values.
     traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
     if not traced:
         strange = mask != attention_mask if attention_mask.is_floating_point() else attention_mask < 0
         if bool(strange.any()):
-            # A mask that is added to the scores, read as 0 and 1, would show the padding and hide the text.
+            # Read as 0 and 1, a mask that is meant to be added to scores would show padding and hide text.
             raise ValueError(
                 f"attention_mask contains {float(attention_mask[strange][0])}. Expected 1 for keys to attend "
                 "to and 0 for others. Instead of a mask that is added to the scores, pass "

@@ -1,10 +1,9 @@
-"""Outputs of forward: dataclasses with access by attribute, key, index and slice, which unpack like a tuple.
+"""Outputs of forward passes: dataclasses that also allow access by key, index and slice, and unpacking.
 
-Fields that are None are not counted: `loss, logits = outputs[:2]`, `start, end = model(**inputs)`.
-
+Fields that are None are skipped: `loss, logits = outputs[:2]`, `start, end = model(**inputs)`.
 Shapes: B batch, T tokens, H hidden, N heads, V vocabulary, C choices, P masked positions.
-`hidden_states` has the embeddings (mapped to H) and then the output of every executed layer, each
-(B, T, H). `attentions` has the probabilities of every executed layer, each (B, N, T, T).
+`hidden_states` contains the embeddings (mapped to H) and the output of each executed layer, each (B, T, H).
+`attentions` contains the attention probabilities of each executed layer, each (B, N, T, T).
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,17 +18,18 @@ Tensors = tuple[Tensor, ...]
 
 @dataclass(eq=False)
 class ModelOutput:
-    """Base of all outputs: a dataclass that can also be read like a tuple or a mapping of its set fields.
+    """Base class of all outputs: a dataclass that is also a tuple or a mapping of the fields that are set.
 
     A mapping as the only argument sets all fields: `MaskedLMOutput({"logits": logits})`. Libraries that move,
-    gather or pad the tensors of a `Mapping` build their result this way.
+        gather
+    or pad the tensors of a `Mapping` build their result this way.
     """
 
     def __init_subclass__(cls) -> None:
         def flatten_with_keys(output: Any) -> tuple[list[tuple[Any, Any]], Any]:
             return [(MappingKey(name), value) for name, value in output.items()], output.keys()
 
-        # For torch.export, torch.func and distributed training.
+        # Needed by torch.export, torch.func and distributed training.
         register_pytree_node(
             cls,
             lambda output: (output.values(), output.keys()),
@@ -46,23 +46,23 @@ class ModelOutput:
                 setattr(self, name, given.get(name))
 
     def keys(self) -> list[str]:
-        """Names of the fields that are set, in order."""
+        """Return the names of the fields that are set, in order."""
         return [field.name for field in fields(self) if getattr(self, field.name) is not None]
 
     def values(self) -> list[Any]:
-        """Values of the fields that are set, in order."""
+        """Return the values of the fields that are set, in order."""
         return [getattr(self, name) for name in self.keys()]
 
     def items(self) -> list[tuple[str, Any]]:
-        """Pairs of name and value of the fields that are set, in order."""
+        """Return (name, value) for each field that is set, in order."""
         return [(name, getattr(self, name)) for name in self.keys()]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the field of that name, or the default if it is not set."""
+        """Return the value of a field, or the default if the field is not set."""
         return dict(self.items()).get(name, default)
 
     def to_tuple(self) -> tuple[Any, ...]:
-        """Return the set fields as a plain tuple."""
+        """Return the fields that are set as a plain tuple."""
         return tuple(self.values())
 
     @overload
@@ -86,13 +86,13 @@ class ModelOutput:
         return len(self.keys())
 
 
-# By its methods; iterating yields values, not names.
+# It has the methods of a mapping, but iterating yields values, not names.
 Mapping.register(ModelOutput)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @dataclass(eq=False)
 class BaseModelOutput(ModelOutput):
-    """The encoder: last_hidden_state (B, T, H)."""
+    """Output of the encoder: last_hidden_state (B, T, H)."""
 
     last_hidden_state: Tensor
     hidden_states: Tensors | None = None
@@ -101,7 +101,7 @@ class BaseModelOutput(ModelOutput):
 
 @dataclass(eq=False)
 class BaseModelOutputWithPooling(ModelOutput):
-    """AlbertModel: last_hidden_state (B, T, H), pooler_output (B, H)."""
+    """Output of AlbertModel: last_hidden_state (B, T, H), pooler_output (B, H)."""
 
     last_hidden_state: Tensor
     pooler_output: Tensor | None = None
@@ -111,7 +111,7 @@ class BaseModelOutputWithPooling(ModelOutput):
 
 @dataclass(eq=False)
 class AlbertForPreTrainingOutput(ModelOutput):
-    """AlbertForPreTraining: prediction_logits (B, T, V), or (P, V) at given positions; sop_logits (B, 2)."""
+    """Output of AlbertForPreTraining: prediction_logits (B, T, V) or (P, V), sop_logits (B, 2)."""
 
     loss: Tensor | None = None
     prediction_logits: Tensor | None = None
@@ -122,7 +122,7 @@ class AlbertForPreTrainingOutput(ModelOutput):
 
 @dataclass(eq=False)
 class MaskedLMOutput(ModelOutput):
-    """AlbertForMaskedLM: logits (B, T, V), or (P, V) at given positions."""
+    """Output of AlbertForMaskedLM: logits (B, T, V), or (P, V) at the masked positions."""
 
     loss: Tensor | None = None
     logits: Tensor | None = None
@@ -132,7 +132,7 @@ class MaskedLMOutput(ModelOutput):
 
 @dataclass(eq=False)
 class SequenceClassifierOutput(ModelOutput):
-    """Scores of whole texts: logits (B, num_labels); exit_depths (B,), with early exit."""
+    """Scores of whole texts: logits (B, num_labels); with early exit also exit_depths (B,)."""
 
     loss: Tensor | None = None
     logits: Tensor | None = None
@@ -143,7 +143,7 @@ class SequenceClassifierOutput(ModelOutput):
 
 @dataclass(eq=False)
 class TokenClassifierOutput(ModelOutput):
-    """AlbertForTokenClassification: logits (B, T, num_labels)."""
+    """Output of AlbertForTokenClassification: logits (B, T, num_labels)."""
 
     loss: Tensor | None = None
     logits: Tensor | None = None
@@ -153,7 +153,7 @@ class TokenClassifierOutput(ModelOutput):
 
 @dataclass(eq=False)
 class QuestionAnsweringModelOutput(ModelOutput):
-    """AlbertForQuestionAnswering: start_logits and end_logits (B, T)."""
+    """Output of AlbertForQuestionAnswering: start_logits and end_logits, each (B, T)."""
 
     loss: Tensor | None = None
     start_logits: Tensor | None = None
@@ -164,7 +164,7 @@ class QuestionAnsweringModelOutput(ModelOutput):
 
 @dataclass(eq=False)
 class MultipleChoiceModelOutput(ModelOutput):
-    """AlbertForMultipleChoice: logits (B, C)."""
+    """Output of AlbertForMultipleChoice: logits (B, C)."""
 
     loss: Tensor | None = None
     logits: Tensor | None = None

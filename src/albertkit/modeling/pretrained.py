@@ -1,6 +1,6 @@
-"""AlbertPreTrainedModel: everything in an ALBERT model besides its forward pass.
+"""AlbertPreTrainedModel: everything that an ALBERT model needs besides its forward pass.
 
-Initialization, loading and saving, embeddings and their tying, head pruning, gradient checkpointing.
+It initializes, loads and saves models, ties embeddings, prunes heads and enables gradient checkpointing.
 """
 
 import warnings
@@ -34,7 +34,7 @@ Output = TypeVar("Output", bound=ModelOutput)
 class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
     """Base class of all ALBERT models.
 
-    A model with a head keeps its encoder as `self.albert`; the bare encoder is its own base model.
+    A model with a head keeps its encoder as `self.albert`. The encoder without a head is its own base model.
     """
 
     config_class: ClassVar[type[AlbertConfig]] = AlbertConfig
@@ -50,28 +50,28 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         self.config = config
         self.num_labels = config.num_labels
         self.name_or_path = ""
-        """The name that `from_pretrained` was called with. PEFT records it in the config of an adapter."""
+        """The name that was passed to `from_pretrained`. PEFT records it in the config of an adapter."""
 
     # --- initialization -------------------------------------------------------------------------
 
     def post_init(self) -> None:
-        """Initialize the parameters of this class and tie weights. Every constructor ends with it.
+        """Initialize the parameters of this class and tie weights. Every constructor calls it last.
 
         As in the original, matrices are drawn from a normal distribution with standard deviation
-        `initializer_range`, truncated at two deviations; biases are 0, LayerNorm weights 1. The encoder
-        is drawn first, so it depends only on the seed, not on the head.
+        `initializer_range`, truncated at two deviations; biases are 0 and LayerNorm weights are 1. The
+        encoder is drawn first, so its weights depend only on the seed, not on the head.
         """
         encoder = f"{self.base_model_prefix}."
         self.initialize(name for name, _ in self.named_parameters() if not name.startswith(encoder))
         self.tie_weights()
 
     def init_weights(self) -> None:
-        """Older name of `post_init`."""
+        """Call `post_init`; this is its older name."""
         self.post_init()
 
     @torch.no_grad()
     def initialize(self, names: Iterable[str]) -> None:
-        """Initialize these parameters, in the given order, from torch's global generator."""
+        """Initialize these parameters in the given order with PyTorch's global random generator."""
         parameters = dict(self.named_parameters(remove_duplicate=False))
         std = self.config.initializer_range
         for name in names:
@@ -80,20 +80,20 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
                 continue
             if name.endswith("bias"):
                 parameter.zero_()
-            elif parameter.dim() == 1:  # the only vectors that are not biases scale a LayerNorm
+            elif parameter.dim() == 1:  # all vectors that are not biases are LayerNorm weights
                 parameter.fill_(1.0)
             else:
                 nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std)
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:
-        """Return an output of the head from last hidden states, without dropout.
+        """Return an output of the head for last hidden states, without dropout.
 
         Args:
-            states: (P, H) of single tokens; for scores of whole texts, of [CLS].
-            output: one of the `scores` of `heads.HEADS`.
+            states: (P, H), hidden states of single tokens; for scores of whole texts, the states of [CLS].
+            output: The output: one of the `scores` in `heads.HEADS`.
 
         Returns:
-            Scores (P, K) of each token.
+            Scores (P, K), a row for each token.
         """
         raise NotImplementedError(f"{type(self).__name__} has no scores {output!r} of {states.shape}")
 
@@ -113,38 +113,39 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         output_loading_info: bool = False,
         **options: Any,
     ) -> Self:
-        """Load a model from a folder or from the hub, in evaluation mode.
+        """Load a model from a folder or the hub, in evaluation mode.
 
-        The checkpoint may have only the encoder, or a model with any head. Missing tensors of the head are
-        initialized. A warning lists them, and the tensors that this model does not have.
+        The checkpoint may contain only the encoder, or a model with any head. Missing tensors of the head are
+        initialized. A warning lists these tensors, and tensors of the checkpoint that this model does not
+        use.
 
         Args:
             pretrained_model_name_or_path: "bundled", a folder, a hub name, or a checkpoint of another library
-                (TensorFlow: folder, prefix or archive; Julia: `.tfbson`); None if both `config` and
-                `state_dict` are passed.
-            config: a config, or where to find one, instead of the checkpoint's own.
-            state_dict: tensors instead of the checkpoint's own.
-            dtype: data type of the weights, such as torch.float16 or "float16"; "auto" = as in the file;
-                default float32.
-            torch_dtype: older name of `dtype`.
-            device_map: "auto" = the best single device (CUDA, then MPS, then CPU), or a device;
-                default CPU.
-            ignore_mismatched_sizes: whether to initialize tensors of another shape instead of raising.
-            output_loading_info: whether to return (model, info), where info has the sets `missing_keys`,
+                (TensorFlow: folder, prefix or archive; Julia: `.tfbson`). None if `config` and `state_dict`
+                are both passed.
+            config: A config, or its file, folder or hub name, instead of the checkpoint's config.
+            state_dict: Tensors by name, instead of the checkpoint's tensors.
+            dtype: Data type of the weights, such as torch.float16 or "float16". "auto" keeps the data type of
+                the file. Default float32.
+            torch_dtype: Older name of `dtype`.
+            device_map: A device, or "auto" for the best single device (CUDA, then MPS, then CPU). Default
+                CPU.
+            ignore_mismatched_sizes: Whether to initialize tensors of a different shape instead of raising.
+            output_loading_info: Whether to return (model, info). `info` has the sets `missing_keys`,
                 `unexpected_keys` and `mismatched_keys`, and the complete `report`.
-            options: arguments of `AlbertConfig`, such as `num_labels=3`, or else of this class, such as
-                `add_pooling_layer=False`; `revision`, `cache_dir`, `token`, `local_files_only` and
-                `subfolder` (`hub.HubOptions`); and loading options of `transformers`
-                (`hub.take_loading_options`).
+            options: Arguments of `AlbertConfig`, such as `num_labels=3`; arguments of this class, such as
+                `add_pooling_layer=False`; hub options `revision`, `cache_dir`, `token`, `local_files_only`
+                and `subfolder` (see `hub.HubOptions`); and loading options of `transformers` (see
+                `hub.take_loading_options`).
 
         Returns:
-            The model (of this class), or (model, info).
+            The model, or (model, info) with `output_loading_info`.
 
         Raises:
-            ModelNotFoundError: the name or folder has no model.
-            ConfigError: the config is not an ALBERT config, or an option is unknown, unsupported or does not
-                fit.
-            CheckpointError: encoder tensors are missing or have another shape, or a file is damaged.
+            ModelNotFoundError: The name or folder has no model.
+            ConfigError: The config is not an ALBERT config, or an option is unknown, unsupported or
+                inconsistent with the others.
+            CheckpointError: Encoder tensors are missing or have a different shape, or a file is damaged.
         """
         hub, options = split_hub_options(options)
         constructor, overrides = formats.split_options(cls, take_loading_options(options))
@@ -167,12 +168,12 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
             source = pretrained_model_name_or_path or "the given tensors"
             warnings.warn(f"{cls.__name__} from {source}: {report}", UserWarning, stacklevel=2)
         if output_loading_info:
-            return cast(Self, (model, report.loading_info()))  # typed for the usual call
+            return cast(Self, (model, report.loading_info()))  # the annotation describes the usual call
         return model
 
     @classmethod
     def load_tf_weights(cls, config: AlbertConfig, tf_checkpoint_path: str | Path) -> Self:
-        """Load the weights of a TensorFlow checkpoint into a model of that config; see `from_pretrained`."""
+        """Load the weights of a TensorFlow checkpoint into a model with this config."""
         return cls.from_pretrained(tf_checkpoint_path, config=config)
 
     @classmethod
@@ -184,18 +185,18 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         ignore_mismatched_sizes: bool = False,
         **constructor: Any,
     ) -> tuple[Self, LoadReport]:
-        """Return a model in evaluation mode whose parameters share the arrays' memory, and a report.
+        """Return a model in evaluation mode, whose parameters share the arrays' memory, and a loading report.
 
         Args:
-            config: its config.
-            arrays: tensors by name; missing ones are initialized.
-            ignore_mismatched_sizes: whether to initialize tensors of another shape instead of raising.
-            constructor: further arguments of the class.
+            config: The config of the model.
+            arrays: Tensors by name. Missing tensors of the head are initialized.
+            ignore_mismatched_sizes: Whether to initialize tensors of a different shape instead of raising.
+            constructor: Other arguments of the class.
 
         Raises:
-            CheckpointError: a tensor of the encoder is missing, or a tensor has another shape.
+            CheckpointError: A tensor of the encoder is missing, or a tensor has a different shape.
         """
-        # On the meta device nothing is allocated or drawn: there are only shapes to fill.
+        # On the meta device, the constructor allocates and initializes nothing; only shapes exist.
         with torch.device("meta"):
             model = cls(config, **constructor)
         report = model._fill(arrays, ignore_mismatched_sizes=ignore_mismatched_sizes)
@@ -208,7 +209,7 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         new = [name for name in expected if name not in matched]
         drawn = {name: torch.empty(expected[name]) for name in new}
         self.load_state_dict(to_tensors(matched) | drawn, assign=True)
-        self.tie_weights()  # assigning gave each name a separate parameter
+        self.tie_weights()  # after the assignment, tied names have separate parameters
         self.initialize(new)
         return report
 
@@ -226,19 +227,20 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         """Write `config.json` and `model.safetensors`, which `transformers` reads as well.
 
         Args:
-            save_directory: created if missing. A model in it is replaced completely or not at all.
-            is_main_process: whether this process writes. In distributed training all processes call this
-                method; False does nothing.
-            state_dict: tensors to write instead of the model's own.
-            save_function: has no effect, as in `transformers` for safetensors.
-            push_to_hub: must be False.
-            safe_serialization: must be True: pickled weights can run code when loaded.
-            max_shard_size: bytes, or text such as "500MB": larger weights are split into files of at most
-                that size, with an index. None for one file.
+            save_directory: The folder; it is created if it does not exist. A model in it is replaced
+                completely or not at all.
+            is_main_process: Whether this process writes. In distributed training, call this method in all
+                processes; those with False do nothing.
+            state_dict: Tensors to write instead of the model's own.
+            save_function: Has no effect, as in `transformers` for safetensors.
+            push_to_hub: Must be False.
+            safe_serialization: Must be True, because pickled weights can run code when they are loaded.
+            max_shard_size: Maximum size of a file, in bytes or as text such as "500MB". Larger weights are
+                split into several files with an index. None writes one file.
 
         Raises:
             ConfigError: `hidden_act` is a function, `safe_serialization=False` or `push_to_hub=True`.
-            CheckpointError: the folder cannot be written.
+            CheckpointError: The folder cannot be written.
         """
         if not safe_serialization:
             raise ConfigError("only safetensors are supported. Keep safe_serialization=True.")
@@ -256,7 +258,7 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         )
 
     def _without_copies(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Remove the second names of tied tensors, which `state_dict` of a model with a decoder copies."""
+        """Remove the second names of tied tensors, which the `state_dict` of some models contains."""
         tied = TIED if self.config.tie_word_embeddings else {}
         return {
             name: tensor
@@ -268,31 +270,31 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
 
     @property
     def base_model(self) -> "AlbertPreTrainedModel":
-        """The encoder: `self.albert`, or this model if it is the encoder."""
+        """The encoder: `self.albert`, or this model if it has no head."""
         return getattr(self, self.base_model_prefix, self)
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """Return the word embeddings, V x E."""
+        """Return the word embeddings (V, E)."""
         return self.base_model.get_input_embeddings()
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the word embeddings; call `tie_weights` to update a tied decoder."""
+        """Replace the word embeddings. Call `tie_weights` afterwards to update a tied decoder."""
         self.base_model.set_input_embeddings(value)
 
     def get_output_embeddings(self) -> nn.Linear | None:
-        """Return the decoder that maps to the vocabulary, E -> V, or None for models without one."""
+        """Return the decoder that maps E to the vocabulary V, or None if the model has no decoder."""
         return None
 
     def set_output_embeddings(self, value: nn.Linear) -> None:
         """Replace the decoder and its bias.
 
         Raises:
-            ConfigError: this model has no decoder.
+            ConfigError: This model has no decoder.
         """
         raise ConfigError(f"{type(self).__name__} has no output embeddings to replace by {value}")
 
     def tie_weights(self) -> None:
-        """Make the decoder use the word embeddings as its matrix, if the config says so."""
+        """Use the word embeddings as the decoder's matrix if `config.tie_word_embeddings` is set."""
         decoder = self.get_output_embeddings()
         if decoder is not None and self.config.tie_word_embeddings:
             decoder.weight = self.get_input_embeddings().weight
@@ -303,19 +305,22 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         pad_to_multiple_of: int | None = None,
         mean_resizing: bool = True,
     ) -> nn.Embedding:
-        """Change the vocabulary size: embeddings, decoder, bias and config together.
+        """Change the vocabulary size: of embeddings, decoder, bias and config together.
 
-        The rows of remaining tokens are kept.
+        Remaining tokens keep their rows.
 
         Args:
-            new_num_tokens: number of tokens; None for the current number.
-            pad_to_multiple_of: round that number up to a multiple of this number.
-            mean_resizing: whether to draw new rows close to the mean of the old ones, as `transformers` does.
+            new_num_tokens: Number of tokens; None for the current number.
+            pad_to_multiple_of: Number to whose next multiple the number of tokens is rounded up.
+            mean_resizing: Whether to draw new rows close to the mean of the old rows, as `transformers` does.
                 False draws them as at initialization.
 
+        Returns:
+            The word embeddings.
+
         Raises:
-            ConfigError: there are fewer tokens than the padding token's id needs, the multiple is below 1, or
-                a value is not a whole number.
+            ConfigError: The new size would remove the padding token, `pad_to_multiple_of` is below 1, or a
+                value is not an integer.
         """
         return resize_vocabulary(self, new_num_tokens, pad_to_multiple_of, around_mean=mean_resizing)
 
@@ -324,14 +329,13 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
     def prune_heads(self, heads_to_prune: Mapping[int, Iterable[int]]) -> None:
         """Remove attention heads: {layer: heads, numbered as before any pruning}.
 
-        Layers are those with their own weights, counted through the groups: layer
-        `group * inner_group_num + inner`. A shared layer loses the heads wherever it is applied.
-        `config.pruned_heads` records them, so a saved model loads with its smaller shape (in albertkit;
-        `transformers` 5 has no pruned ALBERT). A head mask keeps the old numbers; returned attentions
-        have only the remaining heads.
+        The layers are those with their own weights: number `group * inner_group_num + inner`. A shared layer
+        loses the heads wherever it is applied. `config.pruned_heads` records them, so a saved model loads
+        with its smaller shape (in albertkit; `transformers` 5 does not support pruned ALBERT models). A head
+        mask keeps the old numbers, but returned attentions contain only the remaining heads.
 
         Raises:
-            ConfigError: a layer or head does not exist, or no head would be left.
+            ConfigError: A layer or head does not exist, or a layer would have no heads left.
         """
         self.base_model.prune_heads(heads_to_prune)
 
@@ -339,18 +343,18 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         """Choose the attention implementation for all later calls.
 
         Raises:
-            ConfigError: the implementation is unknown.
+            ConfigError: The implementation is unknown.
         """
-        self.config.replace(attn_implementation=attn_implementation)  # raises if it is unknown
+        self.config.replace(attn_implementation=attn_implementation)  # raises if the name is unknown
         self.config.attn_implementation = attn_implementation
 
     def finish(self, output: Output, return_dict: bool | None) -> Output:
-        """Return the output, or the tuple of its set fields if a tuple was requested.
+        """Return the output, or the tuple of its fields that are set if a tuple was requested.
 
-        `torch.jit.trace` and `nn.DataParallel` do not accept dataclasses, so they get a tuple with names.
+        `torch.jit.trace` and `nn.DataParallel` do not accept dataclasses, so they get a named tuple.
         """
         wants_dataclass = self.config.return_dict if return_dict is None else return_dict
-        # A tuple supports every index and slice of the dataclass, so the annotated type stays the dataclass.
+        # A tuple supports every index and slice of the dataclass, so the annotation still fits.
         if not wants_dataclass:
             return cast(Output, output.to_tuple())
         is_traced = torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
@@ -373,11 +377,11 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
     def _first_parameter(self) -> Tensor:
         for parameter in self.parameters():
             return parameter
-        # The replicas of nn.DataParallel have tensors instead of parameters.
+        # Replicas of nn.DataParallel have plain tensors instead of parameters.
         return self.get_input_embeddings().weight
 
     def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
-        """Return the number of parameters; shared and tied ones are counted once."""
+        """Return the number of parameters; shared and tied parameters count once."""
         embeddings = {id(module.weight) for module in self.modules() if isinstance(module, nn.Embedding)}
         return sum(
             parameter.numel()
@@ -387,16 +391,16 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
         )
 
     def get_memory_footprint(self, return_buffers: bool = True) -> int:
-        """Bytes of the parameters, shared ones counted once, and by default of the buffers."""
+        """Return the bytes of the parameters (shared ones count once) and, by default, of the buffers."""
         buffers = self.buffers() if return_buffers else ()
         return sum(tensor.nbytes for tensor in (*self.parameters(), *buffers))
 
     @classmethod
     def can_generate(cls) -> bool:
-        """Return False: an ALBERT cannot generate text."""
+        """Return False: ALBERT models cannot generate text."""
         return False
 
     @property
     def dummy_inputs(self) -> dict[str, Tensor]:
-        """A tiny batch for tracing."""
+        """A small batch for tracing."""
         return {"input_ids": torch.tensor([[self.config.bos_token_id, 5, 6, self.config.eos_token_id]])}

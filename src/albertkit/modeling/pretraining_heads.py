@@ -1,11 +1,11 @@
 """The pretraining heads of ALBERT: masked language modeling and sentence order.
 
-Lan et al. 2019 (arXiv:1909.11942), section 3.1. The masked language modeling head maps H -> E, then to the
-vocabulary with the word embeddings as its matrix. The projection to the vocabulary is most of the work of
-a small model, and only masked tokens need it: `masked_positions` selects the rows to project.
+Lan et al. 2019 (arXiv:1909.11942), section 3.1. The masked language modeling head maps H to E, then to the
+vocabulary, with the word embeddings as its matrix. In a small model, this last projection is most of the
+work, and only masked tokens need it: `masked_positions` selects them.
 
-Shapes: B batch, T tokens, E embedding, H hidden, N heads, L executed layers, V vocabulary,
-P picked positions, K labels (2).
+Shapes: B batch, T tokens, E embedding, H hidden, N heads, L executed layers, V vocabulary, P masked
+positions, K labels (2).
 """
 
 import warnings
@@ -30,7 +30,7 @@ from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 
 class AlbertMLMHead(nn.Module):
-    """Scores of every piece of the vocabulary: (..., H) -> (..., V)."""
+    """Maps hidden states to logits over the vocabulary: (..., H) -> (..., V)."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class AlbertMLMHead(nn.Module):
         self.tie_bias()
 
     def tie_bias(self) -> None:
-        """Share one bias under the two names that checkpoints use."""
+        """Use one bias under both names that checkpoints use."""
         self.decoder.bias = self.bias
 
     def forward(self, hidden_states: Tensor) -> Tensor:
@@ -59,31 +59,31 @@ class AlbertMLMHead(nn.Module):
 
 
 class AlbertSOPHead(nn.Module):
-    """Scores of "in order" (0) and "swapped" (1): (B, H) -> (B, K). No dropout, as in the original."""
+    """Maps (B, H) to logits (B, K) of "in order" (0) and "swapped" (1); no dropout, as in the original."""
 
     def __init__(self, hidden_size: int, num_labels: int = 2) -> None:
         super().__init__()
         self.classifier = nn.Linear(hidden_size, num_labels)
 
     def forward(self, pooled: Tensor) -> Tensor:
-        """Return the logits (B, K) of pooled states (B, H)."""
+        """Return the logits (B, K) of pooled vectors (B, H)."""
         return self.classifier(pooled)
 
 
 class MaskedWordOptions(OutputOptions, total=False):
-    """Options of the two models with a masked language modeling head."""
+    """Keyword arguments of the two models with a masked language modeling head."""
 
-    # Not a parameter of `forward`: `transformers.Trainer` treats those with "label" in their name as labels
-    # of every batch.
+    # Not a parameter of `forward`, because `transformers.Trainer` expects every parameter with "label" in its
+    # name in every batch.
     masked_lm_labels: Tensor | None
 
 
 class MaskedWordModel(AlbertPreTrainedModel):
-    """The common part of the two models with a masked language modeling head."""
+    """Base class of the two models with a masked language modeling head."""
 
     predictions: AlbertMLMHead
     albert: AlbertModel
-    # transformers.Trainer does not expect these in a folder of `save_pretrained`.
+    # `transformers.Trainer` does not expect these names in a saved model.
     _keys_to_ignore_on_save: ClassVar[list[str] | None] = list(TIED)
 
     def encode(
@@ -93,7 +93,7 @@ class MaskedWordModel(AlbertPreTrainedModel):
         masked_positions: Tensor | None,
         **options: Unpack[OutputOptions],
     ) -> tuple[BaseModelOutputWithPooling, Tensor]:
-        """Return the encoder's output, and the states (P, H) at the masked positions, or all (B, T, H)."""
+        """Return the encoder's output, and its states: (P, H) at the masked positions, or all (B, T, H)."""
         if masked_positions is None:
             encoded = self.albert(input_ids, *inputs, return_dict=True, **options)
             return encoded, encoded.last_hidden_state
@@ -110,7 +110,7 @@ class MaskedWordModel(AlbertPreTrainedModel):
         return encoded, states.index_select(0, index.to(states.device))
 
     def get_output_embeddings(self) -> nn.Linear:
-        """Return the decoder that maps to the vocabulary, E -> V."""
+        """Return the decoder that maps E to the vocabulary V."""
         return self.predictions.decoder
 
     def set_output_embeddings(self, value: nn.Linear) -> None:
@@ -121,7 +121,7 @@ class MaskedWordModel(AlbertPreTrainedModel):
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return the tensors as `nn.Module` does, with copies for the second names of tied tensors.
 
-        A safetensors file cannot contain a tensor twice, and libraries that write the state dict into such a
+        A safetensors file cannot contain a tensor twice, and libraries that write the state dict to such a
         file reject tensors that share memory.
         """
         tensors = super().state_dict(*args, **kwargs)
@@ -141,7 +141,7 @@ class MaskedWordModel(AlbertPreTrainedModel):
 
 
 class AlbertForPreTraining(MaskedWordModel):
-    """ALBERT with both pretraining heads: masked words (`predictions`) and order (`sop_classifier`)."""
+    """ALBERT with both pretraining heads: masked words (`predictions`), sentence order (`sop_classifier`)."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
@@ -151,7 +151,7 @@ class AlbertForPreTraining(MaskedWordModel):
         self.post_init()
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:
-        """Return the logits (P, V) of masked words or, for the output "order", (P, K) of sentence order."""
+        """Return the logits (P, V) of masked words, or (P, K) of sentence order for the output "order"."""
         if output == "order":
             return self.sop_classifier(self.albert.pool(states))
         return self.predictions(states)
@@ -172,27 +172,27 @@ class AlbertForPreTraining(MaskedWordModel):
         return_dict: bool | None = None,
         **options: Unpack[MaskedWordOptions],
     ) -> AlbertForPreTrainingOutput:
-        """Compute the logits of masked language modeling and sentence order.
+        """Compute the logits for masked words and for sentence order.
 
         Args:
             input_ids: (B, T) token ids; or pass `inputs_embeds`.
-            attention_mask: (B, T), 1 = real token, 0 = padding; more shapes in `AlbertModel.forward`.
+            attention_mask: (B, T), 1 = real token, 0 = padding; for other shapes see `AlbertModel.forward`.
             token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
             position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
             head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
             inputs_embeds: (B, T, E) instead of `input_ids`.
-            labels: (B, T) ids of the original tokens, -100 for positions without prediction; with
-                `masked_positions` (P,).
+            labels: (B, T) ids of the original tokens, -100 for positions that are not predicted; (P,) with
+                `masked_positions`.
             sentence_order_label: (B,), 0 = in order, 1 = swapped.
-            masked_positions: (P,) indices into the B * T flattened tokens. Only these get logits, and the
-                last layer is computed only for them. Best kept on the CPU.
-            num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
+            masked_positions: (P,) indices into the flattened B * T tokens. Only these positions get logits,
+                and the last layer computes only them and [CLS]. Keep them on the CPU if you can.
+            num_items_in_batch: Number of labels in the whole optimizer step, from `transformers.Trainer`; see
                 `losses.loss_of_step`.
-            return_dict: False returns a tuple; None uses the config's setting.
-            masked_lm_labels: older name of `labels`.
+            return_dict: Whether to return a dataclass or, if False, a tuple. None uses the config's setting.
+            options: See `OutputOptions`; and `masked_lm_labels`, the older name of `labels`.
 
         Returns:
-            `AlbertForPreTrainingOutput`. The loss is the sum over the labels that are passed.
+            `AlbertForPreTrainingOutput`. The loss is the sum of the losses for the labels that are passed.
         """
         labels = _current_labels(labels, options.pop("masked_lm_labels", None))
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
@@ -205,7 +205,7 @@ class AlbertForPreTraining(MaskedWordModel):
         if sentence_order_label is not None:
             losses.append(classification_loss(sop_logits, sentence_order_label, name="sentence_order_label"))
         loss = torch.stack(losses).sum() if losses else None
-        if loss is not None and labels is not None:  # Trainer counts only `labels`
+        if loss is not None and labels is not None:  # Trainer's number counts only `labels`
             loss = loss_of_step(loss, labels, num_items_in_batch)
         output = AlbertForPreTrainingOutput(
             loss=loss,
@@ -245,26 +245,26 @@ class AlbertForMaskedLM(MaskedWordModel):
         return_dict: bool | None = None,
         **options: Unpack[MaskedWordOptions],
     ) -> MaskedLMOutput:
-        """Compute the logits over the vocabulary at each position.
+        """Compute the logits over the vocabulary for each position.
 
         Args:
             input_ids: (B, T) token ids; or pass `inputs_embeds`.
-            attention_mask: (B, T), 1 = real token, 0 = padding; more shapes in `AlbertModel.forward`.
+            attention_mask: (B, T), 1 = real token, 0 = padding; for other shapes see `AlbertModel.forward`.
             token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
             position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
             head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
             inputs_embeds: (B, T, E) instead of `input_ids`.
-            labels: (B, T) ids of the original tokens, -100 for positions without prediction; with
-                `masked_positions` (P,).
-            masked_positions: (P,) indices into the B * T flattened tokens. Only these get logits, and the
-                last layer is computed only for them. Best kept on the CPU.
-            num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
+            labels: (B, T) ids of the original tokens, -100 for positions that are not predicted; (P,) with
+                `masked_positions`.
+            masked_positions: (P,) indices into the flattened B * T tokens. Only these positions get logits,
+                and the last layer computes only them and [CLS]. Keep them on the CPU if you can.
+            num_items_in_batch: Number of labels in the whole optimizer step, from `transformers.Trainer`; see
                 `losses.loss_of_step`.
-            return_dict: False returns a tuple; None uses the config's setting.
-            masked_lm_labels: older name of `labels`.
+            return_dict: Whether to return a dataclass or, if False, a tuple. None uses the config's setting.
+            options: See `OutputOptions`; and `masked_lm_labels`, the older name of `labels`.
 
         Returns:
-            `MaskedLMOutput`; the loss is the mean over the predicted positions.
+            `MaskedLMOutput`. The loss is the mean over the predicted positions.
         """
         labels = _current_labels(labels, options.pop("masked_lm_labels", None))
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)

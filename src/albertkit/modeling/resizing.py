@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from albertkit.errors import ConfigError
 
 NEW_ROW_VARIANCE = 1e-9
-"""Variance of new rows around the mean of the old ones, relative to the variance of the old ones."""
+"""Variance of new rows around the mean of the old rows, relative to the variance of the old rows."""
 
 
 def resize_vocabulary(
@@ -19,7 +19,7 @@ def resize_vocabulary(
 ) -> nn.Embedding:
     """Resize the word embeddings; see `AlbertPreTrainedModel.resize_token_embeddings`.
 
-    `around_mean` is its `mean_resizing`.
+    `around_mean` is the argument `mean_resizing` of that method.
     """
     old, config = model.get_input_embeddings(), model.config
     if new_num_tokens is not None and not isinstance(new_num_tokens, int):
@@ -57,7 +57,7 @@ def resize_vocabulary(
 
 @torch.no_grad()
 def _resize_bias(old: Tensor, size: int, *, mean: bool) -> nn.Parameter:
-    """Return `size` biases that begin with the old ones; new ones are 0, or the mean of the old ones."""
+    """Return `size` biases that begin with the old ones. New biases are 0, or the mean of the old biases."""
     bias = old.new_zeros(size)
     kept = min(size, len(old))
     bias[:kept] = old[:kept]
@@ -68,14 +68,14 @@ def _resize_bias(old: Tensor, size: int, *, mean: bool) -> nn.Parameter:
 
 @torch.no_grad()
 def resize_rows(old: Tensor, size: int, *, std: float, around_mean: bool) -> nn.Parameter:
-    """Return `size` rows that begin with the old ones.
+    """Return `size` rows that begin with the old rows.
 
     Args:
-        old: (V, E).
-        size: number of rows.
-        std: standard deviation of new rows that are drawn as at initialization.
-        around_mean: whether to draw new rows close to the mean of the old ones instead. A new token then has
-            about the mean probability, which changes the other probabilities least.
+        old: The old rows, (V, E).
+        size: Number of rows to return.
+        std: Standard deviation of new rows that are drawn as at initialization.
+        around_mean: Whether to draw new rows close to the mean of the old rows instead. A new token then has
+            roughly the mean probability, which changes the other probabilities least.
     """
     new = old.new_empty((size, *old.shape[1:]))
     kept = min(size, len(old))

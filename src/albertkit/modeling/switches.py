@@ -1,4 +1,4 @@
-"""Training switches of a model: gradient checkpointing, and gradients for frozen weights with adapters."""
+"""Training switches of a model: gradient checkpointing, and input gradients for adapters."""
 
 from typing import Any, ClassVar
 
@@ -10,14 +10,14 @@ from albertkit.modeling.layers import AlbertTransformer
 
 
 class TrainingSwitches(nn.Module):
-    """The part of `AlbertPreTrainedModel` that trainers and adapter libraries use."""
+    """The methods of `AlbertPreTrainedModel` that trainers and adapter libraries call."""
 
     supports_gradient_checkpointing: ClassVar[bool] = True
     _input_hook: RemovableHandle | None = None
 
     @property
     def base_model(self) -> Any:
-        """The encoder model, which has `encoder`."""
+        """The model that has the `encoder`."""
         raise NotImplementedError
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -30,9 +30,9 @@ class TrainingSwitches(nn.Module):
     def gradient_checkpointing_enable(
         self, gradient_checkpointing_kwargs: dict[str, Any] | None = None
     ) -> None:
-        """In training, keep only each layer's input and recompute the rest in the backward pass.
+        """Keep only each layer's input in training, and recompute the rest in the backward pass.
 
-        The only accepted setting is `use_reentrant=False`, which is also the default.
+        The only accepted setting is `use_reentrant=False`, the default.
         """
         if gradient_checkpointing_kwargs not in (None, {}, {"use_reentrant": False}):
             raise ConfigError(
@@ -51,10 +51,10 @@ class TrainingSwitches(nn.Module):
         every_n_layers: int = 1,
         offload: bool = False,
     ) -> None:
-        """Call `gradient_checkpointing_enable`. Every layer is recomputed, and nothing is offloaded.
+        """Call `gradient_checkpointing_enable`. Every layer is recomputed; nothing is offloaded.
 
         Raises:
-            ConfigError: the two options have other values.
+            ConfigError: `every_n_layers` is not 1, or `offload` is True.
         """
         if every_n_layers != 1 or offload:
             raise ConfigError(
@@ -77,9 +77,9 @@ class TrainingSwitches(nn.Module):
         return self.is_gradient_checkpointing
 
     def enable_input_require_grads(self) -> None:
-        """Let gradients flow from the output of the embeddings, for adapters on frozen weights.
+        """Make the output of the embeddings require gradients, for adapters on frozen weights.
 
-        Gradient checkpointing needs an input that requires a gradient.
+        Gradient checkpointing needs an input that requires gradients.
         """
         self.disable_input_require_grads()
         self._input_hook = self.get_input_embeddings().register_forward_hook(_require_grad)

@@ -1,4 +1,4 @@
-"""The fine-tuning heads of ALBERT: sequence and token classification, answer spans, multiple choice.
+"""The fine-tuning heads of ALBERT: sequence and token classification, question answering, multiple choice.
 
 Shapes: B batch, T tokens, E embedding, H hidden, N heads, K labels, C choices, L executed layers.
 """
@@ -24,10 +24,10 @@ from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 
 class AlbertForSequenceClassification(AlbertPreTrainedModel):
-    """ALBERT with one score per label for the whole sequence, from the pooled output.
+    """ALBERT with one score per label for the whole sequence, computed from the pooled output.
 
-    A model that was trained with early exit also has classifiers for earlier layers, which are used after
-    `set_patience` (`early_exit.py`).
+    A model that was trained with early exit also has classifiers for earlier layers. Call `set_patience` to
+    use them (`early_exit.py`).
     """
 
     def __init__(self, config: AlbertConfig) -> None:
@@ -43,16 +43,16 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
     def set_patience(self, patience: int | None) -> None:
         """Exit early when `patience` consecutive layers predict the same class. `None` disables early exit.
 
-        The setting is not saved. Engines then skip the later layers; `forward` computes all layers.
+        The setting is not saved. Engines skip the later layers; `forward` computes all layers.
 
         Raises:
-            ConfigError: the model was not trained with early exit, or does not have enough layers.
+            ConfigError: The model was not trained with early exit, or does not have enough layers.
         """
         check_patience(patience, self.config)
         self.patience = patience
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
-        """Return the logits (P, K) of the states of [CLS], (P, H)."""
+        """Return the logits (P, K) for hidden states (P, H) of [CLS]."""
         return self.classifier(self.albert.pool(states))
 
     def forward(
@@ -69,30 +69,30 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         return_dict: bool | None = None,
         **options: Unpack[OutputOptions],
     ) -> SequenceClassifierOutput:
-        """Compute the logits of each sequence.
+        """Compute the logits for each sequence.
 
         Args:
             input_ids: (B, T) token ids; or pass `inputs_embeds`.
-            attention_mask: (B, T), 1 = real token, 0 = padding; more shapes in `AlbertModel.forward`.
+            attention_mask: (B, T), 1 = real token, 0 = padding; for other shapes see `AlbertModel.forward`.
             token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
             position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
             head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
             inputs_embeds: (B, T, E) instead of `input_ids`.
-            labels: labels in the form of `config.problem_type`: class ids (B,) or (B, 1) for
-                "single_label_classification", numbers (B,) or (B, K) for "regression", 0 and 1 (B, K)
-                for "multi_label_classification". If it is not set, this call sets it: regression for one
-                label, otherwise single label for whole numbers and multi-label for floats. With early
-                exit, the loss is the weighted mean of the losses of all layers.
-            num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
+            labels: Labels for `config.problem_type`: class ids (B,) or (B, 1) for
+                "single_label_classification", numbers (B,) or (B, K) for "regression", 0 and 1 (B, K) for
+                "multi_label_classification". If the problem type is not set, this call sets it: regression if
+                K = 1, otherwise multi-label for float labels and single-label for integers. With early exit,
+                the loss is the weighted mean of the losses of all layers.
+            num_items_in_batch: Number of labels in the whole optimizer step, from `transformers.Trainer`; see
                 `losses.loss_of_step`.
-            return_dict: False returns a tuple; None uses the config's setting.
+            return_dict: Whether to return a dataclass or, if False, a tuple. None uses the config's setting.
 
         Returns:
-            `SequenceClassifierOutput` with logits (B, K). With a patience, they are the logits of the layers
-            at which the sequences exit, which are `exit_depths`.
+            `SequenceClassifierOutput` with logits (B, K). If a patience is set, the logits are from the layer
+            at which each sequence exits, and `exit_depths` contains these layers.
 
         Raises:
-            ValueError: the labels do not have the shape of the problem type.
+            ValueError: The shape of the labels does not match the problem type.
         """
         exits = exits_of(self.config)
         needs_all_depths = exits is not None and (labels is not None or self.patience is not None)
@@ -129,12 +129,12 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         return self.finish(output, return_dict)
 
     def classifier_at(self, depth: int) -> nn.Module:
-        """Return the classifier after layer `depth`, from 1, of a model with early exit."""
+        """Return the classifier after the layer `depth`, counted from 1, in a model with early exit."""
         is_last = depth == self.config.depth
         return self.classifier if is_last or not self.exit_classifiers else self.exit_classifiers[depth - 1]
 
     def _logits_by_depth(self, hidden_states: tuple[Tensor, ...] | None) -> Tensor:
-        """L + 1 of (B, T, H), those of the embeddings first -> (L, B, K)."""
+        """Return the logits (L, B, K) of L + 1 hidden states (B, T, H), of which the first are embeddings."""
         assert hidden_states is not None
         firsts = torch.stack([states[:, 0] for states in hidden_states[1:]])  # (L, B, H)
         pooled = self.dropout(self.albert.pool(firsts))
@@ -152,7 +152,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
                 f"got shape {tuple(labels.shape)}"
             )
         if self.config.problem_type is None:
-            self.config.problem_type = problem  # so that a saved model records it
+            self.config.problem_type = problem  # a saved model records it
         if problem == "regression":
             return regression_loss(logits, labels)
         if problem == "single_label_classification":
@@ -166,7 +166,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
 
 
 class AlbertForTokenClassification(AlbertPreTrainedModel):
-    """ALBERT with one score per label for every token."""
+    """ALBERT with one score per label for each token."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
@@ -176,7 +176,7 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
         self.post_init()
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
-        """Return the logits (P, K) of states (P, H)."""
+        """Return the logits (P, K) for hidden states (P, H)."""
         return self.classifier(states)
 
     def forward(
@@ -193,19 +193,19 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
         return_dict: bool | None = None,
         **options: Unpack[OutputOptions],
     ) -> TokenClassifierOutput:
-        """Compute the logits of each token.
+        """Compute the logits for each token.
 
         Args:
             input_ids: (B, T) token ids; or pass `inputs_embeds`.
-            attention_mask: (B, T), 1 = real token, 0 = padding; more shapes in `AlbertModel.forward`.
+            attention_mask: (B, T), 1 = real token, 0 = padding; for other shapes see `AlbertModel.forward`.
             token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
             position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
             head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
             inputs_embeds: (B, T, E) instead of `input_ids`.
             labels: (B, T) class ids, -100 for tokens without a label.
-            num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
+            num_items_in_batch: Number of labels in the whole optimizer step, from `transformers.Trainer`; see
                 `losses.loss_of_step`.
-            return_dict: False returns a tuple; None uses the config's setting.
+            return_dict: Whether to return a dataclass or, if False, a tuple. None uses the config's setting.
 
         Returns:
             `TokenClassifierOutput` with logits (B, T, K).
@@ -221,7 +221,7 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
 
 
 class AlbertForQuestionAnswering(AlbertPreTrainedModel):
-    """ALBERT with a start score and an end score for every token."""
+    """ALBERT with a start score and an end score for each token."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
@@ -230,7 +230,7 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         self.post_init()
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
-        """Return the logits of start and end, (P, 2), of states (P, H)."""
+        """Return the start and end logits (P, 2) for hidden states (P, H)."""
         return self.qa_outputs(states)
 
     def forward(
@@ -247,26 +247,26 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         return_dict: bool | None = None,
         **options: Unpack[OutputOptions],
     ) -> QuestionAnsweringModelOutput:
-        """Compute the logits of every token as the start and as the end of the answer.
+        """Compute for each token the logits that the answer starts or ends there.
 
         Args:
             input_ids: (B, T) token ids; or pass `inputs_embeds`.
-            attention_mask: (B, T), 1 = real token, 0 = padding; more shapes in `AlbertModel.forward`.
+            attention_mask: (B, T), 1 = real token, 0 = padding; for other shapes see `AlbertModel.forward`.
             token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
             position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
             head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
             inputs_embeds: (B, T, E) instead of `input_ids`.
-            start_positions: (B,) or (B, 1) index of the answer's first token. The loss ignores an index of T
-                or more, which means an answer outside this window.
+            start_positions: (B,) or (B, 1) index of the answer's first token. An index of T or more means
+                that the answer is outside this window; the loss ignores it.
             end_positions: (B,) or (B, 1) index of the answer's last token, with the same rule. Pass both or
                 neither.
-            return_dict: False returns a tuple; None uses the config's setting.
+            return_dict: Whether to return a dataclass or, if False, a tuple. None uses the config's setting.
 
         Returns:
-            `QuestionAnsweringModelOutput`; the loss is the mean of the start and the end loss.
+            `QuestionAnsweringModelOutput`. The loss is the mean of the start loss and the end loss.
 
         Raises:
-            ValueError: only one of the two positions is passed.
+            ValueError: Only one of `start_positions` and `end_positions` is passed.
         """
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
         encoded = self.albert(*inputs, return_dict=True, **options)
@@ -293,7 +293,7 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
 
 
 class AlbertForMultipleChoice(AlbertPreTrainedModel):
-    """ALBERT with one score per choice. Each choice is a separate sequence."""
+    """ALBERT with one score per choice. Each choice is a separate row."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
@@ -303,7 +303,7 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
         self.post_init()
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
-        """Return the logits (P, 1) of the states of [CLS] of each choice, (P, H)."""
+        """Return the logits (P, 1) for hidden states (P, H) of [CLS] of each choice."""
         return self.classifier(self.albert.pool(states))
 
     def forward(
@@ -320,26 +320,26 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
         return_dict: bool | None = None,
         **options: Unpack[OutputOptions],
     ) -> MultipleChoiceModelOutput:
-        """Compute the logits of the choices of each question.
+        """Compute the logits for the choices of each question.
 
         Args:
             input_ids: (B, C, T) token ids; or pass `inputs_embeds`.
             attention_mask: (B, C, T), 1 = real token, 0 = padding.
             token_type_ids: (B, C, T), 0 = first segment (default), 1 = second segment.
             position_ids: (B, C, T), default 0 ... T - 1.
-            head_mask: see `AlbertModel.forward`.
+            head_mask: See `AlbertModel.forward`.
             inputs_embeds: (B, C, T, E) instead of `input_ids`.
-            labels: (B,) index of the right choice.
-            num_items_in_batch: number of labels in the optimizer step, from `transformers.Trainer`; see
+            labels: (B,) index of the correct choice.
+            num_items_in_batch: Number of labels in the whole optimizer step, from `transformers.Trainer`; see
                 `losses.loss_of_step`.
-            return_dict: False returns a tuple; None uses the config's setting.
+            return_dict: Whether to return a dataclass or, if False, a tuple. None uses the config's setting.
 
         Returns:
             `MultipleChoiceModelOutput` with logits (B, C).
 
         Raises:
-            ValueError: both or neither of `input_ids` and `inputs_embeds` are passed, or the dimension of
-                choices is missing.
+            ValueError: Both or neither of `input_ids` and `inputs_embeds` are passed, or they have no
+                dimension for choices.
         """
         given = input_ids if inputs_embeds is None else inputs_embeds
         check_tensors(

@@ -39,7 +39,7 @@ from albertkit.onnx.file import (
 from albertkit.onnx.graph import OLDEST_OPSET, onnx
 from albertkit.onnx.int8 import INT8, QUANTIZATION
 from albertkit.onnx.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
-from albertkit.onnx.int8_loss import Loss, is_labelled, measure_agreement, measure_on_labels, read_texts
+from albertkit.onnx.int8_loss import Loss, is_labeled, measure_agreement, measure_on_labels, read_texts
 from albertkit.published import contradictions
 from albertkit.recipe import build
 from albertkit.tokenization.base import TokenizerBase
@@ -47,6 +47,8 @@ from albertkit.vocabularies import add_model_file, open_tokenizer
 
 OPSET = 20
 """The first with Gelu; what ONNX Runtime 1.17 and later read."""
+MAX_DROP = 0.5
+"""Default of the maximum loss of int8, in points of 100."""
 LARGEST_SHARE = 0.35
 """Size of an int8 model of a published shape, relative to float32."""
 TOLERANCE = 1e-4
@@ -124,7 +126,7 @@ def export_onnx(
     opset: int = OPSET,
     int8: bool = False,
     calibrate: str | Path | None = None,
-    max_drop: float = 0.5,
+    max_drop: float | None = None,
     all_inputs: bool = False,
     texts: str | Path | Sequence[str] = TEXTS,
     **columns: Any,
@@ -147,8 +149,8 @@ def export_onnx(
         int8: multiply the layers' matrices as integers, on CPUs (`onnx/int8.py`). Instead of a comparison
             with float32, the loss is measured.
         calibrate: labeled examples of the model's task, to measure the loss of its metric; or a `.txt` of
-            texts, to compare decisions. None uses the texts.
-        max_drop: maximum loss of int8, in points of 100.
+            texts, to compare decisions. None uses `texts`.
+        max_drop: maximum loss of int8, in points of 100; None for 0.5.
         all_inputs: require `attention_mask` and `token_type_ids`. Otherwise they are optional: they have
             ONNX's optional type, which ONNX Runtime supports, but not every other runtime.
         texts: texts for the comparison, or a file with one text per line.
@@ -163,18 +165,34 @@ def export_onnx(
         DataError: there are no texts, or the target exists.
     """
     target = Path(target).expanduser()
-    options, optional_inputs = build(DataOptions, columns, where="columns"), not all_inputs
+    calibrate = None if calibrate is None else Path(calibrate)
+    options = check_int8_options(int8, calibrate, max_drop, columns)
+    if calibrate is not None and texts is not TEXTS:
+        raise ConfigError(
+            "texts and calibrate (--texts, --calibrate) are both given, and int8 is measured on one of them. "
+            "Leave out texts, or give a .txt of them as calibrate."
+        )
+    optional_inputs = not all_inputs
     if isinstance(texts, str | Path):
         texts = NumberedInputs.read(Path(texts), format=format_of(Path(texts)), fields=("text",))
     _check_arguments(architecture, dtype, compute, opset, texts)
-    calibrate = None if calibrate is None else Path(calibrate)
-    _check_int8(int8, calibrate, compute, opset)
+    if int8 and (compute != "float32" or opset < OLDEST_INT8_OPSET):
+        raise ConfigError(
+            f"int8 with compute {compute!r} and opset {opset}. Expected compute 'float32', because int8 is "
+            f"for CPUs, and opset at least {OLDEST_INT8_OPSET}."
+        )
     path = formats.locate(source, also=VOCABULARY_FILES)
     file, beside = _places(target, path)
     checkpoint = formats.read(path)
     add_model_file(checkpoint)
     config = checkpoint.to_config()
     architecture, weights, loaded = choose_architecture(config, checkpoint.tensors, architecture)
+    by_labels = calibrate is not None and is_labeled(calibrate, architecture)
+    if columns and not by_labels:
+        raise ConfigError(
+            f"{calibrate} is read as texts, and {', '.join(columns)} describe the columns of labeled "
+            "examples. Leave them out, or give a file of labeled examples."
+        )
     notes = [*checkpoint.notes, *(f"unexpected, left out: {name}" for name in loaded.unexpected)]
     notes += [f"left out: {name} differs from {first}" for name, first in loaded.conflicting.items()]
     if contradiction := contradictions(source, vars(config)):
@@ -202,12 +220,12 @@ def export_onnx(
         )
         loss, largest, batches = None, None, []
         if int8:
-            if calibrate and is_labelled(calibrate, architecture):
+            if calibrate and by_labels:
                 loss = measure_on_labels(source, architecture, new, calibrate, options=options)
             else:
                 texts = texts if calibrate is None else read_texts(calibrate)
                 loss = measure_agreement(new, model, tokenizer, texts, optional_inputs=optional_inputs)
-            loss.refuse_beyond(max_drop)
+            loss.refuse_beyond(MAX_DROP if max_drop is None else max_drop)
         else:
             largest, batches = compare(
                 new,
@@ -249,7 +267,7 @@ def _check_arguments(
         ("compute", compute, ("float32", "float16")),
     ):
         if value is not None and value not in known:
-            raise ConfigError(f"{name} is {value!r}; {suggestion(value, known)}")
+            raise ConfigError(f"{name} is {value!r}. {suggestion(value, known)}")
     newest = onnx.defs.onnx_opset_version()
     if not OLDEST_OPSET <= opset <= newest:
         raise ConfigError(
@@ -259,16 +277,33 @@ def _check_arguments(
         raise DataError("there are no texts to compare on. Pass some, or omit texts for the included ones.")
 
 
-def _check_int8(int8: bool, calibrate: Path | None, compute: str, opset: int) -> None:
-    if calibrate is not None and not int8:
-        raise ConfigError("calibrate measures the loss of int8. Set int8 (--int8) too.")
-    if calibrate is not None and not calibrate.is_file():
-        raise DataError(f"there is no file {calibrate} to measure on")
-    if int8 and (compute != "float32" or opset < OLDEST_INT8_OPSET):
+def check_int8_options(
+    int8: bool, calibrate: str | Path | None, max_drop: float | None, columns: dict[str, Any]
+) -> DataOptions:
+    """Return the columns of the labeled examples, after checking that every option has an effect.
+
+    Raises:
+        ConfigError: options of int8 without int8, columns without `calibrate`, or a value is wrong.
+        DataError: `calibrate` is not a file.
+    """
+    options = build(DataOptions, columns, where="columns")
+    if not int8:
+        given = {"calibrate": calibrate, "max_drop": max_drop, **columns}
+        if unused := [name for name, value in given.items() if value is not None]:
+            raise ConfigError(
+                f"{', '.join(unused)} without effect: options for the loss of int8, but int8 is off. Turn "
+                "int8 on (--int8), or omit them."
+            )
+    if columns and calibrate is None:
         raise ConfigError(
-            f"int8 with compute {compute!r} and opset {opset}. Expected 'float32', as int8 is for CPUs, and "
-            f"at least {OLDEST_INT8_OPSET}."
+            f"{', '.join(columns)} without effect: there is no file of labeled examples. Pass one as "
+            "calibrate (--calibrate)."
         )
+    if max_drop is not None and not max_drop >= 0:  # this form also fails for NaN
+        raise ConfigError(f"max_drop is {max_drop}. Expected at least 0 points of 100.")
+    if calibrate is not None and not Path(calibrate).is_file():
+        raise DataError(f"{calibrate}: no such file. Expected examples to measure the loss of int8 on.")
+    return options
 
 
 def _size_note(file: Path, weight_bytes: int, stored: np.dtype) -> list[str]:

@@ -54,13 +54,13 @@ class Loss:
         if not self.drop <= most:  # this form also fails for NaN
             raise CheckpointError(
                 f"In int8 the model loses {self.drop:.2f} points of {self.metric} ({self.exact:.2f} to "
-                f"{self.rounded:.2f}, {self.examples} examples), and at most {most:g} were expected. Nothing "
-                "was written. Give a larger max_drop (--max-drop), or more examples of its task "
+                f"{self.rounded:.2f}, {self.examples} examples). Expected at most {most:g}. Nothing was "
+                "written. Raise max_drop (--max-drop), or measure on more examples of the model's task "
                 "(calibrate, --calibrate)."
             )
 
 
-def is_labelled(file: Path, architecture: str) -> bool:
+def is_labeled(file: Path, architecture: str) -> bool:
     """Tell whether a file has examples with labels: a `.txt` has texts, unless it is of tagged words."""
     task = head_of(architecture).task
     return task in TASKS and (file.suffix != ".txt" or task == "token-classification")
@@ -75,7 +75,7 @@ def read_texts(file: Path) -> list[str]:
     with file.open("rb") as stream:
         texts = list(read_inputs(stream, str(file), format=format_of(file), fields=("text",)))
     if not texts:
-        raise DataError(f"{file} has no texts to compare on. Expected one in a line.")
+        raise DataError(f"{file} has no texts to compare on. Expected one text per line.")
     return texts
 
 

@@ -1,13 +1,13 @@
-"""Pipelines: pass texts, get answers in the formats that users of `transformers` know.
+"""Pipelines: pass texts and get answers in the formats of `transformers`.
 
     fill = pipeline("fill-mask")                     # the bundled model
     fill("The captain opened the [MASK].", top_k=3)  # [{score, token, token_str, sequence}, ...]
 
-One text returns one answer, a list of texts returns a list of answers, and any other iterable, or a file (a
-`Path`), returns a generator, which reads a few batches ahead. Texts of similar length share a batch, in any
-input order. The answers keep the order of the texts and do not depend on the batch.
+For one text, a pipeline returns one answer, and for a list of texts, a list of answers. For any other
+iterable or a file (a `Path`), it returns a generator, which reads a few batches ahead. Texts of similar
+length share a batch. The answers keep the order of the texts and do not depend on the batch.
 
-This file creates pipelines; each pipeline class has a file of its own.
+This file creates pipelines. Each pipeline class has its own file.
 """
 
 import warnings
@@ -121,36 +121,39 @@ def pipeline(
     """Create the pipeline for a task.
 
     Args:
-        task: "fill-mask", "feature-extraction", "sentence-order"; or, for a model that was fine-tuned,
-            "text-classification" ("sentiment-analysis"), "token-classification" ("ner"),
-            "question-answering", "multiple-choice", "zero-shot-classification"; a task of your own; None for
-            the task of the model's class, or of the `architectures` in its config.
-        model: a folder, a checkpoint of another library (`docs/how-to/convert.md`), a hub name, or a model;
-            None for the bundled model, which was not fine-tuned.
+        task: name of the task, or a task of your own. For any pretrained model: "fill-mask",
+            "feature-extraction" or "sentence-order". For a fine-tuned model: "text-classification"
+            ("sentiment-analysis"), "token-classification" ("ner"), "question-answering", "multiple-choice" or
+            "zero-shot-classification". None for the task of the model's class.
+        model: a folder, a checkpoint of another library (`docs/how-to/convert.md`), a hub name, or a loaded
+            model; None for the bundled model, which is not fine-tuned.
         tokenizer: a folder, a hub name, or a tokenizer; None for the tokenizer in the model's folder or file.
             Required for a model that is already loaded.
         config: a config that replaces the checkpoint's own.
-        device: "cpu", "cuda:1", "mps" ...; -1 for the CPU, 0, 1 ... for a GPU by number (on a machine without
-            GPUs it warns and uses the CPU). None for the best single device (CUDA, then MPS, then CPU). A
-            model that is already loaded stays on its device.
+        device: "cpu", "cuda:1", "mps" and so on, or the number of a GPU, -1 for the CPU. A machine without
+            GPUs warns about a GPU number and uses the CPU. None for the best single device (CUDA, then MPS,
+            then CPU); a model that is already loaded then stays on its device.
         device_map: another name of `device`; pass only one of them.
-        dtype: data type of the weights, default float32. The engines `torch` and `plain` compute in it;
-            `onnx` and `onnx-int8` always compute in float32.
+        dtype: data type of the weights, float32 by default. The engines `torch` and `plain` compute in this
+            type; `onnx` and `onnx-int8` always compute in float32.
         torch_dtype: older name of `dtype`.
-        use_fast: which of the two tokenizer classes to use; both return the same.
+        use_fast: which of the two tokenizer classes to use; both return the same ids.
         revision: branch, tag or commit on the hub.
         cache_dir: folder for downloads, instead of the hub's own cache.
         token: hub token; True for the saved token, False for none, None for the saved token if there is one.
         local_files_only: whether to use only files of earlier downloads.
         trust_remote_code: has no effect: code of a checkpoint never runs.
-        model_kwargs: further arguments for the model's `from_pretrained`, such as `attn_implementation`; you
-            may also pass the arguments above here.
-        pipeline_class: a class of your own, derived from one of the pipelines.
+        model_kwargs: further arguments for the model's `from_pretrained`, such as `attn_implementation`. It
+            can also contain the arguments from `device_map` to `local_files_only` above.
+        pipeline_class: your own class, derived from one of the pipeline classes.
         defaults: `batch_size` (maximum number of rows in a batch), `batch_tokens` (maximum number of tokens
-            in a batch), `num_workers` (no effect), and default arguments of every call, such as `top_k=3`.
+            in a batch), `engine`, and default arguments of every call, such as `top_k=3`.
+
+    Returns:
+        The pipeline, which you call with inputs.
 
     Raises:
-        ModelNotFoundError: the name or folder has no model.
+        ModelNotFoundError: there is no model of this name or in this folder.
         CheckpointError: the weights are damaged, or lack the head that the task needs.
         ConfigError: the task or device is unknown, or the model does not fit the task.
         TokenizerError: the tokenizer is damaged, or is not an ALBERT tokenizer.
@@ -221,7 +224,7 @@ def _take(given: Mapping[str, Any], **direct: Any) -> tuple[dict[str, Any], dict
 
 def _choose(task: str) -> type[Pipeline]:
     if task not in _PIPELINES:
-        raise ConfigError(f"there is no pipeline for the task {task!r}; {suggestion(task, _PIPELINES)}")
+        raise ConfigError(f"there is no pipeline for the task {task!r}. {suggestion(task, _PIPELINES)}")
     return _PIPELINES[task]
 
 
@@ -230,7 +233,7 @@ def _infer_task(
     config: AlbertConfig | str | Path | None,
     hub_options: dict[str, Any],
 ) -> str:
-    """Return the task that a model is made for; raise ConfigError if the model does not record it."""
+    """Return the task of a model's class; raise ConfigError if the class does not imply a task."""
     known = ", ".join(_PIPELINES)
     if model is None:
         raise ConfigError(f"the task is None and so is the model. Expected a task, one of {known}.")
@@ -289,7 +292,7 @@ def _load(
         model_kwargs=model_kwargs,
         **hub_options,
     )
-    # Features need only the encoder, which a checkpoint without a pooler has completely.
+    # Feature extraction does not need the pooler, which some checkpoints lack.
     missing = [tensor for tensor in report.missing if not tensor.startswith("pooler.")]
     if missing:
         raise CheckpointError(

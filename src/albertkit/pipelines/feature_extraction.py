@@ -1,6 +1,6 @@
-"""The pipeline for the encoder's vectors.
+"""The pipeline that returns vectors of texts or of their tokens.
 
-Shapes: B batch, T tokens, H hidden.
+Shapes: R tokens read, T tokens, H hidden size, D dimensions of a text's vector.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +35,7 @@ torch: Any = optional("torch", extra="torch")
 
 
 class FeatureExtractionPipeline(Pipeline):
-    """The encoder's vectors for a text; `pipeline("feature-extraction")` makes one."""
+    """Computes the vectors of a text or of its tokens; `pipeline("feature-extraction")` creates one."""
 
     task = "feature-extraction"
     architecture = "AlbertModel"
@@ -63,7 +63,7 @@ class FeatureExtractionPipeline(Pipeline):
         self.pooling: Poolings | None = None if pooling is None else _read_pooling(pooling)
         self.normalize = normalize
         self.prompt_name, self.prompt = prompt_name, prompt
-        chosen_prompt(self._modules or SentenceModules(), prompt_name, prompt)  # which checks them
+        chosen_prompt(self._modules or SentenceModules(), prompt_name, prompt)  # raises for an invalid prompt
         self._limits = merge_arguments(
             "tokenize_kwargs", tokenize_kwargs, truncation=truncation, max_length=max_length
         )
@@ -85,41 +85,44 @@ class FeatureExtractionPipeline(Pipeline):
         on_cut: Callable[[int], object] | None = None,
         **batching: Unpack[Batching],
     ) -> Any:
-        """Encode texts.
+        """Compute the vectors of texts.
 
         Args:
             inputs: a text, a list of texts, an iterable of texts, or a file of texts.
             others: not accepted: a second positional argument is an error.
-            pooling: "mean" (of all tokens, [CLS] and [SEP] included), "cls", "max",
-                "mean_sqrt_len_tokens", "weightedmean" or "lasttoken" for one vector per text, or several of
-                them to concatenate; "none" for one per token; None for what the model was trained with, which
-                is "none" unless that was sentence embedding. The Dense modules of a model of
-                sentence-transformers follow its own pooling, and no other.
-            normalize: make the vectors of length 1; None for what the model was trained with, which is of one
-                vector per text, else not.
-            prompt_name: name of a prompt of the model, a text that is put before each text; None for the
-                model's default prompt, if it has one.
-            prompt: a text that is put before each text, in place of the model's prompts; "" for none.
-            truncation: cut a text that is longer than the model reads, instead of raising.
-            max_length: maximum number of tokens of a text, [CLS] and [SEP] included. Default: with
-                truncation the maximum length of the fine-tuning, otherwise the maximum of the model; for a
-                model of sentence-transformers always its `max_seq_length`.
-            tokenize_kwargs: the same two, and `padding`, which no answer depends on.
-            return_tensors: True or "pt" returns tensors on the CPU in place of lists, "np" NumPy arrays.
-            parse_special_tokens: False reads `[SEP]` and the like, written in a text, as plain text.
+            pooling: for one vector per text, "mean" (of all tokens, including [CLS] and [SEP]), "cls", "max",
+                "mean_sqrt_len_tokens", "weightedmean" or "lasttoken", or several of these to concatenate
+                their vectors; for one vector per token, "none". None for the model's pooling, or "none" if
+                the model was not trained for sentence embedding. The Dense modules of a model of
+                sentence-transformers apply only to its own pooling.
+            normalize: whether to scale the vectors to length 1; None for the model's setting, which applies
+                only to one vector per text.
+            prompt_name: name of a prompt of the model, which is added before each text; None for the model's
+                default prompt, if it has one.
+            prompt: text that is added before each text, instead of a prompt of the model; "" for none.
+            truncation: whether to truncate a text that exceeds the maximum length instead of raising.
+            max_length: maximum number of tokens of a text, including [CLS] and [SEP]. Default: with
+                truncation the maximum length of the fine-tuning, otherwise the model's maximum; for a model
+                of sentence-transformers always its `max_seq_length`.
+            tokenize_kwargs: `truncation` and `max_length`, if not passed directly, and `padding`, which does
+                not change the vectors.
+            return_tensors: True or "pt" for PyTorch tensors on the CPU, "np" for NumPy arrays, False for
+                lists.
+            parse_special_tokens: whether `[SEP]` and other special tokens in a text are parsed; None for the
+                tokenizer's setting.
             on_cut: function that is called with the number of removed tokens of each truncated text.
-            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, without effect.
+            batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, which has no effect.
 
         Returns:
-            For a text [1, T, H] as nested lists, with pooling [D]; tensors or arrays of these shapes with
-            `return_tensors`. A list or generator of these for several texts. D is H unless several poolings
-            are concatenated or the model has Dense modules.
+            For a text with pooling, a vector of shape [D]; without pooling, the vectors of its tokens,
+            [1, T, H]. They are nested lists, or tensors or arrays with `return_tensors`. A list or generator
+            of these for several texts. D is H, unless several poolings are concatenated or the model has
+            Dense modules.
 
         Raises:
-            DataError: a text is longer than the model reads.
-            ConfigError: unknown `pooling`, `prompt_name` or `return_tensors`, `max_length` beyond the
-                maximum of the model, `batch_size` below 1, or an argument for the tokenizer that has no
-                meaning here.
+            DataError: a text is too long.
+            ConfigError: `pooling`, `prompt_name` or `return_tensors` is unknown, `max_length` exceeds the
+                model's maximum, `batch_size` is below 1, or `tokenize_kwargs` has another argument.
         """
         given = merge_arguments(
             "tokenize_kwargs", tokenize_kwargs, truncation=truncation, max_length=max_length
@@ -194,7 +197,7 @@ class FeatureExtractionPipeline(Pipeline):
                 on_cut(row.cut)
 
         def shape(states: np.ndarray) -> np.ndarray:
-            """Return (R, H) as (D,), or for all tokens as (1, T, H)."""
+            """Return the hidden states (R, H) of a row as (D,), or without pooling as (1, T, H)."""
             if modules is not None:
                 return text_vector(states, modules, prompt_tokens=prompt_tokens)
             return scores.normalize(states[None]) if normalize else states[None]

@@ -1,4 +1,4 @@
-"""The base class of pipelines: inputs of all kinds, batches by length, answers in order."""
+"""The base class of pipelines: reads inputs of all kinds, computes them in batches, answers in order."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -98,10 +98,12 @@ class Pipeline(PushToHub, ABC):
         if not class_names(model) & {*self.accepts}:
             raise ConfigError(
                 f"{self.task} needs a model of class {' or '.join(self.accepts)}, got {_class_name(model)}. "
-                f'pipeline("{self.task}", model=...) loads a model by its folder or name'
+                f'To load a model by its folder or name, use pipeline("{self.task}", model=...).'
             )
         if not isinstance(tokenizer, TokenizerBase):
-            raise ConfigError(f"expected a tokenizer of albertkit, got {_class_name(tokenizer)}")
+            raise ConfigError(
+                f"the tokenizer is a {_class_name(tokenizer)}. Expected a tokenizer of albertkit."
+            )
         if len(tokenizer) > model.config.vocab_size:
             raise ConfigError(
                 f"the tokenizer has {len(tokenizer)} pieces, but the model has {model.config.vocab_size}: "
@@ -149,7 +151,7 @@ class Pipeline(PushToHub, ABC):
         return min(saved_lengths(self.model.config).get("max_length", self.max_length), self.max_length)
 
     def _is_single(self, inputs: Any) -> bool:
-        """Return whether this is a single input."""
+        """Return whether `inputs` is a single input."""
         return isinstance(inputs, str)
 
     def _read(self, given: Any) -> Any:
@@ -269,11 +271,11 @@ class Pipeline(PushToHub, ABC):
         return "a text"
 
     def predict(self, inputs: Any) -> Any:
-        """Answer like a call. scikit-learn uses this name."""
+        """Answer inputs, like a call of the pipeline. scikit-learn uses this name."""
         return self(inputs)
 
     def transform(self, inputs: Any) -> Any:
-        """Answer like a call. scikit-learn uses this name."""
+        """Answer inputs, like a call of the pipeline. scikit-learn uses this name."""
         return self(inputs)
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> None:

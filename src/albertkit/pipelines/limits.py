@@ -1,4 +1,4 @@
-"""Read the tokenizer arguments of pipelines in `transformers`: truncation, max_length, padding."""
+"""Read the tokenizer arguments of pipelines, as in `transformers`: truncation, max_length, padding."""
 
 from collections.abc import Mapping
 from numbers import Integral

@@ -52,8 +52,8 @@ class FillMaskPipeline(Pipeline):
                 mask.
             others: not accepted: a second positional argument is an error.
             top_k: number of words for each mask.
-            targets: score only these words. Each must be a single piece of the vocabulary; "man" means the
-                word, which the vocabulary has as "_man", with its word-start mark.
+            targets: words to choose from, instead of the whole vocabulary. Each must be a single piece.
+                "man" means the word, which the vocabulary writes as "_man", with a word-start mark.
             tokenizer_kwargs: `max_length`, the maximum length of a row; `truncation` and `padding` are
                 accepted but have no effect, because every mask is read in texts of any length.
             batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, which has no effect.

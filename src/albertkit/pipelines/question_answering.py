@@ -81,8 +81,8 @@ class QuestionAnsweringPipeline(Pipeline):
                 else 128.
             max_seq_len: maximum number of tokens of a window, up to the model's maximum. Default: as in the
                 fine-tuning, else 384.
-            max_question_len: maximum number of tokens of a question; a longer one raises an error. Default:
-                half of a window, whatever maximum the fine-tuning used.
+            max_question_len: maximum number of tokens of a question; a longer question raises an error.
+                Default: half of a window. The maximum of the fine-tuning is not used.
             max_answer_len: maximum number of tokens of an answer. Default: as in the fine-tuning, else 30.
             handle_impossible_answer: whether "no answer" (an empty answer) is possible; None for models whose
                 config has a threshold for it.
@@ -92,7 +92,7 @@ class QuestionAnsweringPipeline(Pipeline):
         Returns:
             {score, start, end, answer} for a question: characters `start:end` of the context. With `top_k`
             over 1, a list of up to that many, best first. A list or generator of these for several questions.
-            "No answer" is "" at 0:0. It comes first if it beats the best answer by the threshold.
+            "No answer" is "" at 0:0. It comes first if its score beats the best answer by the threshold.
 
         Raises:
             DataError: question or context is missing or empty, or a question is too long.

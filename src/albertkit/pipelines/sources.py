@@ -1,4 +1,4 @@
-"""Several inputs of a pipeline: lists, datasets, iterables, files; and their errors."""
+"""Read several inputs of a pipeline from lists, datasets, iterables and files, and report their errors."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -22,7 +22,7 @@ class Source:
         rest: the field that receives all further columns.
 
     Raises:
-        DataError: the input is none of these, or is a table, whose items are not texts.
+        DataError: the inputs are none of these, or the file does not exist.
     """
 
     def __init__(self, inputs: Any, *, expected: str, fields: Sequence[str], rest: str | None) -> None:
@@ -65,7 +65,7 @@ class Source:
         """Return a single error for all inputs that cannot be answered.
 
         Args:
-            problems: the error of each, by index from 0.
+            problems: the errors of the invalid inputs, by index from 0.
             count: number of inputs read so far.
         """
         first, error = next(iter(problems.items()))

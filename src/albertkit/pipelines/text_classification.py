@@ -168,13 +168,13 @@ class TextClassificationPipeline(Pipeline):
         are_pairs = {example.text_pair is not None for example in examples}
         match self.model.config.extra.get(PAIRS_KEY):
             case True if False in are_pairs:
-                warn_caller("the model was fine-tuned on pairs, and this is a single text")
+                warn_caller("the model was fine-tuned on pairs, but this is a single text")
             case False if True in are_pairs:
-                warn_caller("the model was fine-tuned on single texts, and this is a pair")
+                warn_caller("the model was fine-tuned on single texts, but this is a pair")
 
 
 def is_pair(given: Any) -> bool:
-    """Return whether this is (text, second text); a list means several texts."""
+    """Return whether an input is a tuple (text, second text); a list means several texts."""
     return isinstance(given, tuple) and len(given) == 2 and all(isinstance(one, str) for one in given)
 
 

@@ -20,7 +20,7 @@ from albertkit.tokenization.base import TokenizerBase
 
 class _Sentence(NamedTuple):
     example: WordsExample
-    word_starts: list[int]  # the index in the text of each word's first character
+    word_starts: list[int]  # for each word, the index of its first character in the text
 
 
 class TokenClassificationPipeline(Pipeline):
@@ -119,7 +119,7 @@ class TokenClassificationPipeline(Pipeline):
                 WordsExample(tuple(given[start:end] for start, end in words)), [start for start, _ in words]
             )
         if isinstance(given, list | tuple) and _is_words(given):
-            lengths = [len(word) + 1 for word in given]  # and a space
+            lengths = [len(word) + 1 for word in given]  # with the space after the word
             return _Sentence(WordsExample(tuple(given)), [0, *accumulate(lengths)][: len(given)])
         raise DataError(
             f"received {given!r:.80} ({type(given).__name__}) for a text. Expected a string, or a "

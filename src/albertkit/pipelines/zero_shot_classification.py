@@ -1,7 +1,7 @@
-"""The pipeline for labels that a model was not trained on.
+"""The pipeline that classifies texts with labels that the model was not trained on.
 
-Each label becomes a sentence, the hypothesis. A model of natural language inference says whether the text
-entails it (Yin et al. 2019).
+Each label becomes a sentence, the hypothesis. A natural language inference model predicts whether the text
+entails the hypothesis (Yin et al. 2019).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -76,10 +76,11 @@ class ZeroShotClassificationPipeline(Pipeline):
             others: not accepted: a third positional argument is an error.
             hypothesis_template: the sentence that a label becomes; `{}` is replaced by the label. Default:
                 "This example is {}."
-            multi_label: score each label independently, against contradiction, so that several can apply.
-                Otherwise, the scores of all labels sum to 1. A single label is always independent.
-            truncation: truncate a text that exceeds the maximum length instead of raising; the hypothesis is
-                never truncated. The answer then has `cut`, the most tokens removed for a label.
+            multi_label: whether to score each label independently, against contradiction, so that several
+                can apply. Otherwise, the scores of all labels sum to 1. A single label is always independent.
+            truncation: whether to truncate a text that exceeds the maximum length instead of raising. The
+                hypothesis is never truncated. The answer then has `cut`, the maximum number of tokens removed
+                for a label.
             max_length: maximum number of tokens of a text with its hypothesis and special tokens. Default:
                 with truncation the maximum length of the fine-tuning, otherwise the model's maximum.
             batching: `batch_size`, the maximum number of rows in a batch (each label of a text is a row);
@@ -91,7 +92,7 @@ class ZeroShotClassificationPipeline(Pipeline):
 
         Raises:
             DataError: an input is not a text, or is too long.
-            ConfigError: there are no labels, or the template has no place for a label.
+            ConfigError: there are no labels, or the template does not have exactly one `{}`.
         """
         labels = _read_labels(self.candidate_labels if candidate_labels is None else candidate_labels)
         before, after = split_template(
@@ -155,13 +156,13 @@ class ZeroShotClassificationPipeline(Pipeline):
         """Return the probability of each of L labels (L,), from their logits (L, K)."""
         if not apart:
             return softmax(logits[:, self.entailment_id])
-        # `transformers` takes the first class for contradiction, or the last if the first is entailment.
+        # As in `transformers`, contradiction is the first class, or the last if the first is entailment.
         contradiction = -1 if self.entailment_id == 0 else 0
         return softmax(logits[:, [contradiction, self.entailment_id]])[:, 1]
 
 
 def find_entailment(label2id: Mapping[str, int]) -> int | None:
-    """Return the number of the entailment label, found by its name as in `transformers`, None for none."""
+    """Return the id of the entailment label, found by its name as in `transformers`, or None."""
     for name, number in label2id.items():
         if name.lower().startswith("entail") and len(label2id) > 1:
             return number
@@ -172,15 +173,15 @@ def _require_entailment(label2id: Mapping[str, int]) -> int:
     number = find_entailment(label2id)
     if number is None:
         raise ConfigError(
-            f"the model has the labels {', '.join(label2id)}; zero-shot classification needs a label whose "
-            'name begins with "entail" and at least one other label. Give a model of natural language '
+            f"the model has the labels {', '.join(label2id)}. Zero-shot classification needs a label whose "
+            'name begins with "entail" and at least one other label. Choose a model for natural language '
             "inference (MNLI, RTE), or name the labels in id2label of its config.json."
         )
     return number
 
 
 def _of_text(truncation: bool | str | None) -> bool | str | None:
-    """Return the truncation that cuts the text alone, and not its hypothesis."""
+    """Return the truncation that shortens the text and never its hypothesis."""
     return "only_first" if truncation is True else truncation
 
 
@@ -190,7 +191,7 @@ def _read_labels(given: str | Sequence[str] | None) -> list[str]:
         raise ConfigError(
             f"candidate_labels is {given!r:.80}. Expected a list of labels, or labels separated by commas."
         )
-    if isinstance(given, str):  # as in `transformers`, which takes the labels of a list as they are
+    if isinstance(given, str):  # as in `transformers`; labels in a list are not stripped
         labels = [label.strip() for label in labels if label.strip()]
     if not labels or not all(label.strip() for label in labels):
         raise ConfigError(f"candidate_labels is {given!r:.80}. Expected at least one label, and none empty.")
@@ -200,11 +201,11 @@ def _read_labels(given: str | Sequence[str] | None) -> list[str]:
 def split_template(template: str) -> tuple[str, str]:
     """Return the text before and after the label; `{{` and `}}` are braces, as in `str.format`.
 
-    Nothing else of `str.format` is read: with a width in a template, few characters would take any amount of
-    memory, and an attribute would show parts of the program.
+    Other features of `str.format` are not supported, because templates can come from untrusted users: a width
+    could use any amount of memory, and an attribute could show parts of the program.
 
     Raises:
-        ConfigError: the template does not have one place for the label.
+        ConfigError: the template does not have exactly one placeholder for the label.
     """
     problem = ConfigError(
         f"hypothesis_template is {template!r:.80}. Expected a text with one {{}} for the label, "
@@ -228,7 +229,7 @@ def split_template(template: str) -> tuple[str, str]:
 
 
 def as_labels(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return an answer of the pipeline as text classification answers: label and score, best first."""
+    """Return an answer of the pipeline in the format of text classification: label and score, best first."""
     cut = {"cut": answer["cut"]} if "cut" in answer else {}
     pairs = zip(answer["labels"], answer["scores"], strict=True)
     return [{"label": label, "score": score, **cut} for label, score in pairs]

@@ -87,7 +87,7 @@ class PretrainingBatch:
             ConfigError: `parts` is less than 1.
         """
         if parts < 1:
-            raise ConfigError(f"a batch is split into 1 part or more, not {parts}")
+            raise ConfigError(f"the number of parts of a batch is {parts}. Expected at least 1.")
         rows, parts = len(self.input_ids), min(parts, len(self.input_ids))
         cuts = [rows * index // parts for index in range(parts + 1)]
         return [self._rows(begin, stop) for begin, stop in pairwise(cuts)]

@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +72,19 @@ class Corpus:
         Raises:
             DataError: an input has no readable file.
         """
+        if isinstance(inputs, Iterator):  # of paths, such as Path("books").glob("*.txt"), or of rows
+            first: list[Any] = list(islice(inputs, 1))
+            rest = chain(first, inputs)
+            if all(isinstance(one, (str, Path)) for one in first):
+                inputs = list(rest)
+            else:  # read once, so the first row alone tells the columns
+                ObjectTable(first, name="the rows given").check_columns({"text_column": text_column})
+                table = ObjectTable(_Once(rest), name="the rows given")
+                return cls(table=table, text_column=text_column, streamed=True)
         if _is_stream(inputs):
             table = ObjectTable(inputs, name="the rows given")  # type: ignore[arg-type]
             table.check_columns({"text_column": text_column})
             return cls(table=table, text_column=text_column, streamed=True)
-        if isinstance(inputs, Iterator):  # such as Path("books").glob("*.txt")
-            inputs = list(inputs)
         paths = inputs if isinstance(inputs, (list, tuple)) else [inputs]
         if not paths:
             raise DataError("there is no input. Expected files, folders, glob patterns or rows.")
@@ -225,9 +233,19 @@ def _cut(document: SourceDocument) -> Iterator[SourceDocument]:
     yield replace(document, text=text[start:], continues=document.continues or start > 0)
 
 
+@dataclass(frozen=True)
+class _Once:
+    """The rows of an iterator, which can be read once."""
+
+    rows: Iterator[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.rows
+
+
 def _is_stream(inputs: object) -> bool:
     """Tell whether rows can be iterated again and again but not counted, as an `IterableDataset`."""
-    is_other = isinstance(inputs, (str, Path, Iterator)) or hasattr(inputs, "__len__")
+    is_other = isinstance(inputs, (str, Path)) or hasattr(inputs, "__len__")
     return isinstance(inputs, Iterable) and not is_other
 
 

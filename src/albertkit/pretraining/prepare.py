@@ -89,7 +89,8 @@ def prepare(
     Args:
         inputs: files, folders or glob patterns (`.txt`, `.jsonl`, `.parquet`, also compressed); or rows with
             a column of texts: a list of dicts, a `datasets.Dataset`, a pandas or Arrow table. A
-            `datasets.IterableDataset` is streamed: one unit of its texts is in memory at a time.
+            `datasets.IterableDataset` and a generator of dicts are streamed: one unit of the texts is in
+            memory at a time.
         tokenizer: a tokenizer's folder, or its `spiece.model`; the normalization is read from the
             `tokenizer_config.json` in the same folder.
         output: folder to write; must not contain finished shards.
@@ -107,7 +108,7 @@ def prepare(
         UserWarning: the vocabulary has pieces that normalized text can never contain.
     """
     chosen = settings_from(PreparationSettings, None, settings)
-    check_runner(chosen.runner)
+    check_runner(chosen.runner, chosen.workers)
     with lines_shown(), ProgressBar() as bar:
 
         def show(done: PrepareProgress) -> None:
@@ -117,7 +118,7 @@ def prepare(
         try:
             return _prepare(inputs, tokenizer, Path(output), chosen, progress or show)
         except KeyboardInterrupt:
-            logger.info("stopped: finished shards are kept in %s, and the same call continues", output)
+            logger.info("stopped: finished shards are kept in %s, and the same call resumes the work", output)
             raise
 
 

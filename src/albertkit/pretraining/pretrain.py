@@ -25,7 +25,7 @@ class PretrainingRun(Result):
     output: Path
     """Folder of the model and of its checkpoints."""
     finished: bool
-    """False if time or a signal stopped the run; the same call continues it."""
+    """False if time or a signal stopped the run; the same call resumes it."""
     step: int
     """Number of optimizer steps."""
     tokens: int
@@ -33,7 +33,7 @@ class PretrainingRun(Result):
     minutes: float
     """Time spent in training."""
     metrics: dict[str, float]
-    """Metrics of the last evaluation on the held-out text."""
+    """Metrics on the held-out text, of the last evaluation; with `early_stopping`, of the best one."""
     signal: int | None = None
     """Number of the signal that stopped the run."""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class PretrainingRun(Result):
 
     def summary(self) -> dict[str, Any]:
         """Return the values to show, by name."""
-        state = "finished" if self.finished else "stopped; the same call continues"
+        state = "finished" if self.finished else "stopped; the same call resumes the run"
         figures = {"run": state, "step": self.step, "tokens": self.tokens, "minutes": round(self.minutes, 1)}
         return figures | self.metrics | {"output": self.output}
 
@@ -142,7 +142,7 @@ def pretrain(
     with lines_shown(), join_world(device) as world, full_disk_named(output):
         result = run(chosen, data, tokenizer, output, world=world, callbacks=called)
         state = result.state
-        ending = "finished" if result.finished else "stopped (the same command continues)"
+        ending = "finished" if result.finished else "stopped (the same command resumes the run)"
         if world.is_main:
             logger.info(
                 f"{ending} at step {state.step}, {state.tokens:,} tokens, {state.seconds / 60:.1f} minutes "

@@ -2,8 +2,9 @@
 
 import itertools
 import logging
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -89,8 +90,8 @@ def pretrain(
 
     if not (data / "validation").is_dir() and world.is_main:
         logger.warning(
-            "no text was held out (prepare --holdout-every): the run has no evaluations, and cannot detect "
-            "constant outputs"
+            "no text is held out, so the run has no evaluations and cannot detect constant outputs. To hold "
+            "out text, use `albertkit prepare --holdout-every`."
         )
     evaluated = (data / "validation").is_dir() and not settings.overfit_one_batch
     held_out: list[PretrainingBatch] = []
@@ -113,6 +114,9 @@ def pretrain(
         model.save_pretrained(folder)
         pieces.save_pretrained(folder)
 
+    best_metric = None
+    if evaluated and settings.training.early_stopping:
+        best_metric = "masked_loss" if settings.examples.masked_lm else "order_loss"
     result = train(
         model,
         objective,
@@ -121,6 +125,8 @@ def pretrain(
         output,
         save_model=save_model,
         evaluate=(lambda: objective.evaluate(model, held_out)) if evaluated else None,
+        best_metric=best_metric,
+        lower_is_better=True,
         fingerprint={key: value for key, value in asdict(settings).items() if key not in _FREE}
         | {"data": [shard.sha256 for shard in train_shards.manifest.shards]},
         world=world,
@@ -130,6 +136,9 @@ def pretrain(
     )
     if settings.overfit_one_batch and result.finished and world.is_main:
         _require_overfitted(output)
+    is_best = best_metric is not None and result.finished
+    if world.is_main and (is_best or not result.metrics):  # a run that had already finished evaluates nothing
+        result = replace(result, metrics=_metrics(output, result.state.best_step if is_best else None))
     return result
 
 
@@ -162,6 +171,20 @@ def _training_flops(model: AlbertForPreTraining, settings: PretrainingSettings) 
     share = settings.examples.masked_lm_probability if settings.examples.masked_lm else 0.0
     forward = footprint.flops(settings.examples.max_seq_length) + share * footprint.head_flops
     return TRAINING_PASSES * forward
+
+
+def _metrics(output: Path, step: int | None) -> dict[str, float]:
+    """Return the metrics of the evaluation at a step; None for the last one."""
+    found: dict[str, float] = {}
+    for line in read_metrics(output):
+        metrics = {
+            name.removeprefix("eval/"): math.nan if value is None else value
+            for name, value in line.items()
+            if name.startswith("eval/")
+        }
+        if metrics and step in (None, line["step"]):
+            found = metrics
+    return found
 
 
 def _require_overfitted(output: Path) -> None:

@@ -17,19 +17,19 @@ class TokenizerSettings:
     """Settings of vocabulary training."""
 
     vocab_size: int = 30_000
-    """Number of pieces, including special tokens."""
+    """Size of the vocabulary, including special tokens."""
     cased: bool = False
-    """Distinguish upper and lower case."""
+    """Distinguish uppercase and lowercase letters."""
     keep_accents: bool = False
-    """Keep accents, which nearly all languages except English need."""
+    """Keep accents. Nearly all languages except English need them."""
     coverage: float = 0.99995
-    """Share of all characters that must be single pieces; for Chinese 0.9995."""
+    """Share of the characters in the text that the vocabulary must cover. Use 0.9995 for Chinese."""
     text_column: str = "text"
-    """Column of the text in .jsonl and .parquet files, and in rows."""
+    """Column of the texts in .jsonl and .parquet files, and in rows."""
     threads: int = 2
     """Number of SentencePiece threads."""
     seed: int = 0
-    """Seed of the sample of training lines."""
+    """Random seed of the sample of training lines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,29 +37,32 @@ class PreparationSettings:
     """Settings for converting raw text to shards of tokenized documents."""
 
     text_column: str = "text"
-    """Column of the text in .jsonl and .parquet files, and in rows."""
+    """Column of the texts in .jsonl and .parquet files, and in rows."""
     language: str = "en"
-    """Language of the sentence splitter, as an ISO 639 code."""
+    """Language of the text, as an ISO 639 code, for the sentence splitter."""
     sentence_per_line: bool = False
-    """Whether the text has one sentence per line, and .txt files a blank line between documents."""
+    """Read each line as one sentence. In .txt files, blank lines separate the documents."""
     section_sentences: int = 64
-    """Split longer documents into sections of about this many sentences (0: never)."""
+    """Split longer documents into sections of about this many sentences (0: do not split)."""
     holdout_every: int | None = None
-    """Hold out one of this many source documents for validation (default: none)."""
+    """Hold out one in this many source documents for validation (default: none)."""
     seed: int = 0
-    """Seed of the choice of held-out documents."""
+    """Random seed of the choice of held-out documents."""
     workers: int | None = None
     """Number of processes (default: one per CPU; with Ray, one per CPU of the cluster)."""
     runner: str = "local"
-    """local (this machine), or ray (a Ray cluster, with the same shards)."""
+    """Where to run: local (this machine) or ray (a Ray cluster). Both write the same shards."""
     unit_characters: int = 8_000_000
-    """Characters of text per shard. They determine the memory: about 0.4 GB, and 0.2 GB per worker."""
+    """Number of characters per shard. More characters need more memory: the default needs about 0.4 GB, and
+    0.2 GB for each worker."""
 
     def __post_init__(self) -> None:
         if self.holdout_every is not None and self.holdout_every < 2:
             raise ConfigError(
                 f"holdout_every must be 2 or more, or None to hold nothing out, not {self.holdout_every}"
             )
+        if self.unit_characters < 1:
+            raise ConfigError(f"unit_characters must be 1 or more, not {self.unit_characters}")
         # sentencex accepts any string, and uses English rules for unknown languages.
         if not re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]+)*", self.language):
             raise ConfigError(
@@ -79,28 +82,29 @@ class ExampleSettings:
     max_seq_length: int = 128
     """Maximum length of a sequence in tokens, including special tokens."""
     warmup_seq_length: int = 32
-    """Maximum length of the sequences at the start of a run with a length warm-up (Li et al. 2021)."""
+    """Maximum length of the sequences in the length warm-up at the start of a run (Li et al. 2021)."""
     warmup_documents: int = 0
-    """Number of documents in the first epoch that are split into such short sequences. Short sequences teach
-    attention to neighbors much sooner."""
+    """Length warm-up: number of documents in the first epoch to split into sequences of at most
+    warmup_seq_length. On short sequences, the model learns attention to neighboring tokens much sooner."""
     short_sequence_probability: float = 0.1
-    """Share of sequences with a random shorter length."""
+    """Share of the sequences that have a random shorter length."""
     masked_lm: bool = True
     """Train on masked language modeling."""
     masked_lm_probability: float = 0.15
-    """Share of the tokens that are predicted."""
+    """Share of the tokens to predict."""
     max_predictions: int | None = None
-    """Maximum number of predicted tokens per sequence (default: 20 per 128 tokens)."""
+    """Maximum number of tokens to predict per sequence (default: 20 per 128 tokens)."""
     max_ngram: int = 3
-    """Maximum number of consecutive whole words that are masked together."""
+    """Maximum number of consecutive whole words to mask together."""
     sentence_order: bool = True
-    """Train on sentence order: swap the two segments half of the time, and predict the order."""
+    """Train on sentence order: swap the two segments half of the time, and predict whether they are
+    swapped."""
     excerpt_probability: float = 0.0
-    """Share of the pairs whose second segment consists of words of the first; the order head predicts whether
-    some of them were replaced."""
+    """Share of the pairs whose second segment consists of words of the first. For these, the order head
+    predicts whether some of the words were replaced."""
     original_quirks: bool = False
-    """Draw examples with the original's rules, including its leaks; pretraining/original_quirks.py lists
-    them."""
+    """Draw examples with the rules of the original code, including those that leak the sentence order.
+    pretraining/original_quirks.py lists them."""
 
     def __post_init__(self) -> None:
         for name in ("max_seq_length", "warmup_seq_length"):
@@ -110,6 +114,11 @@ class ExampleSettings:
                 )
         if self.warmup_documents < 0:
             raise ConfigError(f"warmup_documents must be 0 or more, not {self.warmup_documents}")
+        if self.warmup_documents and self.warmup_seq_length > self.max_seq_length:
+            raise ConfigError(
+                f"warmup_seq_length is {self.warmup_seq_length}, longer than max_seq_length, which is "
+                f"{self.max_seq_length}. Sequences of the length warm-up are the shorter ones."
+            )
         for name in ("short_sequence_probability", "masked_lm_probability", "excerpt_probability"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
@@ -117,13 +126,14 @@ class ExampleSettings:
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ConfigError(f"{name} must be 1 or more, not {value}")
         if not (self.masked_lm or self.sentence_order):
-            raise ConfigError("masked_lm and sentence_order are both off, so there is nothing to learn")
+            raise ConfigError("masked_lm and sentence_order are both off. Turn at least one of them on.")
         if self.excerpt_probability and (self.original_quirks or not self.sentence_order):
             raise ConfigError(
-                "excerpt_probability needs sentence_order and cannot be combined with original_quirks"
+                "excerpt_probability needs sentence_order and cannot be combined with original_quirks. Set "
+                "it to 0."
             )
         if self.original_quirks and not self.sentence_order:
-            raise ConfigError("original_quirks needs sentence_order, which the original always uses")
+            raise ConfigError("original_quirks needs sentence_order. Turn sentence_order on.")
 
     @property
     def max_tokens(self) -> int:
@@ -138,22 +148,25 @@ class PretrainingSettings:
     batch_size: int | None = None
     """Number of sequences per step, over all processes."""
     batch_tokens: int | None = None
-    """Instead of batch_size: number of tokens per step, including padding, in sequences of similar length."""
+    """Number of tokens per step, including padding, instead of batch_size. Each batch has sequences of
+    similar length."""
     init_from: str | None = None
-    """Continue pretraining this model, with a new optimizer; [model] then only overrides its config."""
+    """Model to continue pretraining, with a new optimizer. The table [model] then overrides its config."""
     order_weight: float = 1.0
     """Weight of the sentence-order loss relative to the masked language modeling loss."""
     frequency_bias: bool = False
-    """Start the output bias at the log frequencies of the pieces, which the layers then need not learn."""
+    """Initialize the output bias with the log frequencies of the pieces, so that the layers do not have to
+    learn them."""
     sinusoidal_positions: bool = False
-    """Start the position embeddings as sinusoids instead of random values; attention to neighbors is learned
-    sooner."""
+    """Initialize the position embeddings with sinusoids instead of random values. The model then learns
+    attention to neighboring tokens sooner."""
     unit_mapping: bool = False
-    """Scale the embedding mapping so that hidden states enter the first layer as they enter all others."""
+    """Initialize the embedding mapping so that the input of the first layer has variance 1, as the inputs of
+    all other layers have."""
     matching_head: bool = False
-    """Start one head of the first layer so that a piece attends to the same piece elsewhere."""
+    """Initialize one head of the first layer so that each token attends to other occurrences of its piece."""
     overfit_one_batch: bool = False
-    """A check: train only on the first batch, whose loss must fall to almost nothing."""
+    """Check the setup: train on the first batch only. Its loss must fall to almost 0."""
     evaluation_sequences: int = 1024
     """Number of held-out sequences per evaluation."""
     model: dict[str, Any] = field(default_factory=dict)
@@ -164,18 +177,18 @@ class PretrainingSettings:
     def __post_init__(self) -> None:
         if (self.batch_size is None) == (self.batch_tokens is None):
             raise ConfigError(
-                "set the size of a batch in sequences (batch_size) or in tokens (batch_tokens), in a recipe "
-                f"or with a flag; received batch_size={self.batch_size}, batch_tokens={self.batch_tokens}"
+                f"batch_size is {self.batch_size} and batch_tokens is {self.batch_tokens}. Set the size of a "
+                "batch either in sequences (batch_size) or in tokens (batch_tokens)."
             )
         for name in ("batch_size", "batch_tokens", "evaluation_sequences"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ConfigError(f"{name} must be 1 or more, not {value}")
-        if not self.order_weight >= 0:
-            raise ConfigError(f"order_weight must be 0 or more, not {self.order_weight}")
+        if not 0 <= self.order_weight < math.inf:
+            raise ConfigError(f"order_weight must be finite and 0 or more, not {self.order_weight}")
         for name in self.model:
             if name not in ARGUMENTS:
                 nearest = suggestion(name, ARGUMENTS)
-                raise ConfigError(f"[model]: unknown setting {name!r}; {nearest}")
+                raise ConfigError(f"[model]: unknown setting {name!r}. {nearest}")
         if "vocab_size" in self.model:
             raise ConfigError("[model] has vocab_size, but that is the tokenizer's. Omit it.")
         if self.init_from is None and "hidden_size" not in self.model:
@@ -183,7 +196,9 @@ class PretrainingSettings:
         if self.init_from is not None:
             for name in ("frequency_bias", "sinusoidal_positions", "unit_mapping"):
                 if getattr(self, name):
-                    raise ConfigError(f"{name} is for a new model, but init_from is {self.init_from!r}")
+                    raise ConfigError(
+                        f"{name} is for a new model, but init_from is {self.init_from!r}. Omit one of them."
+                    )
 
     @property
     def step_tokens(self) -> int:
@@ -217,7 +232,7 @@ class PretrainingSettings:
                 f"(initializer_range): runs above {_ADAMW_LIMIT:g} times their size collapsed"
             )
         if training.schedule == "linear" and not training.warmup and self.init_from is None:
-            found.append("there is no warm-up")
+            found.append("there is no warm-up: set warmup_steps or warmup_tokens")
         return found
 
 

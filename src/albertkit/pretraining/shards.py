@@ -168,7 +168,15 @@ class ShardSet:
     def _chunk(self, shard: int) -> "_Chunk":
         chunk = self._chunks[shard]
         if chunk is None:
-            chunk = self._chunks[shard] = _Chunk.open(self.folder, self.manifest.shards[shard])
+            record = self.manifest.shards[shard]
+            chunk = _Chunk.open(self.folder, record)
+            largest = int(chunk.ids.max(initial=0))
+            if largest >= self.manifest.vocabulary_size:
+                raise DataError(
+                    f"{self.folder / record.file}: the largest token id is {largest}, but "
+                    f"the vocabulary has {self.manifest.vocabulary_size} pieces. Prepare the corpus again."
+                )
+            self._chunks[shard] = chunk
         return chunk
 
     def check_tokenizer(self, file: str | Path) -> None:

@@ -43,7 +43,8 @@ def train_tokenizer(
 
     Args:
         inputs: files, folders or glob patterns (`.txt`, `.jsonl`, `.parquet`, also compressed); or rows with
-            a column of texts: a list of dicts, a `datasets.Dataset`, a pandas or Arrow table.
+            a column of texts: a list of dicts, a `datasets.Dataset`, a pandas or Arrow table. A
+            `datasets.IterableDataset` and a generator of dicts are read row by row.
         output: new folder of the tokenizer.
         **settings: fields of `TokenizerSettings`.
 

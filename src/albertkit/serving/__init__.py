@@ -1,12 +1,12 @@
-"""A server: texts over HTTP, computed together by token budget, answered as the pipelines answer.
+"""The HTTP server: it batches the rows of all requests, and returns the results of the pipelines.
 
-`server.serve` starts it, `workers.py` several processes. A request goes through these files:
+`server.serve` runs it in one process, `workers.py` in several. A request goes through these files:
 
-    connections.py   bytes: clients that are too slow, heads that are too long
-    guard.py         the key, the size of a body, its time; every answer is counted
-    application.py   routes, described in OpenAPI by the models of request_schemas.py
-    reading.py       the JSON of a body, counted before it is parsed; what is wrong in it
-    service.py       limits, a place (admission.py), a deadline; a pipeline in a thread of its own
+    connections.py   closes connections with slow clients or long heads
+    guard.py         checks the key, and the size and the time of the body; counts responses
+    application.py   routes, described in OpenAPI by the schemas of request_schemas.py
+    reading.py       limits and parses the JSON of a body; errors that name the fields
+    service.py       limits, admission (admission.py), deadline; runs a pipeline in a thread of its own
     pages.py         with --playground: the page of html/
     batching.py      the rows of all requests -> batches -> the engine of a model (models.py)
 """

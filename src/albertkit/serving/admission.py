@@ -1,4 +1,4 @@
-"""Which requests are taken: so many at once, and those that can be answered in time."""
+"""Admission: limit the number of requests in progress, and reject those that cannot meet their deadline."""
 
 import math
 
@@ -7,16 +7,16 @@ from albertkit.serving.batching import RowQueue
 from albertkit.serving.metrics import Metrics
 from albertkit.serving.work import DEADLINE_HEADER, Ticket
 
-_MARGIN = 2.0  # what is taken should be done in its time even where the machine gets slower
+_MARGIN = 2.0  # admitted requests should meet their deadline even if the machine becomes slower
 
 
 class Gate:
-    """Counts the requests in work, for one thread.
+    """Admits requests and counts those in progress. Only one thread may use it.
 
     Args:
-        most: requests at once.
-        queue: where their rows wait.
-        metrics: is told how many there are.
+        most: maximum number of requests in progress.
+        queue: queue of their rows.
+        metrics: receives the number of requests in progress.
     """
 
     def __init__(self, most: int, queue: RowQueue, metrics: Metrics) -> None:
@@ -26,14 +26,15 @@ class Gate:
         self._inside: set[Ticket] = set()
 
     def __len__(self) -> int:
-        """Requests in work."""
+        """Return the number of requests in progress."""
         return len(self._inside)
 
     def enter(self, ticket: Ticket) -> None:
-        """Take a request.
+        """Admit a request.
 
         Raises:
-            ApiError: its time is over, there are too many, or those before it take longer than it has time.
+            ApiError: its deadline has passed, too many requests are in progress, or they take too long for
+                its deadline.
         """
         if ticket.seconds_left() <= 0:
             raise ticket.late()
@@ -44,8 +45,8 @@ class Gate:
             raise ApiError(
                 429,
                 "overloaded",
-                f"behind the requests before it this one takes about {seconds} seconds; an answer is wanted "
-                f"within {ticket.seconds:g} seconds. Try again later, or with a longer {DEADLINE_HEADER}",
+                f"with the requests before it, this one takes about {seconds} seconds. Expected at most "
+                f"{ticket.seconds:g} seconds. Try again later, or allow more time ({DEADLINE_HEADER}).",
                 param=ticket.param,
                 retry_after=math.ceil(max(1.0, wait * _MARGIN - ticket.seconds_left())),
             )
@@ -53,22 +54,22 @@ class Gate:
         self._metrics.requests_in_progress.set(len(self._inside))
 
     def check(self) -> None:
-        """Raise ApiError where there is no room for one more."""
+        """Raise ApiError if the maximum number of requests is in progress."""
         if len(self._inside) >= self._most:
             wait = self.expected_wait()
             raise ApiError(
                 429,
                 "overloaded",
-                f"{len(self._inside)} requests are in work, as many as this server takes. Try again later",
+                f"{len(self._inside)} requests are in progress, the maximum of this server. Try again later.",
                 retry_after=math.ceil(max(1.0, wait / 2)),
             )
 
     def leave(self, ticket: Ticket) -> None:
-        """Note the end of a request."""
+        """Remove a finished request."""
         self._inside.discard(ticket)
         self._metrics.requests_in_progress.set(len(self._inside))
 
     def expected_wait(self, *tickets: Ticket) -> float:
-        """Return the seconds until what is in work now is computed, and then these."""
+        """Return the estimated seconds until all requests in progress, and these, are computed."""
         tokens = sum(map(self._queue.tokens_of, (*self._inside, *tickets)))
         return self._queue.seconds_per_token * tokens

@@ -5,18 +5,18 @@ from typing import Any
 
 from albertkit.serving.libraries import fastapi
 
-CLIENT_GONE = 499  # nobody reads it; nginx counts such requests under this number
+CLIENT_GONE = 499  # for metrics, as in nginx: no client reads this response
 
 
 class ApiError(Exception):
-    """A request that is answered with an error.
+    """An error response to a request.
 
     Args:
-        status: of HTTP.
-        kind: one of few words, such as "too_many_items"; errors are counted by it.
+        status: HTTP status.
+        kind: type of the error, such as "too_many_items". Metrics count errors by type.
         message: what was received, what was expected and what to do.
-        param: the part of the request that it is about.
-        retry_after: seconds after which another try may succeed.
+        param: field or header of the request that caused the error.
+        retry_after: seconds after which the client can try again.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ApiError(Exception):
         self.retry_after = retry_after
 
     def response(self, path: str = "") -> fastapi.Response:
-        """Return the answer in the shape of OpenAI's errors, or in that of the paths of `InferenceClient`."""
+        """Return the response in OpenAI's error format, or in that of `InferenceClient` on its paths."""
         content: dict[str, Any]
         if path == "/" or path.startswith(("/models/", "/pipeline/")):
             content = {"error": str(self), "error_type": self.kind, "param": self.param}
@@ -44,7 +44,7 @@ class ApiError(Exception):
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
-        # Not as UTF-8: what was received may hold halves of characters.
+        # ASCII, because the message may quote lone surrogates, which UTF-8 does not allow.
         return fastapi.Response(
             json.dumps(content).encode("ascii"), self.status, headers, media_type="application/json"
         )
@@ -52,4 +52,4 @@ class ApiError(Exception):
 
 def too_much(kind: str, what: str, received: int, most: int, todo: str) -> ApiError:
     """Return the error for a request that is too large."""
-    return ApiError(413, kind, f"the request has {received:,} {what}; expected at most {most:,}. {todo}")
+    return ApiError(413, kind, f"the request has {received:,} {what}. Expected at most {most:,}. {todo}.")

@@ -1,4 +1,4 @@
-"""The routes, as an ASGI application; the playground's beside them where it is wanted."""
+"""The routes as an ASGI application, with those of the playground if it is enabled."""
 
 import re
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _REFERENCE = "#/components/schemas/{model}"
 _DEADLINE = fastapi.Header(
     None,
     alias=DEADLINE_HEADER,
-    description="Seconds within which the answer is wanted.",
+    description="Maximum time in seconds for the response.",
     gt=0,
     allow_inf_nan=False,
 )
@@ -42,17 +42,17 @@ _ERRORS = response_schemas.error_responses(400, 401, 404, 408, 413, 422, 429, 50
 def make_application(
     service: Service, *, key: str | None = None, garbage: GarbageCollector
 ) -> Callable[..., Any]:
-    """Return the application of a service, guarded.
+    """Return the application of a service, inside a `Guard`.
 
     Args:
-        service: what answers.
-        key: that requests must bring as a bearer token; None for none.
-        garbage: is told of every request.
+        service: computes the responses.
+        key: key that requests must send as a bearer token; None if they need no key.
+        garbage: receives the size of every request.
     """
     application = fastapi.FastAPI(
         title="albertkit",
         version=__version__,
-        description="ALBERT models over HTTP. Errors are JSON, in the shape of OpenAI's.",
+        description="ALBERT models over HTTP. Errors are JSON objects in the format of OpenAI's API.",
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
     )
@@ -81,7 +81,7 @@ def make_application(
         dependencies=keyed,
     )
     async def models() -> dict[str, Any]:
-        """List the models, and what can be asked of each."""
+        """List the models with their tasks and sizes."""
         return {"object": "list", "data": [model.describe() for model in service.models.values()]}
 
     @application.get(
@@ -96,14 +96,14 @@ def make_application(
 
     @application.get("/healthz", response_model=response_schemas.Health, response_model_exclude_none=True)
     async def healthz() -> dict[str, Any]:
-        """Tell that the process is alive."""
+        """Report that the process is alive."""
         return {"status": "alive"}
 
     @application.get(
         "/readyz", response_model=response_schemas.Health, responses={503: {"model": response_schemas.Health}}
     )
     async def readyz(response: fastapi.Response) -> dict[str, Any]:
-        """Tell whether every model has just answered a probe rightly."""
+        """Report whether every model computes the expected scores for a probe."""
         states = await service.ready()
         ready = all(states.values())
         response.status_code = 200 if ready else 503
@@ -116,7 +116,7 @@ def make_application(
         dependencies=keyed,
     )
     async def metrics() -> fastapi.Response:
-        """Give all figures to Prometheus."""
+        """Return all metrics in the format of Prometheus."""
         return fastapi.Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     pages = add_pages(application) if with_playground else ()
@@ -155,7 +155,7 @@ def _add_inference_client(application: fastapi.FastAPI, service: Service, keyed:
             responses={status: {"model": inference_client.InferenceError} for status in _ERRORS},
             dependencies=keyed,
             summary="InferenceClient",
-            description="What huggingface_hub.InferenceClient sends to this address.",
+            description="Requests of huggingface_hub.InferenceClient.",
             operation_id=f"inference_client_{number}",
             openapi_extra={
                 "requestBody": body,
@@ -190,13 +190,13 @@ async def _read(service: Service, request: fastapi.Request) -> dict[str, Any]:
 
 
 def _request_body(schema: type[request_schemas.TaskRequest]) -> dict[str, Any]:
-    """Return the description of a body, which `reading` parses and not the framework."""
+    """Return the OpenAPI description of a body. `reading` parses it instead of the framework."""
     reference = {"$ref": _REFERENCE.format(model=schema.__name__)}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": reference}}}}
 
 
 def _describe_requests(application: fastapi.FastAPI, schemas: list[type[request_schemas.Strict]]) -> None:
-    """Add the schemas of requests to the description that FastAPI makes of all else."""
+    """Add the schemas of requests to FastAPI's OpenAPI description."""
     describe = application.openapi
     wanted: Any = [(schema, "validation") for schema in schemas]
 
@@ -210,7 +210,7 @@ def _describe_requests(application: fastapi.FastAPI, schemas: list[type[request_
 
 
 def _describe_errors(application: fastapi.FastAPI, service: Service) -> None:
-    """Give every API error one shape, and count it."""
+    """Return all errors in the same format, and count them."""
 
     def respond(request: fastapi.Request, error: ApiError) -> fastapi.Response:
         service.metrics.error(error.kind)
@@ -224,9 +224,9 @@ def _describe_errors(application: fastapi.FastAPI, service: Service) -> None:
     async def invalid_header(
         request: fastapi.Request, error: fastapi.exceptions.RequestValidationError
     ) -> fastapi.Response:
-        found = error.errors()[0]  # of the header with the deadline: the framework checks nothing else
+        found = error.errors()[0]  # of the deadline header: the framework validates nothing else
         name = found["loc"][-1]
-        message = f"the header {name} is {found['input']!r:.80}; expected a number of seconds over 0"
+        message = f"the header {name} is {found['input']!r:.80}. Expected a number of seconds above 0."
         return respond(request, ApiError(422, "invalid", message, param=str(name)))
 
     @application.exception_handler(HTTPError)
@@ -237,7 +237,7 @@ def _describe_errors(application: fastapi.FastAPI, service: Service) -> None:
             ApiError(
                 error.status_code,
                 kinds.get(error.status_code, "http"),
-                f"{request.method} {request.url.path!r:.80}: {error.detail}; see /openapi.json",
+                f"{request.method} {request.url.path!r:.80}: {error.detail}. See /openapi.json.",
             ),
         )
         response.headers.update(error.headers or {})
@@ -247,5 +247,5 @@ def _describe_errors(application: fastapi.FastAPI, service: Service) -> None:
     async def internal_error(request: fastapi.Request, error: Exception) -> fastapi.Response:
         del error  # the framework logs it
         return respond(
-            request, ApiError(500, "internal", "the server failed at this request, and has noted why")
+            request, ApiError(500, "internal", "the request failed in the server. See the server's log.")
         )

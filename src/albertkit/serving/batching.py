@@ -1,13 +1,14 @@
-"""Rows of all requests, computed together: one queue, one thread that computes.
+"""Batches of the rows of all requests: one queue, and one thread that computes.
 
-A pipeline of a request runs in a thread of its own, with a `QueuedEngine` in place of its engine; there it
-waits while its rows are in the queue. As soon as a batch is done the next is made of what has come since.
-Turns are fair: a row's turn is when it came, plus the time that the rows of its own request before it take,
-so that one large request does not keep small ones waiting. Of the rows whose turn is near, those of about
-the length of the first go with it.
+The pipeline of a request runs in a thread of its own. Its engine is a `QueuedEngine`, which waits while the
+rows are in the queue. When a batch is computed, the next batch is made from the rows in the queue.
 
-Nothing that a request brings fails another one: rows that nobody waits for leave the queue, and a batch that
-raises is computed again, request by request.
+The order is fair. A row's turn is the time of its arrival, plus the time that earlier rows of the same
+request take, so a large request does not delay small ones. A batch combines the next row with rows of
+similar length whose turn is near.
+
+A request cannot make another one fail: rows of cancelled requests leave the queue, and a batch that raises is
+computed again, request by request.
 """
 
 import threading
@@ -22,9 +23,9 @@ from albertkit.serving.work import Ticket, Work
 
 torch: Any = optional("torch", extra="torch")
 
-_LOOK_AHEAD = 2  # rows of so many batches are compared in length; more would overtake old ones
-_SMOOTHING = 0.1  # weight of the last batch in the mean time of a token
-_TELLING = 0.25  # how full it must be: a token alone takes far longer than one of many
+_LOOK_AHEAD = 2  # batches of rows to choose similar lengths from; with more, new rows would overtake old ones
+_SMOOTHING = 0.1  # weight of the last batch in the mean time per token
+_TELLING = 0.25  # how full a batch must be to count in that mean: small batches need more time per token
 
 
 class _Place(NamedTuple):
@@ -51,14 +52,15 @@ class RowQueue:
     """Computes rows of any requests for any models, one batch after the other.
 
     Args:
-        metrics: is told of every batch.
-        batch_wait: most seconds that a batch which is not full waits for requests that are being tokenized.
-        torch_threads: threads that torch computes with; None where no model needs torch.
+        metrics: receives the size of every batch.
+        batch_wait: maximum time in seconds to wait for requests that are being tokenized, before computing a
+            batch that is not full.
+        torch_threads: number of PyTorch threads; None if no model needs PyTorch.
     """
 
     def __init__(self, metrics: Metrics, *, batch_wait: float, torch_threads: int | None) -> None:
         self.seconds_per_token = 0.0
-        """Mean of the last batches that were not small; 0 before the first."""
+        """Running mean over the batches that were not small; 0 before the first."""
         self.tokens_per_character = 0.3
         self._metrics = metrics
         self._batch_wait = batch_wait
@@ -71,21 +73,21 @@ class RowQueue:
         self._thread.start()
 
     def expect(self, ticket: Ticket) -> None:
-        """Note a request whose rows are to come; a batch may wait for them."""
+        """Announce a request that is being tokenized. A batch may wait for its rows."""
         with self._changed:
             self._expected.add(ticket)
 
     def forget(self, ticket: Ticket) -> None:
-        """Note that no more rows of a request come."""
+        """Announce that a request adds no more rows."""
         with self._changed:
             self._expected.discard(ticket)
             self._changed.notify()
 
     def compute(self, work: Work) -> list[Any]:
-        """Return what `then` makes of each row; wait until all are computed.
+        """Wait until all rows are computed, and return the result of `then` for each row.
 
         Raises:
-            ApiError: the request was cancelled, or a score was no number.
+            ApiError: the request was cancelled, or a score is NaN or infinite.
             Exception: what the engine or `then` raises for these rows.
         """
         if not work.rows:
@@ -103,7 +105,7 @@ class RowQueue:
         with self._changed:
             if self._closed:
                 raise RuntimeError("the queue is closed")
-            # The longest first, as engines like it.
+            # The longest rows come first, which engines compute fastest.
             for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
                 turn = 0.0 if ticket.urgent else submitted + before * self.seconds_per_token
                 insort(self._places, _Place(turn, number, work), key=lambda place: place.turn)
@@ -115,26 +117,26 @@ class RowQueue:
         ticket.wait()
         ticket.queue_seconds += (
             time.monotonic() - submitted - (ticket.compute_seconds - computed_before)
-        )  # of a request of several batches also what other requests took in between
+        )  # includes the batches of other requests between those of this request
         if work.error is not None:
             raise work.error
         return work.answers
 
     def tokens_of(self, ticket: Ticket) -> float:
-        """Return how many tokens of a request are not computed; before it is tokenized an estimate."""
+        """Return the number of tokens of a request still to compute, estimated before it is tokenized."""
         return ticket.characters * self.tokens_per_character if ticket.tokens is None else ticket.tokens_left
 
     def tokens_waiting(self) -> int:
-        """Return the tokens in the queue."""
+        """Return the number of tokens in the queue."""
         with self._changed:
             return sum(place.length for place in self._places)
 
     def is_alive(self) -> bool:
-        """Return whether rows are still computed."""
+        """Return whether the computing thread is alive."""
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """Compute what is there, then end the thread."""
+        """Compute the rows in the queue, then stop the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -147,7 +149,7 @@ class RowQueue:
             self._compute(batch)
 
     def _next(self) -> list[_Place]:
-        """Return the rows of the next batch; none when the queue is closed and empty."""
+        """Return the rows of the next batch, or none if the queue is closed and empty."""
         with self._changed:
             while True:
                 while not self._wanted():
@@ -161,7 +163,7 @@ class RowQueue:
                     return self._take()
 
     def _wanted(self) -> bool:
-        """Return whether there are rows, without those that nobody waits for."""
+        """Remove the rows of cancelled requests, and return whether rows are left."""
         self._places = [place for place in self._places if place.work.is_wanted()]
         return bool(self._places)
 
@@ -178,7 +180,7 @@ class RowQueue:
             if place.fits(first):
                 near.append(place)
                 tokens += place.length
-        near.sort(key=lambda place: abs(place.length - first.length))  # stable: the first stays it
+        near.sort(key=lambda place: abs(place.length - first.length))  # stable, so the first row stays first
         batch: list[_Place] = []
         tokens = 0
         for place in near:

@@ -1,6 +1,6 @@
-"""Connections whose client is too slow, or sends a head without end, are closed.
+"""A protocol that closes connections with slow clients or long request heads.
 
-uvicorn itself waits for the head of a request as long as it takes, and as long for a client to read.
+uvicorn itself waits without limit for the head of a request, and for a client to read a response.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from albertkit.serving.libraries import HttpToolsProtocol
 
 _LONGEST_HEAD = 65_536  # bytes
 _MOST_HEADERS = 200
-_MOST_WAITING = 16  # requests sent on a connection before those ahead of them are answered
+_MOST_WAITING = 16  # maximum number of pipelined requests of a connection
 _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -25,7 +25,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.patience = patience
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:  # type: ignore[override]
-        """Begin to watch."""
+        """Start to watch the connection."""
         super().connection_made(transport)  # type: ignore[arg-type]
         self._head_bytes = 0
         self._heads = 0
@@ -34,16 +34,15 @@ class GuardedProtocol(HttpToolsProtocol):
         self._watch = self.loop.call_later(self.patience, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the watch."""
+        """Stop watching the connection."""
         self._watch.cancel()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
-        """Begin to count the bytes of a head.
+        """Start to count the bytes of a head.
 
         Raises:
-            ValueError: too many requests wait for the answers to those before them; uvicorn answers 400 and
-                closes the connection.
+            ValueError: too many pipelined requests. uvicorn responds with 400 and closes the connection.
         """
         if len(self.pipeline) >= _MOST_WAITING:
             raise ValueError(f"{_MOST_WAITING} requests of this connection are waiting")
@@ -51,10 +50,10 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header.
+        """Add a header.
 
         Raises:
-            ValueError: the head has too many; see `send_400_response`.
+            ValueError: the head has too many headers; see `send_400_response`.
         """
         if len(self.headers) >= _MOST_HEADERS:
             self._head_bytes = _LONGEST_HEAD + 1
@@ -62,7 +61,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what was raised while bytes were read, and close the connection."""
+        """Respond to an error in a head, and close the connection."""
         if self._head_bytes <= _LONGEST_HEAD:
             super().send_400_response(msg)
             return
@@ -70,33 +69,36 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def on_headers_complete(self) -> None:
-        """Note a complete head."""
+        """Record that a head is complete."""
         self._heads += 1
         self._in_body = True
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Note the end of a body."""
+        """Record the end of a body."""
         self._in_body = False
         super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; end a connection whose head is too long."""
+        """Process bytes, and close a connection whose head is too long."""
         heads, in_body = self._heads, self._in_body
         super().data_received(data)
         if in_body or self._heads != heads:
-            return  # a body that nobody wants is read, and forgotten, until the watch ends it
+            return  # a rejected body is read and dropped until the watch closes the connection
         self._head_bytes += len(data)
         if self._head_bytes > _LONGEST_HEAD and not self.transport.is_closing():
             self.transport.write(_TOO_LONG)
             self.transport.close()
 
     def _is_busy(self) -> bool:
-        """Return whether a request is being answered."""
+        """Return whether a request is in progress."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _look(self) -> None:
-        """Abort if nothing has happened since the last look but bytes of a head, or of a body not wanted."""
+        """Abort the connection if there was no progress since the last call.
+
+        Bytes of an incomplete head or of a rejected body are not progress.
+        """
         now = (self._heads, self.transport.get_write_buffer_size())
         if not self._is_busy() and now == self._seen:
             self.transport.abort()

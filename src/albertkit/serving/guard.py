@@ -1,4 +1,4 @@
-"""What every request passes before the application sees it: its key, the size of its body, its time."""
+"""The checks of every request before the application: the key, and the size and the time of the body."""
 
 import asyncio
 import hmac
@@ -11,24 +11,24 @@ from albertkit.serving.libraries import Route
 from albertkit.serving.memory import GarbageCollector
 from albertkit.serving.metrics import Metrics
 
-_BODIES_AT_ONCE = 8  # of the longest, in memory before they are complete
-_SMALL = 16_384  # bytes of a body that are taken even where large ones have filled that memory
+_BODIES_AT_ONCE = 8  # maximum number of incomplete bodies of maximum size in memory
+_SMALL = 16_384  # bytes of a body that are always received, even if large bodies fill that memory
 _OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})  # paths that need no key
 
 
 class Guard:
-    """ASGI around the application.
+    """An ASGI wrapper around the application.
 
     Args:
-        application: what answers.
-        metrics: counts answers.
-        key: that requests must bring; None for none.
-        routes: all that there are.
-        pages: those among them that need no key, beside the usual ones.
-        max_body_bytes: longest body.
-        client_seconds: longest time for a body to come.
-        check_room: raises ApiError where no request can be taken, before its body is read.
-        garbage: is told of every request.
+        application: the application.
+        metrics: counts responses.
+        key: key that requests must send; None if they need no key.
+        routes: all routes.
+        pages: further paths that need no key.
+        max_body_bytes: maximum size of a body in bytes.
+        client_seconds: maximum time in seconds to receive a body.
+        check_room: raises ApiError if no request can be admitted. It is called before a body is read.
+        garbage: receives the size of every request.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Guard:
         self._incomplete = 0  # bytes of all bodies that are still being received
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        """Answer one request, or pass it on with its whole body."""
+        """Pass a request with its complete body to the application, or return an error response."""
         if scope["type"] != "http":
             await self._application(scope, receive, send)
             return
@@ -75,7 +75,7 @@ class Guard:
                 self._check_room()
             body = [await self._read(headers, receive)]
             size = len(body[0])
-            if scope["method"] == "HEAD":  # the answer to GET, whose body the server of HTTP leaves out
+            if scope["method"] == "HEAD":  # uvicorn omits the body of the response to GET
                 scope = {**scope, "method": "GET"}
             await self._application(scope, _replay(body, receive), counted)
         except ApiError as error:
@@ -86,18 +86,18 @@ class Guard:
             self._garbage.note(size, failed=status >= 400)
 
     def _label(self, path: str) -> str:
-        """Return the route of a path, such as "/models/{model}"; "other" where there is none."""
+        """Return the route of a path, such as "/models/{model}", or "other" if there is none."""
         return next((one.path_format for one in self._routes if one.path_regex.match(path)), "other")
 
     def _check_key(self, scope: dict[str, Any], headers: dict[bytes, bytes]) -> None:
-        is_open = scope["path"] in self._open and scope["method"] != "POST"  # POST / asks a model
+        is_open = scope["path"] in self._open and scope["method"] != "POST"  # POST / calls a model
         if self._key is None or is_open:
             return
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
         right = hmac.compare_digest(given.strip(), self._key)
         if kind.lower() != b"bearer" or not right:
             raise ApiError(
-                401, "unauthorized", "the key is missing or wrong; send the header Authorization: Bearer KEY"
+                401, "unauthorized", "the key is missing or wrong. Send the header Authorization: Bearer KEY."
             )
 
     async def _read(self, headers: dict[bytes, bytes], receive: Any) -> bytes:
@@ -121,7 +121,7 @@ class Guard:
                         raise ApiError(
                             429,
                             "overloaded",
-                            f"the server is receiving {self._incomplete:,} bytes of bodies. Try again later",
+                            f"the server is receiving {self._incomplete:,} bytes of bodies. Try again later.",
                             retry_after=math.ceil(self._client_seconds),
                         )
                     if not message.get("more_body", False):
@@ -130,7 +130,8 @@ class Guard:
             raise ApiError(
                 408,
                 "slow_client",
-                f"the body did not come within {self._client_seconds:g} seconds; {len(body):,} bytes did",
+                f"the body is incomplete after {self._client_seconds:g} seconds ({len(body):,} bytes). "
+                "Send it faster.",
             ) from None
         finally:
             self._incomplete -= len(body)
@@ -141,10 +142,10 @@ def _too_long(received: int, most: int) -> ApiError:
 
 
 def _replay(body: list[bytes], receive: Any) -> Callable[[], Any]:
-    """Return a `receive` that takes the body out of a list, then gives what comes after it."""
+    """Return a `receive` that removes the body from the list and returns it, then the messages after it."""
 
     async def again() -> dict[str, Any]:
-        if body:  # which nothing holds while the request is worked on
+        if body:  # removed, so that its memory is free while the request is computed
             return {"type": "http.request", "body": body.pop(), "more_body": False}
         return await receive()
 

@@ -1,4 +1,4 @@
-"""What `huggingface_hub.InferenceClient` sends and reads: each call becomes a request of our own routes."""
+"""The calls of `huggingface_hub.InferenceClient`: each is converted to a request of our own routes."""
 
 import re
 from collections.abc import Mapping
@@ -38,12 +38,12 @@ from albertkit.tasks.label_kinds import Function
 
 
 class Call(Strict):
-    """A request of the client; null is the same as leaving an option out."""
+    """A request of the client. An option that is null is the same as no option."""
 
     task: ClassVar[str]
     own: ClassVar[type[TaskRequest]]
     renames: ClassVar[Mapping[str, str]] = {}
-    """Our names of options that have another name here."""
+    """Name of an option in the call -> its name in our request, if they differ."""
 
     inputs: Any
     _model: str = pydantic.PrivateAttr()
@@ -59,12 +59,12 @@ class Call(Strict):
         return set(kinds[0].model_fields)
 
     def to(self, model: str, *, is_guess: bool) -> Self:
-        """Address the call to a model; `is_guess` if nothing in the request chose it."""
+        """Set the model of the call. `is_guess` tells that nothing in the request named the model or task."""
         self._model, self._is_guess = model, is_guess
         return self
 
     def options(self) -> dict[str, Any]:
-        """Return the options that were given, by our names."""
+        """Return the options of the call, by our names."""
         given: Strict | None = getattr(self, "parameters", None)
         return {} if given is None else self._renamed_options(given)
 
@@ -73,7 +73,7 @@ class Call(Strict):
         return self.own(model=self._model, input=self.inputs, **self.options())
 
     def shape(self, results: list[Any]) -> Any:
-        """Return what the client reads: an answer for one input, a list of answers for a list."""
+        """Return the content of the response: one answer for one input, a list of answers for a list."""
         answers = [self.answer(one) for one in results]
         return answers if isinstance(self.inputs, list) else answers[0]
 
@@ -82,7 +82,7 @@ class Call(Strict):
         return result
 
     def renamed(self, error: ApiError) -> ApiError:
-        """Return an error of the request with the names of this call."""
+        """Return an error of our request with the names of this call's options."""
         theirs = {ours: name for name, ours in self.renames.items()}
         message = str(error)
         if error.param == "input":
@@ -95,9 +95,10 @@ class Call(Strict):
             message = re.sub(f"^{error.param} is ", f"{name} is ", message)
             error.param = name
         if self._is_guess and error.status == 422:
-            message += (
-                f". The path names no model and no task, so the model {self._model!r:.80} answered, in the "
-                f"task {self.task}; for another, use the path /models/NAME or /pipeline/TASK"
+            message = (
+                f"{message.removesuffix('.')}. The path names no model and no task, so the model "
+                f"{self._model!r:.80} was chosen, with the task {self.task}. To choose another, use the path "
+                "/models/NAME or /pipeline/TASK."
             )
         error.args = (message,)
         return error
@@ -114,7 +115,7 @@ class FillMaskParameters(Strict):
 
 
 class FillMaskCall(Call):
-    """`fill_mask`: a list of candidates; for a text with several masks a list for each."""
+    """`fill_mask`: returns a list of candidates, or a list for each mask if there are several."""
 
     task = "fill-mask"
     own = FillMaskRequest
@@ -122,20 +123,20 @@ class FillMaskCall(Call):
     parameters: FillMaskParameters | None = None
 
     def answer(self, result: Any) -> Any:
-        """Return the candidates of the only mask, or of each."""
+        """Return the candidates of a single mask, or a list for each mask."""
         return result[0] if len(result) == 1 else result
 
 
 class TextClassificationParameters(Strict):
     """Options of `text_classification`."""
 
-    top_k: Count | None = Field(None, description="How many labels, best first; all by default.")
+    top_k: Count | None = Field(None, description="Number of labels, best first. Default: all.")
     function_to_apply: Function | None = None
-    truncate: bool | None = Field(None, description="Cut what is longer than the model reads.")
+    truncate: bool | None = Field(None, description="Truncate texts over the maximum length.")
 
 
 class TextClassificationCall(Call):
-    """`text_classification`: a list of labels for each input, also for a single one."""
+    """`text_classification`: returns a list of labels for each input, also for a single input."""
 
     task = "text-classification"
     own = ClassifyRequest
@@ -143,11 +144,11 @@ class TextClassificationCall(Call):
     parameters: TextClassificationParameters | None = None
 
     def options(self) -> dict[str, Any]:
-        """Return the options, with all labels by default."""
+        """Return the options. All labels are the default."""
         return {"top_k": None} | super().options()
 
     def shape(self, results: list[Any]) -> Any:
-        """Return a list for each input: the client takes the first."""
+        """Return a list for each input. The client reads the first."""
         return results
 
 
@@ -155,13 +156,15 @@ class ZeroShotClassificationParameters(Strict):
     """Options of `zero_shot_classification`."""
 
     candidate_labels: CandidateLabels
-    hypothesis_template: Name | None = Field(None, description=f'"{TEMPLATE}" by default.')
+    hypothesis_template: Name | None = Field(
+        None, description=f'Sentence to test for each label, which replaces {{}}. Default: "{TEMPLATE}"'
+    )
     multi_label: bool | None = None
-    truncate: bool | None = Field(None, description="Cut what is longer than the model reads.")
+    truncate: bool | None = Field(None, description="Truncate texts over the maximum length.")
 
 
 class ZeroShotClassificationCall(Call):
-    """`zero_shot_classification`: all candidate labels, best first; for a list of inputs a list for each."""
+    """`zero_shot_classification`: returns all candidate labels of each input, best first."""
 
     task = "zero-shot-classification"
     own = ZeroShotRequest
@@ -172,13 +175,15 @@ class ZeroShotClassificationCall(Call):
 class TokenClassificationParameters(Strict):
     """Options of `token_classification`."""
 
-    aggregation_strategy: Aggregation | None = Field(None, description='"simple" by default.')
+    aggregation_strategy: Aggregation | None = Field(
+        None, description='How to group tokens into entities. Default: "simple".'
+    )
     ignore_labels: Labels | None = None
     stride: Overlap | None = None
 
 
 class TokenClassificationCall(Call):
-    """`token_classification`: the entities of a text of any length."""
+    """`token_classification`: returns the entities of a text of any length."""
 
     task = "token-classification"
     own = TagRequest
@@ -186,24 +191,26 @@ class TokenClassificationCall(Call):
     parameters: TokenClassificationParameters | None = None
 
     def options(self) -> dict[str, Any]:
-        """Return the options; neighboring tokens of one kind are one entity by default."""
+        """Return the options. The default aggregation joins neighboring tokens of the same type."""
         return {"aggregation_strategy": "simple"} | super().options()
 
 
 class QuestionAnsweringParameters(Strict):
     """Options of `question_answering`."""
 
-    top_k: Count | None = Field(None, description="Over 1 the answer is a list.")
+    top_k: Count | None = Field(
+        None, description="Number of answers. With more than 1, the response is a list."
+    )
     max_answer_len: Length | None = None
     handle_impossible_answer: bool | None = None
     doc_stride: Overlap | None = None
     max_seq_len: Length | None = None
     max_question_len: Length | None = None
-    align_to_words: Literal[False] | None = Field(None, description="Answers are whole tokens.")
+    align_to_words: Literal[False] | None = Field(None, description="Only false is supported.")
 
 
 class QuestionAnsweringCall(Call):
-    """`question_answering`: the best answer; with `top_k` over 1 a list."""
+    """`question_answering`: returns the best answer, or a list if `top_k` is more than 1."""
 
     task = "question-answering"
     own = AnswerRequest
@@ -212,30 +219,34 @@ class QuestionAnsweringCall(Call):
     parameters: QuestionAnsweringParameters | None = None
 
     def options(self) -> dict[str, Any]:
-        """Return the options but `align_to_words`, which has one value."""
+        """Return the options without `align_to_words`, which has only one value."""
         return {name: value for name, value in super().options().items() if name != "align_to_words"}
 
     def answer(self, result: Any) -> Any:
-        """Return the best answer, or all of them."""
+        """Return the best answer, or all answers."""
         wanted = self.parameters.top_k if self.parameters else None
         return result[0] if wanted in (None, 1) else result
 
 
 class FeatureExtractionCall(Call):
-    """`feature_extraction`: a vector for each text (N, H), also for a single one.
+    """`feature_extraction`: returns a vector for each text (N, H), also for a single text.
 
-    The client sends its options beside `inputs`.
+    The client sends the options as fields next to `inputs`, without `parameters`.
     """
 
     task = "feature-extraction"
     own = EmbeddingsRequest
     inputs: str | Texts
-    normalize: bool | None = Field(None, description="Vectors of length 1; true by default.")
-    truncate: bool | None = Field(None, description="Cut what is longer than the model reads.")
-    truncation_direction: Literal["right", "Right"] | None = Field(None, description="Texts lose their end.")
-    dimensions: int | None = Field(None, description="Must be the model's own, where given.")
-    encoding_format: Literal["float"] | None = Field(None, description="The client reads no other.")
-    prompt_name: str | None = Field(None, description="Name of a prompt of the model.")
+    normalize: bool | None = Field(None, description="Scale the vectors to length 1. Default: true.")
+    truncate: bool | None = Field(None, description="Truncate texts over the maximum length.")
+    truncation_direction: Literal["right", "Right"] | None = Field(
+        None, description="Only truncation at the end of a text is supported."
+    )
+    dimensions: int | None = Field(None, description="If set, it must be the size of the model's vectors.")
+    encoding_format: Literal["float"] | None = Field(None, description="Only float is supported.")
+    prompt_name: str | None = Field(
+        None, description="Name of a prompt of the model, to put before each text."
+    )
 
     def options(self) -> dict[str, Any]:
         """Return the options that have an effect."""
@@ -249,20 +260,20 @@ class FeatureExtractionCall(Call):
 
 
 class Sentences(Strict):
-    """A sentence, and those that it is compared with."""
+    """A sentence, and the sentences to compare with it."""
 
     source_sentence: str
     sentences: Texts
 
 
 class SentenceSimilarityParameters(Strict):
-    """Options of `sentence-similarity`; the client itself sends none."""
+    """Options of `sentence-similarity`. The client itself sends none."""
 
-    truncate: bool | None = Field(None, description="Cut what is longer than the model reads.")
+    truncate: bool | None = Field(None, description="Truncate texts over the maximum length.")
 
 
 class SentenceSimilarityCall(Call):
-    """`sentence_similarity`: the cosine of each sentence's vector with that of the source sentence."""
+    """`sentence_similarity`: returns the cosine similarity of each sentence to the source sentence."""
 
     task = "feature-extraction"
     own = EmbeddingsRequest
@@ -270,17 +281,17 @@ class SentenceSimilarityCall(Call):
     parameters: SentenceSimilarityParameters | None = None
 
     def request(self) -> TaskRequest:
-        """Return the request for all vectors, the source sentence's first."""
+        """Return the request for the vectors of all sentences; the source sentence is the first."""
         texts = [self.inputs.source_sentence, *self.inputs.sentences]
         return EmbeddingsRequest(model=self._model, input=texts, **self.options())
 
     def shape(self, results: list[Any]) -> Any:
-        """Return the cosines; the vectors have length 1, but for rounding."""
+        """Return the cosines. The vectors have length 1, up to rounding errors."""
         vectors = np.array([one["embedding"] for one in results])  # (1 + N, H)
         return (vectors[1:] @ vectors[0]).clip(-1, 1).tolist()
 
     def renamed(self, error: ApiError) -> ApiError:
-        """Return an error whose number counts the source sentence as the first."""
+        """Return an error with the number of the sentence, without the source sentence."""
         error = super().renamed(error)
         message = str(error).replace("inputs[0]:", "inputs.source_sentence:", 1)
         if message.startswith("inputs["):
@@ -299,7 +310,7 @@ CALLS: Mapping[str, type[Call]] = {
     "feature-extraction": FeatureExtractionCall,
     "sentence-similarity": SentenceSimilarityCall,
 }
-"""The calls by the task that a path names."""
+"""The call for each task that a path can name."""
 
 Answer = (
     list[Candidate]
@@ -315,11 +326,11 @@ Answer = (
     | list[list[float]]
     | list[float]
 )
-"""What the client reads, by task: for one input, or for a list."""
+"""The content of a response by task, for one input or for a list."""
 
 
 class InferenceError(pydantic.BaseModel):
-    """An error as the client shows it."""
+    """An error in the format of the client."""
 
     error: str
     error_type: str

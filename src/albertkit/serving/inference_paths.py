@@ -1,7 +1,7 @@
-"""Which call of `huggingface_hub.InferenceClient` a request makes, and which model answers it.
+"""Determine the call of `huggingface_hub.InferenceClient` that a request makes, and its model.
 
-A path names a model, a task, both or neither. Without a task the form of the body decides where it can, else
-the head of the model; without a model too, options that only one task has decide.
+A path names a model, a task, both or neither. Without a task, the form of the body decides, or otherwise the
+head of the model. If there is no model either, options that only one task has decide.
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from typing import Any
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.inference_client import CALLS, Call, FeatureExtractionCall
 from albertkit.serving.models import ServedModel, find_model
-from albertkit.serving.reading import parse_request
+from albertkit.serving.reading import parse_request, written
 
 PATHS = ("/", "/models/{model:path}/pipeline/{task}", "/models/{model:path}", "/pipeline/{task}")
-"""Their order matters: the first that matches is taken."""
+"""The paths. The first that matches a request is used."""
 
 _ZERO_SHOT = {"candidate_labels", "hypothesis_template", "multi_label"}  # options of no other task
 
@@ -21,19 +21,22 @@ _ZERO_SHOT = {"candidate_labels", "hypothesis_template", "multi_label"}  # optio
 def read_call(
     value: dict[str, Any], models: Mapping[str, ServedModel], *, name: str | None, task: str | None
 ) -> Call:
-    """Return the call that a body makes, addressed to its model.
+    """Return the call of a body, with its model.
 
     Args:
-        value: the object of the body.
-        models: by name.
-        name: of the model, from the path; None for the first that does the task.
-        task: from the path; None to tell it by the body or the model.
+        value: the object in the body.
+        models: models by name.
+        name: name of the model in the path; None for the first model with the task.
+        task: task in the path; None to determine it from the body or the model.
 
     Raises:
-        ApiError: no such model or task, a model that is not for the task, or a body that is not of the task.
+        ApiError: the model or task does not exist, the model is not for the task, or the body does not match
+            the task.
     """
     if task is not None and task not in CALLS:
-        raise ApiError(404, "unknown_task", f"there is no task {task!r:.80}; tasks are {', '.join(CALLS)}")
+        raise ApiError(
+            404, "unknown_task", f"there is no task {task!r:.80}. The tasks are {', '.join(CALLS)}."
+        )
     name = name.rstrip("/") if name else None
     task = task or _task_of_form(value) or (_task_of_options(value) if name is None else None)
     is_guess = name is None and task is None
@@ -48,7 +51,7 @@ def read_call(
 
 
 def _task_of_form(value: dict[str, Any]) -> str | None:
-    """Return the task of a body whose form no other task has."""
+    """Return the task of a body with a form that no other task has."""
     inputs = value.get("inputs")
     forms = inputs if isinstance(inputs, dict) else {}
     if "source_sentence" in forms or "sentences" in forms:
@@ -62,7 +65,7 @@ def _task_of_form(value: dict[str, Any]) -> str | None:
 
 
 def _task_of_options(value: dict[str, Any]) -> str | None:
-    """Return the only task that has all the options of a body."""
+    """Return the task that has all options of a body, if there is only one."""
     given = _parameters(value)
     able = [one for one, kind in CALLS.items() if given and given <= kind.option_names()]
     return able[0] if len(able) == 1 else None
@@ -75,7 +78,7 @@ def _parameters(value: dict[str, Any]) -> set[str]:
 
 
 def _task_of_model(served: ServedModel) -> str:
-    """Return the task of a model's head: of several, the first that the client has."""
+    """Return the task of a model's head. If there are several, return the first that the client supports."""
     own = [one for one in served.pipelines if one != "feature-extraction"] or ["feature-extraction"]
     for task in own:
         if task in CALLS:
@@ -83,17 +86,24 @@ def _task_of_model(served: ServedModel) -> str:
     raise ApiError(
         404,
         "wrong_task",
-        f"the model {served.name!r:.80} is for {', '.join(own)}; InferenceClient has no method for that. "
-        f"Use a route of /openapi.json, or /models/{served.name:.80}/pipeline/feature-extraction for vectors",
+        f"the model {served.name!r:.80} is for {', '.join(own)}, for which InferenceClient has no method. "
+        f"Use a route of /openapi.json, or /models/{served.name:.80}/pipeline/feature-extraction for "
+        "vectors.",
     )
 
 
 def _check_options(kind: type[Call], value: dict[str, Any], task: str) -> None:
     """Raise ApiError for an option that the task does not have."""
     nested = "parameters" in kind.model_fields
-    given = value.get("parameters") if nested else value.keys() - {"inputs"}
     allowed = kind.option_names()
+    if not nested and "parameters" in value:
+        message = (
+            f"parameters is not an option of {task}. Put its options next to inputs, as in "
+            f'{{"inputs": ..., "normalize": true}}. Its options are {", ".join(sorted(allowed))}.'
+        )
+        raise ApiError(422, "invalid", message, param="parameters")
+    given = value.get("parameters") if nested else value.keys() - {"inputs"}
     if isinstance(given, dict | set) and (unknown := sorted(set(given) - allowed)):
-        name = f"{'parameters.' if nested else ''}{unknown[0]:.80}"
-        message = f"{name} is not an option of {task}; its options are {', '.join(sorted(allowed))}"
+        name = written(("parameters", unknown[0]) if nested else (unknown[0],))
+        message = f"{name} is not an option of {task}. Its options are {', '.join(sorted(allowed))}."
         raise ApiError(422, "invalid", message, param=name)

@@ -1,4 +1,4 @@
-"""The libraries of the extra `serve`, or what to install: classes of this room derive from theirs."""
+"""The libraries of the extra `serve`, imported here because classes of this package derive from theirs."""
 
 from albertkit.errors import MissingExtraError
 
@@ -15,7 +15,7 @@ try:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 except ImportError as error:
     raise MissingExtraError(
-        f"the server needs libraries that are not installed ({error}): pip install 'albertkit[serve]'"
+        f"the server needs libraries that are not installed ({error}). Run pip install 'albertkit[serve]'."
     ) from error
 
 __all__ = ["HTTPError", "HttpToolsProtocol", "Route", "fastapi", "prometheus_client", "pydantic", "uvicorn"]

@@ -1,8 +1,8 @@
-"""Memory that requests leave behind: who collects it, and when.
+"""Garbage collection for the server.
 
-Requests that fail leave cycles that hold their bodies. Python's collector counts objects, not bytes, and a
-call of a tokenizer resets its count. So the server collects garbage itself, each time that requests have
-brought a certain number of bytes, and skips the models and modules, which stay.
+Failed requests leave reference cycles that keep their bodies in memory. Python's collector counts objects,
+not bytes, and a call of a tokenizer resets its count. Therefore the server collects garbage itself after
+every 20 MB of requests. It skips the models and modules, which stay in memory.
 """
 
 import ctypes
@@ -11,37 +11,37 @@ from contextlib import suppress
 
 _ARENA_MAX = -8  # M_ARENA_MAX of glibc's malloc.h
 _ARENAS = 2
-_EACH = 10_000  # bytes that a request leaves beside its body, about
-_TOKENIZED = 100  # bytes for one of a text, in what an error of the tokenized text holds
+_EACH = 10_000  # approximate bytes that a request leaves, without its body
+_TOKENIZED = 100  # bytes that an error keeps for each byte of a tokenized text
 _MOST = 20_000_000
 
 
 def share_arenas() -> None:
-    """Have the threads that start from now on share their memory, where the C library is glibc.
+    """Make threads that start later share their memory arenas, if the C library is glibc.
 
-    Else each of them keeps what its largest request took.
+    Otherwise each thread keeps the memory of its largest request.
     """
     with suppress(AttributeError, OSError, TypeError):  # another library
         ctypes.CDLL(None).mallopt(_ARENA_MAX, _ARENAS)
 
 
 def return_memory() -> None:
-    """Give the system back what loading took and freed, where the C library is glibc."""
+    """Return memory that loading has freed to the system, if the C library is glibc."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 class GarbageCollector:
-    """Counts traffic; does nothing before `settle`."""
+    """Counts the bytes of requests, and collects garbage. It does nothing before `settle` is called."""
 
     def __init__(self) -> None:
         self._settled = self._released = False
         self._bytes = 0
 
     def settle(self) -> None:
-        """Give back what loading took, and keep the collector from walking what is there: models, modules."""
+        """Return the memory that loading took, and exclude the existing objects from later collections."""
         if self._released:
-            return  # models that were loaded anew while the server ended
+            return  # the models were reloaded while the server stopped
         gc.disable()
         gc.unfreeze()
         gc.collect()
@@ -50,7 +50,7 @@ class GarbageCollector:
         self._settled = True
 
     def release(self) -> None:
-        """Undo `settle`, for good: let Python collect garbage itself again."""
+        """Undo `settle` permanently: Python collects garbage itself again."""
         self._released = True
         if self._settled:
             self._settled = False
@@ -58,7 +58,7 @@ class GarbageCollector:
             gc.enable()
 
     def note(self, body_bytes: int, *, failed: bool) -> None:
-        """Note the end of a request."""
+        """Count a finished request."""
         self._bytes += _EACH + body_bytes * (_TOKENIZED if failed else 1)
         if self._settled and self._bytes > _MOST:
             self._bytes = 0

@@ -1,7 +1,7 @@
-"""What a server counts, for Prometheus.
+"""The metrics of a server, for Prometheus.
 
-With several processes each writes its figures into the folder PROMETHEUS_MULTIPROC_DIR, and any of them can
-tell the sums.
+With several processes, each writes its metrics to the folder PROMETHEUS_MULTIPROC_DIR, and any process can
+return the sums.
 """
 
 import os
@@ -15,32 +15,32 @@ _POWERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 
 
 class Metrics:
-    """The figures of one server."""
+    """The metrics of one server."""
 
     def __init__(self) -> None:
         prometheus_client.disable_created_metrics()
         self.registry = prometheus_client.CollectorRegistry()
         self._requests = prometheus_client.Counter(
             "albertkit_requests",
-            "Requests answered, by route and HTTP status (499: the client closed the connection)",
+            "Requests by route and HTTP status (499: the client closed the connection)",
             ["route", "status"],
             registry=self.registry,
         )
         self._errors = prometheus_client.Counter(
             "albertkit_errors",
-            "Requests answered with an error, by the type that the error names",
+            "Requests that failed, by type of the error",
             ["type"],
             registry=self.registry,
         )
         self._reloads = prometheus_client.Counter(
             "albertkit_reloads",
-            "Reloads of a model, by outcome (done or failed)",
+            "Reloads of a model by outcome (done or failed)",
             ["model", "outcome"],
             registry=self.registry,
         )
         self.requests_in_progress = prometheus_client.Gauge(
             "albertkit_requests_in_progress",
-            "Requests being processed or waiting",
+            "Requests in progress or waiting",
             registry=self.registry,
             multiprocess_mode="livesum",
         )
@@ -58,18 +58,18 @@ class Metrics:
         )
         self._stages = prometheus_client.Histogram(
             "albertkit_stage_seconds",
-            "Seconds that an answered request spent in a stage (tokenize, queue, compute), and in total",
+            "Seconds that a successful request spent in a stage (tokenize, queue, compute) and in total",
             ["stage", "model", "route"],
             buckets=_SECONDS,
             registry=self.registry,
         )
 
     def request(self, route: str, status: int) -> None:
-        """Count an answer."""
+        """Count a response."""
         self._requests.labels(route, str(status)).inc()
 
     def error(self, kind: str) -> None:
-        """Count a request without a result."""
+        """Count a failed request."""
         self._errors.labels(kind).inc()
 
     def reload(self, model: str, outcome: str) -> None:
@@ -77,17 +77,17 @@ class Metrics:
         self._reloads.labels(model, outcome).inc()
 
     def batch(self, *, rows: int, tokens: int) -> None:
-        """Count what was computed at once."""
+        """Record the size of a batch."""
         self._batch_rows.observe(rows)
         self._batch_tokens.observe(tokens)
 
     def stages(self, model: str, route: str, **seconds: float) -> None:
-        """Note the time of a request in each stage."""
+        """Record the time of a request in each stage."""
         for stage, value in seconds.items():
             self._stages.labels(stage, model, route).observe(value)
 
     def text(self) -> bytes:
-        """Return all figures in the format that Prometheus reads."""
+        """Return all metrics in the format of Prometheus."""
         registry = self.registry
         if folder := os.environ.get(FOLDER_VARIABLE):
             _forget_dead_processes(folder)

@@ -1,4 +1,4 @@
-"""Models to be served: loaded, asked a question whose answer is known, then given their name."""
+"""The models of a server: load them, and compare their scores with the reference before they are served."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -25,35 +25,35 @@ from albertkit.tasks.feature_extraction import text_vectors
 
 _PROBE = "She opened the door and went into the room."
 _TOLERANCE = 1e-3  # of the largest score
-_ROUGH = 0.2  # of scores in int8: it is the same model, and no other
+_ROUGH = 0.2  # the same for int8, which only shows that it is the same model
 _OUTPUTS: Mapping[str, Output] = {"sentence-order": "order", "feature-extraction": "hidden_states"}
 
 
 @dataclass(frozen=True, eq=False)
 class ServedModel:
-    """A model under its name, with a pipeline for each task that it can do."""
+    """A model with its name, and a pipeline for each of its tasks."""
 
     name: str
     source: str
     pipelines: dict[str, Pipeline]
     budget: int
-    """Most tokens computed at once."""
+    """Maximum number of tokens per batch."""
     expected: dict[Output, np.ndarray]
-    """What its engine said of the probe when it was loaded."""
+    """Scores of the probe, computed when the model was loaded."""
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property
     def engine(self) -> Engine:
-        """What computes it."""
+        """The engine that computes the model."""
         return self.any_pipeline.engine
 
     @property
     def any_pipeline(self) -> Pipeline:
-        """One of its pipelines: all have the same model, tokenizer and engine."""
+        """One of the pipelines, which all have the same model, tokenizer and engine."""
         return next(iter(self.pipelines.values()))
 
     def probe(self, queue: RowQueue, *, seconds: float) -> bool:
-        """Tell whether the probe, computed before anything else in the queue, has its answer."""
+        """Return whether the scores of the probe are the expected ones. The probe goes first in the queue."""
         row = _probe_row(self.any_pipeline)
         ticket = Ticket(characters=0, seconds=seconds, urgent=True)
         engine = QueuedEngine(self.engine, queue, ticket, budget=self.budget)
@@ -66,16 +66,17 @@ class ServedModel:
             return False
 
     def describe(self) -> dict[str, Any]:
-        """Return what requests can ask of it."""
+        """Return the tasks and sizes of the model, as in a `ModelEntry`."""
         config = self.any_pipeline.model.config
+        vectors, longest = text_vectors(config), config.max_position_embeddings
         return {
             "id": self.name,
             "object": "model",
             "created": self.created,
             "owned_by": "albertkit",
             "tasks": list(self.pipelines),
-            "max_tokens": config.max_position_embeddings,
-            "embedding_size": text_vectors(config).size(config.hidden_size),
+            "max_tokens": min(longest, vectors.max_length or longest),
+            "embedding_size": vectors.size(config.hidden_size),
         }
 
 
@@ -88,20 +89,20 @@ def load_model(
     device: str | None = None,
     batch_tokens: int | None = None,
 ) -> ServedModel:
-    """Load a model, and compare the scores of its engine with those of the model by definition.
+    """Load a model, and compare the scores of its engine with those of the reference.
 
     Args:
-        name: in requests.
+        name: name of the model in requests.
         source: folder or hub name.
-        task: None for what the model's head is for; a pretrained one fills masks and judges the order of
-            texts, and one of natural language inference also scores labels that it was not trained on. Every
-            model makes embeddings.
+        task: task of the pipeline; None for the tasks of the model's head. A pretraining head has fill-mask
+            and sentence-order. A model for natural language inference also has zero-shot-classification.
+            Every model has feature-extraction.
         engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
         device: "cpu", "cuda:1" and so on, as for `pipeline`; None for the best single device.
-        batch_tokens: most tokens computed at once; None for what suits the device.
+        batch_tokens: maximum number of tokens per batch; None for the default of the device.
 
     Raises:
-        AlbertKitError: as for `pipeline`; a CheckpointError also where the scores differ.
+        AlbertKitError: as for `pipeline`; a CheckpointError also if the scores differ.
     """
     architectures = load_config(source).architectures or []
     pretrained = task is None and architectures[:1] == ["AlbertForPreTraining"]
@@ -109,7 +110,7 @@ def load_model(
     if isinstance(first.model, LightModel):
         first.model.own_weights()
     first.engine = make_engine(first.model, engine)
-    # What users write is text; only fill-mask reads [MASK] all the same.
+    # Special tokens in a user's text are plain text, except [MASK] for fill-mask.
     first.tokenizer.parse_special_tokens = False
     shared: dict[str, Any] = {"model": first.model, "tokenizer": first.tokenizer, "engine": first.engine}
     pipelines = {first.task: first}
@@ -124,8 +125,8 @@ def load_model(
     defined = _scores_by_definition(first.model, row, outputs)
     if not all(_alike(scores, defined[output], exact=exact) for output, scores in expected.items()):
         raise CheckpointError(
-            f"{source}: the engine {engine!r} says something else than the model, or it says no numbers, "
-            "so it is not served. Look at the weights, or use --engine plain"
+            f"{source}: the scores of the engine {engine!r} differ from the reference, or are not finite, so "
+            "the model is not served. Check the weights, or use --engine plain."
         )
     if isinstance(first.model, LightModel):
         first.model.release_memory()
@@ -133,7 +134,7 @@ def load_model(
 
 
 def _other_tasks(first: Pipeline, *, pretrained: bool) -> Iterator[str]:
-    """Yield the further tasks of a model, beside that of its first pipeline."""
+    """Yield the tasks of a model in addition to the task of its first pipeline."""
     if pretrained:
         yield "fill-mask"
     if first.task == "text-classification" and find_entailment(first.model.config.label2id) is not None:
@@ -142,35 +143,29 @@ def _other_tasks(first: Pipeline, *, pretrained: bool) -> Iterator[str]:
 
 
 def find_model(models: Mapping[str, ServedModel], name: str | None, task: str | None) -> ServedModel:
-    """Return the model that a request names; where it names none, the first that does the task.
+    """Return the model that a request names, or if it names none, the first model with the task.
 
     Raises:
-        ApiError: there is none.
+        ApiError: there is no such model.
     """
     if name is not None and name not in models:
         raise ApiError(
             404,
             "unknown_model",
-            f"there is no model {name!r:.80}; served are {', '.join(models)}",
+            f"there is no model {name!r:.80}. The models are {', '.join(models)}.",
             param="model",
         )
     able = {one: model for one, model in models.items() if task is None or task in model.pipelines}
     if name is None and able:
         return next(iter(able.values()))
     if name is None or name not in able:
-        others = f"; these are: {', '.join(able)}" if able else ""
-        what = "no model here" if name is None else f"the model {name!r}"
+        what = "no model of this server is" if name is None else f"the model {name!r} is not"
         todo = (
-            ""
+            f"Use one of {', '.join(able)}."
             if able
-            else f". Start the server with one, --model NAME=FOLDER; served are {', '.join(models)}"
+            else f"The models are {', '.join(models)}. To add one, start the server with --model NAME=FOLDER."
         )
-        raise ApiError(
-            404,
-            "wrong_task",
-            f"{what} is {'' if name is None else 'not '}for {task}{others}{todo}",
-            param="model",
-        )
+        raise ApiError(404, "wrong_task", f"{what} for {task}. {todo}", param="model")
     return able[name]
 
 
@@ -180,7 +175,7 @@ def _probe_row(one: Pipeline) -> Row:
 
 
 def _scores_by_definition(model: Model, row: Row, outputs: list[Output]) -> dict[Output, np.ndarray]:
-    """Return outputs (1, K) for [CLS]: a PyTorch model is called, others are computed by `reference`."""
+    """Return outputs (1, K) for [CLS] from the PyTorch model, or from `reference` for a light model."""
     if not isinstance(model, LightModel):
         plain = make_engine(model, "plain")
         return {output: plain.run([row], output=output)[0] for output in outputs}
@@ -197,7 +192,7 @@ def _scores_by_definition(model: Model, row: Row, outputs: list[Output]) -> dict
 
 
 def _batch_tokens(model: Model) -> int:
-    """Return the most tokens computed at once that suit the device."""
+    """Return the default of the device for the maximum number of tokens per batch."""
     if isinstance(model, LightModel):
         return BATCH_TOKENS
     from albertkit.engines.plain import default_batch_tokens

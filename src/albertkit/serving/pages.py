@@ -1,4 +1,4 @@
-"""The playground: the files of `html/`, with what a browser must know to show them and nothing else."""
+"""The playground: the files of `html/`, with headers that restrict the page to them."""
 
 import hashlib
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from albertkit.inspection.page import SHARED
 from albertkit.serving.libraries import fastapi
 
 PLAYGROUND = "/playground"
-"""Path of the page; its files are below."""
+"""Path of the page. Its files are below this path."""
 
 _PAGE = "playground.html"
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -20,12 +20,12 @@ _HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",  # asked for again each time, by its ETag
+    "Cache-Control": "no-cache",  # browsers check the ETag each time
 }
 
 
 def add_pages(application: fastapi.FastAPI) -> list[str]:
-    """Add the page and its files to an application; `/` leads to it. Return their paths."""
+    """Add the page and its files to an application, and redirect `/` to it. Return all paths."""
     own = files("albertkit.serving") / "html"
     shared = files("albertkit.inspection") / "html"
     found = [*own.iterdir(), *(shared / name for name in SHARED)]

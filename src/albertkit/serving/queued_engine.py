@@ -1,4 +1,4 @@
-"""The engine that the pipeline of a request sees."""
+"""The engine of a request's pipeline."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,13 +11,13 @@ from albertkit.serving.work import Ticket, Work
 
 
 class QueuedEngine(Engine):
-    """The engine that a request sees: its rows go to the queue that all requests share.
+    """An engine that puts the rows of a request into the queue of all requests.
 
     Args:
-        engine: what computes them in the end.
-        queue: where they wait.
+        engine: the engine that computes the rows.
+        queue: the queue.
         ticket: the request.
-        budget: most tokens computed at once.
+        budget: maximum number of tokens per batch.
     """
 
     def __init__(self, engine: Engine, queue: RowQueue, ticket: Ticket, *, budget: int) -> None:
@@ -27,7 +27,7 @@ class QueuedEngine(Engine):
         self.budget = budget
 
     def computing_with(self, engine: Engine) -> "QueuedEngine":
-        """Return one for the same request, whose rows another engine computes."""
+        """Return a `QueuedEngine` for the same request and another engine."""
         return QueuedEngine(engine, self.queue, self.ticket, budget=self.budget)
 
     def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:

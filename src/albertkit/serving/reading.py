@@ -1,7 +1,7 @@
-"""From the bytes of a body to a request of a schema, or to an API error that names the client's fields.
+"""Parse the body of a request and validate it, with errors that name the fields.
 
-Work and memory are bounded before anything is parsed: `json.loads` makes objects of up to a hundred times the
-bytes that they are read from, and holds Python's lock as long as it takes.
+The number of values is limited before parsing: `json.loads` can create objects with a hundred times the size
+of the body, and keeps Python's lock meanwhile.
 """
 
 import json
@@ -16,30 +16,32 @@ from albertkit.serving.libraries import pydantic
 from albertkit.serving.request_schemas import Strict
 
 S = TypeVar("S", bound=Strict)
-_VALUES = 10_000  # of a body beside those of its inputs
+Place = tuple[str | int, ...]
+"""Names of fields and numbers of items, from the outside in."""
+_VALUES = 10_000  # maximum number of values in a body, in addition to those of its inputs
 _VALUES_PER_INPUT = 64
-_MAX_ERRORS = 4  # that are named in one response
+_MAX_ERRORS = 4  # maximum number of errors in one response
 _FORMS = {"string_type": "a text", "model_type": "an object", "list_type": "a list"}  # errors of another form
 
 
 def read_object(
     content: bytes, *, content_type: str | None, content_encoding: str | None, max_items: int
 ) -> dict[str, Any]:
-    """Return the object of a body.
+    """Return the JSON object of a body.
 
     Args:
-        content: as it was received.
-        content_type: the header Content-Type, which must name JSON in UTF-8.
-        content_encoding: the header Content-Encoding; compressed bodies are refused.
-        max_items: most inputs that a request may have, which bounds the values in its body.
+        content: the body.
+        content_type: the header Content-Type, which must be JSON in UTF-8.
+        content_encoding: the header Content-Encoding. Compressed bodies are an error.
+        max_items: maximum number of inputs of a request, which limits the number of values in the body.
 
     Raises:
-        ApiError: it is not JSON, too large, or no object.
+        ApiError: the body is not JSON, is too large, or is not an object.
     """
     _check_headers(content_type, content_encoding)
     value = _parse(content, most=_VALUES + _VALUES_PER_INPUT * max_items)
     if not isinstance(value, dict):
-        raise _wrong(f'the body is {_name(value)}; expected an object, such as {{"input": ...}}', None)
+        raise _wrong(f'the body is {_name(value)}. Expected an object, such as {{"input": ...}}.', None)
     return value
 
 
@@ -59,32 +61,32 @@ def _check_headers(content_type: str | None, content_encoding: str | None) -> No
     main = (content_type or "none").partition(";")[0].strip().lower()
     if main != "application/json" and not (main.startswith("application/") and main.endswith("+json")):
         raise _wrong(
-            f"the header Content-Type is {content_type or 'none'!r:.80}; expected application/json",
+            f"the header Content-Type is {content_type or 'none'!r:.80}. Expected application/json.",
             "Content-Type",
         )
     header = Message()
     header["Content-Type"] = content_type or ""
     if header.get_content_charset("utf-8") not in ("utf-8", "utf8", "us-ascii"):
         raise _wrong(
-            f"the header Content-Type is {content_type!r:.80}; expected UTF-8, the encoding of JSON. "
-            "Send the body in UTF-8, and no charset",
+            f"the header Content-Type is {content_type!r:.80}. Expected UTF-8, the encoding of JSON. "
+            "Send the body in UTF-8, without a charset.",
             "Content-Type",
         )
     if content_encoding not in (None, "", "identity"):
         raise _wrong(
-            f"the header Content-Encoding is {content_encoding!r:.80}; expected none. Send plain JSON",
+            f"the header Content-Encoding is {content_encoding!r:.80}. Expected none. Send plain JSON.",
             "Content-Encoding",
         )
 
 
 def _parse(content: bytes, *, most: int) -> Any:
     if not content:
-        raise _wrong('the body is empty; expected an object in JSON, such as {"input": ...}', None)
+        raise _wrong('the body is empty. Expected a JSON object, such as {"input": ...}.', None)
     if not _holds_at_most(most, content):
         raise ApiError(
             413,
             "too_many_items",
-            f"the body holds more than {most:,} values (texts, lists, ...). Send them in several requests",
+            f"the body has more than {most:,} values (texts, lists, ...). Send them in several requests.",
         )
     try:
         value = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_object)
@@ -92,7 +94,7 @@ def _parse(content: bytes, *, most: int) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
         return value
     except UnicodeEncodeError:
-        raise _wrong("the body holds half of a character, a surrogate such as \\ud800 alone", None) from None
+        raise _wrong("the body has half a character, a lone surrogate such as \\ud800", None) from None
     except UnicodeDecodeError as error:
         problem = f"it is not UTF-8 at byte {error.start}"
     except json.JSONDecodeError as error:
@@ -100,24 +102,24 @@ def _parse(content: bytes, *, most: int) -> Any:
     except RecursionError:
         problem = "its lists and objects are nested too deeply"
     except ValueError:  # Python's limit
-        problem = "it holds a number of too many digits"
-    raise ApiError(400, "malformed", f"the body cannot be read as JSON: {problem}")
+        problem = "a number has too many digits"
+    raise ApiError(400, "malformed", f"the body is not valid JSON: {problem}")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise _wrong(f"the field {twice!r:.80} is given twice; expected it once", None)
+        raise _wrong(f"the body has the field {twice!r:.80} twice. Send it once.", None)
     return found
 
 
 def _holds_at_most(most: int, content: bytes) -> bool:
-    """Tell whether JSON holds at most so many values, and keys, without parsing it."""
-    # Outside of texts each value follows one of these, or is the first one.
+    """Return whether JSON has at most `most` values and keys, without parsing it."""
+    # Outside of strings, each value except the first follows one of these characters.
     if sum(map(content.count, (b",", b"[", b"{", b":"))) < most:
         return True
-    # The quotes that begin and end texts are left when escaped characters are gone.
+    # Without escaped characters, the remaining quotes begin and end strings.
     content = content.replace(b"\\\\", b"").replace(b'\\"', b"")
     if content.count(b'"') > 2 * most:
         return False
@@ -127,9 +129,9 @@ def _holds_at_most(most: int, content: bytes) -> bool:
 
 def _schema_error(schema: type[Strict], error: pydantic.ValidationError) -> ApiError:
     """Return the API error for an object that does not match its schema."""
-    # Where several forms are possible each says why it does not fit. Those of the innermost place are about
-    # the form that was meant.
-    found: dict[str, dict[str, list[Any]]] = {}
+    # If a field can have several forms, pydantic reports an error for each. The errors at the innermost place
+    # are those of the form that the client meant.
+    found: dict[str, dict[Place, list[Any]]] = {}
     depths: dict[str, int] = {}
     for one in error.errors(include_url=False):
         place = _place(one)
@@ -137,14 +139,17 @@ def _schema_error(schema: type[Strict], error: pydantic.ValidationError) -> ApiE
         if len(place) > depths.get(field, 0):
             found[field], depths[field] = {}, len(place)
         if len(place) == depths[field]:
-            found[field].setdefault(_written(place), []).append(one)
-    said = [_sentence(schema, place, each) for one in found.values() for place, each in one.items()]
-    first = next(iter(next(iter(found.values()))))  # the place, as it is written
-    param = re.match(r"(parameters\.)?[^.[]*", first)
-    return _wrong(f"{'; '.join(said[:_MAX_ERRORS]):.1000}. See /openapi.json", param and param[0])
+            found[field].setdefault(place, []).append(one)
+    sentences = [
+        _sentence(schema, written(place), each) for one in found.values() for place, each in one.items()
+    ]
+    first = next(iter(next(iter(found.values()))))
+    has_option = first[0] == "parameters" and isinstance(first[-1], str)
+    param = written(first[:2] if has_option else first[:1])
+    return _wrong(f"{' '.join(sentences[:_MAX_ERRORS]):.1000} See /openapi.json.", param)
 
 
-def _place(error: Any) -> tuple[str | int, ...]:
+def _place(error: Any) -> Place:
     """Return where an error is, without the names of the forms that pydantic tried."""
     *outer, last = error["loc"]
     return (*(one for one in outer if isinstance(one, int) or one in _fields()), *_kept(error["type"], last))
@@ -154,24 +159,29 @@ def _kept(error: str, last: str | int) -> list[str | int]:
     return [last] if error == "extra_forbidden" or isinstance(last, int) or last in _fields() else []
 
 
-def _written(place: tuple[str | int, ...]) -> str:
-    """Return a place as it is written in most languages: input[3].text."""
-    return "".join(f"[{one}]" if isinstance(one, int) else f".{one:.80}" for one in place)[1:]
+def written(place: Place) -> str:
+    """Return a place as most languages write it, input[3].text, with quotes around unusual names."""
+    return "".join(f"[{one}]" if isinstance(one, int) else f".{_field_name(one)}" for one in place)[1:]
+
+
+def _field_name(name: str) -> str:
+    is_usual = re.fullmatch(r"[\w-]+", name)
+    return (name if is_usual else json.dumps(name, ensure_ascii=False))[:80]
 
 
 def _sentence(schema: type[Strict], place: str, errors: list[Any]) -> str:
-    """Return what is wrong at a place."""
+    """Return the message for the errors at a place."""
     error = next((one for one in errors if one["type"] not in _FORMS), errors[0])
     if error["type"] == "missing":
-        return f"{place} is missing"
+        return f"{place} is missing."
     if error["type"] == "extra_forbidden":
-        own = f"; the fields are {', '.join(schema.model_fields)}" if len(error["loc"]) == 1 else ""
-        return f"{place} is not a field of this request{own}"
+        fields = f" The fields are {', '.join(schema.model_fields)}." if len(error["loc"]) == 1 else ""
+        return f"{place} is not a field of this request.{fields}"
     expected = re.sub(r"^\w+ should (be|have) | after validation.*", "", error["msg"])
     expected = re.sub(r"^(greater|less) than", r"a number \g<0>", expected)
     if error["type"] in _FORMS:
         expected = ", or ".join(dict.fromkeys(map(_form, errors)))
-    return f"{place} is {_name(error['input'])}; expected {expected}"
+    return f"{place} is {_name(error['input'])}. Expected {expected}."
 
 
 def _form(error: Any) -> str:
@@ -182,7 +192,7 @@ def _form(error: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    """Return a value of JSON as people call it."""
+    """Return a JSON value as messages show it."""
     if isinstance(value, str | int | float) or value is None:
         return f"{json.dumps(value):.60}"
     return f"a list of length {len(value)}" if isinstance(value, list) else "an object"

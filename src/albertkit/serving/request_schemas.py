@@ -1,7 +1,7 @@
-"""The schemas of requests: one definition for checking, for OpenAPI and for people.
+"""The schemas of requests, used for validation and for the OpenAPI description.
 
-A request knows its task, how much it asks for, and how to ask the pipeline. Nothing is converted: a number in
-quotes is no number.
+A request has its task, its size, and the call of the pipeline. Values are not converted: a number in quotes
+is an error.
 """
 
 import base64
@@ -29,12 +29,12 @@ from albertkit.tasks.multiple_choice import GAP
 from albertkit.tokenization.special_tokens import Parsing
 
 Field = pydantic.Field
-ListField = partial(Field, fail_fast=True)  # all errors of a long list would take memory without bound
+ListField = partial(Field, fail_fast=True)  # the errors of all items of a long list would fill the memory
 Name = Annotated[str, Field(max_length=1000)]
 Texts = Annotated[list[str], ListField(min_length=1)]
 TextsAndPairs = Annotated[list["str | TextPair"], ListField(min_length=1)]
-_LIGATURES = {"\ufdfa": 17, "\ufdfb": 7}  # Arabic phrases, which are tokenized as so many characters more
-_SPECIAL_CHARACTERS = 10  # of ordinary text have as many tokens as [CLS] and two [SEP]
+_LIGATURES = {"\ufdfa": 17, "\ufdfb": 7}  # Arabic phrases -> characters that tokenization adds
+_SPECIAL_CHARACTERS = 10  # characters of ordinary text with as many tokens as [CLS] and two [SEP]
 _PLACE = re.compile(r"^input (\d+) \(counted from 0\):")
 _TRUNCATION = re.compile(r"(, or allow truncation )\(truncation=True[^)]*\)")
 Targets = Annotated[list[str], ListField(min_length=1, max_length=1000)]
@@ -49,34 +49,34 @@ Overlap = Annotated[int, Field(ge=0, le=512)]
 
 
 class Strict(pydantic.BaseModel):
-    """A request or a part of one: nothing is converted, and unknown fields are errors."""
+    """A request or a part of one. Values are not converted, and unknown fields are errors."""
 
     model_config = pydantic.ConfigDict(strict=True, extra="forbid")
 
 
 class TextPair(Strict):
-    """A text and a second one."""
+    """A text, optionally with a second text."""
 
     text: str
     text_pair: str | None = None
 
 
 class OrderedPair(Strict):
-    """Two texts whose order is judged."""
+    """Two texts whose order the model predicts."""
 
     text: str
     text_pair: str
 
 
 class Question(Strict):
-    """A question, and the text that answers it."""
+    """A question and its context."""
 
     question: str
     context: str
 
 
 class Choices(Strict):
-    """A text, a question about it, and answers to choose from."""
+    """A context, an optional question about it, and the choices."""
 
     context: str
     question: str | None = None
@@ -84,12 +84,12 @@ class Choices(Strict):
 
 
 class TaskRequest(Strict):
-    """What every request has: a model, and one input or several."""
+    """The fields of every request: a model, and one or several inputs."""
 
     task: ClassVar[str | None] = None
-    """The pipeline that answers; None for the tokenizer alone."""
+    """Task of the pipeline that computes the response; None if only the tokenizer is needed."""
 
-    model: Name | None = Field(None, description="Name of a model; without, the first for the task.")
+    model: Name | None = Field(None, description="Name of the model. Default: the first model for the task.")
     input: Any
 
     def items(self) -> list[Any]:
@@ -97,20 +97,20 @@ class TaskRequest(Strict):
         return self.input if isinstance(self.input, list) else [self.input]
 
     def characters(self) -> int:
-        """Return how many characters are to be tokenized."""
+        """Return the number of characters to tokenize."""
         return sum(_characters(one) for one in self.items())
 
     def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return the answer of the task's pipeline for each input."""
+        """Return the result of the task's pipeline for each input."""
         raise NotImplementedError
 
     def field_of(self, error: Exception) -> str:
-        """Return the field that an error of the pipeline is about."""
-        name = str(error).partition(" ")[0]  # "top_k is 100; expected ..."
+        """Return the name of the field that caused an error of the pipeline."""
+        name = str(error).partition(" ")[0]  # "top_k is 100. Expected ..."
         return name if name in type(self).model_fields else "input"
 
     def message_for_client(self, message: str) -> str:
-        """Return the message of an error of the pipeline with the names of the fields of a request."""
+        """Return an error message of the pipeline with the names of the request's fields."""
         advice = r'\1("truncate": true)' if "truncate" in type(self).model_fields else ""
         place = r"input[\1]:" if isinstance(self.input, list) else "input:"
         return _PLACE.sub(place, _TRUNCATION.sub(advice, message))
@@ -123,16 +123,16 @@ class FillMaskRequest(TaskRequest):
     input: str | Texts
     top_k: Count = 5
     targets: Targets | None = Field(
-        None, description="Score only these words; each must be one piece of the vocabulary."
+        None, description="Score only these words. Each must be one piece of the vocabulary."
     )
 
     def characters(self) -> int:
-        """Also those of the answers: each candidate of each mask repeats its text."""
+        """Also count the characters of the results: each candidate of each mask repeats the text."""
         repeated = sum(len(text) * text.count("[MASK]") * self.top_k for text in self.items())
         return super().characters() + sum(map(len, self.targets or [])) + repeated // 20
 
     def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return for each text, for each mask, the candidates."""
+        """Return the candidates of each mask of each text."""
         if self.targets is not None:
             try:
                 cast(FillMaskPipeline, pipeline).masked_lm.target_ids(self.targets)
@@ -148,15 +148,17 @@ class ClassifyRequest(TaskRequest):
     task = "text-classification"
     input: str | TextPair | TextsAndPairs
     top_k: Count | None = Field(
-        default_factory=lambda: None,  # no default in the description: null is not the same as leaving it out
-        description="How many labels, best first; null for all. Without it the best label; of a model for "
-        "several labels all with a probability over one half.",
+        default_factory=lambda: None,  # no default in the description: null and no field differ
+        description="Number of labels, best first; null for all. Default: the best label, or for a "
+        "multi-label model all labels with a probability above 0.5.",
     )
     function_to_apply: Function | None = None
-    truncate: bool = Field(False, description="Cut what is longer than the model reads, and say how much.")
+    truncate: bool = Field(
+        False, description="Truncate texts over the maximum length, and report the number of removed tokens."
+    )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return for each input its labels."""
+        """Return the labels of each input."""
         given = {"top_k": self.top_k} if "top_k" in self.model_fields_set else {}
         answers = pipeline(
             _plain(self.items()),
@@ -168,23 +170,25 @@ class ClassifyRequest(TaskRequest):
 
 
 class ZeroShotRequest(TaskRequest):
-    """Texts, and labels of your choice, for a model of natural language inference."""
+    """Texts and candidate labels, for a model for natural language inference."""
 
     task = "zero-shot-classification"
     input: str | Texts
     candidate_labels: CandidateLabels
     hypothesis_template: Name = Field(
-        TEMPLATE, description="The sentence that a label becomes; one {} stands for the label."
+        TEMPLATE, description="Sentence to test for each label, which replaces {}."
     )
     multi_label: bool = Field(
-        False, description="Score each label by itself; otherwise the scores of all labels sum to 1."
+        False, description="Score each label independently. By default, the scores of all labels sum to 1."
     )
     truncate: bool = Field(
-        False, description="Cut texts that are too long, never their labels, and say how much."
+        False,
+        description="Truncate texts over the maximum length, but not the labels, and report the number of "
+        "removed tokens.",
     )
 
     def characters(self) -> int:
-        """Count for each text and each label a row: the text, the hypothesis and the special tokens."""
+        """Count a row for each text and label: the text, the hypothesis and the special tokens."""
         hypotheses = sum(
             _characters(self.hypothesis_template) + _characters(one) for one in self.candidate_labels
         )
@@ -193,7 +197,7 @@ class ZeroShotRequest(TaskRequest):
         )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return for each text its labels, best first."""
+        """Return the labels of each text, best first."""
         answers = pipeline(
             self.items(),
             candidate_labels=self.candidate_labels,
@@ -211,10 +215,12 @@ class TagRequest(TaskRequest):
     input: str | Texts
     aggregation_strategy: Aggregation = "none"
     ignore_labels: Labels = Field(["O"])
-    stride: Overlap | None = Field(None, description="Tokens that windows of a long text share; null: 64.")
+    stride: Overlap | None = Field(
+        None, description="Overlap of the windows of a long text, in tokens. null: 64."
+    )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return for each text its entities."""
+        """Return the entities of each text."""
         return pipeline(
             self.items(),
             aggregation_strategy=self.aggregation_strategy,
@@ -224,28 +230,32 @@ class TagRequest(TaskRequest):
 
 
 class AnswerRequest(TaskRequest):
-    """Questions, each with the text that answers it, of any length."""
+    """Questions, each with its context of any length."""
 
     task = "question-answering"
     input: Question | Questions
     top_k: Count = 1
-    max_answer_tokens: Length | None = Field(None, description="null: as in the fine-tuning, else 30.")
+    max_answer_tokens: Length | None = Field(
+        None, description="Maximum number of tokens of an answer. null: as in the fine-tuning, else 30."
+    )
     handle_impossible_answer: bool | None = Field(
-        None, description="Whether there may be no answer; null: as the model was trained."
+        None, description="Whether 'no answer' is a possible answer. null: as the model was trained."
     )
     doc_stride: Overlap | None = Field(
         None,
-        description="Tokens that windows of a long context share; null: as in the fine-tuning, else 128.",
+        description="Overlap of the windows of a long context, in tokens. null: as in the fine-tuning, else "
+        "128.",
     )
     max_seq_len: Length | None = Field(
-        None, description="Most tokens of a window; null: as in the fine-tuning, else 384."
+        None, description="Maximum length of a window in tokens. null: as in the fine-tuning, else 384."
     )
     max_question_len: Length | None = Field(
-        None, description="Most tokens of a question; a longer one is refused. null: half a window."
+        None,
+        description="Maximum number of tokens of a question; a longer one is an error. null: half a window.",
     )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return for each question the answers, best first."""
+        """Return the answers to each question, best first."""
         answers = pipeline(
             _plain(self.items()),
             top_k=self.top_k,
@@ -259,11 +269,14 @@ class AnswerRequest(TaskRequest):
 
 
 class ChooseRequest(TaskRequest):
-    """Contexts, each with answers to choose from."""
+    """Contexts, each with its choices."""
 
     task = "multiple-choice"
     input: Choices | Annotated[list[Choices], ListField(min_length=1)]
-    truncate: bool = Field(False, description="Cut contexts that are too long, and say how much.")
+    truncate: bool = Field(
+        False,
+        description="Truncate contexts over the maximum length, and report the number of removed tokens.",
+    )
 
     def characters(self) -> int:
         """Count a context once for each choice, and a choice once for each gap of the question."""
@@ -274,7 +287,7 @@ class ChooseRequest(TaskRequest):
         )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return for each context the choice."""
+        """Return the best choice for each context."""
         return pipeline(_plain(self.items()), truncation=self.truncate)
 
 
@@ -283,30 +296,36 @@ class OrderRequest(TaskRequest):
 
     task = "sentence-order"
     input: OrderedPair | Annotated[list[OrderedPair], ListField(min_length=1)]
-    truncate: bool = Field(False, description="Cut pairs that are too long, and say how much.")
+    truncate: bool = Field(
+        False, description="Truncate pairs over the maximum length, and report the number of removed tokens."
+    )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return for each pair the judgement."""
+        """Return the predicted order of each pair."""
         return pipeline(_plain(self.items()), truncation=self.truncate)
 
 
 class EmbeddingsRequest(TaskRequest):
-    """Texts; the request of OpenAI's embeddings, and more."""
+    """Texts: the request of OpenAI's embeddings, with further options."""
 
     task = "feature-extraction"
     input: str | Texts
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = Field(None, description="Must be the model's own, where given.")
-    user: Name | None = Field(None, description="Not read.")
-    pooling: Pooling | None = Field(None, description="null: as the model was trained, else mean.")
-    normalize: bool = Field(True, description="Vectors of length 1.")
-    prompt_name: Name | None = Field(
-        None, description="Name of a prompt of the model, put before each text; null: the model's default."
+    dimensions: int | None = Field(None, description="If set, it must be the size of the model's vectors.")
+    user: Name | None = Field(None, description="Ignored.")
+    pooling: Pooling | None = Field(
+        None,
+        description="How to combine the vectors of the tokens into one vector. null: as the model was "
+        "trained, else mean.",
     )
-    truncate: bool = Field(False, description="Cut what is longer than the model reads.")
+    normalize: bool = Field(True, description="Scale the vectors to length 1.")
+    prompt_name: Name | None = Field(
+        None, description="Name of a prompt of the model, to put before each text. null: the model's default."
+    )
+    truncate: bool = Field(False, description="Truncate texts over the maximum length.")
 
     def results(self, pipeline: Any) -> list[Any]:
-        """Return for each text its vector."""
+        """Return the vector of each text."""
         pooling = self.pooling or pipeline.pooling or "mean"
         config = pipeline.model.config
         size = text_vectors(config, pooling=pooling).size(config.hidden_size)
@@ -314,7 +333,7 @@ class EmbeddingsRequest(TaskRequest):
             raise ApiError(
                 422,
                 "invalid",
-                f"dimensions is {self.dimensions}; expected {size}, the size of this model's vectors",
+                f"dimensions is {self.dimensions}. Expected {size}, the size of this model's vectors.",
                 param="dimensions",
             )
         vectors: Sequence[np.ndarray] = pipeline(
@@ -336,13 +355,13 @@ class EmbeddingsRequest(TaskRequest):
 
 
 class TokenizeRequest(TaskRequest):
-    """Texts, or pairs of texts, that are cut into pieces."""
+    """Texts, or pairs of texts, to tokenize."""
 
     input: str | TextPair | TextsAndPairs
-    masks: bool = Field(False, description="Read [MASK] as fill-mask does.")
+    masks: bool = Field(False, description="Read [MASK] in a text as the mask token, as fill-mask does.")
 
     def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return for each input its tokens."""
+        """Return the tokens of each input."""
         tokenizer = pipeline.tokenizer
         parse = _parsing(self.masks)
         encoded = [tokenizer(*_pair(one), verbose=False, parse_special_tokens=parse) for one in self.items()]
@@ -359,14 +378,17 @@ class TokenizeRequest(TaskRequest):
 
 
 class InspectRequest(TaskRequest):
-    """One text, or a pair of texts, inside a model: attention by layer and head, vectors by layer."""
+    """One text, or a pair of texts, to inspect: attention by layer and head, hidden states by layer."""
 
     input: str | TextPair
-    masks: bool = Field(False, description="Read [MASK] as fill-mask does.")
-    truncate: bool = Field(False, description="Cut what is longer than can be shown, and say how much.")
+    masks: bool = Field(False, description="Read [MASK] in a text as the mask token, as fill-mask does.")
+    truncate: bool = Field(
+        False,
+        description="Truncate a text that is too long to show, and report the number of removed tokens.",
+    )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return what happens to the text, in a list."""
+        """Return a list with the inspection of the text."""
         text, text_pair = _pair(self.input)
         report = compute_attention(
             pipeline.model,
@@ -381,12 +403,12 @@ class InspectRequest(TaskRequest):
 
 
 def _pair(one: str | TextPair) -> tuple[str, str | None]:
-    """Return a text and the second one, if there is one."""
+    """Return a text, and the second text or None."""
     return (one.text, one.text_pair) if isinstance(one, TextPair) else (one, None)
 
 
 def _parsing(masks: bool) -> Parsing:
-    """Return which special tokens in a text are not plain text."""
+    """Return which special tokens to recognize in a text."""
     return "mask" if masks else False
 
 
@@ -401,5 +423,5 @@ def _plain(items: list[Any]) -> list[Any]:
 
 
 def _base64(vector: np.ndarray) -> str:
-    """Return a vector as OpenAI's clients read it: float32, little-endian."""
+    """Return a vector in the format of OpenAI's clients: little-endian float32 in base64."""
     return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")

@@ -1,4 +1,4 @@
-"""The schemas of responses, for OpenAPI; the pipelines make them."""
+"""The schemas of responses, for the OpenAPI description."""
 
 from typing import Any, Literal
 
@@ -6,7 +6,7 @@ from albertkit.serving.libraries import pydantic
 
 
 class Usage(pydantic.BaseModel):
-    """Tokens that were read, special ones included."""
+    """The number of tokens, including special tokens."""
 
     prompt_tokens: int
     total_tokens: int
@@ -18,45 +18,46 @@ class _TaskResponse(pydantic.BaseModel):
 
 
 class Candidate(pydantic.BaseModel):
-    """A word for a mask."""
+    """A predicted word for a mask."""
 
     score: float
     token: int
     token_str: str
     sequence: str
     window: list[int] | None = pydantic.Field(
-        None, description="Of a text over the model's length: the characters that were read."
+        None,
+        description="For a text over the maximum length: start and end of the characters that were read.",
     )
 
 
 class FillMaskResponse(_TaskResponse):
-    """For each text, for each mask, the candidates, best first."""
+    """The candidates of each mask of each text, best first."""
 
     results: list[list[list[Candidate]]]
 
 
 class Label(pydantic.BaseModel):
-    """A label, and its score."""
+    """A label and its score."""
 
     label: str
     score: float
-    cut: int | None = pydantic.Field(None, description="Tokens that were left out, if any.")
+    cut: int | None = pydantic.Field(None, description="Number of tokens that truncation removed, if any.")
 
 
 class ClassifyResponse(_TaskResponse):
-    """For each input the labels, best first."""
+    """The labels of each input, best first."""
 
     results: list[list[Label]]
 
 
 class ZeroShotResponse(_TaskResponse):
-    """For each text the candidate labels, best first."""
+    """The candidate labels of each text, best first."""
 
     results: list[list[Label]]
 
 
 class Entity(pydantic.BaseModel):
-    """Characters start to end of the text; `entity` for a piece, `entity_group` for an aggregate."""
+    """The characters `start` to `end` of a text. A token has `entity`, an aggregate has `entity_group`."""
 
     entity: str | None = None
     entity_group: str | None = None
@@ -68,13 +69,13 @@ class Entity(pydantic.BaseModel):
 
 
 class TagResponse(_TaskResponse):
-    """For each text the entities, in order."""
+    """The entities of each text, in the order of the text."""
 
     results: list[list[Entity]]
 
 
 class Place(pydantic.BaseModel):
-    """Characters start to end of the context; "" at 0 to 0 for no answer."""
+    """The characters `start` to `end` of a context. For no answer, `answer` is "" and both are 0."""
 
     score: float
     start: int
@@ -83,13 +84,13 @@ class Place(pydantic.BaseModel):
 
 
 class AnswerResponse(_TaskResponse):
-    """For each question the answers, best first."""
+    """The answers to each question, best first."""
 
     results: list[list[Place]]
 
 
 class Choice(pydantic.BaseModel):
-    """The best choice, and the probability of each."""
+    """The best choice, and the probabilities of all choices."""
 
     choice: str
     index: int
@@ -99,13 +100,13 @@ class Choice(pydantic.BaseModel):
 
 
 class ChooseResponse(_TaskResponse):
-    """For each context the choice."""
+    """The best choice for each context."""
 
     results: list[Choice]
 
 
 class Judgement(pydantic.BaseModel):
-    """Whether two texts follow each other."""
+    """The predicted order of two texts."""
 
     label: Literal["in order", "swapped"]
     score: float
@@ -113,13 +114,13 @@ class Judgement(pydantic.BaseModel):
 
 
 class OrderResponse(_TaskResponse):
-    """For each pair the judgement."""
+    """The predicted order of each pair."""
 
     results: list[Judgement]
 
 
 class Embedding(pydantic.BaseModel):
-    """The vector of a text: numbers, or float32 in base64."""
+    """The vector of a text: a list of numbers, or float32 in base64."""
 
     object: Literal["embedding"]
     index: int
@@ -127,14 +128,14 @@ class Embedding(pydantic.BaseModel):
 
 
 class EmbeddingsResponse(_TaskResponse):
-    """The vectors, as OpenAI's embeddings."""
+    """The vectors, in the format of OpenAI's embeddings."""
 
     object: Literal["list"]
     data: list[Embedding]
 
 
 class Tokens(pydantic.BaseModel):
-    """The tokens of an input; offsets are characters [start, end) of its text."""
+    """The tokens of an input. Offsets are the characters [start, end) of its text."""
 
     input_ids: list[int]
     token_type_ids: list[int]
@@ -143,49 +144,50 @@ class Tokens(pydantic.BaseModel):
 
 
 class TokenizeResponse(_TaskResponse):
-    """For each input its tokens."""
+    """The tokens of each input."""
 
     results: list[Tokens]
 
 
 class InspectedLayer(pydantic.BaseModel):
-    """The attention of an executed layer, which has the weights of a stored one; both count from 1."""
+    """The attention of an executed layer, and the stored layer with its weights. Both count from 1."""
 
     stored: int
     heads: list[int]
     attention: str = pydantic.Field(
-        description="In base64, for each head, each token (row) and each token it looks at: 16-bit numbers, "
-        "the low byte first; divided by `scale` they are probabilities."
+        description="Probabilities in base64, for each head, each token (row) and each token that it attends "
+        "to: little-endian 16-bit integers, to be divided by `scale`."
     )
 
 
 class Inspection(pydantic.BaseModel):
-    """A text inside a model: T tokens, L layers."""
+    """The inspection of a text: T tokens, L layers."""
 
     text: str
     text_pair: str | None
     tokens: list[str]
     segments: list[int]
     special: list[bool] = pydantic.Field(description="Whether a token is [CLS] or [SEP].")
-    cut: int = pydantic.Field(description="Tokens that were left out.")
+    cut: int = pydantic.Field(description="Number of tokens that truncation removed.")
     scale: int
     cosine_to_previous: list[list[float]] = pydantic.Field(
-        description="(L, T): of the vector of each token after a layer with the one before it."
+        description="(L, T): cosine of each token's hidden states after a layer and before it."
     )
     cosine_to_last: list[list[float]] = pydantic.Field(
-        description="(L + 1, T): with the one after the last layer, from the embeddings on."
+        description="(L + 1, T): cosine of each token's hidden states after each layer, beginning with the "
+        "embeddings, and after the last layer."
     )
     layers: list[InspectedLayer]
 
 
 class InspectResponse(_TaskResponse):
-    """What happens to the text."""
+    """The inspection of the text."""
 
     results: list[Inspection]
 
 
 class ModelEntry(pydantic.BaseModel):
-    """A model, and what can be asked of it."""
+    """A model, its tasks and its sizes."""
 
     id: str
     object: Literal["model"]
@@ -197,21 +199,21 @@ class ModelEntry(pydantic.BaseModel):
 
 
 class ModelList(pydantic.BaseModel):
-    """The models, as OpenAI's list of them."""
+    """The models, in the format of OpenAI's list."""
 
     object: Literal["list"]
     data: list[ModelEntry]
 
 
 class Health(pydantic.BaseModel):
-    """How the server is."""
+    """The state of the server."""
 
     status: str
     models: dict[str, bool] | None = None
 
 
 class ErrorDetail(pydantic.BaseModel):
-    """What was received, what was expected and what to do."""
+    """An error: what was received, what was expected and what to do."""
 
     message: str
     type: str
@@ -219,11 +221,11 @@ class ErrorDetail(pydantic.BaseModel):
 
 
 class Error(pydantic.BaseModel):
-    """A request without a result."""
+    """The response to a request that failed."""
 
     error: ErrorDetail
 
 
 def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the description of some statuses."""
+    """Return the OpenAPI description of the error responses with these statuses."""
     return {status: {"model": Error} for status in statuses}

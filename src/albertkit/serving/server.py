@@ -1,4 +1,4 @@
-"""Starting and ending: the socket, the signals, one process or several."""
+"""Start and stop a server in this process: the socket, the key, the signals."""
 
 import logging
 import os
@@ -27,10 +27,10 @@ _DRAIN_MARGIN = 5  # seconds after the last deadline
 
 
 def listen(settings: ServingSettings) -> socket.socket:
-    """Return a socket that listens where the settings say.
+    """Return a socket that is bound to the host and port of the settings.
 
     Raises:
-        OSError: the address is taken, or not one of this machine's.
+        OSError: the address is in use, or is not an address of this machine.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family)
@@ -46,17 +46,17 @@ def listen(settings: ServingSettings) -> socket.socket:
 
 
 def read_key(settings: ServingSettings) -> str | None:
-    """Return the key that requests must bring, None for none.
+    """Return the key that requests must send, or None if they need no key.
 
     Raises:
-        ConfigError: the key is empty or more than one word, or its file cannot be read.
+        ConfigError: the key is empty or has more than one word, or its file cannot be read.
     """
     if settings.key_file is not None:
         source = settings.key_file
         try:
             key = Path(source).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the file of the key cannot be read: {error}") from error
+            raise ConfigError(f"the key file cannot be read: {error}") from error
     elif KEY_VARIABLE in os.environ:
         source = f"the environment variable {KEY_VARIABLE}"
         key = os.environ[KEY_VARIABLE].strip()
@@ -64,8 +64,8 @@ def read_key(settings: ServingSettings) -> str | None:
         return None
     if len(key.split()) != 1:
         raise ConfigError(
-            f"{source} holds {len(key.split())} words; expected the key, one word. To serve without a key, "
-            f"unset {KEY_VARIABLE} and give no --key-file"
+            f"{source} has {len(key.split())} words. Expected the key, which is one word. To serve without a "
+            f"key, unset {KEY_VARIABLE} and omit --key-file."
         )
     return key
 
@@ -73,7 +73,7 @@ def read_key(settings: ServingSettings) -> str | None:
 def make_server(
     service: Service, *, key: str | None = None, garbage: GarbageCollector | None = None
 ) -> uvicorn.Server:
-    """Return a server for a service; `run(sockets=[...])` serves until `should_exit`."""
+    """Return a server for a service. Its `run(sockets=[...])` serves until `should_exit` is true."""
     application = make_application(service, key=key, garbage=garbage or GarbageCollector())
     return uvicorn.Server(uvicorn_config(application, service.settings))
 
@@ -81,7 +81,7 @@ def make_server(
 def uvicorn_config(
     application: Callable[..., Any], settings: ServingSettings, **options: Any
 ) -> uvicorn.Config:
-    """Return uvicorn's configuration for an application, or for a factory of it (`factory=True`)."""
+    """Return uvicorn's configuration for an application, or with `factory=True` for its factory."""
     return uvicorn.Config(
         application,
         http=cast(Any, partial(GuardedProtocol, patience=settings.client_seconds)),
@@ -102,8 +102,8 @@ def load_service(settings: ServingSettings) -> tuple[Service, GarbageCollector]:
     Raises:
         AlbertKitError: A model cannot be loaded, or its scores are wrong.
     """
-    # Clients send the texts. A hostile one could fill the log, and the memory: Python keeps each warning
-    # that it has shown.
+    # Clients send the texts. A hostile client could fill the log, and the memory: Python keeps every warning
+    # that it has printed.
     warnings.simplefilter("ignore", UnknownTokensWarning)
     service, garbage = Service(settings), GarbageCollector()
     garbage.settle()
@@ -113,23 +113,23 @@ def load_service(settings: ServingSettings) -> tuple[Service, GarbageCollector]:
 def serve(
     settings: ServingSettings, listening: socket.socket, ready: Callable[[list[str]], None] | None = None
 ) -> None:
-    """Load the models and serve until SIGTERM or SIGINT; then answer what has come, and return.
+    """Load the models and serve until SIGTERM or SIGINT. Then finish the requests in progress, and return.
 
-    SIGHUP loads the models anew.
+    SIGHUP reloads the models.
 
     Args:
-        settings: of the server.
-        listening: bound; closed at the end.
-        ready: is told what is served, model by model, when requests are answered.
+        settings: settings of the server.
+        listening: bound socket; closed at the end.
+        ready: called with a line for each model when the server accepts requests.
 
     Raises:
-        AlbertKitError: a model that cannot be loaded, or gives wrong answers.
+        AlbertKitError: a model cannot be loaded, or its scores are wrong.
     """
     key = read_key(settings)
     service, garbage = load_service(settings)
     server = make_server(service, key=key, garbage=garbage)
 
-    def end(number: int, frame: FrameType | None) -> None:  # until, and after, the server takes them itself
+    def end(number: int, frame: FrameType | None) -> None:  # before and after the server handles them itself
         del number, frame
         server.should_exit = True
 
@@ -146,7 +146,7 @@ def serve(
         listening.listen(BACKLOG)
         if ready is not None:
             ready(service.describe())
-        server.run(sockets=[listening])  # it takes the two signals while it runs
+        server.run(sockets=[listening])  # it handles the two signals while it runs
     finally:
         listening.close()
         service.close()
@@ -156,5 +156,5 @@ def serve(
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     return host == "localhost" or host.startswith("127.") or host == "::1"

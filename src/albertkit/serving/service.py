@@ -1,4 +1,4 @@
-"""From a request of a schema to its response: limits, a place, a deadline, a pipeline."""
+"""Compute the response to a validated request: limits, admission, deadline, pipeline."""
 
 import asyncio
 import json
@@ -30,18 +30,18 @@ torch: Any = optional("torch", extra="torch")
 logger = logging.getLogger("albertkit.serving")
 
 _PROBE_SECONDS = 10.0  # for all models together
-_PROBE_AGE = 1.0  # seconds for which the answer to a probe holds
+_PROBE_AGE = 1.0  # seconds for which the result of a probe is reused
 
 
 class Service:
-    """The models, the queue in front of them, and the threads of requests. To be made outside the event loop.
+    """The models, their queue, and the threads of requests. Create it outside of the event loop.
 
     Args:
-        settings: of the server.
-        models: loaded; None to load those of the settings.
+        settings: settings of the server.
+        models: loaded models; None to load those of the settings.
 
     Raises:
-        AlbertKitError: a model that cannot be loaded, or gives wrong answers.
+        AlbertKitError: a model cannot be loaded, or its scores are wrong.
     """
 
     def __init__(self, settings: ServingSettings, models: Mapping[str, ServedModel] | None = None) -> None:
@@ -59,7 +59,7 @@ class Service:
         self._probing: asyncio.Future[dict[str, bool]] | None = None
 
     def close(self) -> None:
-        """End the threads, after what they are doing."""
+        """Stop the threads after they have finished their work."""
         self._pool.shutdown()
         self.queue.close()
 
@@ -78,13 +78,14 @@ class Service:
         """Return the response to a request.
 
         Args:
-            task_request: the content of the request, checked by its schema.
-            request: the request of HTTP, whose client may go away.
-            seconds: within which the answer is wanted; never more than the server's maximum.
-            shape: makes the content of the response from the results; None for the shape of our own routes.
+            task_request: the validated content of the request.
+            request: the HTTP request, whose client may disconnect.
+            seconds: maximum time in seconds for the response, at most the server's maximum.
+            shape: function that converts the results to the content of the response; None for the format of
+                our own routes.
 
         Raises:
-            ApiError: there is none.
+            ApiError: the request cannot be computed, or not in time.
         """
         served = find_model(self.models, task_request.model, task_request.task)
         self._check_limits(task_request)
@@ -113,8 +114,8 @@ class Service:
                 )
         finally:
             gone.cancel()
-            if not job.done():  # also where the server ends
-                ticket.cancel(ApiError(CLIENT_GONE, "cancelled", "nobody waits for this any more"))
+            if not job.done():  # also if the server stops
+                ticket.cancel(ApiError(CLIENT_GONE, "cancelled", "the request was cancelled"))
         content = job.result()
         if isinstance(content, ApiError):
             raise content
@@ -122,10 +123,10 @@ class Service:
         return fastapi.Response(content, media_type="application/json")
 
     def reload(self) -> dict[str, str]:
-        """Load all models anew; those that cannot be loaded stay as they are. Requests go on meanwhile.
+        """Reload all models while requests are served. A model that cannot be loaded stays unchanged.
 
         Returns:
-            For each model "done", or what went wrong.
+            "done" or the message of the error, by model.
         """
         with self._reloading:
             outcomes = {}
@@ -134,18 +135,18 @@ class Service:
                     self.models[name] = self._load_one(name)
                     outcomes[name] = "done"
                 except Exception as error:  # damaged files raise anything
-                    logger.error("the model %s stays as it was: %s", name, error)
+                    logger.error("the model %s was not reloaded, and its old weights stay: %s", name, error)
                     outcomes[name] = str(error)
                 self.metrics.reload(name, "done" if outcomes[name] == "done" else "failed")
             self._probed = (float("-inf"), {})
             return outcomes
 
     async def ready(self) -> dict[str, bool]:
-        """Tell for each model whether it answers a probe in time and rightly; asked once a second at most."""
+        """Return for each model whether it computes a probe correctly and in time; kept for a second."""
         when, found = self._probed
         if time.monotonic() - when <= _PROBE_AGE:
             return found
-        if self._probing is None or self._probing.done():  # whoever asks meanwhile waits for the same probe
+        if self._probing is None or self._probing.done():  # further calls wait for the same probe
             self._probing = asyncio.ensure_future(asyncio.to_thread(self._probe))
         return await asyncio.shield(self._probing)
 
@@ -186,7 +187,7 @@ class Service:
         ticket: Ticket,
         shape: Callable[[list[Any]], Any] | None,
     ) -> bytes | ApiError:
-        """Return the content of the response, in a thread of the request."""
+        """Return the content of the response. It runs in a thread of the request."""
         begin = time.monotonic()
         pipeline = copy(served.pipelines[task_request.task] if task_request.task else served.any_pipeline)
         pipeline.engine = QueuedEngine(served.engine, self.queue, ticket, budget=served.budget)
@@ -207,7 +208,7 @@ class Service:
             )
         except Exception:
             logger.exception("a request for %s failed", task_request.task)
-            return ApiError(500, "internal", "the server failed at this request, and has noted why")
+            return ApiError(500, "internal", "the request failed in the server. See the server's log.")
         finally:
             self.queue.forget(ticket)
             waited = ticket.queue_seconds + ticket.compute_seconds
@@ -241,9 +242,10 @@ async def _wait_for_disconnect(request: fastapi.Request) -> None:
 
 
 def _start_threads(count: int, *, uses_torch: bool) -> ThreadPoolExecutor:
-    """Return a pool whose threads all run already, with one thread of torch each.
+    """Return a pool of running threads, each with one PyTorch thread.
 
-    What a pipeline does beside the engine is little; with more, each would keep a team of its own.
+    Outside of the engine, a pipeline computes little. With more PyTorch threads, each request thread would
+    keep its own team of threads.
     """
     together = threading.Barrier(count)
 

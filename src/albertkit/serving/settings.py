@@ -1,4 +1,4 @@
-"""What decides how a server behaves: flags of `albertkit serve`."""
+"""The settings of a server: flags of `albertkit serve`."""
 
 from dataclasses import dataclass, field
 
@@ -9,56 +9,60 @@ KEY_VARIABLE = "ALBERTKIT_SERVING_KEY"
 
 @dataclass(frozen=True, kw_only=True)
 class ServingSettings:
-    """Everything but the models' files."""
+    """All settings of a server."""
 
     models: dict[str, str]
     """Folder or hub name of each model, by the name that requests use."""
     tasks: dict[str, str] = field(default_factory=dict)
-    """The task of a model, by its name, where its head does not say it or says another."""
+    """Task of each model, by its name, if its head does not determine the task."""
     engine: str = "auto"
-    """What computes the models: auto (chosen by a rule), onnx and onnx-int8 (ONNX Runtime, on the CPU), torch
-    (without padding), plain (the PyTorch model itself)."""
+    """Inference engine: auto (depends on the model), onnx or onnx-int8 (ONNX Runtime on the CPU), torch
+    (PyTorch without padding) or plain (the PyTorch model itself). ALBERTKIT_THREADS sets the number of
+    threads."""
     device: str | None = None
-    """cpu, cuda, cuda:1, mps ... (default: the best there is)."""
+    """Device: cpu, cuda, cuda:1, mps, ... (default: the best available device)."""
     host: str = "127.0.0.1"
-    """Address to listen on; this machine alone can reach the default."""
+    """Address to listen on. Only this machine can reach the default."""
     port: int = 8080
-    """Port to listen on; 0 for any that is free."""
+    """Port to listen on; 0 for any free port."""
     workers: int = 1
-    """Processes, each with its own copy of the models and its share of the cores."""
+    """Number of processes. Each has its own copy of the models and its share of the cores."""
     playground: bool = False
-    """Serve a page to try the models in a browser, at /playground."""
+    """Serve a page at /playground to try the models in a browser."""
     key_file: str | None = None
-    """File with the key that requests must bring as a bearer token; else ALBERTKIT_SERVING_KEY is read."""
+    """File with the key that requests must send as a bearer token (default: the environment variable
+    ALBERTKIT_SERVING_KEY)."""
 
     batch_tokens: int | None = None
-    """Most tokens computed at once, of all requests (default: what suits the device)."""
+    """Maximum number of tokens per batch, over all requests (default: depends on the device)."""
     batch_wait: float = 0.004
-    """Most seconds that a batch which is not full waits for requests that are being tokenized."""
+    """Maximum time in seconds to wait for requests that are being tokenized, before computing a batch that is
+    not full."""
     max_requests: int = 64
-    """Maximum number of requests in progress; further requests are answered with 429."""
+    """Maximum number of requests in progress. Further requests are answered with status 429."""
     max_body_bytes: int = 2_000_000
-    """Longest body of a request, in bytes."""
+    """Maximum size of the body of a request, in bytes."""
     max_items: int = 256
-    """Most inputs of a request."""
+    """Maximum number of inputs per request."""
     max_characters: int = 200_000
-    """Most characters of a request, as they are tokenized: a context counts once for each choice."""
+    """Maximum number of characters per request. A context counts once for each choice."""
     max_tokens: int = 65_536
-    """Most tokens of a request."""
+    """Maximum number of tokens per request."""
     max_seconds: float = 30.0
-    """Longest time for an answer; the header X-Request-Timeout asks for less."""
+    """Maximum time in seconds for a response. The header X-Request-Timeout can ask for a shorter time."""
     client_seconds: float = 10.0
-    """Longest time that a client may take to send a request, or to take an answer."""
+    """Maximum time in seconds for a client to send a request, and to receive a response."""
 
     def __post_init__(self) -> None:
         if not self.models:
-            raise ConfigError("there is no model to serve; expected at least one")
+            raise ConfigError("there is no model to serve. Expected at least one.")
         if unknown := self.tasks.keys() - self.models.keys():
             raise ConfigError(
-                f"a task is given for {', '.join(sorted(unknown))}; the models are {', '.join(self.models)}"
+                f"a task is set for {', '.join(sorted(unknown))}, but the models are "
+                f"{', '.join(self.models)}. Use one of their names."
             )
         if not 0 <= self.port < 65_536:
-            raise ConfigError(f"port is {self.port}; expected 0 to 65535")
+            raise ConfigError(f"port is {self.port}. Expected 0 to 65535.")
         for name in (
             "workers",
             "max_requests",
@@ -68,11 +72,11 @@ class ServingSettings:
             "max_tokens",
         ):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; expected at least 1")
+                raise ConfigError(f"{name} is {getattr(self, name)}. Expected at least 1.")
         if self.batch_tokens is not None and self.batch_tokens < 1:
-            raise ConfigError(f"batch_tokens is {self.batch_tokens}; expected at least 1")
+            raise ConfigError(f"batch_tokens is {self.batch_tokens}. Expected at least 1.")
         for name in ("max_seconds", "client_seconds"):
             if not 0 < getattr(self, name) < float("inf"):
-                raise ConfigError(f"{name} is {getattr(self, name)}; expected a number of seconds over 0")
+                raise ConfigError(f"{name} is {getattr(self, name)}. Expected a number of seconds above 0.")
         if not 0 <= self.batch_wait < 1:
-            raise ConfigError(f"batch_wait is {self.batch_wait}; expected 0 to 1 second")
+            raise ConfigError(f"batch_wait is {self.batch_wait}. Expected 0 to 1 second.")

@@ -23,20 +23,21 @@ def serve(
     ready: Callable[[str, list[str]], None] | None = None,
     **settings: Any,
 ) -> None:
-    """Serve models over HTTP until SIGTERM or Ctrl-C; then answer the requests that have come, and return.
+    """Serve models over HTTP until SIGTERM or Ctrl-C. Then finish the requests in progress, and return.
 
     Args:
-        model: folders, hub names or "bundled". Requests call a model by the name of its folder, by NAME in
-            "NAME=MODEL", or by its key in a dict.
-        task: tasks of the pipelines, if the heads of the models do not say them: "TASK" for a single model,
-            "NAME=TASK", or a dict.
-        ready: called with the address and the names of the models when requests are answered; None logs them.
+        model: folders, hub names or "bundled". The name of a model in requests is the name of its folder,
+            NAME in "NAME=MODEL", or its key in a dict.
+        task: tasks of the pipelines, if the heads of the models do not determine them: "TASK" for a single
+            model, "NAME=TASK", or a dict.
+        ready: called with the address and the names of the models when the server accepts requests; None logs
+            them.
         **settings: fields of `ServingSettings`.
 
     Raises:
         MissingExtraError: the extra `serve` is not installed.
-        ConfigError: an unknown setting, a value out of range, or two models of one name.
-        AlbertKitError: a model that cannot be loaded, or gives wrong answers.
+        ConfigError: a setting is unknown or out of range, or two models have the same name.
+        AlbertKitError: a model cannot be loaded, or its scores are wrong.
     """
     chosen = named_settings(model, task, settings)
     from albertkit.serving import server
@@ -44,8 +45,8 @@ def serve(
     with lines_shown():
         if server.read_key(chosen) is None and not server.is_loopback(chosen.host):
             logger.warning(
-                "%s can be reached from other machines, and no key is asked for; give a file with a key "
-                "(--key-file), or set %s",
+                "other machines can reach %s, and requests need no key. To require a key, pass --key-file "
+                "or set %s.",
                 chosen.host,
                 KEY_VARIABLE,
             )
@@ -79,7 +80,7 @@ def _address(listening: socket.socket) -> str:
 
 
 def _named(given: Any, kind: str, *, default: str | None = None) -> dict[str, str]:
-    """Return models or tasks by name; a model without a name is called as its folder is."""
+    """Return models or tasks by name. The default name of a model is the name of its folder."""
     if isinstance(given, Mapping):
         return {name: str(value) for name, value in given.items()}
     named: dict[str, str] = {}
@@ -87,10 +88,10 @@ def _named(given: Any, kind: str, *, default: str | None = None) -> dict[str, st
         name, value = _split_model(str(text)) if kind == "model" else _split_task(str(text), default)
         if not name or not value:
             raise ConfigError(
-                f"--{kind} is {str(text)!r}; expected NAME={kind.upper()}: requests need a name"
+                f"--{kind} is {str(text)!r}. Expected NAME={kind.upper()}, because requests need a name."
             )
         if name in named:
-            raise ConfigError(f"two of --{kind} are for the name {name!r}; give NAME={kind.upper()}")
+            raise ConfigError(f"two --{kind} have the name {name!r}. Choose another: NAME={kind.upper()}.")
         named[name] = value
     return named
 
@@ -99,13 +100,13 @@ def _split_model(given: str) -> tuple[str, str]:
     """Return the name and the model of `[NAME=]MODEL`."""
     name, equals, value = given.partition("=")
     path = Path(given)
-    # A path may hold the character too, runs/lr=0.001/best; a folder that exists is one.
+    # A path can contain "=" too, as in runs/lr=0.001/best. An existing path is a path.
     if equals and Path(name).name == name and not path.exists():
         return name, value
     return (path.resolve() if path.name in ("", "..") else path).name, given
 
 
 def _split_task(given: str, default: str | None) -> tuple[str, str]:
-    """Return the name and the task of `[NAME=]TASK`; no task holds the character."""
+    """Return the name and the task of `[NAME=]TASK`. No task contains "="."""
     name, equals, task = given.rpartition("=")
     return name if equals else default or "", task

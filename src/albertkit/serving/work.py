@@ -1,6 +1,6 @@
-"""What one request asks of a model: until when, which rows, and what has been made of them.
+"""A request on its way to a model: its deadline, its rows and their results.
 
-Shapes: R tokens read of a row, K scores of a token.
+Shapes: R tokens of a row whose scores are returned, K scores of a token.
 """
 
 import threading
@@ -18,14 +18,14 @@ DEADLINE_HEADER = "X-Request-Timeout"
 
 
 class Ticket:
-    """One request on its way: how much it asks for, until when, and whether anybody still waits for it.
+    """A request in progress: its size, its deadline, and whether it was cancelled.
 
     Args:
-        characters: of its texts, as they are tokenized.
-        seconds: until its deadline.
-        max_tokens: most tokens that it may have.
-        urgent: its rows are the next to be computed.
-        param: the header that gave the deadline; None for the server's own.
+        characters: number of characters of its texts, as they are tokenized.
+        seconds: time until its deadline.
+        max_tokens: maximum number of tokens.
+        urgent: whether its rows are computed before all others.
+        param: the header that set the deadline; None for the server's default.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Ticket:
         return self.deadline - time.monotonic()
 
     def cancel(self, error: ApiError) -> None:
-        """Take its rows from the queue; its thread raises the error."""
+        """Cancel the request: its rows leave the queue, and its thread raises the error."""
         self.error = error
         self._wake.set()
 
@@ -64,10 +64,10 @@ class Ticket:
         self._wake.set()
 
     def add_tokens(self, count: int) -> int:
-        """Count tokens of the request; return all that it has.
+        """Add tokens of the request, and return its number of tokens.
 
         Raises:
-            ApiError: they are more than it may have.
+            ApiError: the request has more than its maximum number of tokens.
         """
         self.tokens = (self.tokens or 0) + count
         if self.max_tokens is not None and self.tokens > self.max_tokens:
@@ -76,17 +76,17 @@ class Ticket:
         return self.tokens
 
     def late(self) -> ApiError:
-        """Return the error of a request whose time is over."""
+        """Return the error for a request after its deadline."""
         return ApiError(
             504,
             "deadline",
-            f"there was no answer within {self.seconds:g} seconds. Send less text, or allow "
-            f"more time ({DEADLINE_HEADER})",
+            f"the response took more than {self.seconds:g} seconds. Send less text, or allow more time "
+            f"({DEADLINE_HEADER}).",
             param=self.param,
         )
 
     def wait(self) -> None:
-        """Wait until `done` or `cancel` is called, or the time is over.
+        """Wait until `done` or `cancel` is called, or the deadline has passed.
 
         Raises:
             ApiError: the request was cancelled, or is late.
@@ -99,7 +99,7 @@ class Ticket:
 
 
 class Work:
-    """The rows of one call of an engine, and what has been made of them so far."""
+    """The rows of one call of an engine, and their results so far."""
 
     def __init__(
         self,
@@ -124,17 +124,17 @@ class Work:
         self.error: Exception | None = None
 
     def is_wanted(self) -> bool:
-        """Return whether anybody waits for the rows that are not computed."""
+        """Return whether the rows that are not computed are still needed."""
         return self.error is None and self.ticket.error is None
 
     def take(self, number: int, scores: np.ndarray) -> None:
-        """Keep what is to be kept of the scores (R, K) of a row."""
+        """Store the result of a row's scores (R, K)."""
         if not self.is_wanted():
             return
         try:
             _check(scores, self.output)
             self.answers[number] = self.then(scores)
-        except Exception as error:  # of this request alone
+        except Exception as error:  # it affects only this request
             self.fail(error)
             return
         self.missing -= 1
@@ -142,17 +142,17 @@ class Work:
             self.ticket.done()
 
     def fail(self, error: Exception) -> None:
-        """End with an error, which is raised in the thread of the request."""
+        """Set the error, which the thread of the request raises."""
         self.error = error
         self.ticket.done()
 
 
 def _check(scores: np.ndarray, output: Output) -> None:
-    """Raise ApiError for scores that no sound model gives; normed states are never all zero."""
+    """Raise ApiError for scores that are NaN, infinite, or hidden states that are all zero."""
     if not np.isfinite(scores).all() or (output == "hidden_states" and not scores.any()):
         raise ApiError(
             500,
             "not_finite",
-            "the model's scores for this request are no numbers, or all zero: a fault of the model or the "
-            "machine. Nothing that was computed is returned",
+            "the model's scores for this request are not finite, or all zero. The model or the machine is "
+            "faulty. No results are returned.",
         )

@@ -64,7 +64,7 @@ def serve_in_processes(
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
     if supervisor.failed:
-        raise ConfigError("a worker process failed to start; see its error above")
+        raise ConfigError("a worker process failed to start. See its error above.")
 
 
 class _Supervisor(Multiprocess):

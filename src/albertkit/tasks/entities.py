@@ -1,14 +1,14 @@
 """Group the labels of pieces into entities, with their characters in the text.
 
-    none      every piece separately
+    none      each piece separately
     simple    neighboring pieces of the same type form an entity
-    first     the same for words; a word has the label of its first piece
+    first     neighboring words form an entity; a word has the label of its first piece
     max       ... the label of its most certain piece
-    average   ... the label of the average scores of its pieces
+    average   ... the label with the highest mean score of its pieces
 
-Labels may follow a scheme: B- begins an entity and I- continues it; E- or L- ends it, S- or U- is a
-single-word entity (IOB1, IOB2, BIOES, BILOU). Without a scheme, neighbors with the same label form an entity.
-The strategies and scores are those of `transformers`, which supports only B and I.
+Labels may follow a scheme: B- begins an entity, I- continues it, E- or L- ends it, and S- or U- is an entity
+of a single word (IOB1, IOB2, BIOES, BILOU). Without a scheme, neighbors with the same label form an entity.
+The strategies and scores are the same as in `transformers`, which supports only B and I.
 
 Shapes: P pieces, K labels.
 """
@@ -46,7 +46,7 @@ class Entities:
     Args:
         tokenizer: decodes the pieces.
         labels: names of the scores, in order.
-        aggregation: see above.
+        aggregation: how to group the pieces: a strategy of the table in the module's description.
         ignored_labels: labels, or entity types, to leave out.
 
     Raises:
@@ -63,7 +63,8 @@ class Entities:
     ) -> None:
         if aggregation not in get_args(Aggregation):
             raise ConfigError(
-                f"aggregation_strategy is {aggregation!r}. Expected one of {', '.join(get_args(Aggregation))}"
+                f"aggregation_strategy is {aggregation!r}. Expected one of "
+                f"{', '.join(get_args(Aggregation))}."
             )
         if isinstance(ignored_labels, str):  # a string would be read as its letters
             raise ConfigError(f"ignore_labels is {ignored_labels!r}. Expected a list, [{ignored_labels!r}].")
@@ -86,8 +87,8 @@ class Entities:
             word_starts: the index in the text of each word's first character.
 
         Returns:
-            For "none" {entity, score, index, word, start, end} of each piece, where `index` counts the
-            pieces from 1; else {entity_group, score, word, start, end}.
+            For "none", {entity, score, index, word, start, end} of each piece, where `index` counts the
+            pieces from 1. Otherwise, {entity_group, score, word, start, end} of each entity.
         """
         starts = [
             word_starts[word] + start for word, (start, _) in zip(tagged.words, tagged.offsets, strict=True)
@@ -130,7 +131,7 @@ class Entities:
         return entities
 
     def _units(self, tagged: Tagged) -> list[Unit]:
-        """Return the pieces with their labels, or the words."""
+        """Return the units of a sentence with their labels: its pieces or its words."""
         if self.aggregation in ("none", "simple"):
             groups = [range(number, number + 1) for number in range(len(tagged.pieces))]
         else:
@@ -146,7 +147,7 @@ class Entities:
         return units
 
     def _combine(self, scores: np.ndarray) -> np.ndarray:
-        """Return the scores (K,) of a unit from those of its pieces, (pieces, K)."""
+        """Return the scores (K,) of a unit, given the scores of its pieces, (number of pieces, K)."""
         match self.aggregation:
             case "max":
                 return scores[int(scores.max(axis=-1).argmax())]

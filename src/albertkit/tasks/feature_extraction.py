@@ -1,6 +1,6 @@
-"""Features: a text -> one vector per token, or one for the whole text.
+"""Vectors of texts: pooling of the tokens' vectors, modules after the pooling, and prompts.
 
-Shapes: T tokens, H hidden, D dimensions of a text's vector.
+Shapes: T tokens, H hidden size, D dimensions of a text's vector.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,16 +30,16 @@ Poolings = Pooling | Sequence[Pooling]
 def text_vectors(
     config: AlbertConfig, *, pooling: Poolings | None = None, normalize: bool | None = None
 ) -> SentenceModules:
-    """Return how the vector of a text is made.
+    """Return the modules that compute the vector of a text.
 
     Args:
-        config: the model's.
-        pooling: in place of the model's, which is "mean" for a model that does not say. Another one than the
-            model's reads the tokens alone, without the Dense modules that follow the model's.
-        normalize: in place of the model's: whether the vectors are of length 1.
+        config: the config of the model.
+        pooling: the pooling to use. If it is not the model's, the modules after the model's pooling are not
+            used. None for the model's pooling, or "mean" if the model has none.
+        normalize: whether to scale vectors to length 1; None for the model's setting.
 
     Raises:
-        ConfigError: an unknown pooling.
+        ConfigError: the pooling is unknown.
     """
     modules = sentence_modules(config) or SentenceModules()
     if pooling is not None and (chosen := check_pooling(pooling)) != modules.pooling:
@@ -48,7 +48,7 @@ def text_vectors(
 
 
 def tokens_read(modules: SentenceModules) -> Callable[[Row], Sequence[int]]:
-    """Return which tokens of a row are pooled: `read` of an engine."""
+    """Return the argument `read` of an engine: a function that returns the tokens of a row to pool."""
     return first_token if modules.pooling == ("cls",) and modules.include_prompt else every_token
 
 
@@ -56,9 +56,9 @@ def text_vector(hidden_states: np.ndarray, modules: SentenceModules, *, prompt_t
     """Return the vector (D,) of one text.
 
     Args:
-        hidden_states: (T, H) of its tokens; (1, H) where `tokens_read` reads the first alone.
-        modules: how it is made.
-        prompt_tokens: how many tokens at the beginning, [CLS] included, are the prompt's.
+        hidden_states: (T, H), the vectors of its tokens; (1, H) if `tokens_read` reads only the first token.
+        modules: the modules that compute the vector.
+        prompt_tokens: number of tokens of the prompt at the beginning, including [CLS].
     """
     first = 0 if modules.include_prompt else prompt_tokens
     vector = np.concatenate([pool_tokens(hidden_states, one, first=first) for one in modules.pooling])
@@ -68,7 +68,7 @@ def text_vector(hidden_states: np.ndarray, modules: SentenceModules, *, prompt_t
 
 
 def pool_tokens(hidden_states: np.ndarray, pooling: Pooling, *, first: int = 0) -> np.ndarray:
-    """Return the vector (H,) of one text from its states (T, H) but for those before `first`."""
+    """Return the vector (H,) of one text from its hidden states (T, H), without those before `first`."""
     states = hidden_states[first:]
     match pooling:
         case "mean":
@@ -102,25 +102,26 @@ def _step(vector: np.ndarray, step: Step) -> np.ndarray:
 
 
 def chosen_prompt(modules: SentenceModules, name: str | None = None, text: str | None = None) -> str:
-    """Return the text that is put before every text.
+    """Return the prompt: a text that is added before every text.
 
     Args:
-        modules: have the prompts of the model.
-        name: of one of these; None for the model's default.
-        text: in place of these.
+        modules: the modules of the model, which have its prompts.
+        name: the name of one of these prompts; None for the model's default prompt, if it has one.
+        text: the prompt itself, instead of one of the model's.
 
     Raises:
-        ConfigError: there is no prompt of this name, or name and text are given.
+        ConfigError: the model has no prompt of this name, or both name and text are passed.
     """
     if name is not None and text is not None:
-        raise ConfigError(f"prompt_name is {name!r} and prompt is {text!r:.60}; expected one of them")
+        raise ConfigError(f"prompt_name is {name!r} and prompt is {text!r:.60}. Expected only one of them.")
     if text is not None:
         return text
     chosen = modules.default_prompt_name if name is None else name
     if chosen is not None and chosen not in modules.prompts:
         known = ", ".join(map(repr, modules.prompts)) or "none"
         raise ConfigError(
-            f"prompt_name is {chosen!r}{did_you_mean(str(chosen), modules.prompts)}; the model has {known}"
+            f"prompt_name is {chosen!r}{did_you_mean(str(chosen), modules.prompts)}. Expected a prompt of "
+            f"the model: {known}."
         )
     return "" if chosen is None else modules.prompts[chosen]
 
@@ -128,21 +129,21 @@ def chosen_prompt(modules: SentenceModules, name: str | None = None, text: str |
 def with_prompt(
     texts: Sequence[str], modules: SentenceModules, prompt: str, tokenizer: TokenizerBase
 ) -> list[str]:
-    """Return texts as they are tokenized: after the prompt, in lower case if the model wants it."""
-    # The tokenizers of lower-case models do it themselves, at another place among their other steps.
+    """Return the texts to tokenize: after the prompt, and in lower case if the model requires it."""
+    # Tokenizers that lowercase texts do so at another position among their normalization steps.
     lower = modules.lower_case and not tokenizer.normalization.get("do_lower_case")
     return [_lower(prompt + text) if lower else prompt + text for text in texts]
 
 
 def _lower(text: str) -> str:
-    """Return a text in lower case character by character: the last letter of a Greek word stays a sigma."""
+    """Return a text in lower case, character by character: a Greek sigma has no special form at word ends."""
     return "".join(map(str.lower, text))
 
 
 def count_prompt_tokens(
     modules: SentenceModules, prompt: str, tokenizer: TokenizerBase, *, max_length: int
 ) -> int:
-    """Return how many tokens a prompt has at the beginning of a row, [CLS] included.
+    """Return the number of tokens of a prompt at the beginning of a row, including [CLS]; 0 without prompt.
 
     Raises:
         ConfigError: the prompt leaves no room for a text.
@@ -152,7 +153,7 @@ def count_prompt_tokens(
     count = len(tokenizer(with_prompt([""], modules, prompt, tokenizer), verbose=False)["input_ids"][0]) - 1
     if count >= max_length - 1:
         raise ConfigError(
-            f"the prompt {prompt!r:.60} has {count} tokens with [CLS], and a row at most {max_length}, with "
-            "[SEP]; give a shorter prompt or a larger max_length"
+            f"the prompt {prompt!r:.60} has {count} tokens with [CLS], which leaves no room for a text: the "
+            f"maximum length is {max_length} tokens with [SEP]. Shorten the prompt, or raise max_length."
         )
     return count

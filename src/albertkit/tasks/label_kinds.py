@@ -1,4 +1,4 @@
-"""The kinds of labels. Each is a value with functions: `CLASS`, `SEVERAL`, `NUMBER` and `TAGS`.
+"""The kinds of labels: `CLASS`, `SEVERAL`, `NUMBER` and `TAGS`. A kind reads, encodes and measures labels.
 
 Shapes: B rows, T tokens, K labels.
 """
@@ -35,7 +35,7 @@ class LabelKind(ABC):
     """Base class of the kinds of labels. Its values are `CLASS`, `SEVERAL`, `NUMBER` and `TAGS`."""
 
     problem_type: ProblemType | None
-    """The problem type in a model's config; None for a kind that the model class implies."""
+    """The problem type in a model's config; None for `TAGS`, which the model class implies."""
     title: str
     """The kind in words."""
     function: Function
@@ -56,7 +56,12 @@ class LabelKind(ABC):
 
     @abstractmethod
     def encode(self, label: Any, ids: Mapping[str, int], where: str) -> Any:
-        """Return the training label of an example's label.
+        """Return the label of an example in the form for training: an id, a list of 0 and 1, or a number.
+
+        Args:
+            label: the label of the example.
+            ids: the id of each label name.
+            where: the name of the example, for messages.
 
         Raises:
             DataError: the label is unknown, or of another kind.
@@ -71,7 +76,7 @@ class LabelKind(ABC):
         """Return the name of the metric that selects a model."""
 
     def baseline(self, true: Iterable[Any]) -> dict[str, float]:
-        """Return the metrics of always predicting the most frequent label, if that is defined."""
+        """Return the metrics of always predicting the most frequent label; empty if not defined."""
         counts = Counter(true)
         return {"accuracy": max(counts.values()) / counts.total()}
 
@@ -163,7 +168,7 @@ class _Numbers(LabelKind):
     def read(self, label: Any, names: Sequence[str]) -> float:
         number = number_of(label)
         if number is None:
-            hint = f"; write it {NUMBER_FORM}" if is_number_with_comma(label) else ""
+            hint = f". Write it {NUMBER_FORM}." if is_number_with_comma(label) else ""
             raise UnknownLabel(f"the label {label!r:.60} is not a number{hint}")
         return number
 
@@ -257,7 +262,7 @@ def as_tuple(label: Any) -> tuple[Any, ...]:
 
 
 def check_known(given: Iterable[Any], ids: Mapping[str, int], where: str) -> None:
-    """Raise DataError for a label that is not one of the task's."""
+    """Raise DataError for a label that the task does not have."""
     for label in given:
         if label not in ids:
             listed = ", ".join([*ids][:20]) + (" ..." if len(ids) > 20 else "")
@@ -274,7 +279,7 @@ def _name(label: str | float, names: Sequence[str]) -> str:
 
 
 def number_of(label: Any) -> float | None:
-    """Return a label as a finite number."""
+    """Return a label as a finite number, or None if it is not one."""
     if isinstance(label, tuple):
         return None
     try:

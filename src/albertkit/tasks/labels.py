@@ -8,7 +8,7 @@ A label from a reader is text, a number, or several texts. The training examples
 | mostly numbers, some with a fraction | `NUMBER`: a regression |
 | whole numbers | `CLASS`, in numeric order ("1.0" is "1": tables with gaps write whole numbers like this) |
 | anything else | `CLASS`, in alphabetic order |
-| one for each word | `TAGS`: O first, then by type |
+| one for each word | `TAGS`: O first, then ordered by type |
 """
 
 from collections import Counter
@@ -76,7 +76,7 @@ class LabelSet:
         return self.kind.read(label, self.names)
 
     def encode(self, label: Any, where: str) -> Any:
-        """Return the training label of a label."""
+        """Return the label of an example in the form for training; see `LabelKind.encode`."""
         return self.kind.encode(label, self.ids, where)
 
     def config_arguments(self) -> dict[str, Any]:
@@ -97,22 +97,22 @@ class LabelSet:
         notes.append(f"{len(self.names)} labels ({self.kind.title}): {shown}{more}")
         if rare := [name for name in self.names if counts[name] == 1]:
             shown = ", ".join(map(repr, rare[:_RARE_SHOWN])) + (", ..." if len(rare) > _RARE_SHOWN else "")
-            notes.append(f"{shown}: seen once in training; is that a mistake?")
+            notes.append(f"labels of a single training example, perhaps by mistake: {shown}")
         if self.kind is SEVERAL:
             return notes
         if len(self.names) > _FEW_NUMBERS and all(name.removeprefix("-").isdecimal() for name in self.names):
             notes.append(
-                f"the labels are {len(self.names)} whole numbers, read as classes; if they are amounts, "
-                "such as ratings: --problem-type regression"
+                f"the labels are {len(self.names)} whole numbers, which are read as classes. If they are "
+                "amounts, such as ratings, use --problem-type regression."
             )
         commas = list(filter(is_number_with_comma, self.names))
         if len(commas) > len(self.names) / 2:
             notes.append(
-                f"labels such as {commas[0]!r} look like numbers, but are read as classes; if they are "
-                f"amounts, write them {NUMBER_FORM}"
+                f"labels such as {commas[0]!r} look like numbers, but are read as classes. If they are "
+                f"amounts, write them {NUMBER_FORM}."
             )
         notes += [
-            f"some labels contain {mark!r}: if it separates several labels, --label-separator {mark!r}"
+            f"some labels contain {mark!r}. If it separates several labels, use --label-separator {mark!r}."
             for mark in ";|"
             if any(mark in name for name in self.names)
         ]
@@ -157,7 +157,8 @@ def infer_labels(
         if len(names) == len(found) >= 20:
             raise DataError(
                 f"each of the {len(found)} rows has another label ({names[0]!r}, {names[1]!r}, ...). Choose "
-                "the column of the labels (--label-column), or --problem-type regression if they are amounts."
+                "the column of the labels (--label-column). If they are amounts, use --problem-type "
+                "regression."
             )
     if not names:
         raise DataError("no example has any label. Expected labels for some examples.")

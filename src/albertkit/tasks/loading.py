@@ -1,4 +1,4 @@
-"""Labeled data: readers of sources, examples and labels of splits, and chunks of rows."""
+"""Load labeled data: open readers, read splits with their labels, convert examples to rows in chunks."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,24 +20,24 @@ _LISTED = 10  # number of examples listed in an error
 
 
 def open_reader(
-    task: Task, data: Any, options: DataOptions, *, name: str, labelled: bool = True
+    task: Task, data: Any, options: DataOptions, *, name: str, labeled: bool = True
 ) -> Reader[Any]:
     """Return the reader of labeled data.
 
     Args:
-        task: reads files and tables.
+        task: the task, whose reader reads files and tables.
         data: see `datasets.reader.as_source`.
         options: columns and layout of files and tables.
         name: the name of data in memory in error messages.
-        labelled: whether examples must have labels.
+        labeled: whether examples must have labels.
 
     Raises:
         DataError: the source or a column does not exist.
     """
     source = as_source(data, name=name)
     if isinstance(source, list):
-        return ExampleReader(source, name, labelled=labelled)
-    return task.reader(source, options, labelled=labelled)
+        return ExampleReader(source, name, labeled=labeled)
+    return task.reader(source, options, labeled=labeled)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Splits(Generic[ExampleT]):
 
 
 _OTHERWISE = {
-    "Training": "add training examples that have it",
+    "Training": "add training examples with this label",
     "The model": "evaluate a model with these labels",
 }
 
@@ -66,8 +66,8 @@ def load_splits(
 
     Args:
         task: the task of the examples.
-        readers: by split, the training split first, because its examples determine the labels.
-        labels: the labels of a model that is only evaluated, instead of the first split's.
+        readers: the reader of each split. The training split comes first: its examples determine the labels.
+        labels: the labels of a model that is only evaluated; None to use the labels of the first split.
         problem_type: the kind of labels of texts; None infers it.
 
     Raises:
@@ -136,14 +136,14 @@ def _checked(
             if not is_training and labels.kind is not NUMBER:
                 unknown.append((origin, str(error)))
                 continue
-            report.add("mislabelled", origin, str(error))
+            report.add("mislabeled", origin, str(error))
             report.examples -= 1
     if unknown:
         (first, error), *others = unknown
         also = f" (and {len(others):,} more rows with an unknown label)" if others else ""
         raise UnknownLabel(
-            f"{first}: {error}{also}. {whose} has {', '.join(labels.names[:20])}. Correct the label, or "
-            f"choose another column, or {_OTHERWISE[whose]}"
+            f"{first}: {error}{also}. {whose} has {', '.join(labels.names[:20])}. Correct the label, "
+            f"choose another column, or {_OTHERWISE[whose]}."
         )
     if not found:
         raise DataError("\n".join(["no example is left of", *report.lines()]))
@@ -158,7 +158,7 @@ def chunks(examples: Iterable[Any], size: int = CHUNK) -> Iterator[list[Any]]:
 
 
 class RowCounts:
-    """Counts the examples that are truncated, that cannot be right, and that are mostly unknown tokens.
+    """Counts examples that are truncated, cannot be predicted correctly, or are mostly unknown tokens.
 
     Args:
         task: the task that made the rows.
@@ -169,7 +169,7 @@ class RowCounts:
         self.cut = 0
         """Number of examples that were truncated."""
         self.troubles = Counter[str]()
-        """Number of examples that cannot be right, by the problem with their answers."""
+        """Number of examples that cannot be predicted correctly, by the problem with their answers."""
 
     def add(self, examples: Sequence[Any], rows: Sequence[Any]) -> None:
         """Count examples and their rows."""

@@ -50,7 +50,7 @@ class Candidates(NamedTuple):
 
 
 class MaskedLM:
-    """The task for one tokenizer and one maximum length.
+    """Masked language modeling for one tokenizer and one maximum length.
 
     Args:
         tokenizer: splits texts into pieces, and decodes the answers.
@@ -81,8 +81,8 @@ class MaskedLM:
         masks = [position for position, token_id in enumerate(ids) if token_id == mask_id]
         if not masks:
             raise DataError(
-                f"there is no {self.tokenizer.mask_token} in the text {text!r:.80}: "
-                f"write {self.tokenizer.mask_token} where a word is to be filled in"
+                f"there is no {self.tokenizer.mask_token} in the text {text!r:.80}. "
+                f"Write {self.tokenizer.mask_token} in place of the word to predict."
             )
         no_spaces = self._no_spaces(text, ids, masks, encoded[number])
         if len(ids) <= self.max_length:
@@ -207,7 +207,7 @@ def _row(example: int, input_ids: list[int], mask_positions: list[int]) -> Maske
 
 
 def check_top_k(top_k: Any, *, size: int) -> None:
-    """Raise ConfigError unless it is a whole number from 1 to the size of the vocabulary."""
+    """Raise ConfigError unless `top_k` is a whole number from 1 to the size of the vocabulary."""
     whole = isinstance(top_k, Integral) and not isinstance(top_k, bool)
     if not whole or not 1 <= int(top_k) <= size:
         raise ConfigError(

@@ -27,7 +27,7 @@ def directions(*higher: str, lower: Iterable[str] = ()) -> dict[str, Direction]:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A decision of the model with the true label, for an example or a word."""
+    """A decision of the model for an example or a word, with the true label."""
 
     true: Hashable
     predicted: Hashable
@@ -37,9 +37,9 @@ class Judged:
 
 
 def is_constant(true: Sequence[Any], predicted: Sequence[Any]) -> bool:
-    """Return whether all predictions are the same although the labels differ.
+    """Return whether all predictions are equal although the labels differ.
 
-    Predicted numbers count as the same if they hardly differ.
+    Predicted numbers count as equal if their spread is small compared with that of the labels.
     """
     if predicted and all(isinstance(value, float) for value in (*true, *predicted)):
         return bool(np.std(predicted) < _CONSTANT * np.std(true))
@@ -51,9 +51,9 @@ class Metric:
     """A metric of your own.
 
     Args:
-        function: called with two lists, the true and the predicted answers of all examples: the results of
-            `Task.truth`, and of the column `Task.answer` of the records. It returns a number.
-        name: its name in reports; None for the name of the function.
+        function: function of two lists, the true and the predicted answers of all examples, that returns a
+            number. The answers are the results of `Task.truth`, and the column `Task.answer` of the records.
+        name: the name in reports; None for the name of the function.
         lower_is_better: whether lower values are better.
     """
 
@@ -102,7 +102,7 @@ def own_metrics(given: Any) -> tuple[Metric, ...]:
         if not callable(metric.function):
             raise ConfigError(
                 f"metrics has {metric.function!r:.60}. Expected functions of the true and the predicted "
-                "answers, or `Metric`. To choose by a metric of the task, pass its name as best_metric "
-                "to `finetune`, or as main_metric to `evaluate`"
+                "answers, or `Metric`. To select the model by a metric of the task, pass its name as "
+                "best_metric to `finetune`, or as main_metric to `evaluate`."
             )
     return metrics

@@ -1,7 +1,7 @@
 """Multiple choice: choose the best answer to a question about a context, as in RACE and SWAG.
 
 Every choice is a row: `[CLS] context [SEP] question choice [SEP]`. If the question has a gap ("_", as in
-RACE), the choice fills it. A context that is too long is truncated at its end. Both are as in the original.
+RACE), the choice fills the gap. A context that is too long is truncated at its end. The original does both.
 
 Shapes: B examples, C choices, T tokens.
 """
@@ -49,12 +49,12 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
     metrics = directions("accuracy", "middle", "high")
     may_lack_room = True  # a question with its choice may leave no room for the context
 
-    def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[ChoiceExample]:
+    def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[ChoiceExample]:
         """Return the reader of a RACE folder or of a table."""
         path = Path(source) if isinstance(source, str) else None
         if path is not None and path.is_dir() and not (path / "state.json").is_file():
-            return RaceFolder(path, labelled=labelled)
-        return ChoiceTable(source, options, labelled=labelled)
+            return RaceFolder(path, labeled=labeled)
+        return ChoiceTable(source, options, labeled=labeled)
 
     def features(self, examples: Sequence[ChoiceExample]) -> list[Row]:
         """Return one row per choice; each has the index of the right choice in `labels`."""
@@ -113,7 +113,7 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
         return example.label
 
     def scores(self, examples: Sequence[ChoiceExample], predictions: Sequence[Chosen]) -> dict[str, float]:
-        """Return accuracy, for RACE also of its parts."""
+        """Return the accuracy, and for RACE also the accuracy of its parts."""
         true = [-1 if example.label is None else example.label for example in examples]
         return choice_scores(true, [one.choice for one in predictions], ids=[one.id for one in examples])
 

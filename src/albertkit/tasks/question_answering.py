@@ -104,7 +104,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     saved_settings = ("max_length", "doc_stride", "max_question_length", "max_answer_length")
     training_multiple = 1  # the loss of this head treats padding as a possible position
     for_predictions = ("offsets",)
-    skips_unlabelled = True  # answers that no window contains
+    skips_unlabeled = True  # answers that no window contains
 
     def __init__(self, *, n_best: int = 1) -> None:
         self.n_best = n_best
@@ -123,11 +123,11 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
                 raise ConfigError(f"{name} is {value}. Expected at least {least}.")
         self.max_question_length = min(settings.max_question_length or self.max_length, self.max_length // 2)
 
-    def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[QuestionExample]:
+    def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[QuestionExample]:
         """Return the reader of a SQuAD file (.json) or of a table."""
         if isinstance(source, str) and file_format(Path(source))[0] == ".json":
-            return SquadFile(source, labelled=labelled)
-        return QuestionTable(source, options, labelled=labelled)
+            return SquadFile(source, labeled=labeled)
+        return QuestionTable(source, options, labeled=labeled)
 
     def saved(self, examples: Sequence[QuestionExample]) -> dict[str, Any]:
         """Also remove the threshold of the initial model; `tuned` chooses a new one."""
@@ -141,10 +141,10 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         return f"{silent:,} of {len(training):,} training questions have no answer" if silent else None
 
     def features(self, examples: Sequence[QuestionExample]) -> list[QuestionRow]:
-        """Return the windows of each example; `labels` is (start, end), (0, 0) if a window lacks it.
+        """Return the windows of each example; `labels` is (start, end), or (0, 0) if a window has no answer.
 
-        Training uses the first of several answers. An example without answers that is not `is_impossible` has
-        no labels, and neither has one whose answer no window contains completely: "no answer" would be wrong.
+        Training uses the first of several answers. An example has no labels if no window contains its whole
+        answer, because "no answer" would be wrong, or if it has no answers and is not `is_impossible`.
 
         Raises:
             DataError: a question is too long and must not be truncated, or an answer is not in the context.
@@ -216,8 +216,8 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         last = bisect_left(offsets, start + len(text), key=lambda place: place[0]) - 1
         if found != text or first > last:
             raise DataError(
-                f"question {example.id!r}: the answer {text!r:.60} is not at character {start} of the "
-                f"context, which has {found!r:.60} there"
+                f"question {example.id!r}: the context has {found!r:.60} at character {start}. Expected the "
+                f"answer {text!r:.60}. Correct answer_start."
             )
         return first, last
 
@@ -267,7 +267,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     def _spans(self, row: QuestionRow, logits: np.ndarray) -> Iterator[tuple[float, int, int]]:
         """Yield (logit, start, end) of the spans of a row, in characters of the context, best first.
 
-        The best spans come twice: the first few usually suffice, and need no sorting.
+        The best spans are yielded twice: first alone, because they usually suffice, then among all spans.
         """
         starts, ends = logits[:, row.context.start : row.context.stop]  # (S,) each
         sums = starts[:, None] + ends[None, :]  # (S, S)
@@ -277,7 +277,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         first = row.owned.start - row.context.start
         allowed[:first] = False
         allowed[first + len(row.owned) :] = False
-        places = np.flatnonzero(allowed)  # of the spans, in S * S
+        places = np.flatnonzero(allowed)  # flat indices of the allowed spans in (S, S)
         values, width = sums.ravel()[places], len(row.context)
         for count in (_USUALLY_ENOUGH, len(values)):
             order = largest(values, count)
@@ -287,7 +287,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     @property
     def cut_note(self) -> str:
         """A note on the questions that are truncated."""
-        return f"questions are longer than {self.max_question_length} tokens, and the rest is cut off"
+        return f"questions are longer than {self.max_question_length} tokens and are truncated"
 
     def troubles(self, rows: Sequence[QuestionRow]) -> Counter[str]:
         """Count the answers that no window contains, and the answers that are too long."""
@@ -296,8 +296,8 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         unseen = {row.example for row in rows} - {row.example for row in shown}
         long = {row.example for row in shown if row.labels[1] - row.labels[0] >= longest}
         found = {
-            f"answers are complete in no window of {self.max_length} tokens: not used in training": unseen,
-            f"answers are longer than {longest} tokens: never predicted": long,
+            f"answers exceed a window of {self.max_length} tokens and are not used in training": unseen,
+            f"answers are longer than {longest} tokens and cannot be predicted": long,
         }
         return Counter({what: len(examples) for what, examples in found.items() if examples})
 
@@ -321,9 +321,9 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     def scores(
         self, examples: Sequence[QuestionExample], predictions: Sequence[Answered]
     ) -> dict[str, float]:
-        """Return the metrics of the official script; with unanswerable questions also the best ones.
+        """Return the metrics of the official script; with unanswerable questions, also at the best threshold.
 
-        `exact` and `f1` use the config's threshold, or 0 without one.
+        `exact` and `f1` use the threshold in the config, or 0 if it has none.
         """
         # By index, because a table may have duplicate ids.
         answers = {str(n): [text for text, _ in one.answers] for n, one in enumerate(examples)}
@@ -340,10 +340,10 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         return found.at_threshold(no_answer, threshold).summary() | best
 
     def tuned(self, examples: Sequence[QuestionExample], predictions: Sequence[Answered]) -> dict[str, float]:
-        """Return the threshold with the best F1, if "no answer" is possible.
+        """Return the config entry of the threshold with the best F1, if "no answer" is possible.
 
-        The official script returns the difference of the last answered question. The middle between it and
-        the next one has the same score, and leaves other data more room on both sides.
+        The official script returns the difference of the last answered question. The middle between this and
+        the next difference has the same score, and suits other data better.
         """
         scores = self.scores(examples, predictions)
         if "best_f1_threshold" not in scores:
@@ -375,7 +375,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             "start": answer.start,
             "end": answer.end,
             "score": answer.score,
-            # Without a position to answer at, such as in a context of one combining mark, it is infinite.
+            # It is infinite if there is no possible answer, as in a context of a single combining mark.
             "no_answer_difference": prediction.no_answer_difference if prediction.answers else None,
         }
 
@@ -387,7 +387,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         """Return None: answering nothing may be best (see `tuned`), and contexts share no answers."""
 
     def prior_loss(self, rows: Sequence[QuestionRow]) -> float:
-        """Return the loss of knowing how often a window has no answer, and otherwise guessing a token."""
+        """Return the loss of a model that knows only the share of windows without an answer."""
         guesses = [math.log(len(row.context)) for row in rows if row.labels != NO_ANSWER]
         answered = Counter(row.labels != NO_ANSWER for row in rows)
         return entropy(answered) + sum(guesses) / len(rows)

@@ -26,7 +26,7 @@ TASKS: dict[str, type[Task]] = {
 
 
 def task_of(task: str | Task[Any, Any, Any] | type[Task]) -> Task:
-    """Return the task of a name; also accepts a task or its class.
+    """Return the task with a name; a task itself, or its class, is also accepted.
 
     Raises:
         ConfigError: there is no such task, or the class needs arguments.
@@ -52,11 +52,11 @@ def task_for(config: AlbertConfig, model: str) -> Task:
     """Return the task that a model was fine-tuned for.
 
     Args:
-        config: the model's.
-        model: its name, for messages.
+        config: the config of the model.
+        model: the name of the model, for messages.
 
     Raises:
-        ConfigError: the config does not record it, or names a task of your own.
+        ConfigError: the config does not record the task, or names a task of your own.
     """
     name = config.extra.get(TASK_KEY)
     if name is None:

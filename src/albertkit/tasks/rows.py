@@ -101,7 +101,7 @@ def owned(windows: Sequence[range]) -> list[range]:
 
 
 def overlap(wanted: int, *, room: int) -> int:
-    """Return the overlap of two windows in tokens: as wanted, but at most half of the room."""
+    """Return the overlap of two windows in tokens: the requested one, but at most half of the room."""
     return min(wanted, room // 2)
 
 

@@ -1,11 +1,14 @@
-"""Sentence embedding: a text -> one vector; of two texts, how alike they are.
+"""Sentence embedding: compute one vector per text, and the similarity of two texts.
 
-It is learnt from pairs that belong together: in a batch each first text must find its own second text among
-all (contrastive learning with in-batch negatives; Henderson et al. 2017; Gao et al. 2021, section 4). A text
-alone is its own second text, read with another dropout (Gao et al. 2021, section 3). Pairs with scores learn
-their order.
+There are three kinds of training data:
 
-Shapes: B examples, R tokens read, H hidden, D dimensions of a vector.
+* Pairs of texts that belong together: the model learns to find the second text of each first text among all
+  texts of the batch (contrastive learning with in-batch negatives; Henderson et al. 2017; Gao et al. 2021,
+  section 4).
+* Single texts: each text is its own second text, computed with another dropout (Gao et al. 2021, section 3).
+* Pairs with similarity scores: the model learns the order of the scores.
+
+Shapes: B examples, R tokens read, H hidden size, D dimensions of a vector.
 """
 
 import math
@@ -39,32 +42,33 @@ from albertkit.tasks.rows import text_rows
 from albertkit.tasks.scores import normalize
 from albertkit.tasks.task import Task
 
-CONSTANT = 0.01  # root mean square distance of unit vectors from their mean, at which they are all the same
+CONSTANT = 0.01  # root mean square distance of unit vectors from their mean, below which they count as equal
 TRAINED_POOLINGS = ("mean", "cls", "max")
 """Poolings that can be fine-tuned."""
 _KINDS = {
-    "alone": "texts alone: each is to be near itself, read with another dropout, and far from the others",
-    "scored": "pairs with scores: their cosines are to have the order of the scores",
-    "together": "pairs: each first text is to be nearer to its second than to the other texts of a batch",
+    "alone": "single texts: train each to be similar to itself with another dropout, and unlike the others",
+    "scored": "pairs with scores: train the cosine similarities to have the order of the scores",
+    "together": "pairs: train each first text to be more similar to its second text than to other texts",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """What is predicted for one example."""
+    """The prediction for one example."""
 
     vectors: list[np.ndarray]
-    """(D,) for each of its texts."""
+    """The vector (D,) of each text of the example."""
     similarity: float | None
-    """The cosine between the first two; None for one text."""
+    """The cosine similarity of the first two texts; None for a single text."""
     rank: int | None = None
-    """Place of the second text among all candidates, by nearness to the first, where that is known."""
+    """The rank of the second text among all candidates, by similarity to the first text; None if there are no
+    candidates."""
     nearest: str | None = None
-    """The nearest candidate."""
+    """The nearest candidate; None if there are no candidates."""
 
 
 class SentenceEmbedding(Task[PairExample, Row, Embedded]):
-    """The vector of a text. Examples are pairs that belong together, pairs with scores, or texts alone."""
+    """Computes the vector of a text. Examples are matching pairs, pairs with scores, or single texts."""
 
     name = TASK
     architecture = "AlbertModel"
@@ -76,7 +80,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
     axes = ("score", "cosine")
 
     def use_config(self, config: AlbertConfig) -> None:
-        """Take the pooling of the settings, or else that of the config."""
+        """Use the pooling in the settings, or the pooling of the model if the settings have none."""
         super().use_config(config)
         settings = self.settings
         self.modules = text_vectors(config, pooling=settings.pooling, normalize=settings.normalize)
@@ -88,36 +92,36 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             self.modules, self._prompt, self.tokenizer, max_length=self.max_length
         )
 
-    def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[PairExample]:
-        """Return the reader of a split of GLUE or of a table."""
+    def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[PairExample]:
+        """Return the reader of a GLUE split or of a table."""
         if options.glue is not None and isinstance(source, str):
             path = Path(source)
-            return GluePairs(path.parent, options.glue, path.name, labelled=labelled)
-        return PairTable(source, options, labelled=labelled)
+            return GluePairs(path.parent, options.glue, path.name, labeled=labeled)
+        return PairTable(source, options, labeled=labeled)
 
     def saved(self, examples: Sequence[PairExample]) -> dict[str, Any]:
-        """Return also how vectors are made."""
+        """Also return the config entries that describe how vectors are computed."""
         return super().saved(examples) | replace(self.modules, max_length=self.max_length).entries()
 
     def check(
         self, training: Sequence[PairExample], validation: Sequence[PairExample], batch_size: int
     ) -> str:
-        """Return what is to be learned.
+        """Return a note on what is trained: it depends on the kind of examples.
 
         Raises:
-            ConfigError: batches of one, or texts alone without dropout.
-            DataError: scores that are all the same.
+            ConfigError: the model's pooling or modules cannot be trained, a batch has a single example, or
+                single texts are trained without dropout.
+            DataError: all scores are equal, or the validation examples are single texts.
         """
         kind, config = _kind(training), self.config
         trained = (*self.modules.pooling, *map(type, self.modules.steps))
         excludes = self._prompt_tokens > 0 and not self.modules.include_prompt
         if trained[1:] or trained[0] not in TRAINED_POOLINGS or excludes:
             raise ConfigError(
-                f"the model pools by {' and '.join(self.modules.pooling)}, followed by "
-                f"{len(self.modules.steps)} modules; to fine-tune it, expected one of "
-                f"{', '.join(TRAINED_POOLINGS)} of all tokens, without modules after it. Choose another "
-                "pooling than the model's, which leaves its modules out, or train it with "
-                "sentence-transformers"
+                f"the pooling of the model is {' and '.join(self.modules.pooling)}, followed by "
+                f"{len(self.modules.steps)} modules. For fine-tuning, expected one of "
+                f"{', '.join(TRAINED_POOLINGS)} over all tokens, without modules after it. Choose one of "
+                "these poolings, which removes the modules, or train the model with sentence-transformers."
             )
         if batch_size < 2:
             raise ConfigError(
@@ -125,8 +129,8 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             )
         if kind == "alone" and not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
             raise ConfigError(
-                "the training file has one column of texts, which needs dropout for its two readings, "
-                "but the model has none. Set dropout to 0.1, or add second texts (--pair-column)."
+                "the training file has one column of texts. To train on single texts, the model needs "
+                "dropout, but it has none. Set dropout to 0.1, or add second texts (--pair-column)."
             )
         if kind == "scored" and len({example.score for example in training}) == 1:
             raise DataError(
@@ -137,7 +141,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         return _KINDS[kind]
 
     def features(self, examples: Sequence[PairExample]) -> list[Row]:
-        """Return a row for each text: one to three for each example. `labels` is the score, if any."""
+        """Return one row per text, one to three for each example. `labels` is the score, or None."""
         texts = [
             (number, text)
             for number, example in enumerate(examples)
@@ -156,25 +160,25 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         ]
 
     def units(self, rows: Sequence[Row]) -> list[list[Row]]:
-        """Return the texts of each example together; a text alone twice, so that dropout makes two of it."""
+        """Return the rows of each example together, a single text twice: dropout makes its vectors differ."""
         return [unit * 2 if len(unit) == 1 else unit for unit in runs_of_examples(rows)]
 
     def labels_of(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
-        """Return nothing: the encoder has no loss of its own."""
+        """Return no labels, because the encoder does not compute a loss."""
         return {}
 
     def read(self, row: Row) -> Sequence[int]:
-        """Return the tokens that are pooled."""
+        """Return the positions of the tokens that are pooled."""
         return tokens_read(self.modules)(row)
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
-        """Return the vector (D,) of a row, of its hidden states (R, H)."""
+        """Return the vector (D,) of a row, computed from its hidden states (R, H)."""
         return text_vector(scores, self.modules, prompt_tokens=self._prompt_tokens)
 
     def predictions(
         self, examples: Sequence[PairExample], rows: Sequence[Row], outputs: Sequence[np.ndarray]
     ) -> list[Embedded]:
-        """Return the vectors of each example's texts, and the cosine of the first two."""
+        """Return the vectors of each example's texts, and the cosine similarity of the first two."""
         predictions = []
         for own in by_example(rows, outputs, count=len(examples)):
             vectors = [vector for _, vector in own]
@@ -183,13 +187,14 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         return predictions
 
     def compared(self, examples: Sequence[PairExample], predictions: list[Embedded]) -> list[Embedded]:
-        """Return the predictions with what each first text finds among all second texts and negatives.
+        """Return the predictions with the rank of the second text and the nearest candidate.
 
-        Equal texts are one candidate, and the first text itself is none.
+        The candidates are the second texts and the negatives of all examples, without duplicates and without
+        the first text itself. Predictions for pairs with scores are returned unchanged.
         """
         if _kind(examples, alone=False) == "scored":
             return predictions
-        numbers: dict[str, int] = {}  # of each different candidate, in the order of `vectors`
+        numbers: dict[str, int] = {}  # candidate -> its index in `vectors`
         vectors: list[np.ndarray] = []
         right: dict[str, set[int]] = {}
         for example, prediction in zip(examples, predictions, strict=True):
@@ -216,7 +221,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         ]
 
     def record(self, example: PairExample, prediction: Embedded) -> dict[str, Any]:
-        """Return {vector} for a text, {similarity} for a pair, and {rank, nearest} where known."""
+        """Return {vector} for a single text, else {similarity}; with candidates also {rank, nearest}."""
         if prediction.similarity is None:
             return {"vector": prediction.vectors[0].tolist()}
         found: dict[str, Any] = {"similarity": prediction.similarity}
@@ -225,11 +230,11 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         return found
 
     def truth(self, example: PairExample) -> str | float | None:
-        """Return the score, or the text that belongs to the first."""
+        """Return the score, or for matching pairs the second text."""
         return example.pair if example.score is None else example.score
 
     def scores(self, examples: Sequence[PairExample], predictions: Sequence[Embedded]) -> dict[str, float]:
-        """Return correlations of the cosine with the score, or how often the right text is the nearest."""
+        """Return the correlations of similarities and scores; for matching pairs, the retrieval metrics."""
         if _kind(examples, alone=False) == "scored":
             true = [example.score or 0.0 for example in examples]
             cosines = [prediction.similarity or 0.0 for prediction in predictions]
@@ -238,17 +243,17 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         return retrieval_scores([one.rank for one in predictions if one.rank is not None])
 
     def main_metric(self, examples: Sequence[PairExample]) -> str:
-        """Return Spearman's correlation with the scores; for pairs without, the mean reciprocal rank."""
+        """Return Spearman's correlation for pairs with scores, else the mean reciprocal rank."""
         return "spearman" if _kind(examples, alone=False) == "scored" else "mrr"
 
     def judge(self, example: PairExample, prediction: Embedded) -> list[Judged]:
-        """Return the cosine beside the score, or the text found beside the right one."""
+        """Return the score with the cosine similarity, or the second text with the nearest candidate."""
         if example.score is not None:
             return [Judged(example.score, prediction.similarity, example.score == prediction.similarity)]
         return [Judged(example.pair, prediction.nearest, prediction.rank == 1)]
 
     def constant_answer(self, examples: Sequence[PairExample], predictions: Sequence[Embedded]) -> str | None:
-        """Tell it by the spread of the vectors of different texts."""
+        """Return "one vector" if the vectors of different texts are almost equal, else None."""
         own = {example.text: one.vectors[0] for example, one in zip(examples, predictions, strict=True)}
         mean = unit(np.stack(list(own.values()))).mean(axis=0)
         if len(own) > 1 and 1 - float(mean @ mean) < CONSTANT**2:
@@ -261,12 +266,16 @@ def _cosine(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _kind(examples: Sequence[PairExample], *, alone: bool = True) -> str:
-    """Return which of `_KINDS` examples are, which are all alike."""
+    """Return the kind of the examples, a key of `_KINDS`; all examples are of the same kind.
+
+    Raises:
+        DataError: the examples are single texts, and `alone` is False.
+    """
     if examples[0].pair is None:
         if not alone:
             raise DataError(
-                f"{examples[0].id} has one text: nothing tells how good its vector is. Measure on pairs "
-                "(--pair-column), with scores or without."
+                f"{examples[0].id} has one text, but sentence embeddings are evaluated on pairs. Add second "
+                "texts (--pair-column), with scores or without."
             )
         return "alone"
     return "together" if examples[0].score is None else "scored"

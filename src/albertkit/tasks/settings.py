@@ -13,29 +13,29 @@ ProblemType = Literal["single_label_classification", "multi_label_classification
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """How examples become rows. A fine-tuned model is used with the settings that it was trained with."""
+    """The settings that convert examples to rows. By default, a fine-tuned model uses the saved ones."""
 
     max_length: int | None = None
-    """Maximum length of a row in tokens, including special tokens (default: the model's maximum)."""
+    """Maximum length in tokens, including special tokens (default: the model's maximum)."""
     truncation: bool = True
-    """Whether to truncate longer texts and report how many; otherwise they raise an error. Contexts of
-    questions and sentences of words are read in windows instead; of questions, the end is truncated."""
+    """Truncate longer texts and report how many, instead of raising an error. Long contexts of questions, and
+    long texts of token classification, are read in windows instead. Long questions are truncated at the
+    end."""
     doc_stride: int = 128
-    """Overlap of the windows of question answering, in tokens."""
+    """For question answering: overlap of the windows, in tokens."""
     max_question_length: int | None = 64
-    """Maximum number of tokens of a question, at most half a row. A pipeline does not use it: its limit is
-    half a row, and a longer question is an error."""
+    """Maximum number of tokens of a question, at most half of max_length. Pipelines do not use it: their
+    limit is half of max_length, and a longer question raises an error."""
     max_answer_length: int = 30
     """Maximum number of tokens of an answer."""
     labelled_pieces: Literal["first", "all"] = "first"
-    """Which pieces of a word learn its label: the first, or all. Later pieces learn the label of the inside
-    of an entity (I-) where the word begins one (B-, S-, U-) and there is such a label."""
+    """For token classification: tokens of a word that learn its label, the first or all. With all, the later
+    tokens of a word labeled B-, S- or U- learn the label I- of the same type, if there is one."""
     pooling: Literal["mean", "cls", "max"] | None = None
-    """The vector of a text, for sentence embedding: the mean over its tokens, that of [CLS], or the largest
-    number of all tokens in each dimension (default: as the model was trained, else mean)."""
+    """For sentence embedding: how to combine the vectors of the tokens into one: their mean, the vector of
+    [CLS], or the maximum in each dimension (default: as the model was trained, else mean)."""
     normalize: bool | None = None
-    """Whether to scale the vectors of sentence embedding to length 1 (default: as the model was trained, else
-    no)."""
+    """For sentence embedding: scale the vectors to length 1 (default: as the model was trained, else no)."""
 
 
 def saved_lengths(config: AlbertConfig) -> dict[str, int]:

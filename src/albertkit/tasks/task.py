@@ -1,34 +1,35 @@
-"""What every task is: examples -> rows -> scores of the model -> predictions -> records and metrics.
+"""The base class of tasks: from examples to rows, scores, predictions, records and metrics.
 
     task = TextClassification().bind(tokenizer, config, TaskSettings(max_length=128))
-    rows = task.features(examples)             # ids, segments, labels; the number of their example
-    outputs = task.run(engine, rows)           # one array for each row, whatever the batches
+    rows = task.features(examples)             # token ids, segments, labels, the number of the example
+    outputs = task.run(engine, rows)           # one array per row
     predictions = task.predictions(examples, rows, outputs)
     task.scores(examples, predictions)         # {"accuracy": 0.9}
 
-Pipelines and evaluation both end in `predictions`, so what is measured is what is used. A task without a
-model knows its files and its metrics; `bind` gives it the tokenizer, the config and the settings of a model.
+Without a model, a task can read files and compute metrics. `bind` returns the task with the tokenizer, the
+config and the settings of a model. Pipelines and evaluation both use `predictions`.
 
-A task of your own derives from `Task` and writes `example`, `features`, `labels_of`, `predictions`, `record`,
-`truth` and `scores`: docs/how-to/own-task.md.
+A task of your own derives from `Task`. It defines `example`, `features`, `labels_of`, `predictions`,
+`record`, `truth` and `scores`: see docs/how-to/own-task.md.
 """
 
 import copy
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import SETTINGS_KEY, TASK_KEY
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import FORMATS, MappingTable, Reader
+from albertkit.datasets.reader import MappingTable, Reader
 from albertkit.engines.engine import Engine, Row, first_token
 from albertkit.errors import ConfigError
-from albertkit.heads import HEADS, Output, scores_of
+from albertkit.heads import HEADS, scores_of
+from albertkit.tasks.declaration import TaskDeclaration
 from albertkit.tasks.label_kinds import entropy
 from albertkit.tasks.labels import LabelSet
 from albertkit.tasks.measuring import Direction, Judged, Metric, OwnMetrics, is_constant, own_metrics
@@ -40,52 +41,16 @@ RowT = TypeVar("RowT", bound=Row)
 PredictionT = TypeVar("PredictionT")
 
 
-class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
-    """A task: how examples are read, learned, predicted and measured. One class in one file."""
-
-    name: ClassVar[str]
-    architecture: ClassVar[str]
-    """The name of the model class."""
-    metrics: ClassVar[Mapping[str, Direction]] = {}
-    """All metrics that a model can be chosen by; each kind of data has some of them."""
-    objective: ClassVar[str | Callable[..., Any]] = "head"
-    """The loss: "head" for the loss of the model itself, "binary_cross_entropy", "embedding", or a function,
-    as a `staticmethod`. The function gets two torch tensors: the logits, (B, K) or (B, T, K) in float32, and
-    the `labels` of `labels_of`. It returns their mean loss, a tensor with one element."""
-    answer: ClassVar[str] = "label"
-    """The column of a record that `truth` is compared with."""
-    probability: ClassVar[str | None] = None
-    """The column of a record with the probability of the answer; None for none. Reports compare it with how
-    often the answer is right."""
-    output: ClassVar[Output] = "logits"
-    """The output of the model that the task reads."""
-    saved_settings: ClassVar[tuple[str, ...]] = ("max_length",)
-    """The settings of numbers that a model which was fine-tuned with them should be used with."""
-    training_multiple: ClassVar[int] = 8
-    """A training batch is padded to a multiple of this many tokens: a CPU that computes in bfloat16 keeps
-    memory for every shape it has seen."""
-    unused: ClassVar[tuple[str, ...]] = ()
-    """How the names of parameters begin that the task has no use for: they are not trained, and may lack."""
-    for_predictions: ClassVar[tuple[str, ...]] = ()
-    """Lists of a row that only predictions need; training rows are kept without them."""
-    reads_windows: ClassVar[bool] = False
-    """Whether texts that are too long are read in windows, neither cut nor refused."""
-    may_lack_room: ClassVar[bool] = False
-    """Whether examples may be too long although texts are cut."""
-    skips_unlabelled: ClassVar[bool] = False
-    """Whether training leaves out rows without labels; else they are an error."""
-    table_formats: ClassVar[tuple[str, ...]] = FORMATS
-    """Endings of files that the task reads as tables."""
-    axes: ClassVar[tuple[str, str]] = ("true", "predicted")
-    """The axes of a picture of numbers."""
+class Task(TaskDeclaration, ABC, Generic[ExampleT, RowT, PredictionT]):
+    """Base class of tasks: defines how examples are read, trained on, predicted and measured."""
 
     tokenizer: TokenizerBase
     config: AlbertConfig
     settings: TaskSettings
     max_length: int
-    """Maximum number of tokens of a row."""
+    """Maximum length of a row in tokens."""
     labels: Any = None
-    """The `LabelSet` of the model, for a task that has names for labels."""
+    """The `LabelSet` of the model, for a task with label names."""
     own_metrics: tuple[Metric, ...] = ()
 
     # --- a task and a model
@@ -93,33 +58,29 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     def bind(
         self, tokenizer: TokenizerBase, config: AlbertConfig, settings: TaskSettings | None = None
     ) -> Self:
-        """Return the task for a model.
+        """Return a copy of the task for a model.
 
         Args:
-            tokenizer: the model's.
-            config: the model's.
-            settings: how examples become rows.
+            tokenizer: the tokenizer of the model.
+            config: the config of the model.
+            settings: the settings that convert examples to rows; None for the defaults.
 
         Raises:
-            ConfigError: a setting leaves no room, the config does not fit the task, or the architecture does
-                not compute the output that the task reads.
+            ConfigError: a setting or the config does not fit the task, or the model class lacks its `output`.
         """
-        self._check_output()
+        if scores_of(self.architecture, self.output) is None:
+            scoring = ", ".join(name for name, head in HEADS.items() if self.output in head.scores)
+            raise ConfigError(
+                f"the architecture of {self.name} is {self.architecture!r}, which computes no {self.output}. "
+                f"Expected one of {scoring}. Set `architecture` of the task to one of them."
+            )
         bound = copy.copy(self)
         bound.tokenizer, bound.settings = tokenizer, settings or TaskSettings()
         bound.use_config(config)
         return bound
 
-    def _check_output(self) -> None:
-        if scores_of(self.architecture, self.output) is None:
-            scoring = ", ".join(name for name, head in HEADS.items() if self.output in head.scores)
-            raise ConfigError(
-                f"the architecture of {self.name} is {self.architecture!r}, which computes no {self.output}; "
-                f"expected one of {scoring}: set it as the task's architecture"
-            )
-
     def use_config(self, config: AlbertConfig) -> None:
-        """Take what the task needs from the config of its model."""
+        """Set the attributes that depend on the config of the model."""
         limit, wanted = config.max_position_embeddings, self.settings.max_length
         self.config, self.max_length = config, limit if wanted is None else min(wanted, limit)
         if type(self).find_labels is not Task.find_labels:
@@ -130,178 +91,177 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
             )
 
     def with_config(self, config: AlbertConfig) -> Self:
-        """Return the task for a model with another config."""
+        """Return a copy of the task for another config."""
         bound = copy.copy(self)
         bound.use_config(config)
         return bound
 
     def with_metrics(self, metrics: OwnMetrics) -> Self:
-        """Return the task with further metrics; the first one chooses the best model.
+        """Return a copy of the task with metrics of your own. The first one selects the best model.
 
         Raises:
-            ConfigError: something else than metrics, or a name that is taken.
+            ConfigError: an item is not a metric, or two metrics have the same name.
         """
         task = copy.copy(self)
         task.own_metrics = own_metrics(metrics)
         names = [*self.metrics, *(metric.title for metric in task.own_metrics)]
         taken = [name for name, count in Counter(names).items() if count > 1]
         if taken:
-            where = f"{self.name} has one of this name" if taken[0] in self.metrics else "it is given twice"
+            first = f"a metric of {self.name}" if taken[0] in self.metrics else "another of `metrics`"
             raise ConfigError(
-                f"the name of a metric is {taken[0]!r}, and {where}; give it another name: "
-                "Metric(function, name=...)"
+                f"the name of a metric is {taken[0]!r}, like that of {first}. Choose another name: "
+                "Metric(function, name=...)."
             )
         return task
 
     @property
     def directions(self) -> dict[str, Direction]:
-        """Which values are better, of all metrics that a model can be chosen by."""
+        """Whether higher or lower values are better, for all metrics that can select the best model."""
         return {**self.metrics, **self.own_directions}
 
     @property
     def own_directions(self) -> dict[str, Direction]:
-        """Which values are better, of the metrics of your own."""
+        """Whether higher or lower values are better, for your own metrics."""
         return {one.title: "lower" if one.lower_is_better else "higher" for one in self.own_metrics}
 
     def room_note(self) -> str | None:
-        """Return what to say if rows are shorter than was asked for."""
+        """Return a note if the maximum length in the settings exceeds the model's maximum, else None."""
         wanted = self.settings.max_length
         if wanted is None or wanted <= self.max_length:
             return None
         limit = self.max_length
-        return f"max_length is {wanted}, and the model reads at most {limit} tokens: {limit} it is"
+        return f"max_length is {wanted}, but the model's maximum is {limit} tokens: using {limit}"
 
     def saved(self, examples: Sequence[ExampleT]) -> dict[str, Any]:
-        """Return what the config of a model that learns these examples keeps; None removes an entry."""
+        """Return the config entries of a model trained on these examples; None removes an entry."""
         lengths = {name: self.setting(name) for name in self.saved_settings}
         return {TASK_KEY: self.name, SETTINGS_KEY: lengths}
 
     def setting(self, name: str) -> Any:
-        """Return a setting as it is in effect."""
+        """Return the effective value of a setting."""
         return getattr(self, name) if hasattr(self, name) else getattr(self.settings, name)
 
     # --- data
 
-    def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[ExampleT]:
-        """Return the reader of a source: here of any table, by `example`.
+    def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[ExampleT]:
+        """Return the reader of a source. By default, `example` converts the rows of any table.
 
         Args:
-            source: path of a file or folder, or a table.
-            options: columns and layout.
-            labelled: whether examples are to have labels.
+            source: the path of a file or folder, or a table.
+            options: columns and layout of the source.
+            labeled: whether examples must have labels.
 
         Raises:
-            DataError: there is no such source, or no such column.
+            DataError: the source or a column does not exist.
         """
-        return MappingTable(source, self.example, options, labelled=labelled)
+        return MappingTable(source, self.example, options, labeled=labeled)
 
     def example(self, row: Mapping[str, Any]) -> ExampleT:
-        """Return the example of a row of a table, with its labels if they are there.
+        """Return the example of a row of a table, with its labels if the row has them.
 
         Raises:
-            DataError: the row is not an example; it is left out and counted.
+            DataError: the row is invalid. The reader leaves it out and counts it.
         """
         raise ConfigError(
-            f"{type(self).__name__} has neither `example` nor `reader`: give it examples, not tables"
+            f"{type(self).__name__} has neither `example` nor `reader`, so it cannot read a table. Pass "
+            "examples, or define one of these methods."
         )
 
     def find_labels(
         self, examples: Sequence[ExampleT], names: tuple[str, ...] | None, problem_type: ProblemType | None
     ) -> LabelSet | None:
-        """Return the kind and the names of the labels; None for a task without names of labels.
-
-        The model computes one score for each name.
+        """Return the kind and the names of the labels, one name per score; None for a task without names.
 
         Args:
-            examples: of the training split.
-            names: all names in order, where the source says them.
-            problem_type: the kind of labels, where it is not to be inferred.
+            examples: the training examples.
+            names: all names in order, if the source defines them.
+            problem_type: the kind of labels; None infers it.
 
         Raises:
-            DataError: no labels.
+            DataError: there are no labels.
         """
         return None
 
     def with_label(self, example: ExampleT, labels: LabelSet) -> ExampleT:
-        """Return an example with its label as the set reads it; raise `UnknownLabel` if it is not in it."""
+        """Return an example with its label as in the set; raise `UnknownLabel` if it is not there."""
         return example
 
     def check(
         self, training: Sequence[ExampleT], validation: Sequence[ExampleT], batch_size: int
     ) -> str | None:
-        """Return what to say about learning from these examples.
+        """Return a note about training on these examples, or None.
 
         Raises:
-            ConfigError, DataError: it is impossible.
+            ConfigError, DataError: the task cannot be trained on these examples.
         """
         return None
 
     def check_fit(self, examples: Sequence[ExampleT]) -> None:
-        """Raise a DataError for examples of another kind than those that the model was fine-tuned on."""
+        """Raise DataError if the model was fine-tuned on another kind of examples."""
 
     # --- rows
 
     @abstractmethod
     def features(self, examples: Sequence[ExampleT]) -> list[RowT]:
-        """Return the rows of all examples, those of one example next to each other.
+        """Return the rows of all examples; the rows of one example are consecutive.
 
         Raises:
-            DataError: a text that is too long and neither windowed nor to be cut; an unknown label.
+            DataError: a label is unknown, or a text is too long and must be neither truncated nor windowed.
         """
 
     @abstractmethod
     def labels_of(self, rows: Sequence[RowT]) -> dict[str, np.ndarray]:
-        """Return the labels of rows that share a training batch, by their names in the model's forward pass.
+        """Return the labels of a training batch, by the name of the argument of the model's forward pass.
 
         Args:
-            rows: with labels, in whole units.
+            rows: the rows of the batch: labeled, and in complete units.
         """
 
     def units(self, rows: Sequence[RowT]) -> list[list[RowT]]:
-        """Return the rows that a training batch must keep together: here each alone."""
+        """Return groups of rows that a training batch keeps together; by default each row alone."""
         return [[row] for row in rows]
 
     def items(self, rows: Sequence[RowT]) -> int:
-        """Return the number of labeled items whose mean is the loss of rows: here units."""
+        """Return the number of labeled items that the loss averages over; by default the number of units."""
         return len(self.units(rows))
 
     def padded_length(self, rows: Sequence[RowT]) -> int:
-        """Return the width of a training batch in tokens: a rounded number, up to `max_length`."""
+        """Return the padded length of a training batch in tokens: rounded up, but not above `max_length`."""
         longest = max(len(row.input_ids) for row in rows)
         rounded = -(-longest // self.training_multiple) * self.training_multiple
         return max(longest, min(rounded, self.max_length))
 
     def lean(self, row: RowT) -> RowT:
-        """Return a row as training keeps it in memory."""
+        """Return a row without the lists that training does not need."""
         return replace(row, **{name: [] for name in self.for_predictions}) if self.for_predictions else row
 
     @property
     def cuts(self) -> bool:
-        """Whether texts that are too long are cut, so that records have a column `cut`."""
+        """Whether long texts are truncated. Records then have the column `cut`."""
         return self.settings.truncation and not self.reads_windows
 
     @property
     def refuses(self) -> bool:
-        """Whether examples that are too long may be an error."""
+        """Whether examples that are too long can raise an error."""
         return self.may_lack_room or not (self.settings.truncation or self.reads_windows)
 
     @property
     def cut_note(self) -> str:
-        """The examples of which something is cut: "3 of 90 ..."."""
-        return f"texts are longer than {self.max_length} tokens, and what is beyond is cut off"
+        """The note on truncated examples, which follows their number: "3 of 90 texts are ..."."""
+        return f"texts are longer than {self.max_length} tokens and are truncated"
 
     def troubles(self, rows: Sequence[RowT]) -> Counter[str]:
-        """Count the examples that cannot be right, by what is wrong with their answers."""
+        """Count the examples that cannot be predicted correctly, by the problem with their answers."""
         return Counter()
 
     # --- predictions
 
     def read(self, row: RowT) -> Sequence[int]:
-        """Return the tokens of a row at which the task reads the output: here [CLS]."""
+        """Return the positions in a row at which the task reads the output; by default only that of [CLS]."""
         return first_token(row)
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
-        """Return what `run` keeps of a row's scores (R, K) at the tokens read: here those of [CLS], (K,)."""
+        """Return the part to keep of a row's scores (R, K) at R positions; by default the first, (K,)."""
         return scores[0]
 
     def run(
@@ -312,11 +272,11 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         batch_tokens: int | None = None,
         batch_size: int | None = None,
     ) -> list[np.ndarray]:
-        """Return the scores of each row, computed without dropout and gradients.
+        """Return the scores of each row, reduced by `keep`.
 
         Args:
-            engine: computes a model of the task's architecture.
-            rows: of any lengths.
+            engine: the engine of a model of the task's architecture.
+            rows: rows of any lengths.
             batch_tokens: maximum number of tokens computed at once; None for a default that suits the device.
             batch_size: maximum number of rows computed at once; None for as many as `batch_tokens` allows.
         """
@@ -336,30 +296,30 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         """Return the prediction for each example.
 
         Args:
-            examples: those given to `features`.
-            rows: the rows that it returned.
-            outputs: the scores that `run` returned for them.
+            examples: the examples passed to `features`.
+            rows: the rows that `features` returned.
+            outputs: the scores that `run` returned.
         """
 
     @abstractmethod
     def record(self, example: ExampleT, prediction: PredictionT) -> dict[str, Any]:
-        """Return a prediction as plain values: the columns of a file of predictions."""
+        """Return a prediction as plain values by column, for a file of predictions."""
 
     @abstractmethod
     def truth(self, example: ExampleT) -> Any:
-        """Return the right answer of a labeled example, as plain values."""
+        """Return the true answer of a labeled example, as plain values."""
 
     # --- measuring
 
     @abstractmethod
     def scores(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, float]:
-        """Return the metrics; a correlation that is not a number, of constant predictions, is 0."""
+        """Return the metrics. A correlation that is undefined because predictions are constant is 0."""
 
     def measure(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, float]:
-        """Return the metrics of the task and those of your own.
+        """Return the metrics of the task and your own metrics.
 
         Raises:
-            DataError: a metric of your own returned no number.
+            DataError: one of your metrics did not return a number.
         """
         scores = self.scores(examples, predictions)
         if self.own_metrics:
@@ -370,7 +330,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         return scores
 
     def main_metric(self, examples: Sequence[ExampleT]) -> str:
-        """Return the name of the metric to choose a model by: here the first of the class.
+        """Return the name of the metric that selects the best model; by default the first in `metrics`.
 
         Raises:
             ConfigError: the class declares no metrics.
@@ -383,47 +343,47 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         return next(iter(self.metrics))
 
     def lacking(self, metric: str, scores: Iterable[str]) -> ConfigError:
-        """Return the error for scores without a metric that the task declares."""
+        """Return the error for a metric that the task declares but `scores` does not return."""
         return ConfigError(
-            f"the scores of {self.name} lack {metric!r}, which it declares; they have "
+            f"the scores of {self.name} lack {metric!r}, which `metrics` declares. They have "
             f"{', '.join(map(repr, scores)) or 'nothing'}. Return {metric!r} from `scores`, or "
-            "change `metrics`"
+            "change `metrics`."
         )
 
     def for_examples(self, examples: Sequence[ExampleT]) -> Self:
-        """Return the task as it is measured on these examples."""
+        """Return the task for evaluating these examples, with values that depend on them."""
         return self
 
     def compared(self, examples: Sequence[ExampleT], predictions: list[PredictionT]) -> list[PredictionT]:
-        """Return the predictions with what only all of them together can tell."""
+        """Return the predictions, completed with values that depend on all of them, such as ranks."""
         return predictions
 
     def tuned(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, Any]:
-        """Return what is chosen on validation data after training, as entries of the config."""
+        """Return config entries that are chosen on the validation data after training."""
         return {}
 
     def baseline(self, examples: Sequence[ExampleT]) -> dict[str, float]:
-        """Return metrics of the best prediction that does not look at the input; none where it is unknown."""
+        """Return the metrics of the best prediction that ignores the input; empty if unknown."""
         return {}
 
     def judge(self, example: ExampleT, prediction: PredictionT) -> list[Judged]:
-        """Return the decisions of one example: here one, of the record's answer."""
+        """Return the decisions for an example; by default one, the record's answer."""
         record = self.record(example, prediction)
         true, predicted = self.truth(example), record.get(self.answer)
         confidence = record.get(self.probability) if self.probability else None
         return [Judged(_hashable(true), _hashable(predicted), true == predicted, confidence)]
 
     def learnt_classes(self, rows: Iterable[RowT]) -> Counter[int] | None:
-        """Count the classes that training rows teach; None where the loss is not that of one class."""
+        """Count the classes in training rows; None if the labels are not single classes."""
         return None
 
     def prior_loss(self, rows: Sequence[RowT]) -> float | None:
-        """Return the loss of the best prediction that does not look at the input; None if there is none."""
+        """Return the loss of the best prediction that ignores the input; None if unknown."""
         counts = self.learnt_classes(rows)
         return None if counts is None else entropy(counts)
 
     def constant_answer(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> str | None:
-        """Return the answer of a model that gives the same to everything, though the labels differ."""
+        """Return the answer if the model gives it to all examples although the labels differ, else None."""
         pairs = zip(examples, predictions, strict=True)
         judged = [decision for pair in pairs for decision in self.judge(*pair)]
         true, predicted = ([getattr(one, side) for one in judged] for side in ("true", "predicted"))

@@ -60,15 +60,15 @@ class TextClassification(Task[TextExample, Row, Classified]):
     def __init__(self, *, truncation: bool | str | None = None) -> None:
         self.truncation = truncation
 
-    def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[TextExample]:
+    def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[TextExample]:
         """Return the reader of a GLUE split, of an RTE file, or of a table."""
         if isinstance(source, str):
             path = Path(source)
             if options.glue is not None:
-                return GlueSplit(path.parent, options.glue, path.name, labelled=labelled)
+                return GlueSplit(path.parent, options.glue, path.name, labeled=labeled)
             if path.suffix == ".xml":
-                return EntailmentFile(path, labelled=labelled)
-        return TextTable(source, options, labelled=labelled)
+                return EntailmentFile(path, labeled=labeled)
+        return TextTable(source, options, labeled=labeled)
 
     def find_labels(
         self,

@@ -90,16 +90,16 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         self.labels = LabelSet.of(config, kind=TAGS)
         self._ids = self.labels.ids
 
-    def reader(self, source: Any, options: DataOptions, *, labelled: bool = True) -> Reader[WordsExample]:
+    def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[WordsExample]:
         """Return the reader of a table or, for other endings, of a file of CoNLL columns."""
         path = Path(source) if isinstance(source, str) else None
         if path is None or path.is_dir() or file_format(path)[0] in self.table_formats:
-            return WordsTable(source, options, labelled=labelled)
+            return WordsTable(source, options, labeled=labeled)
         return ConllFile(
             path,
             word_column=_number("words_column", options.words_column or "0"),
             label_column=_number("label_column", options.label_column or "-1"),
-            labelled=labelled,
+            labeled=labeled,
         )
 
     def find_labels(
@@ -129,7 +129,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         odd = ", ".join(f"{label!r}{did_you_mean(label, fitting)}" for label in others[:5])
         return (
             f"warning: the metrics count words instead of spans, because these labels follow no tagging "
-            f"scheme: {odd}. Expected O, or a prefix (B, I, E, S, L or U), a hyphen and a type"
+            f"scheme: {odd}. Expected O, or a prefix (B, I, E, S, L or U), a hyphen and a type."
         )
 
     def features(self, examples: Sequence[WordsExample]) -> list[WordsRow]:

@@ -1,4 +1,4 @@
-"""Split a text into the words that taggers are trained on: at spaces, and without punctuation around words.
+"""Split a text into words like the training data of taggers: at spaces, with punctuation as separate words.
 
     He said: "Don't go to St. Ives (Cornwall)."
     He said :  " Don't go to St . Ives ( Cornwall ) . "

@@ -9,10 +9,10 @@ from albertkit.tokenization import folder
 from albertkit.tokenization.base import TokenizerBase
 
 _CLASSES = ("AlbertTokenizer", "AlbertTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
-"""Class names in `tokenizer_config.json` that mean ALBERT's own classes; `transformers` uses the last two for
-a bare tokenizer.json."""
+"""Values of `tokenizer_class` in `tokenizer_config.json` that mean ALBERT's own classes; `transformers`
+writes the last two for a bare tokenizer.json."""
 _WORDPIECE_CLASSES = ("AlbertWordPieceTokenizer", "BertTokenizer", "BertTokenizerFast", *_CLASSES)
-"""The same for a WordPiece vocabulary. Folders of Chinese models often name ALBERT's usual class."""
+"""The same values for a WordPiece vocabulary. Folders of Chinese models often name ALBERT's usual class."""
 _MODEL_CONFIG_FILE = "config.json"
 
 
@@ -31,14 +31,14 @@ class AutoTokenizer:
         """Load the tokenizer of a model folder, a vocabulary file, the hub, or the bundled model.
 
         Args:
-            pretrained_model_name_or_path: The folder, the file, or the name.
-            use_fast: True for AlbertTokenizerFast, False for AlbertTokenizer; both return the same. A
-                vocab.txt has only one class.
+            pretrained_model_name_or_path: A folder, a vocabulary file, a hub name, or "bundled".
+            use_fast: True for AlbertTokenizerFast, False for AlbertTokenizer; both return the same ids. A
+                vocab.txt always loads AlbertWordPieceTokenizer.
             options: See `from_pretrained` of the tokenizer classes.
 
         Raises:
-            ModelNotFoundError: There is no such folder, file or name.
-            TokenizerError: The folder's tokenizer is damaged, is not an ALBERT tokenizer, or has more pieces
+            ModelNotFoundError: The folder, file or name does not exist.
+            TokenizerError: The tokenizer is damaged, belongs to another kind of model, or has more pieces
                 than the model in the same folder has embeddings.
         """
         hub_options, overrides = split_hub_options(options)
@@ -52,9 +52,13 @@ class AutoTokenizer:
 
 
 def _choose(path: Path, use_fast: bool | None) -> type[TokenizerBase]:
-    """Return the class for the files of a folder; raise TokenizerError if they belong to another model.
+    """Return the tokenizer class for the files of a folder.
 
-    Each class loads its own library, and unused ones should cost nothing.
+    Each class imports its own library, so only the chosen class is imported.
+
+    Raises:
+        ModelNotFoundError: The folder has no vocabulary.
+        TokenizerError: The files belong to another kind of tokenizer.
     """
     model_file, tokenizer_file = folder.find_model_file(path), folder.find(path, folder.TOKENIZER_FILE)
     if model_file is None and tokenizer_file is None and folder.find(path, folder.WORD_LIST_FILE) is None:

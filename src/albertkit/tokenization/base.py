@@ -42,28 +42,28 @@ else:
 logger = logging.getLogger(__name__)
 
 _TRUNCATES = (
-    "max_length=%d without truncation= or padding= truncates longer texts to that length: pass "
-    "truncation=True if you want that, or truncation=False to keep all tokens"
+    "max_length=%d without truncation= or padding= truncates longer texts to that length. Pass "
+    "truncation=True if you want that, or truncation=False to keep all tokens."
 )
 _TOO_LONG = (
-    "a text has %d tokens, and the maximum length is %d: pass truncation=True, or also "
-    "return_overflowing_tokens=True and a stride to get windows over the whole text"
+    "a text has %d tokens, but the maximum length is %d. Pass truncation=True to truncate it. To get windows "
+    "over the whole text, also pass return_overflowing_tokens=True and a stride."
 )
 
 
 class TokenizerBase(TokenVocabulary, PushToHub):
     """Converts texts to model inputs and back, and loads and saves the tokenizer's files.
 
-    The methods and their arguments are those of the tokenizers of `transformers`.
+    The methods and their arguments have the same names as in `transformers`.
     """
 
     model_input_names: ClassVar[list[str]] = ["input_ids", "token_type_ids", "attention_mask"]
     is_fast: ClassVar[bool] = True
-    """Whether offsets, words and `backend_tokenizer` are available, under the name in `transformers`."""
+    """Whether offsets, words and `backend_tokenizer` are available. `transformers` uses the same name."""
     normalization_class: ClassVar[type[Normalization | BertNormalization]] = Normalization
     vocabulary_file_name: ClassVar[str] = folder.MODEL_FILE
     saved_class: ClassVar[str] = "AlbertTokenizer"
-    """The name of this kind of tokenizer in `transformers`."""
+    """The class name that is saved for `transformers`."""
 
     model_max_length: int
     padding_side: Side
@@ -82,9 +82,9 @@ class TokenizerBase(TokenVocabulary, PushToHub):
 
         Args:
             model: The subword model that splits plain text into pieces.
-            source: The file of the vocabulary, for error messages.
-            saved: The settings in the file.
-            settings: The caller's settings, which override the settings in the file.
+            source: The vocabulary file, for error messages.
+            saved: The settings that the folder or file contains.
+            settings: The caller's settings, which override the saved settings.
         """
         settings = {**saved, **take_settings(settings)}
         super().__init__(model, source=source, settings=settings)
@@ -105,7 +105,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
 
     @property
     def init_kwargs(self) -> dict[str, Any]:
-        """The settings as arguments of the class: special tokens, normalization, lengths, sides."""
+        """The current settings as arguments of the class."""
         return {
             **self._special.roles,
             **self.normalization,
@@ -124,14 +124,14 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         """Encode a text, a pair of texts, or a batch of either.
 
         Args:
-            text: A string; a list of strings; a list of (text, second text). With `is_split_into_words`, a
-                list of words or a list of those.
+            text: A string, a list of strings, or a list of pairs (first text, second text). With
+                `is_split_into_words`, a list of words or a list of lists of words.
             text_pair: The second text of each example, in the same form.
             options: See `Options`.
 
         Returns:
-            `input_ids`, `token_type_ids`, `attention_mask` and other requested values: lists (T,) for one
-            example, (B, T) for a batch or windows. Tensors are always (B, T).
+            `input_ids`, `token_type_ids`, `attention_mask` and the other requested columns. Lists are (T,)
+            for one example and (B, T) for a batch or for windows; tensors are always (B, T).
 
         Raises:
             TokenizerError: An input is not a text, or a length cannot be met.
@@ -147,7 +147,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         return self.encode_plus(text, text_pair, **options)["input_ids"]
 
     def encode_plus(self, text: Any, text_pair: Any = None, **options: Unpack[CallOptions]) -> BatchEncoding:
-        """Encode one text or pair, also given as a list of tokens or of ids."""
+        """Encode one text or pair. Each may also be a list of tokens or of ids."""
         if isinstance(text, (list, tuple)) and not options.get("is_split_into_words"):
             ids = [
                 [self.convert_tokens_to_ids(token) if isinstance(token, str) else int(token) for token in row]
@@ -160,13 +160,13 @@ class TokenizerBase(TokenVocabulary, PushToHub):
     def batch_encode_plus(
         self, batch_text_or_text_pairs: Iterable[Any], **options: Unpack[CallOptions]
     ) -> BatchEncoding:
-        """Encode a list of texts, or a list of (text, second text)."""
+        """Encode a list of texts, or a list of pairs (first text, second text)."""
         return self(list(batch_text_or_text_pairs), **options)
 
     def prepare_for_model(
         self, ids: list[int], pair_ids: list[int] | None = None, **options: Unpack[CallOptions]
     ) -> BatchEncoding:
-        """Add special tokens to ids, and truncate, pad and split them into windows as a call does."""
+        """Add special tokens to ids; then truncate, pad and make windows as `__call__` does."""
         sequences = [Sequence(list(row)) for row in (ids, pair_ids) if row is not None]
         return self._assemble([sequences], Options.read(**options), batched=False)
 
@@ -178,7 +178,21 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         truncation_strategy: str = "longest_first",
         stride: int = 0,
     ) -> tuple[list[int], list[int] | None, list[int]]:
-        """Remove tokens from a pair; return both texts and the removed tokens, with `stride` before."""
+        """Truncate a text or a pair to fewer tokens.
+
+        Args:
+            ids: Ids of the first text, without special tokens.
+            pair_ids: Ids of the second text; None for a single text.
+            num_tokens_to_remove: Number of tokens to remove.
+            truncation_strategy: "longest_first", "only_first" or "only_second".
+            stride: Number of remaining tokens to return with the removed tokens.
+
+        Returns:
+            The remaining ids of both texts (None without a second text), and the removed ids.
+
+        Raises:
+            TokenizerError: The strategy is unknown, or the text that it truncates is too short.
+        """
         strategy = read_strategy(truncation_strategy)
         room = len(ids) + len(pair_ids or ()) - num_tokens_to_remove
         return truncate(ids, pair_ids, room=room, strategy=strategy, stride=stride, side=self.truncation_side)
@@ -192,12 +206,14 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         padding_side: Side | None = None,
         return_attention_mask: bool | None = None,
         return_tensors: str | None = None,
-        verbose: bool = True,  # noqa: ARG002  # there is nothing to warn of
+        verbose: bool = True,  # noqa: ARG002  # padding emits no warnings
     ) -> BatchEncoding:
         """Pad rows that are already encoded: a mapping of lists, or a list of mappings (as in a DataLoader).
 
+        For the options see `Options`. Only `input_ids`, masks and `token_type_ids` are padded.
+
         Raises:
-            TokenizerError: There are no `input_ids`.
+            TokenizerError: The rows have no `input_ids`.
         """
         options = Options(padding=padding, max_length=max_length, pad_to_multiple_of=pad_to_multiple_of)
         fit = read_fit(options, model_max_length=self.model_max_length)
@@ -218,7 +234,16 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         add_special_tokens: bool = False,
         **options: Unpack[ParsingOptions],
     ) -> list[str]:
-        """Return the pieces of a text. With SentencePiece, unknown pieces are returned as written."""
+        """Return the tokens of a text, followed by those of a second text if one is passed.
+
+        With SentencePiece, unknown pieces keep their text.
+
+        Args:
+            text: The first text.
+            pair: The second text, or None.
+            add_special_tokens: Whether to put [CLS] and [SEP] around the texts.
+            options: See `Options`; only the parsing of special tokens can be set.
+        """
         parse = self._parsing(Options.read(**options))
         sequences = [self._encoder.pieces(each, parse) for each in (text, pair) if each is not None]
         if not add_special_tokens:
@@ -271,13 +296,13 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         """Load a tokenizer from a model folder, a vocabulary file, the hub, or the bundled model.
 
         Args:
-            pretrained_model_name_or_path: The folder, the file, or the name.
-            options: Arguments of the class, which override the folder's settings; `vocab_file` or
-                `tokenizer_file` replaces the folder's files of the vocabulary. Options of the hub
-                (`hub.HubOptions`). Options of `transformers` that change nothing here are ignored.
+            pretrained_model_name_or_path: A folder, a vocabulary file, a hub name, or "bundled".
+            options: Arguments of the class, which override the saved settings (`vocab_file` or
+                `tokenizer_file` replaces the folder's vocabulary), and hub options (see `hub.HubOptions`).
+                Options of `transformers` that have no effect here are ignored.
 
         Raises:
-            ModelNotFoundError: There is no such folder, file or name.
+            ModelNotFoundError: The folder, file or name does not exist.
             TokenizerError: The files are damaged.
         """
         hub_options, overrides = split_hub_options(options)
@@ -286,12 +311,13 @@ class TokenizerBase(TokenVocabulary, PushToHub):
 
     @classmethod
     def load(cls, path: Path, *, name: str | Path, **overrides: Any) -> Self:
-        """Load a tokenizer from the resolved folder or file of a name.
+        """Load a tokenizer from a resolved folder or file.
 
-        If the files of a published model contradict the published values, a warning lists the differences.
+        If `name` is a published model whose files differ from the published values, a warning lists the
+        differences.
 
         Raises:
-            ModelNotFoundError, TokenizerError: As for `from_pretrained`.
+            ModelNotFoundError, TokenizerError: See `from_pretrained`.
         """
         settings = folder.read_settings(
             path, normalization=cls.normalization_class, default_roles=cls.default_roles
@@ -311,14 +337,14 @@ class TokenizerBase(TokenVocabulary, PushToHub):
     def save_pretrained(
         self,
         save_directory: str | Path,
-        legacy_format: bool | None = None,  # noqa: ARG002  # all files are written, older ones too
+        legacy_format: bool | None = None,  # noqa: ARG002  # files for older readers are always written
         filename_prefix: str | None = None,
         push_to_hub: bool = False,
     ) -> tuple[str, ...]:
         """Write all files of the tokenizer into a folder and return their paths.
 
         Args:
-            save_directory: The folder, which is created if missing.
+            save_directory: The folder; it is created if it does not exist.
             legacy_format: Has no effect: the files for older readers are always written.
             filename_prefix: Prefix of the file names, followed by a hyphen.
             push_to_hub: Must be False.
@@ -345,11 +371,11 @@ class TokenizerBase(TokenVocabulary, PushToHub):
     def save_vocabulary(
         self, save_directory: str | Path, filename_prefix: str | None = None
     ) -> tuple[str, ...]:
-        """Write the vocabulary's own files into a folder; return their paths."""
+        """Write only the vocabulary files into a folder and return their paths."""
         return folder.write(save_directory, self._vocabulary_files(), prefix=filename_prefix)
 
     def _vocabulary_files(self) -> dict[str, bytes]:
-        """Return the vocabulary's own files by name."""
+        """Return the content of the vocabulary files by file name."""
         with folder.named_damage(self.name_or_path):
             files = {
                 self.vocabulary_file_name: self._model.vocabulary_file(),
@@ -359,11 +385,11 @@ class TokenizerBase(TokenVocabulary, PushToHub):
 
     @property
     def backend_tokenizer(self) -> "tokenizers.Tokenizer":
-        """The Rust library's tokenizer, loaded from our tokenizer.json; it lacks the digit-comma rule.
+        """The tokenizer of the Rust library, built from our tokenizer.json; it lacks the digit-comma rule.
 
         Raises:
             MissingExtraError: The extra `tokenizers` is not installed.
-            TokenizerError: The vocabulary is not a standard Unigram model, so there is no tokenizer.json.
+            TokenizerError: The vocabulary is not a standard Unigram model, so it has no tokenizer.json.
         """
         content = self._vocabulary_files().get(folder.TOKENIZER_FILE)
         if content is None:

@@ -1,7 +1,7 @@
 """The output of a tokenizer: one `Encoding` per row, and the `BatchEncoding` that models take.
 
-Shapes: B batch, T tokens. Offsets, words and tokens are computed when they are first used, because most calls
-need only ids.
+Shapes: B batch, T tokens. Offsets, words and tokens are computed on first use, because most calls need only
+ids.
 """
 
 import copy
@@ -32,7 +32,7 @@ class TokenSpan(NamedTuple):
 
 
 class Places(NamedTuple):
-    """The origin of the tokens of one sequence: characters of the text, and the number of the word."""
+    """The origin of the tokens of one text: the characters and the word number of each token."""
 
     offsets: list[tuple[int, int]]
     words: list[int]
@@ -40,7 +40,7 @@ class Places(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Sequence:
-    """The ids of one text, and the text itself if it is known; offsets are computed when first used."""
+    """The ids of one text, and the text itself if it is known. `locate` computes the places on first use."""
 
     ids: list[int]
     text: Text | None = None
@@ -49,7 +49,7 @@ class Sequence:
 
     @property
     def places(self) -> Places:
-        """The origin of each id."""
+        """The characters and the word number of each id."""
         if self._places is None:
             if self.text is None or self.locate is None:
                 raise TokenizerError(
@@ -60,7 +60,7 @@ class Sequence:
 
 
 class Window(NamedTuple):
-    """The tokens of each sequence that a row contains."""
+    """The tokens of each text that a row contains, as ranges of positions."""
 
     first: range
     second: range | None = None
@@ -89,7 +89,7 @@ class Encoding:
 
     @property
     def n_sequences(self) -> int:
-        """1, or 2 for a pair."""
+        """Number of texts: 1, or 2 for a pair."""
         return len(self.sequences)
 
     @property
@@ -107,12 +107,12 @@ class Encoding:
 
     @property
     def special_tokens_mask(self) -> list[int]:
-        """1 for special tokens and padding, 0 for all tokens of a text."""
+        """1 for special tokens and padding, 0 for tokens of a text."""
         return self._column(lambda _, window: [0] * len(window), 1)
 
     @property
     def tokens(self) -> list[str]:
-        """The token of each id."""
+        """The token string of each id."""
         return self.to_tokens(self.ids)
 
     @property
@@ -122,7 +122,7 @@ class Encoding:
 
     @property
     def word_ids(self) -> list[int | None]:
-        """Number of the word in its text; None for special tokens and padding."""
+        """Number of each token's word in its text; None for special tokens and padding."""
         return self._column(
             lambda number, window: self.sequences[number].places.words[window.start : window.stop], None
         )
@@ -131,13 +131,16 @@ class Encoding:
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
-        """Characters of each token in its text, or in its word for texts passed as words; else (0, 0)."""
+        """Characters (start, end) of each token in its text, or in its word if the text was passed as words.
+
+        Special tokens and padding have (0, 0).
+        """
         return self._column(
             lambda number, window: self.sequences[number].places.offsets[window.start : window.stop], (0, 0)
         )
 
     def _column(self, of_text: Callable[[int, range], Iterable[_T]], other: _T) -> list[_T]:
-        """Return a value for each token: computed for tokens of texts, `other` for the others."""
+        """Return one value per token: `of_text` computes it for texts; other tokens have `other`."""
         around = [other] * self.special_tokens
         column = [other] * self.padding_left + around
         for number, window in enumerate(self.window):
@@ -146,26 +149,26 @@ class Encoding:
         return column + [other] * self.padding_right
 
     def token_to_sequence(self, token_index: int) -> int | None:
-        """Return the number of the text that a token comes from."""
+        """Return the number of the text that contains a token, or None for special tokens and padding."""
         return self.sequence_ids[token_index]
 
     def token_to_word(self, token_index: int) -> int | None:
-        """Return the number of the word that a token comes from."""
+        """Return the number of a token's word, or None for special tokens and padding."""
         return self.word_ids[token_index]
 
     def token_to_chars(self, token_index: int) -> CharSpan | None:
-        """Return the characters of a token, or None for special tokens."""
+        """Return the characters of a token, or None for special tokens and padding."""
         return None if self.sequence_ids[token_index] is None else CharSpan(*self.offsets[token_index])
 
     def char_to_token(self, char_index: int, sequence_index: int = 0) -> int | None:
-        """Return the token that covers a character, or None (for a space, or truncated text)."""
+        """Return the token that covers a character, or None if no token does (a space, truncated text)."""
         for index, (sequence, (start, end)) in enumerate(zip(self.sequence_ids, self.offsets, strict=True)):
             if sequence == sequence_index and start <= char_index < end:
                 return index
         return None
 
     def char_to_word(self, char_index: int, sequence_index: int = 0) -> int | None:
-        """Return the word that covers a character."""
+        """Return the number of the word that covers a character, or None if no token covers it."""
         token = self.char_to_token(char_index, sequence_index)
         return None if token is None else self.word_ids[token]
 
@@ -179,7 +182,7 @@ class Encoding:
         return TokenSpan(places[0], places[-1] + 1) if places else None
 
     def word_to_chars(self, word_index: int, sequence_index: int = 0) -> CharSpan | None:
-        """Return the characters of a word, from its first token's start to its last token's end."""
+        """Return the characters from the start of a word's first token to the end of its last token."""
         tokens = self.word_to_tokens(word_index, sequence_index)
         if tokens is None:
             return None
@@ -187,9 +190,9 @@ class Encoding:
 
 
 class BatchEncoding(UserDict[str, Any]):
-    """Lists or tensors by name, also as attributes. Pass it to a model as `model(**encoding)`.
+    """Lists or tensors by name, also available as attributes. Pass it to a model as `model(**encoding)`.
 
-    `encoding["input_ids"]` is (B, T) or (T,); `encoding[0]` is the first row's `Encoding`. A pickled
+    `encoding["input_ids"]` is (B, T) or (T,); `encoding[0]` is the `Encoding` of the first row. A pickled
     BatchEncoding contains the lists and tensors, but not the rows.
     """
 
@@ -205,7 +208,7 @@ class BatchEncoding(UserDict[str, Any]):
         self.convert_to_tensors(tensor_type, prepend_batch_axis=prepend_batch_axis)
 
     def __getitem__(self, item: str | int | slice) -> Any:
-        """Return a value by name, a row's Encoding by number, or all values sliced."""
+        """Return a value by name, a row's `Encoding` by number, or a slice of all values."""
         if isinstance(item, str):
             return self.data[item]
         if isinstance(item, slice):
@@ -213,7 +216,7 @@ class BatchEncoding(UserDict[str, Any]):
         return self._rows[item]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "data":  # not set yet during construction or unpickling
+        if name.startswith("_") or name == "data":  # not yet set during construction or unpickling
             raise AttributeError(name)
         try:
             return self.data[name]
@@ -229,17 +232,17 @@ class BatchEncoding(UserDict[str, Any]):
 
     @property
     def encodings(self) -> list[Encoding] | None:
-        """One Encoding per row, or None if the rows are not known (after `pad` or unpickling)."""
+        """One `Encoding` per row, or None if the rows are not known (after `pad` or unpickling)."""
         return self._encodings
 
     @property
     def is_fast(self) -> bool:
-        """Whether offsets and words are available, under the name in `transformers`."""
+        """Whether offsets and words are available. `transformers` uses the same name."""
         return self._encodings is not None
 
     @property
     def n_sequences(self) -> int | None:
-        """1, or 2 for pairs."""
+        """Number of texts in a row: 1, or 2 for pairs. None if the rows are not known."""
         return self._encodings[0].n_sequences if self._encodings else None
 
     def tokens(self, batch_index: int = 0) -> list[str]:
@@ -247,65 +250,65 @@ class BatchEncoding(UserDict[str, Any]):
         return self._rows[batch_index].tokens
 
     def sequence_ids(self, batch_index: int = 0) -> list[int | None]:
-        """Return the number of the text that each token of a row comes from."""
+        """Return the number of the text that contains each token of a row; None for special tokens."""
         return self._rows[batch_index].sequence_ids
 
     def word_ids(self, batch_index: int = 0) -> list[int | None]:
-        """Return the number of the word that each token of a row comes from."""
+        """Return the word number of each token of a row; None for special tokens."""
         return self._rows[batch_index].word_ids
 
     words = word_ids
 
     def token_to_sequence(self, batch_or_token_index: int, token_index: int | None = None) -> int | None:
-        """Return the text of a token; with one argument, in the first row."""
+        """Return the number of a token's text. With one argument, the token is in the first row."""
         row, index = self._row_and_index(batch_or_token_index, token_index)
         return row.token_to_sequence(index)
 
     def token_to_word(self, batch_or_token_index: int, token_index: int | None = None) -> int | None:
-        """Return the word of a token; with one argument, in the first row."""
+        """Return the number of a token's word. With one argument, the token is in the first row."""
         row, index = self._row_and_index(batch_or_token_index, token_index)
         return row.token_to_word(index)
 
     def token_to_chars(self, batch_or_token_index: int, token_index: int | None = None) -> CharSpan | None:
-        """Return the characters of a token; with one argument, in the first row."""
+        """Return the characters of a token. With one argument, the token is in the first row."""
         row, index = self._row_and_index(batch_or_token_index, token_index)
         return row.token_to_chars(index)
 
     def char_to_token(
         self, batch_or_char_index: int, char_index: int | None = None, sequence_index: int = 0
     ) -> int | None:
-        """Return the token of a character; with one argument, in the first row."""
+        """Return the token that covers a character. With one argument, the character is in the first row."""
         row, index = self._row_and_index(batch_or_char_index, char_index)
         return row.char_to_token(index, sequence_index)
 
     def char_to_word(
         self, batch_or_char_index: int, char_index: int | None = None, sequence_index: int = 0
     ) -> int | None:
-        """Return the word of a character; with one argument, in the first row."""
+        """Return the word that covers a character. With one argument, the character is in the first row."""
         row, index = self._row_and_index(batch_or_char_index, char_index)
         return row.char_to_word(index, sequence_index)
 
     def word_to_tokens(
         self, batch_or_word_index: int, word_index: int | None = None, sequence_index: int = 0
     ) -> TokenSpan | None:
-        """Return the tokens of a word; with one argument, in the first row."""
+        """Return the tokens of a word. With one argument, the word is in the first row."""
         row, index = self._row_and_index(batch_or_word_index, word_index)
         return row.word_to_tokens(index, sequence_index)
 
     def word_to_chars(
         self, batch_or_word_index: int, word_index: int | None = None, sequence_index: int = 0
     ) -> CharSpan | None:
-        """Return the characters of a word; with one argument, in the first row."""
+        """Return the characters of a word. With one argument, the word is in the first row."""
         row, index = self._row_and_index(batch_or_word_index, word_index)
         return row.word_to_chars(index, sequence_index)
 
     def convert_to_tensors(
         self, tensor_type: str | None = None, prepend_batch_axis: bool = False
     ) -> "BatchEncoding":
-        """Convert every list to a tensor: "pt" (PyTorch), "np" (NumPy), "tf" (TensorFlow). None keeps lists.
+        """Convert lists to tensors of PyTorch ("pt"), NumPy ("np") or TensorFlow ("tf"); None keeps lists.
 
         Raises:
-            TokenizerError: The rows differ in length.
+            TokenizerError: The rows have different lengths.
             MissingExtraError: The library is not installed.
         """
         if tensor_type is None:
@@ -344,7 +347,7 @@ class BatchEncoding(UserDict[str, Any]):
 
 
 def _tensor_maker(tensor_type: str) -> Callable[[Any], Any]:
-    """Return the function that converts a list to a tensor; it imports the library."""
+    """Import a library and return its function that converts a list to a tensor."""
     if tensor_type == "pt":
         return require("torch", extra="torch").tensor
     if tensor_type == "np":
@@ -353,12 +356,12 @@ def _tensor_maker(tensor_type: str) -> Callable[[Any], Any]:
         return numpy.array
     if tensor_type == "tf":
         try:
-            # No extra of albertkit installs it.
+            # No extra of albertkit installs TensorFlow.
             import tensorflow  # pyright: ignore[reportMissingImports, reportMissingModuleSource]
         except ImportError as error:
             raise MissingExtraError(
-                "return_tensors='tf' needs TensorFlow, which is not installed: pip install tensorflow, or "
-                "use 'pt' or 'np'"
+                "return_tensors='tf' needs TensorFlow, which is not installed. Run `pip install "
+                "tensorflow`, or use 'pt' or 'np'."
             ) from error
         return tensorflow.constant
-    raise TokenizerError(f"return_tensors={tensor_type!r}: expected 'pt', 'np' or 'tf'")
+    raise TokenizerError(f"return_tensors is {tensor_type!r}. Expected 'pt', 'np' or 'tf'.")

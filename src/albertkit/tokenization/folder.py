@@ -1,12 +1,12 @@
-"""The tokenizer files in a model folder, in the layout of `transformers`.
+"""Read and write the tokenizer files of a model folder, in the layout of `transformers`.
 
     spiece.model              the SentencePiece model, byte for byte as received; or
     vocab.txt                 the word list of a WordPiece vocabulary
     tokenizer.json            the same vocabulary and rules for the Rust library
-    tokenizer_config.json     rules of normalization, special tokens, lengths
+    tokenizer_config.json     normalization rules, special tokens, lengths
     special_tokens_map.json   the special tokens again, for older readers
 
-If there is an `added_tokens.json` (older folders), it is read too.
+An `added_tokens.json` (in older folders) is also read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,15 +47,15 @@ _NO_LIMIT = 10**9
 
 
 def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **options: Unpack[HubOptions]) -> Path:
-    """Return a tokenizer's folder, or the file itself if the path is a file.
+    """Return a tokenizer's folder, downloaded if necessary, or the path itself if it is a file.
 
     Args:
-        name_or_path: A folder, a file, or a name; see `hub.resolve`.
-        also: Further files to download.
+        name_or_path: A folder, a file, or a model name; see `hub.resolve`.
+        also: Additional files to download.
         options: See `HubOptions`.
 
     Raises:
-        ModelNotFoundError: There is no such folder, file or name.
+        ModelNotFoundError: The folder, file or name does not exist.
     """
     path = hub.as_path(name_or_path)
     return (
@@ -64,10 +64,10 @@ def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **options: U
 
 
 def find_model_file(path: Path) -> Path | None:
-    """Return the SentencePiece model in a folder (or the file itself), or None if there is none.
+    """Return the SentencePiece model of a folder (or the path itself if it is one), or None without a model.
 
     Raises:
-        TokenizerError: The folder has several, and none has a standard name.
+        TokenizerError: The folder has several models, and none has a standard name.
     """
     if path.is_file():
         return None if path.suffix in (".json", ".txt") else path
@@ -84,9 +84,9 @@ def find_model_file(path: Path) -> Path | None:
 
 
 def find(path: Path, name: str) -> Path | None:
-    """Return the file of that name in a folder (or the file itself), None if there is none.
+    """Return the file with this name in a folder (or the path itself if it is that file), or None.
 
-    A SentencePiece model may have other names; see `find_model_file`.
+    A SentencePiece model may have another name; see `find_model_file`.
     """
     if name == MODEL_FILE:
         return find_model_file(path)
@@ -95,10 +95,10 @@ def find(path: Path, name: str) -> Path | None:
 
 
 def find_files(path: Path, vocabulary_file: str) -> dict[str, Path | None]:
-    """Return the vocabulary files in a folder as arguments of a tokenizer class.
+    """Return the vocabulary files of a folder as arguments of a tokenizer class.
 
     Raises:
-        ModelNotFoundError: There is none.
+        ModelNotFoundError: The folder has no vocabulary file.
     """
     vocabulary_files = {
         "vocab_file": find(path, vocabulary_file),
@@ -122,12 +122,12 @@ def read_settings(
     normalization: type[Normalization | BertNormalization] = Normalization,
     default_roles: Mapping[str, str] = DEFAULT_ROLES,
 ) -> dict[str, Any]:
-    """Return the settings in the folder as arguments of the tokenizer class.
+    """Return the settings of a folder as arguments of the tokenizer class.
 
     Args:
-        path: the folder, or a file in it.
-        normalization: the class's normalization rules.
-        default_roles: the class's default token of each role.
+        path: The folder, or a file in it.
+        normalization: The normalization rules of the tokenizer class.
+        default_roles: The default token of each role in the tokenizer class.
 
     Raises:
         TokenizerError: A file is not a JSON object, or a token is not a string.
@@ -159,7 +159,7 @@ def _settings(
             settings[role] = None if roles[role] is None else token_text(roles[role])
 
     added = read_json(folder / ADDED_TOKENS_FILE)
-    # One program may have written the one name, and a newer program the other.
+    # An older program may have written one name, and a newer program the other.
     names = ("additional_special_tokens", "extra_special_tokens")
     additional = [token for name in names for token in token_texts(roles.get(name) or ())]
     for number, token in (config.get("added_tokens_decoder") or {}).items():
@@ -172,13 +172,13 @@ def _settings(
         known |= symbols
         added = {token: number for token, number in added.items() if token not in symbols}
     additional = [token for token in dict.fromkeys(additional) if token not in known]
-    # The tokenizer.json may have the settings that are missing here.
+    # Settings that are missing here may be in the tokenizer.json.
     lists = {"added_tokens": added, "extra_special_tokens": additional}
     return take_settings(settings | {name: value for name, value in lists.items() if value})
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Return a JSON object, or an empty one if the file does not exist.
+    """Return the content of a JSON file that contains an object, or an empty dict if the file does not exist.
 
     Raises:
         TokenizerError: The file is damaged.
@@ -188,9 +188,9 @@ def read_json(file: Path) -> dict[str, Any]:
 
 @contextmanager
 def named_damage(file: str | Path) -> Iterator[None]:
-    """Convert errors from using a file's content to a TokenizerError that names the file.
+    """Convert exceptions from reading a damaged file to a TokenizerError that names the file.
 
-    Catches Exception, because the Rust library raises plain Exception.
+    It catches Exception, because the Rust library raises plain Exceptions.
     """
     try:
         yield
@@ -208,7 +208,7 @@ def named_damage(file: str | Path) -> Iterator[None]:
 
 
 def write(folder: str | Path, files: Mapping[str, bytes], *, prefix: str | None = None) -> tuple[str, ...]:
-    """Write files into a folder, all or none, and return their paths."""
+    """Write all files into a folder, or none if one fails, and return their paths."""
     folder = Path(folder)
     paths = [folder / (f"{prefix}-{name}" if prefix else name) for name in files]
     with made_folder(folder), ExitStack() as stack:
@@ -223,11 +223,11 @@ def as_json(value: Mapping[str, Any]) -> bytes:
 
 
 def _user_defined(rust_file: Path) -> set[str]:
-    """Return the vocabulary's user-defined symbols in a tokenizer.json of `transformers` 5.
+    """Return the user-defined symbols of the vocabulary in a tokenizer.json of `transformers` 5.
 
-    That file lists them as added tokens, and the settings in its folder call them special, including brackets
-    and the full stop. The original does not split texts at them. They are pieces with SentencePiece's score
-    0.
+    The file lists them as added tokens, and the folder's settings list them as special tokens, including
+    brackets and the full stop. The original does not split texts at them. They are the added tokens that are
+    pieces with SentencePiece's score 0.
     """
     content = read_json(rust_file)
     with named_damage(rust_file):

@@ -1,8 +1,8 @@
-"""Read the SentencePiece model file, and recognize files that are not one.
+"""Read and write SentencePiece model files, and recognize files of other formats.
 
-The file is a protocol buffer (sentencepiece_model.proto). SentencePiece itself reads it for encoding. This
-module reads the few fields that its Python interface does not expose (kind of a piece, normalizer table)
-directly, so that no protobuf runtime is needed.
+The file is a protocol buffer (sentencepiece_model.proto). SentencePiece itself reads it for encoding. Its
+Python interface does not expose some fields (type of a piece, normalizer table), so this module parses them
+itself and needs no protobuf runtime.
 """
 
 import math
@@ -19,7 +19,7 @@ from albertkit.protobuf import fixed32, message, number, read_fields
 
 WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for the start of a word
 
-# Kinds of pieces: ModelProto.SentencePiece.Type
+# Types of pieces: ModelProto.SentencePiece.Type
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 
 # Algorithms: TrainerSpec.ModelType
@@ -31,17 +31,17 @@ _NO_PIECE = (1 << 64) - 1  # the id -1 in a protocol buffer
 
 @dataclass(frozen=True, kw_only=True)
 class PieceTable:
-    """The pieces in a model file. The position of a piece is its id."""
+    """The pieces of a model file. The index of a piece is its id."""
 
     pieces: tuple[str, ...]
     scores: tuple[float, ...]
     kinds: tuple[int, ...]
-    character_map: bytes  # the normalizer's compiled table, empty for the identity
+    character_map: bytes  # the normalizer's compiled table; empty if the normalizer changes nothing
     algorithm: int = UNIGRAM
-    usual_spaces: bool = True  # a mark before the first word, single marks between words
+    usual_spaces: bool = True  # a mark before the first word, and single marks between words
 
     def __post_init__(self) -> None:
-        """Check the normalizer's table, because the libraries follow its offsets unchecked."""
+        """Check the normalizer's table, because the libraries follow its offsets without checks."""
         if self.character_map and not _is_character_map(self.character_map):
             raise TokenizerError("the normalizer's table of characters is damaged. Copy the file again.")
 
@@ -51,7 +51,7 @@ def _is_character_map(content: bytes) -> bool:
 
     The table is a trie over UTF-8 (a double array of darts-clone), followed by the strings that it points to.
     """
-    import numpy as np  # a tokenizer loaded from a spiece.model needs no NumPy
+    import numpy as np  # imported here, because loading a spiece.model does not need NumPy
 
     size = int.from_bytes(content[:4], "little")
     if size % 1024 or not 4 <= size <= len(content) - 4:
@@ -62,7 +62,7 @@ def _is_character_map(content: bytes) -> bool:
     leaves = units >> 31 == 1
     children = np.arange(len(units), dtype="<u4") ^ units >> 10 << ((units & 0x200) >> 6)
     ends = np.frombuffer(strings, np.uint8) == 0
-    # A leaf has the offset of a string, which begins where another one ends.
+    # The offset in a leaf must be the start of a string: the first byte, or the byte after an end.
     begins = np.concatenate([[True], ends[:-1]])
     places = units[leaves] & 0x7FFFFFFF
     return bool(
@@ -71,7 +71,7 @@ def _is_character_map(content: bytes) -> bool:
 
 
 def ends_in_digit_and_comma(piece: str) -> bool:
-    """Return whether the original ALBERT splits a piece, such as `▁1990,`."""
+    """Return whether a piece ends in a digit and a comma, such as `▁1990,`; the original ALBERT splits it."""
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
@@ -79,7 +79,7 @@ def read_model_file(path: str | Path) -> bytes:
     """Return the bytes of a SentencePiece model file.
 
     Raises:
-        ModelNotFoundError: There is no such file.
+        ModelNotFoundError: The file does not exist.
         TokenizerError: The file is empty.
     """
     path = Path(path)
@@ -95,7 +95,7 @@ def read_model_file(path: str | Path) -> bytes:
 
 
 def load_processor(model: bytes, *, source: str | Path) -> sentencepiece.SentencePieceProcessor:
-    """Return SentencePiece's processor for the bytes of a model file; errors name `source`.
+    """Return SentencePiece's processor for the bytes of a model file; error messages name `source`.
 
     Raises:
         TokenizerError: The bytes are truncated or have another format.
@@ -112,10 +112,10 @@ def load_processor(model: bytes, *, source: str | Path) -> sentencepiece.Sentenc
 
 
 def read_piece_table(model: bytes) -> PieceTable:
-    """Return pieces, scores, kinds and normalizer table from the bytes of a model file.
+    """Return the pieces, scores, types and normalizer table from the bytes of a model file.
 
     Raises:
-        TokenizerError: The file is damaged. SentencePiece ignores fields of a wrong kind.
+        TokenizerError: The file is damaged. SentencePiece itself ignores fields of a wrong type.
     """
     pieces: list[str] = []
     scores: list[float] = []
@@ -154,12 +154,12 @@ def _values(message: bytes) -> dict[int, Any]:
 
 
 def model_content(table: PieceTable) -> bytes:
-    """Return the content of a SentencePiece model with these pieces."""
+    """Return the bytes of a SentencePiece model with these pieces."""
     return message(3, message(2, table.character_map)) + _pieces_content(table)
 
 
 def _pieces_content(table: PieceTable) -> bytes:
-    """Return the part of a model file with the pieces and the positions of the special ones."""
+    """Return the part of a model file that has the pieces and the ids of the special pieces."""
     fields_of_kinds = {kind: number(3, kind) for kind in table.kinds}
     content = b"".join(
         message(1, message(1, piece.encode()) + fixed32(2, score) + fields_of_kinds[kind])
@@ -175,10 +175,10 @@ def _pieces_content(table: PieceTable) -> bytes:
 
 
 def vocab_lines(model: bytes) -> list[str]:
-    """Return the lines of the `.vocab` file (piece, tab, score) that SentencePiece writes beside a model.
+    """Return the lines of the `.vocab` file (piece, tab, score) that SentencePiece writes next to a model.
 
     Raises:
-        TokenizerError: the model is damaged.
+        TokenizerError: The model is damaged.
     """
     processor = load_processor(model, source="the vocabulary")
     numbers = range(processor.GetPieceSize())
@@ -188,21 +188,22 @@ def vocab_lines(model: bytes) -> list[str]:
 def model_from_lines(lines: Sequence[str]) -> bytes:
     """Return a SentencePiece model with the pieces of a `.vocab` file, whose scores have six digits.
 
-    Julia's files have no other tokenizer data. The lines lack the kinds of the pieces, which follow from the
-    names and scores in ALBERT's vocabularies, and the normalizer, which is SentencePiece's default in ALBERT.
+    Checkpoints from Julia contain no other tokenizer data. The lines contain neither the types of the pieces,
+    which follow from names and scores in ALBERT's vocabularies, nor the normalizer, which is SentencePiece's
+    default in ALBERT.
 
     Raises:
-        TokenizerError: a line is not a piece with a score, or the pieces are not a valid model (no `<unk>`,
+        TokenizerError: A line is not a piece with a score, or the pieces are not a valid model (no `<unk>`,
             or a duplicate piece).
     """
     pieces, scores = zip(*map(_parse_line, lines), strict=True)
-    # Only pieces outside the unigram model have the score 0.
+    # Only pieces outside the Unigram model have the score 0.
     kinds = tuple(
         _KINDS.get(piece, NORMAL if score else USER_DEFINED)
         for piece, score in zip(pieces, scores, strict=True)
     )
     table = PieceTable(pieces=pieces, scores=scores, kinds=kinds, character_map=b"")
-    # Fields may follow each other in any order, so the normalizer's come as the library writes them.
+    # The fields of a protocol buffer may have any order, so the library's normalizer comes first.
     model = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc").serialized_model_proto()
     model += _pieces_content(table)
     try:
@@ -226,7 +227,7 @@ def _parse_line(line: str) -> tuple[str, float]:
 
 
 def _guess(model: bytes) -> str:
-    """Describe what bytes that SentencePiece rejected may be."""
+    """Describe the likely content of bytes that SentencePiece rejected."""
     head = model[:512]
     if head.lstrip()[:1] in (b"{", b"["):
         return "the file looks like JSON or a word list (vocab.txt)"

@@ -1,4 +1,4 @@
-"""Normalize texts before they are split, and map each character to its place in the original text.
+"""Normalize texts before they are split, and map each character to its position in the original text.
 
 The rule of the original (`preprocess_text` of google-research/albert), before SentencePiece:
 
@@ -7,19 +7,19 @@ The rule of the original (`preprocess_text` of google-research/albert), before S
 3. unless `keep_accents`: NFKD decomposition, then every combining mark is dropped;
 4. `do_lower_case`: lower case.
 
-For ASCII, whose spaces and letters are single bytes, one table does nearly everything; step 3 has no effect.
+For ASCII text, one byte table does nearly all of this; step 3 has no effect on it.
 
-Normalization is a chain of steps. Each step maps every character that it writes to a span of its input.
-`align` chains the maps, so every character that SentencePiece splits has a span of the original text. The
-span of a piece goes from its first character's start to its last character's end. The time is linear in the
-length of the text. For the pieces of a text, in order:
+Normalization is a chain of steps. Each step maps every character of its output to a span of its input.
+`align` chains these maps, so every character that SentencePiece splits has a span in the original text. The
+span of a piece goes from the start of its first character to the end of its last character. The time is
+linear in the length of the text. The spans of the pieces of a text have these properties:
 
 * Starts and ends never decrease and lie within the text.
-* The word-start mark has no width: `▁dog` covers `dog`; a lone `▁` is empty, at the start of the next token.
+* The word-start mark has no width: `▁dog` covers `dog`. A lone `▁` is empty, at the start of the next token.
 * Pieces overlap only if one character became several (the ligature `ﬃ` becomes `ffi`). Each of these pieces
   then covers the whole character.
-* The covered text, normalized alone, is the piece, or contains the piece if pieces overlap. A removed
-  character (an accent, a control character) belongs to the piece before it.
+* If you normalize the covered text alone, you get the piece, or a text that contains it if pieces overlap. A
+  removed character (an accent, a control character) belongs to the piece before it.
 """
 
 import re
@@ -40,18 +40,21 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 @dataclass(frozen=True, kw_only=True)
 class Normalization:
-    """The normalization of a text before it is split into pieces; saved in `tokenizer_config.json`."""
+    """The normalization rules for a text before SentencePiece; saved in `tokenizer_config.json`."""
 
     do_lower_case: bool = True
+    """Whether to lower-case texts."""
     remove_space: bool = True
+    """Whether to strip texts and collapse runs of spaces."""
     keep_accents: bool = False
+    """Whether to keep accents and compatibility characters."""
 
     def __post_init__(self) -> None:
         _check_flags(self)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the normalization in a tokenizer's settings."""
+        """Return the normalization rules in a tokenizer's settings."""
         return cls(**{field.name: settings[field.name] for field in fields(cls) if field.name in settings})
 
     def __call__(self, text: str) -> str:
@@ -59,13 +62,13 @@ class Normalization:
         return self._ascii(text) if text.isascii() else self.plain(text)
 
     def plain(self, text: str) -> str:
-        """Return the normalized text, following the rule step by step."""
+        """Return the normalized text by applying the rule step by step."""
         if self.remove_space:
             text = " ".join(text.split())
         text = text.replace("``", '"').replace("''", '"')
         if not self.keep_accents and not text.isascii():
-            # In parts, because `normalize` sorts each run of marks in quadratic time. Their order does not
-            # matter, because they are dropped; each character decomposes alone.
+            # In parts, because `normalize` sorts each run of marks in quadratic time. The order of the marks
+            # does not matter, because they are dropped; each character decomposes independently.
             parts = range(0, len(text), _PART)
             text = "".join(unicodedata.normalize("NFKD", text[begin : begin + _PART]) for begin in parts)
             for mark in filter(unicodedata.combining, set(text)):  # a text has few distinct characters
@@ -77,13 +80,13 @@ class Normalization:
         text = text.encode().translate(self._table).decode()
         if self.remove_space:
             text = " ".join(text.split()) if "  " in text else text.strip(" ")
-        if "`" in text:  # searching for one character takes a tenth of the time of replacing two
+        if "`" in text:  # this check takes a tenth of the time of a replacement
             text = text.replace("``", '"')
         return text.replace("''", '"')
 
     @cached_property
     def _table(self) -> bytes:
-        """The output for each byte: all spaces become one kind, and letters become lower case."""
+        """The output for each byte: every space becomes a plain space, and letters become lower case."""
         written = (
             " " if self.remove_space and character.isspace() else character
             for character in map(chr, range(128))
@@ -94,13 +97,14 @@ class Normalization:
 
 @dataclass(frozen=True, kw_only=True)
 class BertNormalization:
-    """The normalization of a text before WordPiece, as in the original BERT."""
+    """The normalization rules for a text before WordPiece, as in the original BERT."""
 
     do_lower_case: bool = True
+    """Whether to lower-case texts."""
     strip_accents: bool | None = None
     """Whether to drop accents. None drops them if texts are lower-cased, as in the original BERT."""
     tokenize_chinese_chars: bool = True
-    """Whether every Chinese character is a word."""
+    """Whether every Chinese character is a separate word."""
 
     def __post_init__(self) -> None:
         _check_flags(self, may_be_none=("strip_accents",))
@@ -114,21 +118,21 @@ def _check_flags(rules: Normalization | BertNormalization, *, may_be_none: tuple
 
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
-    """A normalized text; character i covers `starts[i]:ends[i]` of the original."""
+    """A normalized text; its character i comes from `starts[i]:ends[i]` of the original text."""
 
     text: str
     starts: list[int]
     ends: list[int]
 
     def part(self, start: int, stop: int) -> "Alignment":
-        """Return the characters `start:stop` as an alignment."""
+        """Return the characters `start:stop` with their spans."""
         part = slice(start, max(start, stop))
         return Alignment(text=self.text[part], starts=self.starts[part], ends=self.ends[part])
 
     def rewrite(self, pattern: re.Pattern[str], write: Callable[[str], str]) -> "Alignment":
-        """Replace the matches of a pattern; the new characters have the span of the match.
+        """Replace the matches of a pattern; the new characters get the span of the match.
 
-        If a match is replaced with nothing, its span goes to the character before it.
+        If a match is replaced with nothing, its span is added to the character before it.
         """
         strings: list[str] = []
         starts: list[int] = []
@@ -149,7 +153,7 @@ class Alignment:
     def then(self, text: str, offsets: list[int]) -> "Alignment":
         """Add a step that wrote `text`, whose character i began at `offsets[i]` of this text.
 
-        `offsets` has one more entry than `text`: the position where the step stopped reading.
+        `offsets` has one more entry than `text`: the position at which the step stopped reading.
         """
         starts, ends = [0] * len(text), [0] * len(text)
         begin = end = offsets[-1]
@@ -163,7 +167,7 @@ class Alignment:
         return Alignment(text=text, starts=starts, ends=ends)
 
     def spans(self, pieces: list[str]) -> list[tuple[str, int, int]]:
-        """Return (piece, start, end) of pieces that, joined, are this text except for word-start marks."""
+        """Return (piece, start, end) for pieces that, joined, are this text apart from word-start marks."""
         spans: list[tuple[str, int, int]] = []
         position, last_end = 0, 0
         for piece in pieces:
@@ -184,7 +188,7 @@ def align(text: str, normalization: Normalization) -> Alignment:
     normalized = normalization(text)
     aligned = Alignment(text=text, starts=list(range(len(text))), ends=list(range(1, len(text) + 1)))
     if not text.isascii() or len(normalized) != len(text):
-        # For ASCII, every step keeps a character's position or shortens the text.
+        # In ASCII text, every step keeps a character's position or shortens the text.
         if normalization.remove_space:
             aligned = aligned.part(len(text) - len(text.lstrip()), len(text.rstrip()))
             aligned = aligned.rewrite(_SPACES, lambda _: " ")
@@ -193,7 +197,7 @@ def align(text: str, normalization: Normalization) -> Alignment:
             aligned = aligned.rewrite(_NOT_ASCII, _without_accents)
         if normalization.do_lower_case:
             aligned = aligned.rewrite(_NOT_ASCII, str.lower)
-    # Lower-casing depends on context (a final sigma) but its length does not.
+    # Lower-casing depends on the context (a final sigma), but its length does not.
     assert len(normalized) == len(aligned.text)
     return replace(aligned, text=normalized)
 

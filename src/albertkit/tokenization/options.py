@@ -1,4 +1,4 @@
-"""The arguments of a tokenizer call: their types, and how arguments of `transformers` are read."""
+"""The arguments of a tokenizer call: their types, defaults and checks."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,9 +25,9 @@ Text = str | Words
 
 
 class TokenizerSettings(TypedDict, total=False):
-    """Keyword arguments of every tokenizer, besides the files and the normalization rules.
+    """Keyword arguments of every tokenizer, in addition to the files and the normalization rules.
 
-    A token that is not in the vocabulary is added after it. A role set to None has no token.
+    A token that is not in the vocabulary gets an id after it. Set a role to None if it has no token.
     `additional_special_tokens` and `extra_special_tokens` are the same setting. `parse_special_tokens` is the
     opposite of `split_special_tokens`.
     """
@@ -51,14 +51,14 @@ class TokenizerSettings(TypedDict, total=False):
 
 
 class ParsingOptions(TypedDict, total=False):
-    """Keyword arguments of every method that splits texts."""
+    """Keyword arguments of every method that splits texts. For their meaning see `Options`."""
 
     parse_special_tokens: Parsing | None
     split_special_tokens: bool | None
 
 
 class CallOptions(ParsingOptions, total=False):
-    """Keyword arguments of every method that encodes texts. `Options` documents them and has the defaults."""
+    """Keyword arguments of every method that encodes texts. For their meaning and defaults see `Options`."""
 
     add_special_tokens: bool
     padding: bool | str
@@ -85,30 +85,30 @@ class Options:
     add_special_tokens: bool = True
     """Whether to put [CLS] and [SEP] around the texts."""
     padding: bool | str = False
-    """True or "longest" pads to the longest row, "max_length" to `max_length`; False or "do_not_pad" does
-    not."""
+    """True or "longest" pads to the longest row, "max_length" to `max_length`. False or "do_not_pad" does not
+    pad."""
     truncation: bool | str | None = None
-    """True or "longest_first", "only_first", "only_second"; False or "do_not_truncate". None truncates only
-    if `max_length` is given and `padding` is not."""
+    """The text of a pair to truncate: True or "longest_first", "only_first", "only_second". False or
+    "do_not_truncate" truncates nothing. None truncates only if `max_length` is set and `padding` is not."""
     max_length: int | None = None
-    """Maximum length of a row in tokens, including special tokens; None for `model_max_length`."""
+    """Maximum length of a row in tokens, including special tokens. None means `model_max_length`."""
     stride: int = 0
-    """Overlap: the number of tokens that a window repeats from the window before it."""
+    """Overlap: the number of tokens that a window shares with the previous window."""
     is_split_into_words: bool = False
-    """Whether texts are lists of words. Offsets are then relative to each word."""
+    """Whether texts are passed as lists of words. Offsets are then relative to each word."""
     pad_to_multiple_of: int | None = None
-    """Round the padded length up to a multiple of this number."""
+    """Number to whose next multiple the padded length is rounded up."""
     padding_side: Side | None = None
-    """Side to pad; None for the tokenizer's own setting, "right", which ALBERT's absolute positions need."""
+    """Side to pad. None means the tokenizer's setting. ALBERT's absolute positions need "right"."""
     return_tensors: str | None = None
     """"pt", "np" or "tf" for tensors; None for lists."""
     return_token_type_ids: bool | None = None
-    """Whether to return `token_type_ids`."""
+    """Whether to return `token_type_ids`. None means True."""
     return_attention_mask: bool | None = None
-    """Whether to return `attention_mask`."""
+    """Whether to return `attention_mask`. None means True."""
     return_overflowing_tokens: bool = False
-    """Whether to return every window of a truncated text as a row, and `overflow_to_sample_mapping` with the
-    index of the example of each row."""
+    """Whether to return each window of a truncated text as a row, and `overflow_to_sample_mapping` with the
+    index of each row's example."""
     return_special_tokens_mask: bool = False
     """Whether to return `special_tokens_mask`: 1 for [CLS], [SEP] and padding."""
     return_offsets_mapping: bool = False
@@ -116,20 +116,24 @@ class Options:
     return_length: bool = False
     """Whether to return `length`: the number of tokens of each row."""
     parse_special_tokens: Parsing | None = None
-    """Whether special tokens such as `[MASK]` in a text are parsed or read as plain text; "mask" parses only
-    `[MASK]`. None for the tokenizer's own setting."""
+    """Whether to parse special tokens such as `[MASK]` in a text. False reads them as plain text; "mask"
+    parses only `[MASK]`. None means the tokenizer's setting."""
     split_special_tokens: bool | None = None
-    """The opposite of `parse_special_tokens`, as in `transformers`; used if that one is None."""
+    """The opposite of `parse_special_tokens`, as in `transformers`. Used only if that one is None."""
     verbose: bool = True
-    """Whether to warn about rows longer than `model_max_length`."""
+    """Whether to warn about rows that are longer than `model_max_length`."""
 
     @classmethod
     def read(cls, **options: Unpack[CallOptions]) -> "Options":
-        """Read the arguments of a call; raise TypeError for an unknown one, with the nearest known name."""
+        """Read the arguments of a call.
+
+        Raises:
+            TypeError: An argument is unknown; the message suggests the closest known name.
+        """
         known = [field.name for field in fields(cls)]
         for name in options:
             if name not in known:
-                raise TypeError(f"a tokenizer call has no argument {name!r}; {suggestion(name, known)}")
+                raise TypeError(f"a tokenizer call has no argument {name!r}. {suggestion(name, known)}")
         chosen = cls(**options)
         if chosen.parse_special_tokens is None and chosen.split_special_tokens is not None:
             return replace(chosen, parse_special_tokens=not chosen.split_special_tokens)
@@ -146,7 +150,7 @@ class Fit:
 
 
 def read_fit(options: Options, *, model_max_length: int) -> Fit:
-    """Resolve the arguments as `transformers` does.
+    """Resolve `padding`, `truncation` and `max_length` as `transformers` does.
 
     Raises:
         TokenizerError: A value is unknown, or a length is not a multiple of `pad_to_multiple_of`.
@@ -200,10 +204,10 @@ def read_flag(name: str, value: Any) -> bool:
 
 
 def read_max_length(value: Any) -> int:
-    """Return `model_max_length`. A huge number means no limit; None means the default, 512.
+    """Return `model_max_length` after checking it. A huge number means no limit; None means the default, 512.
 
     Raises:
-        TokenizerError: The value is not a whole number of at least 1.
+        TokenizerError: The value is not an integer of at least 1.
     """
     if value is None:
         return 512
@@ -221,20 +225,20 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
         value is not None and read_flag("clean_up_tokenization_spaces", value)
     ),
 }
-"""The settings besides special tokens and normalization rules: each with the function that checks a value and
-returns the default for None."""
+"""The settings other than special tokens and normalization rules, each with its reader: a function that
+checks the value and returns the default for None."""
 
 
 def take_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tokenizer's arguments without those of `transformers` that have no effect here.
+    """Return a tokenizer's arguments without the arguments of `transformers` that have no effect here.
 
-    These are loading options (see `take_loading_options`), `use_fast`, `verbose` and `config`, and options
-    for which ALBERT's tokenizers support only one value. For a setting with two names, the result has
+    These are loading options (see `take_loading_options`), `use_fast`, `verbose`, `config`, and options for
+    which ALBERT's tokenizers support only one value. Where a setting has two names, the result uses
     `extra_special_tokens` and `parse_special_tokens`.
 
     Raises:
-        ConfigError, TokenizerError: an option asks for something that is not supported, or the two names of a
-            setting have different values.
+        ConfigError, TokenizerError: An option has an unsupported value, or the two names of a setting have
+            different values.
     """
     taken = take_loading_options(settings)
     for name in ("use_fast", "verbose", "config"):
@@ -264,7 +268,7 @@ def take_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 def read_examples(
     text: Any, text_pair: Any, *, is_split_into_words: bool
 ) -> tuple[list[tuple[Text, Text | None]], bool]:
-    """Return the examples of a call as (text, second text or None), and whether the call was a batch.
+    """Return the examples of a call as (text, second text or None), and whether the call is a batch.
 
     Raises:
         TokenizerError: A value is not a text. The message gives its type.
@@ -295,7 +299,7 @@ def read_examples(
 
 
 def _read_pair(example: Any, is_split_into_words: bool) -> tuple[Any, Any]:
-    """Return one entry of a batch as an example: a text, or a pair passed as (text, second text)."""
+    """Return one entry of a batch as (text, second text or None); the entry may be a pair."""
     if isinstance(example, (tuple, list)) and len(example) == 2:
         is_text = _is_words if is_split_into_words else _is_string
         if is_text(example[0]) and is_text(example[1]):
@@ -312,7 +316,7 @@ def _is_words(text: Any) -> bool:
 
 
 def _as_list(name: str, texts: Any) -> list[Any]:
-    """Return a batch as a list. It may be any sequence (list, tuple, NumPy array, column of a table)."""
+    """Return a batch, which may be a list, tuple, NumPy array or table column, as a list."""
     if (
         isinstance(texts, (str, bytes, dict))
         or not hasattr(texts, "__len__")
@@ -325,7 +329,7 @@ def _as_list(name: str, texts: Any) -> list[Any]:
 
 
 def _choice(name: str, value: Any, true: str, false: str, allowed: tuple[str, ...]) -> Any:
-    """Return a strategy passed as a bool, a name or a member of an enumeration of `transformers`."""
+    """Return the name of a strategy that was passed as a bool, a name or an enumeration member."""
     value = getattr(value, "value", value)
     if value is None or isinstance(value, bool):
         return true if value else false

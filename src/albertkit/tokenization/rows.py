@@ -1,4 +1,4 @@
-"""Build the batch of a model from sequences of ids: truncation, windows, special tokens and padding."""
+"""Assemble a batch from sequences of ids: truncate, make windows, add special tokens and pad."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping
@@ -10,12 +10,12 @@ from albertkit.tokenization.encoding import BatchEncoding, Encoding, Sequence, W
 from albertkit.tokenization.options import Fit, Options, Side, Strategy
 from albertkit.tokenization.special_tokens import Marks
 
-_MANY_OBJECTS = 10_000  # new objects; fewer are traversed faster than frozen ones are counted
+_MANY_OBJECTS = 10_000  # with fewer new objects, visiting them is faster than checking for frozen objects
 
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Pause Python's garbage collection of cycles: a call creates none, but each one visits all ids."""
+    """Pause Python's cyclic garbage collector: calls create no cycles, but it visits all ids."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -23,7 +23,7 @@ def collection_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             if gc.get_count()[0] > _MANY_OBJECTS and not gc.get_freeze_count():
-                # Freezing and unfreezing makes all objects old, so the next collection skips the new ones.
+                # Freezing and unfreezing makes all objects old, so the next collection skips the new objects.
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
@@ -40,10 +40,10 @@ def assemble(
     batched: bool,
     to_tokens: Callable[[list[int]], list[str]],
 ) -> tuple[BatchEncoding, int]:
-    """Return examples (one sequence each, or two) as a batch, and the length of the longest row.
+    """Return the batch for a list of examples (each one or two sequences), and the length of its longest row.
 
     Raises:
-        TokenizerError: An example cannot fit, or rows have different lengths but tensors were requested.
+        TokenizerError: An example cannot fit into `max_length`, or tensors need rows of equal length.
     """
     rows: list[Encoding] = []
     samples: list[int] = []
@@ -76,10 +76,10 @@ def pad_rows(
     values: Mapping[str, int],
     attention_mask: bool,
 ) -> BatchEncoding:
-    """Pad rows that are already encoded; `values` has each column's padding value. Others are not padded.
+    """Pad rows that are already encoded. `values` gives the padding value of each column that is padded.
 
     Raises:
-        TokenizerError: There are no `input_ids`.
+        TokenizerError: The rows have no `input_ids`.
     """
     if not hasattr(encoded, "keys"):
         names = list(encoded[0]) if len(encoded) else []
@@ -113,7 +113,7 @@ def _rows(
     side: Side,
     to_tokens: Callable[[list[int]], list[str]],
 ) -> list[Encoding]:
-    """Return the row of an example, and the further windows over the truncated tokens."""
+    """Return the row of an example, followed by its other windows."""
     first = sequences[0].ids
     second = sequences[1].ids if len(sequences) == 2 else None
     around = 0 if not options.add_special_tokens else 2 if second is None else 3
@@ -148,12 +148,12 @@ def _ids(first: list[int], second: list[int] | None, window: Window, marks: Mark
 
 
 def _within(ids: list[int], window: range) -> list[int]:
-    # Most windows are the whole text and need no copy.
+    # Most windows contain the whole text and need no copy.
     return ids if len(window) == len(ids) else ids[window.start : window.stop]
 
 
 def _width(longest: int, fit: Fit, multiple_of: int | None) -> int:
-    """Return the padded length of the rows."""
+    """Return the length to which all rows are padded."""
     width = longest if fit.padding == "longest" else fit.max_length
     return width if not multiple_of else -(-width // multiple_of) * multiple_of
 
@@ -186,7 +186,7 @@ def _columns(rows: list[Encoding], samples: list[int], options: Options) -> dict
 
 
 def _as_lists(values: Any) -> list[Any]:
-    """Return a column as new lists of numbers: rows may be lists, arrays or tensors."""
+    """Return a column, whose rows may be lists, arrays or tensors, as new lists of numbers."""
     values = values.tolist() if hasattr(values, "tolist") else values
     rows = [value.tolist() if hasattr(value, "tolist") else value for value in values]
     return [list(row) if isinstance(row, (list, tuple)) else row for row in rows]
@@ -201,14 +201,22 @@ def windows(
     stride: int = 0,
     side: Side = "right",
 ) -> list[Window]:
-    """Return the windows over sequences of these lengths that fit into `room` tokens; the first is the row.
+    """Return the windows over a text or a pair that fit into `room` tokens; the first is the row itself.
 
-    The others cover the truncated tokens. Each repeats `stride` tokens of the window before it. If both
-    sequences of a pair are truncated, every window of one is combined with every window of the other, in the
-    order of `transformers`: combinations with the first window of the first sequence come last.
+    The other windows cover the truncated tokens. Each repeats `stride` tokens of the previous window. If both
+    texts of a pair are truncated, the result contains every combination of their windows, in the order of
+    `transformers`: combinations with the first window of the first text come last.
+
+    Args:
+        first: Number of tokens of the first text.
+        second: Number of tokens of the second text, or None.
+        room: Maximum number of tokens without special tokens; None for no limit.
+        strategy: The text that is truncated.
+        stride: Number of tokens that consecutive windows share.
+        side: The side from which tokens are removed.
 
     Raises:
-        TokenizerError: The strategy cannot make the pair fit, or the stride is too large to make progress.
+        TokenizerError: The strategy cannot make the pair fit, or the stride leaves no room for new tokens.
     """
     everything = Window(range(first), None if second is None else range(second))
     if strategy == "do_not_truncate" or room is None or first + (second or 0) <= room:
@@ -241,14 +249,14 @@ def windows(
 
 
 def _share(first: int, second: int, room: int) -> tuple[int, int]:
-    """Return how many tokens of each sequence to keep: all of the shorter one if it fits into half."""
+    """Return how many tokens of each text to keep: all of the shorter text if it fits into half the room."""
     short_room = min(first, second, room // 2)
     long_room = room - short_room
     return (short_room, long_room) if first <= second else (long_room, short_room)
 
 
 def _slide(length: int, size: int, stride: int, side: Side) -> Iterator[range]:
-    """Yield ranges of at most `size` that cover `length`; each overlaps the one before it by `stride`."""
+    """Yield ranges of at most `size` that cover `length`; consecutive ranges share `stride` positions."""
     if length <= size:
         yield range(length)
         return
@@ -278,7 +286,7 @@ def truncate(
     stride: int,
     side: Side,
 ) -> tuple[list[int], list[int] | None, list[int]]:
-    """Return sequences truncated to `room` tokens, and the removed tokens with `stride` before them."""
+    """Return both texts truncated to `room` tokens, and the removed tokens, with `stride` before them."""
     lengths = len(ids), None if pair_ids is None else len(pair_ids)
     (first, second), *_ = windows(*lengths, room=room, strategy=strategy, side=side)
     kept = ids[first.start : first.stop]

@@ -1,9 +1,9 @@
-"""Special tokens, and tokens that were added after training.
+"""Special tokens, and tokens that a user added to the vocabulary.
 
-They are searched in a text before it is normalized, and split off: first special tokens, which must match
-exactly, then added tokens, which match in any case if the tokenizer lower-cases. Adjacent spaces have no
-effect, because the text between them is normalized separately, as in the original: `with [MASK].` becomes
-`▁with`, `[MASK]`, `▁`, `.`
+They are found in a text before it is normalized, and the text is split at them: first at special tokens,
+which must match exactly, then at added tokens, which match in any case if the tokenizer lower-cases. Adjacent
+spaces have no effect, because each part between tokens is normalized separately, as in the original:
+`with [MASK].` becomes `▁with`, `[MASK]`, `▁`, `.`
 """
 
 import re
@@ -21,16 +21,17 @@ DEFAULT_ROLES = {
     "cls_token": "[CLS]",
     "mask_token": "[MASK]",
 }
-"""Every role of a special token, with its token in ALBERT's vocabulary."""
+"""Each role of a special token, with its token in ALBERT's vocabulary."""
 
 Parsing = bool | Literal["mask"]
-"""Whether special tokens in a text are parsed; "mask" parses only that token and reads the others as text."""
+"""Whether to parse special tokens in a text; "mask" parses only `[MASK]` and reads the others as text."""
 
 
 class Part(NamedTuple):
-    """A part of a text, beginning at `start`: plain text (id None), or a token.
+    """A part of a text that begins at `start`: plain text (`token_id` is None), or a token.
 
-    A token's text is its own spelling, whatever the case in the text; the length is the same.
+    A token's `text` is the token's own spelling, whatever its case in the original text; the length is the
+    same.
     """
 
     text: str
@@ -39,7 +40,7 @@ class Part(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """Ids of the tokens around texts and of padding."""
+    """The ids of the tokens around texts, and of padding."""
 
     first: int  # [CLS]
     end: int  # [SEP]
@@ -50,7 +51,7 @@ def token_text(token: object) -> str:
     """Return the text of a token, which may be a string, an entry of a JSON file, or an AddedToken.
 
     Raises:
-        TokenizerError: The token is anything else, or must match single words only.
+        TokenizerError: The token has another type, or must match single words only.
     """
     given = token
     if isinstance(token, Mapping):
@@ -71,7 +72,9 @@ def token_text(token: object) -> str:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise TokenizerError(f"the token {text!r:.200} holds a lone surrogate: {error.reason}") from error
+            raise TokenizerError(
+                f"the token {text!r:.200} contains a lone surrogate: {error.reason}"
+            ) from error
     return text
 
 
@@ -79,7 +82,8 @@ def token_texts(tokens: object) -> list[str]:
     """Return the texts of several tokens, which may be a list or a mapping from names to tokens.
 
     Raises:
-        TokenizerError: See `token_text`; or the value does not contain tokens, such as a single string.
+        TokenizerError: An entry is not a token (see `token_text`), or `tokens` is neither a list nor a
+            mapping.
     """
     if isinstance(tokens, Mapping):
         tokens = tokens.values()
@@ -89,9 +93,9 @@ def token_texts(tokens: object) -> list[str]:
 
 
 def fold(text: str) -> str:
-    """Return a text in lower case with the same number of characters, each at its position.
+    """Return a text in lower case with the same number of characters at the same positions.
 
-    Characters that Unicode folds to several (`ß` to `ss`) are lower-cased only.
+    A character that Unicode folds to several (`ß` to `ss`) is only lower-cased.
     """
     folded = text.casefold()
     return folded if len(folded) == len(text) else "".join(map(_fold_character, text))
@@ -104,32 +108,32 @@ def _fold_character(character: str) -> str:
 
 
 class SpecialTokens:
-    """The tokens of each role, the added tokens, their ids, and their occurrences in a text."""
+    """The roles and ids of special tokens and added tokens, and the search for them in texts."""
 
     def __init__(self, *, size: int, ignore_case: bool) -> None:
         self.size = size
         self.roles: dict[str, str | None] = {}
         self.additional: list[str] = []
         self.added: dict[str, int] = {}  # tokens after the vocabulary
-        self.ids: dict[str, int] = {}  # every token that texts are split at
+        self.ids: dict[str, int] = {}  # all tokens at which texts are split
         self._fold = fold if ignore_case else str
         self._first_characters: set[str] = set()
-        # Computed when first used, and reset when a token changes.
+        # Computed on first use, and reset when a token changes.
         self._words: dict[str, str] | None = None
         self._patterns: dict[Parsing | None, re.Pattern[str] | None] = {}
 
     def __len__(self) -> int:
-        """Number of ids assigned after the vocabulary."""
+        """Number of ids after the vocabulary."""
         return max(self.added.values(), default=self.size - 1) + 1 - self.size
 
     @property
     def special(self) -> list[str]:
-        """Every special token once: tokens with a role, then the additional ones."""
+        """Every special token once: first the tokens with a role, then the additional tokens."""
         return list(dict.fromkeys([*filter(None, self.roles.values()), *self.additional]))
 
     @property
     def words(self) -> dict[str, str]:
-        """The added tokens by the text to search for; the first of those that differ only in case."""
+        """The added tokens by their text to search for; of tokens that differ only in case, the first."""
         if self._words is None:
             special = set(self.special)
             self._words = {}
@@ -139,13 +143,13 @@ class SpecialTokens:
         return self._words
 
     def word_in_any_case(self, token: str) -> str | None:
-        """Return the added token that matches `token` in a text, or None."""
+        """Return the added token that `token` matches in a text, or None."""
         return self.words.get(self._fold(token))
 
     def add(self, token: str, *, vocabulary_id: int | None, added_id: int | None = None) -> bool:
-        """Add a token; return whether that needed a new id.
+        """Add a token; return whether it got a new id.
 
-        `vocabulary_id` is its id if the vocabulary has it; `added_id` is the id it was saved with.
+        `vocabulary_id` is its id if it is in the vocabulary; `added_id` is its saved id.
         """
         new = vocabulary_id is None and token not in self.added
         if new:
@@ -158,12 +162,12 @@ class SpecialTokens:
         return new
 
     def set_role(self, role: str, token: str | None) -> None:
-        """Assign a role to a token that was added before, or to None."""
+        """Assign a role to an already added token, or to None."""
         self.roles[role] = token
         self._forget()
 
     def set_additional(self, tokens: list[str]) -> None:
-        """Choose the additional special tokens among the added ones; earlier ones become added tokens."""
+        """Set the additional special tokens, already added; previous ones become ordinary added tokens."""
         self.additional = list(dict.fromkeys(tokens))
         self._forget()
 
@@ -171,7 +175,7 @@ class SpecialTokens:
         """Return the ids around texts and of padding, with -1 for a role without a token.
 
         Raises:
-            TokenizerError: A role that is needed, `around` texts or for `padding`, has no token.
+            TokenizerError: A required role has no token: [CLS] or [SEP] for `around`, padding for `padding`.
         """
         needed = {"cls_token": around, "sep_token": around, "pad_token": padding}
         ids = []
@@ -187,12 +191,12 @@ class SpecialTokens:
 
     def occur_in(self, text: str, *, parse_special_tokens: Parsing) -> bool:
         """Return whether a text contains a token to split at; special tokens count if they are parsed."""
-        if not self.words:  # the usual case: with few tokens, searching one by one is fastest
+        if not self.words:  # the usual case: with few tokens, separate searches are fastest
             if not parse_special_tokens:
                 return False
             if parse_special_tokens == "mask":
                 return (mask := self.roles["mask_token"]) is not None and mask in text
-            for character in self._first_characters:  # two for ALBERT, which decide nearly every text
+            for character in self._first_characters:  # for ALBERT `[` and `<`, which few texts contain
                 if character in text:
                     return any(token in text for token in self.ids)
             return False
@@ -200,7 +204,7 @@ class SpecialTokens:
         return bool((special and special.search(text)) or (words and words.search(self._fold(text))))
 
     def split(self, text: str, *, parse_special_tokens: Parsing) -> list[Part]:
-        """Return the parts of a text in order. Plain parts may be empty or blank."""
+        """Return the parts of a text in order. Parts of plain text may be empty or blank."""
         parts = self._split(Part(text, 0, None), self._pattern(parse_special_tokens), text, {})
         if not self.words:
             return parts
@@ -216,7 +220,7 @@ class SpecialTokens:
         ]
 
     def describe(self) -> dict[int, dict[str, Any]]:
-        """Return every token by id, with the flags of files and of the Rust library's AddedToken."""
+        """Return every token by id, with the flags that files and the Rust library's AddedToken need."""
         special = set(self.special)
         return {
             token_id: {
@@ -233,7 +237,7 @@ class SpecialTokens:
     def _split(
         self, part: Part, pattern: re.Pattern[str] | None, searched: str, names: Mapping[str, str]
     ) -> list[Part]:
-        """Split tokens off plain text; `names` maps a match to its token if the spelling differs."""
+        """Split a plain part at tokens; `names` maps a match to its token if the spelling differs."""
         text, offset, _ = part
         parts: list[Part] = []
         position = 0
@@ -246,7 +250,7 @@ class SpecialTokens:
         return parts
 
     def _pattern(self, parsed: Parsing | None) -> re.Pattern[str] | None:
-        """Return the pattern of special tokens, as they are parsed, or of added tokens (None)."""
+        """Return the pattern for special tokens under a parsing mode, or for added tokens (None)."""
         if parsed not in self._patterns:
             if parsed is None:
                 tokens = list(self.words)

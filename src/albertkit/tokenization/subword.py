@@ -1,4 +1,4 @@
-"""Subword models, which convert plain text to pieces and back; and texts with special tokens to ids."""
+"""Subword models, which convert text to pieces and back, and the encoder of texts with special tokens."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator
@@ -15,19 +15,19 @@ CLEAN_UP = {
     " ' ": "'",
     **{f" {ending}": ending for ending in ("n't", "'m", "'s", "'ve", "'re")},
 }
-"""The replacements of clean-up, in this order: spaces before punctuation, and in English contractions."""
+"""The replacements of clean-up, in order: spaces before punctuation, then spaces in English contractions."""
 
 
 class SubwordModel(ABC):
-    """A vocabulary and its rules, independent of special tokens, pairs and padding."""
+    """A vocabulary and its splitting rules, without special tokens, pairs and padding."""
 
     spelling_rule: str
-    """How pieces mark words, for messages."""
+    """How pieces mark word boundaries, for messages."""
     size: int
     """Number of pieces."""
 
     def __init__(self, normalization: Normalization | BertNormalization) -> None:
-        self.normalization = normalization  # of a text before it is split into pieces
+        self.normalization = normalization  # applied before a text is split into pieces
 
     @abstractmethod
     def pieces(self, text: str) -> list[str]:
@@ -39,7 +39,7 @@ class SubwordModel(ABC):
 
     @abstractmethod
     def spans(self, text: str) -> list[tuple[str, int, int]]:
-        """Return (piece, start, end) for each piece: its characters in the text as given."""
+        """Return (piece, start, end) for each piece; `start:end` are its characters in the original text."""
 
     @abstractmethod
     def token_to_id(self, piece: str) -> int | None:
@@ -51,23 +51,23 @@ class SubwordModel(ABC):
 
     @abstractmethod
     def begins_word(self, piece: str) -> bool:
-        """Return whether a word begins with this piece."""
+        """Return whether this piece is the first of a word."""
 
     @abstractmethod
     def join(self, tokens: list[str], *, apart: Container[str]) -> str:
-        """Return the text that tokens spell; each token in `apart` is a word of its own."""
+        """Return the text of the tokens; each token in `apart` becomes a separate word."""
 
     @abstractmethod
     def vocabulary_file(self) -> bytes | None:
-        """Return the content of the vocabulary's own file, or None if there was none."""
+        """Return the content of the vocabulary's own file, or None if the vocabulary has no such file."""
 
     @abstractmethod
     def tokenizer_json(self, special_tokens: SpecialTokens) -> bytes | None:
-        """Return the content of the tokenizer.json, or None if that format cannot express the vocabulary."""
+        """Return the content of the tokenizer.json, or None if the format cannot express the vocabulary."""
 
 
 class TextEncoder:
-    """Encodes texts: splits a text at special tokens, and encodes the text between them with a model."""
+    """Encodes texts: splits them at special tokens, and encodes the parts between with a subword model."""
 
     def __init__(self, model: SubwordModel, special_tokens: SpecialTokens) -> None:
         self._model = model
@@ -85,13 +85,13 @@ class TextEncoder:
         ]
 
     def ids(self, texts: list[Text], parse: Parsing) -> list[list[int]]:
-        """Return the ids of texts, each a string or a list of words."""
+        """Return the ids of each text. A text is a string or a list of words."""
         plain_texts = [text for text in texts if isinstance(text, str)]
         if len(plain_texts) == len(texts) and not any(
             self._special.occur_in(text, parse_special_tokens=parse) for text in plain_texts
         ):
             return self._model.ids_batch(plain_texts)
-        # Encode all plain parts of all texts in one call, then assign them to their texts.
+        # Encode the plain parts of all texts in one call, then assign the ids to their texts.
         rows = [list(self._parts(text, parse)) for text in texts]
         plain = iter(
             self._model.ids_batch([part.text for parts in rows for part in parts if part.token_id is None])
@@ -106,7 +106,7 @@ class TextEncoder:
         ]
 
     def pieces(self, text: str, parse: Parsing) -> list[str]:
-        """Return the pieces of a text, and the special tokens in it."""
+        """Return the pieces of a text, including its special tokens."""
         return [
             piece
             for part in self._parts(text, parse)
@@ -114,10 +114,10 @@ class TextEncoder:
         ]
 
     def places(self, text: Text, parse: Parsing) -> Places:
-        """Return the origin of each token of a text.
+        """Return the characters and the word number of each token of a text.
 
-        The words of a string are separated by spaces (for WordPiece, each punctuation mark and each Chinese
-        character is also a word), and each special token is a word. The words of a list are its entries.
+        Spaces separate the words of a string. For WordPiece, each punctuation mark and each Chinese character
+        is also a word. Each special token is a word. If the text is a list, its entries are the words.
         """
         places = Places([], [])
         word = -1
@@ -138,9 +138,9 @@ class TextEncoder:
 
 
 def not_unicode(texts: list[str]) -> TokenizerError:
-    """Return the error for texts that a tokenizer library rejected because they are not valid UTF-8.
+    """Return the error for texts that a tokenizer library rejected because they are not valid Unicode.
 
-    The error has no number of the text, because these may be parts of texts; callers add it.
+    The message has no text number, because these may be parts of texts; callers add the number.
     """
     for text in texts:
         try:
@@ -148,7 +148,7 @@ def not_unicode(texts: list[str]) -> TokenizerError:
         except UnicodeEncodeError as error:
             shown = text[max(0, error.start - 30) : error.start + 30]
             return TokenizerError(
-                f"the text {shown!r} holds a lone surrogate ({text[error.start]!r}), which no UTF-8 text "
-                "can; decode the original bytes with errors='replace'"
+                f"the text {shown!r} contains a lone surrogate ({text[error.start]!r}), which UTF-8 does not "
+                "allow. Decode the original bytes with errors='replace'."
             )
     return TokenizerError("the texts could not be encoded")

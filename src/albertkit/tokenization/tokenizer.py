@@ -1,4 +1,4 @@
-"""ALBERT's tokenizers, which return the ids of the original from a spiece.model or a tokenizer.json."""
+"""ALBERT's tokenizers, which compute the ids of the original from a spiece.model or a tokenizer.json."""
 
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from albertkit.tokenization.unigram import UnigramModel
 
 
 class AlbertTokenizer(TokenizerBase):
-    """Encode texts for the model, and decode ids.
+    """Converts texts to model inputs and ids back to text.
 
         tokenizer = AlbertTokenizer.from_pretrained("albert-base-v2")
         tokenizer("Plants create [MASK].", return_tensors="pt")
@@ -27,19 +27,18 @@ class AlbertTokenizer(TokenizerBase):
     ids and offsets.
 
     Args:
-        vocab_file: The SentencePiece model (spiece.model, 30k-clean.model, .spm). If both files are passed,
-            the tokenizer.json is ignored.
-        do_lower_case: Whether to lower-case texts. None for the rule of the tokenizer.json (True without
-            one).
+        vocab_file: The SentencePiece model (spiece.model, 30k-clean.model, .spm). It takes precedence over
+            `tokenizer_file`.
+        do_lower_case: Whether to lower-case texts. None uses the rule of the tokenizer.json, or True.
         remove_space: Whether to strip texts and collapse runs of spaces.
-        keep_accents: Whether to keep accents and compatibility characters. None for the rule of the
-            tokenizer.json (False without one).
+        keep_accents: Whether to keep accents and compatibility characters. None uses the rule of the
+            tokenizer.json, or False.
         tokenizer_file: The tokenizer.json of a Unigram vocabulary.
         settings: See `TokenizerSettings`.
 
     Raises:
         ModelNotFoundError: The file does not exist.
-        TokenizerError: No file was passed, the file is damaged or of another kind, or its vocabulary lacks
+        TokenizerError: No file was passed, the file is damaged or has another format, or its vocabulary lacks
             ALBERT's special tokens.
     """
 
@@ -88,29 +87,30 @@ class AlbertTokenizer(TokenizerBase):
         self,
         text_iterator: Iterable[str] | Iterable[list[str]],
         vocab_size: int,
-        length: int | None = None,  # noqa: ARG002  # of the iterator, for a progress bar that we do not show
+        length: int | None = None,  # noqa: ARG002  # of a progress bar that we do not show
         new_special_tokens: Iterable[Any] | None = None,
         special_tokens_map: Mapping[str, str] | None = None,
     ) -> Self:
-        """Train a vocabulary on other texts and return its tokenizer, with the same rules.
+        """Train a vocabulary on other texts and return a tokenizer with the same settings.
 
         Args:
-            text_iterator: Texts, or batches of texts; read once. Added tokens are added again.
+            text_iterator: Texts, or batches of texts; read once.
             vocab_size: Number of pieces, including special tokens.
             length: Has no effect.
-            new_special_tokens: Further special tokens, whose ids follow the vocabulary.
-            special_tokens_map: Must be None: the vocabulary has ALBERT's own special tokens.
+            new_special_tokens: Additional special tokens. Like this tokenizer's added tokens, they get ids
+                after the vocabulary.
+            special_tokens_map: Must be None: the vocabulary always has ALBERT's special tokens.
 
         Raises:
             TokenizerError: `special_tokens_map` was passed.
-            DataError: There is too little text for so many pieces.
+            DataError: The text is too short for this vocabulary size.
         """
         if special_tokens_map:
             raise TokenizerError(
                 f"special_tokens_map={dict(special_tokens_map)} is not supported: a trained vocabulary has "
                 "ALBERT's special tokens. Rename a role afterwards, such as tokenizer.pad_token = ..."
             )
-        # Training imports modules that reading a vocabulary does not need.
+        # Import here: reading a vocabulary does not need the training modules.
         from albertkit.tokenization.trainer import train_model
 
         texts = (text for batch in text_iterator for text in ([batch] if isinstance(batch, str) else batch))

@@ -1,8 +1,8 @@
 """Read and write the file `tokenizer.json` of the Rust library `tokenizers` without that library.
 
-The file cannot express the digit-comma rule, which depends on the pieces that the model chose. Instead, the
-file gives the pieces that the rule splits a score so low that they are never chosen. Other readers get other
-ids if they then split the digits differently, which happens in 1 of 36,269 paragraphs of books with digits.
+The format cannot express the digit-comma rule, which depends on the pieces that the model chose. Instead, the
+file gives the pieces that the rule splits a score so low that they are never chosen. Other readers then get
+other ids if they split the digits differently, which happens in 1 of 36,269 paragraphs of books with digits.
 """
 
 import base64
@@ -32,17 +32,17 @@ from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
 
 _NEVER = -1_000.0
-"""Added to the scores of pieces that readers should not choose."""
+"""Added to the scores of pieces that other readers should never choose."""
 _LONGEST_PIECE = 1_000
 """Maximum number of characters of a piece. The library frees its trie recursively, one level per byte, so a
-piece of 100,000 characters crashes the process. SentencePiece trains pieces of up to 16 characters."""
+piece of 100,000 characters crashes the process. SentencePiece trains pieces of at most 16 characters."""
 
 
 def unigram_json(table: PieceTable, normalization: Normalization, special_tokens: SpecialTokens) -> bytes:
-    """Return the content of the `tokenizer.json` of a Unigram vocabulary, as the library writes it.
+    """Return the content of a Unigram vocabulary's `tokenizer.json`, as the library writes it.
 
     Raises:
-        TokenizerError: a piece is longer than the library can handle.
+        TokenizerError: A piece is longer than the library can handle.
     """
     _check_pieces(table.pieces)
     scores = [
@@ -75,7 +75,7 @@ def tokenizer_json(
     decoder: dict[str, Any],
     model: dict[str, Any],
 ) -> bytes:
-    """Return the content of a `tokenizer.json` of these parts, with [CLS] and [SEP] around texts."""
+    """Return the content of a `tokenizer.json` with these parts, which puts [CLS] and [SEP] around texts."""
     flags = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
     content = {
         "version": "1.0",
@@ -115,7 +115,7 @@ def _token(token: str, segment: int) -> dict[str, Any]:
 
 
 def _scores(table: PieceTable) -> list[float]:
-    """Return SentencePiece's scores, with its bonus for user-defined symbols."""
+    """Return SentencePiece's scores, including its bonus for user-defined symbols."""
     best = max(score for score, kind in zip(table.scores, table.kinds, strict=True) if kind == NORMAL)
     return [
         len(piece) * best - 0.1 if kind == USER_DEFINED else score
@@ -124,7 +124,7 @@ def _scores(table: PieceTable) -> list[float]:
 
 
 def _sentencepiece_steps(table: PieceTable) -> list[dict[str, Any]]:
-    """Return the steps of SentencePiece's normalizer: its table, and single spaces between words."""
+    """Return SentencePiece's normalizer as steps: its table, then single spaces between words."""
     characters = base64.b64encode(table.character_map).decode()
     steps = [{"type": "Precompiled", "precompiled_charsmap": characters}] if characters else []
     return [*steps, _replace({"Regex": " {2,}"}, " "), _replace({"Regex": "^ | $"}, "")]
@@ -140,7 +140,7 @@ def _original_steps(normalization: Normalization) -> list[dict[str, Any]]:
         ]
     steps += [_replace({"String": "``"}, '"'), _replace({"String": "''"}, '"')]
     if not normalization.keep_accents:
-        # Not StripAccents, which also drops vowel signs that the original keeps.
+        # Not StripAccents, which also drops vowel signs that the original ALBERT keeps.
         steps += [{"type": "NFKD"}, _replace({"Regex": _characters(unicodedata.combining)}, "")]
     return [*steps, {"type": "Lowercase"}] if normalization.do_lower_case else steps
 
@@ -151,18 +151,18 @@ def _replace(pattern: dict[str, str], content: str) -> dict[str, Any]:
 
 @lru_cache
 def _characters(belongs: Callable[[str], object]) -> str:
-    """Return a regular expression for the class of all characters for which `belongs` is true."""
+    """Return a regular expression for all characters for which `belongs` is true."""
     codes = map(ord, filter(belongs, map(chr, range(sys.maxunicode + 1))))
-    # Adjacent characters have the same difference between their code and their index in the list.
+    # Consecutive characters have the same difference between their code and their index in the list.
     runs = [list(run) for _, run in groupby(enumerate(codes), lambda numbered: numbered[1] - numbered[0])]
     return "[" + "".join(f"\\x{{{run[0][1]:X}}}-\\x{{{run[-1][1]:X}}}" for run in runs) + "]"
 
 
 def read_unigram_json(path: Path) -> tuple[PieceTable, dict[str, Any], dict[str, Any]]:
-    """Return the vocabulary of a `tokenizer.json`, its normalization rules, and its added tokens.
+    """Return the vocabulary, normalization rules and added tokens of a `tokenizer.json`.
 
     Raises:
-        TokenizerError: The file is damaged, or has no Unigram vocabulary.
+        TokenizerError: The file is damaged, or its vocabulary is not a Unigram vocabulary.
     """
     with named_damage(path):
         return _read_content(read_json(path), path)
@@ -202,7 +202,7 @@ def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict
         )
     table = PieceTable(
         pieces=tuple(piece for piece, _ in vocabulary),
-        # No learned score is so low. The sum is exact, so subtracting is exact too.
+        # No learned score is this low. The sum is exact, so the subtraction is exact too.
         scores=tuple(
             score - _NEVER if score < _NEVER and ends_in_digit_and_comma(piece) else score
             for piece, score in vocabulary
@@ -243,7 +243,7 @@ def _piece(entry: Any) -> tuple[str, float]:
 
 
 def _flatten(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """Yield the single steps of a normalizer or pre-tokenizer in the file."""
+    """Yield the single steps of a normalizer or pre-tokenizer, which may be nested sequences."""
     if step is not None:
         if step["type"] == "Sequence":
             for inner in step.get("normalizers") or step.get("pretokenizers") or ():

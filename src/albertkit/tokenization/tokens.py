@@ -19,11 +19,11 @@ from albertkit.tokenization.subword import CLEAN_UP, SubwordModel
 
 tokenizers: Any = optional("tokenizers", extra="tokenizers")
 
-_MOST_IDS = 1 << 31  # ids are int32 in other readers
+_MOST_IDS = 1 << 31  # other readers store ids as int32
 
 
 def _role(role: str) -> Any:
-    """Return the attribute for the token of a role; None means no token."""
+    """Return the property for the token of a role; its value is None if the role has no token."""
 
     def token(self: "TokenVocabulary") -> str | None:
         return self._special.roles[role]
@@ -38,7 +38,7 @@ def _role(role: str) -> Any:
 
 
 def _role_id(role: str) -> Any:
-    """Return the attribute for the id of a role's token; None means no token."""
+    """Return the property for the token id of a role; its value is None if the role has no token."""
 
     def token_id(self: "TokenVocabulary") -> int | None:
         token = self._special.roles[role]
@@ -51,11 +51,11 @@ def _role_id(role: str) -> Any:
 
 
 class TokenVocabulary:
-    """The tokens of a tokenizer: pieces, special tokens by role, added tokens; and decoding."""
+    """The tokens of a tokenizer: pieces, special tokens by role, and added tokens. It also decodes ids."""
 
     clean_up_tokenization_spaces: bool
     default_roles: ClassVar[Mapping[str, str]] = DEFAULT_ROLES
-    """The token of each role, unless the settings name another."""
+    """The token of each role, unless the settings name another token."""
     SPECIAL_TOKENS_ATTRIBUTES: ClassVar[tuple[str, ...]] = tuple(DEFAULT_ROLES)
 
     def __init__(self, model: SubwordModel, *, source: str | Path, settings: Mapping[str, Any]) -> None:
@@ -72,16 +72,16 @@ class TokenVocabulary:
                 token_id = model.token_to_id(token)
                 if token == default and token_id is None and token not in self._special.added:
                     raise TokenizerError(
-                        f"{source}: its {model.size} pieces do not contain {token!r}, expected as {role}. "
-                        f"Such a vocabulary has {', '.join(dict.fromkeys(self.default_roles.values()))}. "
-                        f"Pass this vocabulary's own token as {role}=..."
+                        f"{source}: its {model.size} pieces do not contain {token!r}, the default {role}. "
+                        f"Expected {', '.join(dict.fromkeys(self.default_roles.values()))}. "
+                        f"Pass the vocabulary's own token as {role}=..."
                     )
                 self._special.add(token, vocabulary_id=token_id)
             self._special.set_role(role, None if given is None else token_text(given))
         self.extra_special_tokens = settings.get("extra_special_tokens")
 
     def _restore(self, added: Mapping[str, int], source: str | Path) -> None:
-        """Add tokens with their saved ids; raise TokenizerError for impossible ids."""
+        """Add tokens with their saved ids; raise TokenizerError for invalid or duplicate ids."""
         size = self._special.size
         for token, token_id in added.items():
             vocabulary_id = self._model.token_to_id(token_text(token))
@@ -118,7 +118,7 @@ class TokenVocabulary:
 
     @property
     def special_tokens_map(self) -> dict[str, Any]:
-        """The token of each role that has one, and the additional special tokens if there are any."""
+        """The token of each role that has one, and the additional special tokens, if any."""
         roles = {role: token for role, token in self._special.roles.items() if token is not None}
         additional = {"additional_special_tokens": self.additional_special_tokens}
         return {**roles, **(additional if self.additional_special_tokens else {})}
@@ -135,7 +135,7 @@ class TokenVocabulary:
 
     @property
     def extra_special_tokens(self) -> list[str]:
-        """Special tokens without a role. Setting it replaces them; earlier ones become added tokens."""
+        """Special tokens without a role. If you replace the list, the previous ones become added tokens."""
         return list(self._special.additional)
 
     @extra_special_tokens.setter
@@ -143,12 +143,12 @@ class TokenVocabulary:
         texts = token_texts(tokens or ())
         for token in texts:
             self._special.add(token, vocabulary_id=self._model.token_to_id(token))
-        # A token with a role is not listed again.
+        # A token with a role is not listed here.
         self._special.set_additional([token for token in texts if token not in self._special.roles.values()])
 
     @property
     def extra_special_tokens_ids(self) -> list[int]:
-        """Ids of the special tokens without a role; setting them chooses the tokens."""
+        """Ids of the special tokens without a role. Set them to choose the tokens by id."""
         return [self._special.ids[token] for token in self._special.additional]
 
     @extra_special_tokens_ids.setter
@@ -165,39 +165,39 @@ class TokenVocabulary:
 
     @property
     def normalization(self) -> dict[str, Any]:
-        """The rules of normalization by name: `do_lower_case` and those of the class."""
+        """The normalization rules by name: `do_lower_case` and the rules of the class."""
         return asdict(self._model.normalization)
 
     @property
     def spelling_rule(self) -> str:
-        """How the vocabulary marks where words begin, in words."""
+        """A phrase that says how the vocabulary marks where words begin."""
         return self._model.spelling_rule
 
     def get_vocab(self) -> dict[str, int]:
-        """Return the id of every token, including added tokens."""
+        """Return a dict from every token, including added tokens, to its id."""
         pieces = {self._model.id_to_token(piece_id): piece_id for piece_id in range(self.vocab_size)}
         return {**pieces, **self._special.added}
 
     vocab = property(get_vocab)
 
     def get_added_vocab(self) -> dict[str, int]:
-        """Return the id of every special token and added token, in the order of ids."""
+        """Return a dict from every special and added token to its id, ordered by id."""
         return dict(sorted(self._special.ids.items(), key=lambda item: item[1]))
 
     added_tokens_encoder = property(get_added_vocab)
 
     @property
     def added_tokens_decoder(self) -> dict[int, Any]:
-        """Every special token and added token by id, as the Rust library's AddedToken."""
+        """A dict from the id of every special and added token to the Rust library's AddedToken."""
         return {
             token_id: tokenizers.AddedToken(**token) for token_id, token in self._special.describe().items()
         }
 
     def add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
-        """Add tokens, which are then found wherever they occur; return how many got a new id.
+        """Add tokens, at which every text is then split; return the number of new ids.
 
-        If the tokenizer lower-cases, added tokens that differ only in case are one token, the first. Resize
-        the model's embeddings for them: `model.resize_token_embeddings(len(tokenizer))`.
+        If the tokenizer lower-cases and tokens differ only in case, only the first is added. Resize the
+        model's embeddings for new ids: `model.resize_token_embeddings(len(tokenizer))`.
         """
         tokens = token_texts(new_tokens if isinstance(new_tokens, (list, tuple)) else [new_tokens])
         if special_tokens:
@@ -213,19 +213,19 @@ class TokenVocabulary:
     def add_special_tokens(
         self, special_tokens_dict: Mapping[str, Any], replace_extra_special_tokens: bool = True
     ) -> int:
-        """Add tokens by role (`{"pad_token": "[PAD]"}`), or as `extra_special_tokens` without one.
+        """Set the tokens of roles (`{"pad_token": "[PAD]"}`) or add `extra_special_tokens` without a role.
 
         Args:
-            special_tokens_dict: the tokens; `additional_special_tokens` is the older name for tokens
-                without a role.
-            replace_extra_special_tokens: whether to replace the earlier tokens without a role, which stay in
-                the vocabulary as added tokens; False keeps both.
+            special_tokens_dict: The tokens by role. `additional_special_tokens` is an older name for
+                `extra_special_tokens`.
+            replace_extra_special_tokens: Whether to replace the previous special tokens without a role, which
+                stay in the vocabulary as added tokens. False keeps them.
 
         Returns:
-            The number of tokens that got a new id.
+            The number of new ids.
 
         Raises:
-            TokenizerError: a role is unknown, or a value is not a token.
+            TokenizerError: A role is unknown, or a value is not a token.
         """
         before = len(self._special.added)
         for role, value in special_tokens_dict.items():
@@ -242,7 +242,7 @@ class TokenVocabulary:
         return len(self._special.added) - before
 
     def convert_tokens_to_ids(self, tokens: Any) -> Any:
-        """Return the id of a token, or of each token of a list; unknown tokens have the id of `unk_token`."""
+        """Return the id of a token, or of each token in a list. Unknown tokens get the id of `unk_token`."""
         if tokens is None:
             return None
         if not isinstance(tokens, str):
@@ -255,7 +255,7 @@ class TokenVocabulary:
         return self.unk_token_id if token_id is None else token_id
 
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
-        """Return the token of an id, or of each id of a list.
+        """Return the token of an id, or of each id in a list.
 
         Raises:
             TokenizerError: An id is outside the vocabulary.
@@ -279,7 +279,7 @@ class TokenVocabulary:
         raise TokenizerError(f"{token_id} is not the id of a token. Expected 0 to {len(self) - 1}.")
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
-        """Return how many special tokens surround a text (2) or a pair (3)."""
+        """Return the number of special tokens around a text (2) or a pair (3)."""
         return 3 if pair else 2
 
     def build_inputs_with_special_tokens(
@@ -293,7 +293,7 @@ class TokenVocabulary:
     def create_token_type_ids_from_sequences(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None
     ) -> list[int]:
-        """Return 0 for `[CLS] A [SEP]` and 1 for `B [SEP]`."""
+        """Return the segment ids: 0 for each token of `[CLS] A [SEP]` and 1 for each token of `B [SEP]`."""
         return [0] * (len(token_ids_0) + 2) + ([] if token_ids_1 is None else [1] * (len(token_ids_1) + 1))
 
     def get_special_tokens_mask(
@@ -302,10 +302,10 @@ class TokenVocabulary:
         token_ids_1: list[int] | None = None,
         already_has_special_tokens: bool = False,
     ) -> list[int]:
-        """Return 1 for special tokens and 0 for others.
+        """Return 1 for each special token and 0 for each other token.
 
         Raises:
-            TokenizerError: A second sequence is passed, but the first already has its special tokens.
+            TokenizerError: `token_ids_1` is passed, but `token_ids_0` already contains special tokens.
         """
         if already_has_special_tokens:
             if token_ids_1 is not None:
@@ -316,7 +316,7 @@ class TokenVocabulary:
         return mask if token_ids_1 is None else [*mask, *[0] * len(token_ids_1), 1]
 
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
-        """Return the text of a list of tokens."""
+        """Return the text that a list of tokens spells."""
         joined = {self.cls_token, self.sep_token, self.unk_token, self.pad_token}
         return self._model.join(tokens, apart=set(self._special.ids) - joined)
 
@@ -326,18 +326,18 @@ class TokenVocabulary:
         skip_special_tokens: bool = False,
         clean_up_tokenization_spaces: bool | None = None,
         *,
-        spaces_between_special_tokens: bool = True,  # noqa: ARG002  # makes no difference, as in transformers
+        spaces_between_special_tokens: bool = True,  # noqa: ARG002  # no effect, as in transformers
         use_source_tokenizer: bool = False,  # noqa: ARG002
     ) -> Any:
-        """Return the text of a row of ids, or a list of texts for (B, T) ids.
+        """Return the text of one row of ids, or a list of texts for (B, T) ids.
 
         Args:
-            token_ids: ids as lists, arrays or tensors, or a mapping with `input_ids`.
-            skip_special_tokens: whether to omit special tokens.
-            clean_up_tokenization_spaces: whether to remove spaces before punctuation; None for the
-                tokenizer's own setting.
-            spaces_between_special_tokens: has no effect, as in `transformers`.
-            use_source_tokenizer: has no effect, as in `transformers`.
+            token_ids: Ids as lists, arrays or tensors, or a mapping with `input_ids`.
+            skip_special_tokens: Whether to omit special tokens.
+            clean_up_tokenization_spaces: Whether to remove spaces before punctuation. None uses the
+                tokenizer's setting.
+            spaces_between_special_tokens: Has no effect, as in `transformers`.
+            use_source_tokenizer: Has no effect, as in `transformers`.
         """
         if hasattr(token_ids, "keys"):
             token_ids = token_ids["input_ids"]
@@ -361,7 +361,7 @@ class TokenVocabulary:
         clean_up_tokenization_spaces: bool | None = None,
         **ignored: Any,
     ) -> list[str]:
-        """Return the text of each row of ids; for the options see `decode`."""
+        """Return the text of each row of ids. For the options see `decode`."""
         if hasattr(sequences, "keys"):
             sequences = sequences["input_ids"]
         return [
@@ -371,7 +371,7 @@ class TokenVocabulary:
 
 
 def _plain(ids: Any) -> Any:
-    """Return an id, or a list of ids or rows, with arrays and tensors converted to plain values."""
+    """Return an id, a list of ids or a list of rows as plain Python values."""
     if hasattr(ids, "tolist"):
         return ids.tolist()
     if isinstance(ids, int):

@@ -1,9 +1,10 @@
 """Train a SentencePiece model with the original's settings.
 
-Unigram model; ids 0-4 are `<pad> <unk> [CLS] [SEP] [MASK]`, followed by the user-defined symbols below;
-coverage 0.99995 (google-research/albert, issue 149 gives the command).
-SentencePiece holds several copies of its sample in memory, so this module draws the sample, with a limit on
-its characters: it reads any corpus once, as a stream, in bounded memory.
+The model is a Unigram model with character coverage 0.99995. Ids 0-4 are `<pad> <unk> [CLS] [SEP] [MASK]`,
+followed by the user-defined symbols below. The command is in issue 149 of google-research/albert.
+
+SentencePiece keeps several copies of its training sample in memory. This module therefore draws the sample
+itself, with a limit on its characters: it reads a corpus of any size once, as a stream, in bounded memory.
 """
 
 import io
@@ -20,14 +21,14 @@ from albertkit.tokenization.normalization import Normalization
 CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
 USER_DEFINED_SYMBOLS = ("(", ")", '"', "-", ".", "\N{EN DASH}", "\N{POUND SIGN}", "\N{EURO SIGN}")
 
-SAMPLE_CHARACTERS = 40_000_000  # about 1.1 GB in SentencePiece's unigram trainer
-HELD_OUT_EVERY = 50  # one line in 50 is held out from training for the report
+SAMPLE_CHARACTERS = 40_000_000  # about 1.1 GB of memory in SentencePiece's Unigram trainer
+HELD_OUT_EVERY = 50  # one line in 50 is held out for the report
 HELD_OUT_LINES = 5_000
-LINE_CHARACTERS = 1_000  # SentencePiece skips lines over 4,192 bytes; a character has at most 4
+LINE_CHARACTERS = 1_000  # SentencePiece skips lines over 4,192 bytes; a character has up to 4 bytes
 
 
 class TrainedModel(NamedTuple):
-    """A SentencePiece model file, the lines it was trained on, and the held-out lines."""
+    """The content of a SentencePiece model file, its training lines, and the held-out lines."""
 
     content: bytes
     sample: "Sample"
@@ -43,7 +44,7 @@ def train_model(
     num_threads: int = 2,
     seed: int = 0,
 ) -> TrainedModel:
-    """Train a model; for arguments and errors see `train_vocabulary`."""
+    """Train a SentencePiece model. For arguments and errors see `train_vocabulary`."""
     if not 0.98 <= character_coverage <= 1:
         raise ConfigError(f"character_coverage must be between 0.98 and 1, not {character_coverage}")
     sample = Sample(SAMPLE_CHARACTERS, seed)
@@ -82,7 +83,7 @@ def train_model(
 
 
 def _lines(texts: Iterable[str], normalization: Normalization) -> Iterator[str]:
-    """Yield the normalized non-empty lines of `texts`; long lines are split, at a space if possible."""
+    """Yield the normalized nonempty lines of `texts`. Long lines are split, at a space if possible."""
     for text in texts:
         for line in text.splitlines():
             line = normalization(line)
@@ -96,10 +97,10 @@ def _lines(texts: Iterable[str], normalization: Normalization) -> Iterator[str]:
 
 
 class Sample:
-    """A uniform sample of a stream of lines with a limit on its characters (reservoir sampling).
+    """A uniform sample of a stream of lines, with a limit on its characters (reservoir sampling).
 
-    The reservoir grows until it is full. Then its number of lines is fixed, and each new line replaces a
-    random one with the probability that keeps every line equally likely.
+    The sample grows until it reaches the limit. After that, its number of lines is fixed: each new line
+    replaces a random line with the probability that keeps every line equally likely.
     """
 
     def __init__(self, max_characters: int, seed: int, *, max_lines: int | None = None) -> None:
@@ -112,7 +113,7 @@ class Sample:
         self._full = False
 
     def offer(self, line: str) -> None:
-        """Count a line of the stream, and keep it or drop it at random."""
+        """Count a line of the stream, and add it to the sample or drop it at random."""
         self.seen += 1
         if not self._full:
             self.lines.append(line)

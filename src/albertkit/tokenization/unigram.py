@@ -1,7 +1,7 @@
-"""ALBERT's subword model: SentencePiece, and the digit-comma rule of the original ALBERT.
+"""ALBERT's subword model: SentencePiece with the digit-comma rule of the original ALBERT.
 
-A piece that ends in a digit and a comma is split: its digits are encoded again and the comma becomes a piece
-of its own, because the original vocabulary has pieces such as `▁1990,` that its own tokenizer never used.
+The vocabulary has pieces such as `▁1990,` that the original tokenizer never produces: it encodes the digits
+of such a piece again and makes the comma a separate piece. The class `DigitCommaRule` does the same.
 """
 
 from collections.abc import Callable, Container, Iterable
@@ -24,20 +24,20 @@ from albertkit.tokenization.special_tokens import SpecialTokens
 from albertkit.tokenization.subword import SubwordModel, not_unicode
 from albertkit.tokenization.tokenizer_json import unigram_json
 
-# Decoding writes no space after an opening bracket and before closing punctuation.
+# Decoding writes no space after an opening bracket or before closing punctuation.
 _CLOSING = (".", ",", ";", ":", "!", "?", ")", "]", "}", "'", "%")
 _OPENING = ("(", "[", "{")
 
-# For fewer texts, starting threads takes longer than it saves.
+# For fewer texts, starting threads takes longer than they save.
 _TEXTS_WORTH_THREADS = 16
 _TEXTS_OF_A_PART = 512
 
 
 class DigitCommaRule:
-    """Splits pieces that end in a digit and a comma.
+    """Splits each piece that ends in a digit and a comma.
 
-    `pieces` applies the rule directly. `ids` is its fast twin: the result for a piece depends only on the
-    piece, so all effects fit into a small table from one id to several.
+    `pieces` applies the rule directly. `ids` is its fast twin: the result depends only on the piece, so a
+    small table from one id to several contains all cases.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class DigitCommaRule:
             for piece_id, piece in enumerate(vocabulary)
             if ends_in_digit_and_comma(piece)
         }
-        # An unknown piece is a run of unknown characters. It can end in a comma only if the vocabulary
-        # lacks the comma. Then its text decides, not its id.
+        # An unknown piece is a run of unknown characters. It can end in a comma only if the comma is not in
+        # the vocabulary. Then the text of the piece decides, not its id.
         self._undecided_id = unknown_id if to_ids([","]) == [unknown_id] else -1
         self._affected = frozenset([*self._ids, self._undecided_id])
 
@@ -69,7 +69,7 @@ class DigitCommaRule:
         ]
 
     def ids(self, rows: list[list[int]], *, pieces_of: Callable[[int], list[str]]) -> list[list[int]]:
-        """Apply the rule to the ids of texts; `pieces_of(row)` splits a text that its ids do not decide."""
+        """Apply the rule to rows of ids; `pieces_of(row)` splits a text that ids do not decide."""
         for index, row in enumerate(rows):
             if self._affected.isdisjoint(row):
                 continue
@@ -82,7 +82,7 @@ class DigitCommaRule:
     def _split(self, piece: str) -> list[str]:
         digits = self._encode(piece[:-1].replace(WORD_START, ""))
         if piece[0] != WORD_START and digits and digits[0][0] == WORD_START:
-            # Encoded alone, the digits get a word start that they did not have.
+            # Encoded alone, the digits get a word-start mark that they did not have.
             digits = digits[1:] if len(digits[0]) == 1 else [digits[0][1:], *digits[1:]]
         return [*digits, ","]
 
@@ -91,8 +91,8 @@ class UnigramModel(SubwordModel):
     """A SentencePiece vocabulary.
 
     Args:
-        model: The file of a SentencePiece model, or the table of a vocabulary to make a model from.
-        normalization: The normalization of a text before SentencePiece.
+        model: The path of a SentencePiece model, or a table of pieces from which a model is made.
+        normalization: The normalization rules that are applied before SentencePiece.
 
     Raises:
         ModelNotFoundError: The file does not exist.
@@ -130,7 +130,7 @@ class UnigramModel(SubwordModel):
         self._load(source="pickled tokenizer")
 
     def pieces(self, text: str) -> list[str]:
-        """Return the pieces of one text; an unknown run of characters is its own piece."""
+        """Return the pieces of one text. A run of unknown characters is one piece, as written."""
         return self._rule.pieces(self._encode(self.normalization(text)))
 
     def ids(self, text: str) -> list[int]:
@@ -138,19 +138,19 @@ class UnigramModel(SubwordModel):
         return self.ids_batch([text])[0]
 
     def ids_batch(self, texts: list[str], num_threads: int | None = None) -> list[list[int]]:
-        """Return the ids of many texts' pieces, computed in `num_threads` threads (all cores by default)."""
+        """Return the ids of each text's pieces, computed in `num_threads` threads (default: all cores)."""
         if num_threads is None:
             num_threads = usable_cores() if len(texts) >= _TEXTS_WORTH_THREADS else 1
         try:
             if num_threads == 1 or len(texts) < 2 * _TEXTS_OF_A_PART:
                 return self._ids(texts, num_threads)
-            # While SentencePiece splits one part without Python's lock, other threads normalize the next.
+            # SentencePiece releases Python's lock, so other threads normalize the next part meanwhile.
             parts = [
                 texts[start : start + _TEXTS_OF_A_PART] for start in range(0, len(texts), _TEXTS_OF_A_PART)
             ]
             with ThreadPoolExecutor(num_threads) as threads:
                 return [row for rows in threads.map(self._ids, parts) for row in rows]
-        except (RuntimeError, TypeError) as error:  # raised for one text; for several
+        except (RuntimeError, TypeError) as error:  # RuntimeError for one text, TypeError for several
             raise not_unicode(texts) from error
 
     def _ids(self, texts: list[str], num_threads: int = 1) -> list[list[int]]:
@@ -162,11 +162,11 @@ class UnigramModel(SubwordModel):
         return self._rule.ids(rows, pieces_of=lambda index: self._encode(normalized[index]))
 
     def spans(self, text: str) -> list[tuple[str, int, int]]:
-        """Return (piece, start, end) for each piece of a text: its characters in the text as given."""
+        """Return (piece, start, end) for each piece; `start:end` are its characters in the original text."""
         return self.align(text).spans(self.pieces(text))
 
     def align(self, text: str) -> Alignment:
-        """Return the text that SentencePiece splits, with each character's place in the original text."""
+        """Return the text that SentencePiece splits, with each character's span in the original text."""
         normalized = align(text, self.normalization)
         return normalized.then(*self.processor.normalize(normalized.text, with_offsets=True))
 
@@ -181,15 +181,15 @@ class UnigramModel(SubwordModel):
         return self.processor.id_to_piece(piece_id)
 
     def begins_word(self, piece: str) -> bool:
-        """Return whether the piece begins with SentencePiece's mark."""
+        """Return whether the piece begins with SentencePiece's word-start mark."""
         return piece.startswith(WORD_START)
 
     def join(self, tokens: list[str], *, apart: Container[str]) -> str:
-        """Return the text of the tokens, in which the marks of words become spaces.
+        """Return the text of the tokens; word-start marks become spaces.
 
-        A space precedes each token in `apart` ([MASK], added tokens), but not after an opening bracket. The
-        text after such a token was split separately and so begins with a mark, whether or not there was a
-        space. A mark alone is dropped before closing punctuation (`[MASK]`, `▁`, `.` becomes `[MASK].`).
+        A space precedes each token in `apart` ([MASK], added tokens), except after an opening bracket. The
+        text after such a token was split separately, so it begins with a mark even if the original had no
+        space there. Such a mark is dropped before closing punctuation (`[MASK]`, `▁`, `.` becomes `[MASK].`).
         """
         result: list[str] = []
         after_word = False
@@ -203,17 +203,17 @@ class UnigramModel(SubwordModel):
         return "".join(result).replace(WORD_START, " ").strip()
 
     def table(self) -> PieceTable:
-        """Return all pieces with scores and kinds, and the normalizer's table."""
+        """Return all pieces with their scores and types, and the normalizer's table."""
         return read_piece_table(self._content) if self._table is None else self._table
 
     def vocabulary_file(self) -> bytes | None:
-        """Return the bytes of the SentencePiece model file, or None for a tokenizer.json."""
+        """Return the bytes of the SentencePiece model, or None if the vocabulary is from a tokenizer.json."""
         return self._content if self._table is None else None
 
     def tokenizer_json(self, special_tokens: SpecialTokens) -> bytes | None:
-        """Return the content of the tokenizer.json, or None if the model is not a standard Unigram model.
+        """Return the content of the tokenizer.json, or None for models that are not standard Unigram models.
 
-        The content is cached, because a run writes the tokenizer with every checkpoint.
+        The content is cached, because a training run saves the tokenizer with every checkpoint.
         """
         tokens = repr((special_tokens.roles, special_tokens.describe()))
         if self._json is None or self._json[0] != tokens:
@@ -231,9 +231,9 @@ class UnigramModel(SubwordModel):
 
 
 def _closes(tokens: list[str]) -> bool:
-    """Return whether tokens begin with a mark that directly follows a word; only the first two are read.
+    """Return whether the first token is a mark that directly follows a word; only two tokens are read.
 
-    A quotation mark does unless a word follows it; a hyphen does if a word follows it.
+    A quotation mark does, unless a word follows it. A hyphen does only if a word follows it.
     """
     first, next_token = [*tokens, "", ""][:2]
     if first == '"':

@@ -1,9 +1,8 @@
-"""Train and measure a vocabulary, and find pieces that its tokenizer can never produce.
+"""Train a vocabulary, measure it, and find the pieces that its tokenizer can never produce.
 
-A text is normalized before it is split, so normalized text never contains a piece that normalization would
-change: `▁Haus` if texts are lower-cased, `ü` if accents are dropped. Such pieces waste parameters, and their
-words are split into other pieces than the vocabulary was trained for. `trainer.py` has the training
-settings.
+A text is normalized before it is split, so no text produces a piece that normalization would change: `▁Haus`
+if texts are lower-cased, `ü` if accents are dropped. Such pieces waste parameters, and their words are split
+into other pieces than the vocabulary was trained for. `trainer.py` contains the training settings.
 """
 
 import tempfile
@@ -18,23 +17,26 @@ from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.tokenization.trainer import Sample, train_model
 from albertkit.tokenization.unigram import UnigramModel
 
-_SHOWN = 8  # pieces that a message lists for each reason
+_SHOWN = 8  # number of pieces that a message lists for each reason
 
 
 @dataclass(frozen=True)
 class VocabularyReport:
-    """The quality of a vocabulary on text it was not trained on."""
+    """The quality of a vocabulary, measured on held-out text."""
 
     size: int
+    """Number of pieces."""
     sampled_lines: int
+    """Number of lines that the vocabulary was trained on."""
     sampled_characters: int
     total_lines: int
+    """Number of nonempty lines of the corpus; long lines are split."""
     held_out_lines: int
     pieces_per_word: float
-    """Tokens per word between spaces; meaningless for Chinese, Japanese, Thai ..., which have no spaces."""
+    """Pieces per word between spaces; meaningless for languages without spaces, such as Chinese and Thai."""
     characters_per_piece: float
     unknown_characters: float
-    """Share of the non-space characters of the held-out lines that only `<unk>` covers, 0 to 1."""
+    """Share of the non-space characters of the held-out lines that become `<unk>`, 0 to 1."""
 
     def to_dict(self) -> dict[str, int | float]:
         """Return the fields as plain values."""
@@ -51,24 +53,24 @@ def train_vocabulary(
     num_threads: int = 2,
     seed: int = 0,
 ) -> VocabularyReport:
-    """Train a vocabulary and write the tokenizer's files to `output`, including `spiece.model`.
+    """Train a vocabulary and write the tokenizer's files, including `spiece.model`, to `output`.
 
-    All files appear at once, so a vocabulary never exists without the normalization it was trained for.
+    All files appear at once, so a vocabulary never exists without its normalization rules.
 
     Args:
-        texts: documents, paragraphs or lines; read once.
-        output: folder of the vocabulary, created if necessary.
-        vocab_size: number of pieces, including special tokens.
-        normalization: the tokenizer's normalization. The vocabulary is trained on normalized text, and
+        texts: Documents, paragraphs or lines; read once.
+        output: Folder of the vocabulary; it is created if it does not exist.
+        vocab_size: Number of pieces, including special tokens.
+        normalization: The tokenizer's normalization rules. The vocabulary is trained on normalized text, and
             `tokenizer_config.json` records the rules.
-        character_coverage: share of the sample's characters that must be single pieces.
-        num_threads: number of SentencePiece threads.
-        seed: seed of the sample. The same texts, settings and seed give the same file.
+        character_coverage: Share of the sample's characters that must be pieces of the vocabulary.
+        num_threads: Number of SentencePiece threads.
+        seed: Seed of the sample. The same texts, settings and seed give the same file.
 
     Raises:
-        ConfigError: SentencePiece does not accept the coverage.
-        DataError: there is no text, too little text for so many pieces, or too many different characters for
-            so few pieces.
+        ConfigError: SentencePiece does not accept the character coverage.
+        DataError: There is no text, too little text for this vocabulary size, or a vocabulary size too
+            small for the number of different characters.
         OSError: `output` cannot be written. It is then unchanged.
     """
     normalization = normalization or Normalization()
@@ -88,7 +90,7 @@ def train_vocabulary(
 
 
 def _report(model: UnigramModel, sample: Sample, held_out: Sample) -> VocabularyReport:
-    lines = held_out.lines or sample.lines  # a corpus of under 50 lines has none to hold out
+    lines = held_out.lines or sample.lines  # a corpus of fewer than 50 lines has no held-out lines
     words = pieces = characters = unknown = 0
     unk_id = model.processor.unk_id()
     for line in lines:
@@ -111,7 +113,7 @@ def _report(model: UnigramModel, sample: Sample, held_out: Sample) -> Vocabulary
 
 
 def unreachable_pieces(model: UnigramModel) -> dict[str, list[str]]:
-    """Return the pieces that no text can produce, by the responsible setting."""
+    """Return the pieces that no text can produce, by the setting that prevents them."""
     unreachable: dict[str, list[str]] = defaultdict(list)
     table = model.table()
     for piece, kind in zip(table.pieces, table.kinds, strict=True):

@@ -1,8 +1,8 @@
 """The tokenizer of checkpoints with a `vocab.txt`: BERT's tokenizer, which Chinese ALBERT models use.
 
-It cleans a text, lower-cases it and strips accents if the settings say so, and splits it at spaces,
-punctuation marks and Chinese characters. It splits each word by repeatedly taking the longest piece in the
-vocabulary (Devlin et al. 2018, arXiv:1810.04805; Wu et al. 2016, arXiv:1609.08144, section 4.1).
+The tokenizer cleans a text, lower-cases it and strips accents (depending on the settings), and splits it at
+spaces, punctuation marks and Chinese characters. Within each word it repeatedly takes the longest piece in
+the vocabulary (Devlin et al. 2018, arXiv:1810.04805; Wu et al. 2016, arXiv:1609.08144, section 4.1).
 """
 
 import re
@@ -22,29 +22,29 @@ from albertkit.tokenization.subword import CLEAN_UP, SubwordModel, not_unicode
 from albertkit.tokenization.tokenizer_json import tokenizer_json
 
 ROLES = {**DEFAULT_ROLES, "unk_token": "[UNK]", "pad_token": "[PAD]"}
-"""The token of each role in a WordPiece vocabulary."""
+"""The default token of each role in a WordPiece vocabulary."""
 
 _CONTINUATION = "##"
 _WORD = re.compile("[^ ]+")
-_MODEL = "WordPiece"  # the type of the model in a tokenizer.json
-_LONGEST_WORD = 100  # characters; a longer word is unknown
+_MODEL = "WordPiece"  # the model type in a tokenizer.json
+_LONGEST_WORD = 100  # characters; a longer word becomes [UNK]
 _REMEMBERED_WORDS = 50_000  # of at most 30 characters: up to 25 MB
 _LONGEST_REMEMBERED = 30
 _REMEMBERED_CHARACTERS = 20_000
-_REMOVED = ("Cc", "Cf", "Co")  # categories of characters that are dropped
+_REMOVED = ("Cc", "Cf", "Co")  # Unicode categories of dropped characters
 _CHINESE = (
     *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F)),
     *((0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
 )
 _CLEAN_UP = {**CLEAN_UP, " do not": " don't"}
-"""The replacements of clean-up when decoding."""
+"""The replacements of clean-up in decoded text."""
 
 
 class CharacterTable(dict[int, str]):
-    """Code of a character -> its replacement; a space on both sides makes it a separate word.
+    """A map from the code of a character to its replacement; a word of its own has a space on both sides.
 
-    Every rule of BERT's normalization depends on one character only, so one `str.translate` applies them all.
-    (NFD would also sort runs of marks; the few that are not dropped keep their order.)
+    Each rule of BERT's normalization depends on a single character, so one `str.translate` applies all rules.
+    (NFD would also sort runs of marks; the few marks that are not dropped keep their order.)
     """
 
     def __init__(self, rules: BertNormalization) -> None:
@@ -69,7 +69,7 @@ class CharacterTable(dict[int, str]):
             written = unicodedata.normalize("NFD", written)
             written = "".join(one for one in written if unicodedata.category(one) != "Mn")
         if self._lower:
-            written = "".join(one.lower() for one in written)  # one by one: no rule for a final sigma
+            written = "".join(one.lower() for one in written)  # one by one, without the final-sigma rule
         written = "".join(f" {one} " if _is_punctuation(one) else one for one in written)
         return f" {written} " if self._split_chinese and _is_chinese(ord(character)) else written
 
@@ -78,9 +78,9 @@ class WordPieceModel(SubwordModel):
     """A WordPiece vocabulary.
 
     Args:
-        pieces: The vocabulary; the position of a piece is its id.
-        normalization: The normalization of a text before it is split into words.
-        unk_token: The piece of unknown words.
+        pieces: The vocabulary; the index of a piece is its id.
+        normalization: The normalization rules that are applied before a text is split into words.
+        unk_token: The piece for unknown words.
     """
 
     spelling_rule = f"{_CONTINUATION} marks a piece inside a word"
@@ -91,21 +91,21 @@ class WordPieceModel(SubwordModel):
         self.size = len(pieces)
         self._pieces = pieces
         self._unk_token = unk_token
-        # If a piece is listed twice, its last position counts, as in the original.
+        # If a piece is listed twice, its last id counts, as in the original BERT.
         self._ids = {piece: piece_id for piece_id, piece in enumerate(pieces)}
         self._characters = CharacterTable(normalization)
         self._word_ids: dict[str, list[int]] = {}
 
     def pieces(self, text: str) -> list[str]:
-        """Return the pieces of one text; `[UNK]` stands for an unknown word."""
+        """Return the pieces of one text; each unknown word is `[UNK]`."""
         return [piece for word in self._words(text) for piece, _, _ in self._split(word)]
 
     def ids_batch(self, texts: list[str], num_threads: int | None = None) -> list[list[int]]:  # noqa: ARG002
-        """Return the ids of many texts' pieces."""
+        """Return the ids of the pieces of each text."""
         return [self._ids_of(text) for text in texts]
 
     def spans(self, text: str) -> list[tuple[str, int, int]]:
-        """Return (piece, start, end) for each piece of a text: its characters in the text as given."""
+        """Return (piece, start, end) for each piece; `start:end` are its characters in the original text."""
         self._check(text)
         written = [self._characters[ord(character)] for character in text]
         places = [place for place, characters in enumerate(written) for _ in characters]
@@ -128,9 +128,9 @@ class WordPieceModel(SubwordModel):
         return not piece.startswith(_CONTINUATION)
 
     def join(self, tokens: list[str], *, apart: Container[str]) -> str:  # noqa: ARG002
-        """Return the text of the tokens, without spaces before English punctuation.
+        """Return the text of the tokens, without spaces before punctuation as in English.
 
-        Every token that does not continue a word is a word, so `apart` has no effect.
+        Every token that does not continue a word is a separate word, so `apart` has no effect.
         """
         text = ""
         for number, token in enumerate(tokens):
@@ -185,7 +185,7 @@ class WordPieceModel(SubwordModel):
         return ids
 
     def _split(self, word: str) -> list[tuple[str, int, int]]:
-        """Return (piece, start, end) of a word by repeatedly taking the longest piece in the vocabulary."""
+        """Return (piece, start, end) for each piece of a word: repeatedly the longest piece that fits."""
         unknown = [(self._unk_token, 0, len(word))]
         if len(word) > _LONGEST_WORD:
             return unknown
@@ -215,12 +215,12 @@ def _is_chinese(code: int) -> bool:
 
 
 def _is_punctuation(character: str) -> bool:
-    """Return whether BERT treats a character as punctuation, including $, +, ~ and other ASCII symbols."""
+    """Return whether BERT treats a character as punctuation, including ASCII symbols such as $, + and ~."""
     return character in string.punctuation or unicodedata.category(character)[0] == "P"
 
 
 class AlbertWordPieceTokenizer(TokenizerBase):
-    """Converts texts to the input of a model with a WordPiece vocabulary, and back.
+    """Converts texts to inputs of a model with a WordPiece vocabulary, and ids back to text.
 
     `BertTokenizer` of `transformers` returns the same ids and offsets.
 
@@ -228,19 +228,19 @@ class AlbertWordPieceTokenizer(TokenizerBase):
         tokenizer("\u751f\u6d3b\u7684\u771f\u8c1b\u662f[MASK]\u3002", return_tensors="pt")
 
     Args:
-        vocab_file: the vocab.txt, which takes precedence if both files are passed.
-        tokenizer_file: the tokenizer.json of such a tokenizer.
-        do_lower_case: whether to lower-case texts; None for the rule of the tokenizer.json (True without
-            one).
-        strip_accents: whether to drop accents; None for the rule of the tokenizer.json, without one for
+        vocab_file: The vocab.txt. It takes precedence over `tokenizer_file`.
+        tokenizer_file: The tokenizer.json of a WordPiece vocabulary.
+        do_lower_case: Whether to lower-case texts. None uses the rule of the tokenizer.json, or True.
+        strip_accents: Whether to drop accents. None uses the rule of the tokenizer.json, or the value of
             `do_lower_case`.
-        tokenize_chinese_chars: whether each Chinese character is a word; None for the rule of the
-            tokenizer.json (True without one).
-        settings: see `TokenizerSettings`.
+        tokenize_chinese_chars: Whether each Chinese character is a separate word. None uses the rule of the
+            tokenizer.json, or True.
+        settings: See `TokenizerSettings`.
 
     Raises:
-        ModelNotFoundError: the file does not exist.
-        TokenizerError: no file was passed, it is damaged or of another kind, or lacks the special tokens.
+        ModelNotFoundError: The file does not exist.
+        TokenizerError: No file was passed, the file is damaged or has another format, or its vocabulary lacks
+            the special tokens.
     """
 
     default_roles = ROLES
@@ -295,7 +295,7 @@ class AlbertWordPieceTokenizer(TokenizerBase):
 
 def is_wordpiece_json(path: Path) -> bool:
     """Return whether a tokenizer.json has a WordPiece vocabulary."""
-    if f'"{_MODEL}"'.encode() not in path.read_bytes():  # faster than parsing a large file
+    if f'"{_MODEL}"'.encode() not in path.read_bytes():  # faster than parsing a large file first
         return False
     model = folder.read_json(path).get("model")
     return isinstance(model, dict) and model.get("type") == _MODEL
@@ -314,10 +314,10 @@ def read_word_list(path: Path) -> tuple[str, ...]:
 
 
 def parse_word_list(content: bytes, *, source: str | Path) -> tuple[str, ...]:
-    """Return the pieces of a word list: its lines, numbered from 0.
+    """Return the pieces of a word list. Each line is a piece, and its line number from 0 is the id.
 
     Raises:
-        TokenizerError: The list is empty or is not text.
+        TokenizerError: The list is empty or is not valid UTF-8 text.
     """
     try:
         text = content.decode()
@@ -327,15 +327,15 @@ def parse_word_list(content: bytes, *, source: str | Path) -> tuple[str, ...]:
         ) from error
     if not text:
         raise TokenizerError(f"{source}: the file is empty. Expected one piece per line. Copy it again.")
-    # Not splitlines(): some vocabularies contain characters that it treats as line ends.
+    # Not splitlines(): some vocabularies contain characters that splitlines() treats as line ends.
     return tuple(text.replace("\r\n", "\n").removesuffix("\n").split("\n"))
 
 
 def read_tokenizer_file(path: Path) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
-    """Return the vocabulary of a tokenizer.json, its normalization rules, and its added tokens.
+    """Return the vocabulary, normalization rules and added tokens of a tokenizer.json.
 
     Raises:
-        TokenizerError: The file is damaged, or does not belong to a BERT-style tokenizer.
+        TokenizerError: The file is damaged, or is not from a BERT tokenizer.
     """
     with folder.named_damage(path):
         content = folder.read_json(path)

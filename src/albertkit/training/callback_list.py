@@ -54,9 +54,9 @@ class CallbackList:
         asked = self._world.sum_counts([asked])
         self.failed = asked["errors"] > 0
         if asked["stops"] and state.stopped is None:
-            state.stopped = reason or "the main process knows why"
+            state.stopped = reason or "see the log of the main process"
             if self._world.is_main:
-                logger.info("a callback asked at step %d to stop the run: %s", state.step, reason)
+                logger.info("a callback stopped the run at step %d: %s", state.step, reason)
 
     def end(self, state: RunState, *, finished: bool) -> None:
         """Call `on_end`, also of callbacks that have failed."""
@@ -71,7 +71,7 @@ class CallbackList:
         if self._error:
             raise self._error
         if self.failed:
-            raise TrainingError("a callback failed in the main process, whose log has the error")
+            raise TrainingError("a callback failed in the main process. See the error in its log.")
 
     def _update(self, state: RunState) -> None:
         run = self.run

@@ -74,7 +74,7 @@ def written_folder(folder: Path) -> Iterator[Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
-        for file in temporary.iterdir():
+        for file in temporary.rglob("*"):
             flush_to_disk(file)
         flush_to_disk(temporary)
     except OSError:  # such as a full disk: free the space again

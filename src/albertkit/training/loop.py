@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from albertkit.errors import TrainingError
+from albertkit.errors import ConfigError, TrainingError
 from albertkit.files import full_disk_named
 from albertkit.training.callback_list import CallbackList
 from albertkit.training.callbacks import Callback, RunProgress
@@ -50,7 +50,7 @@ class RunResult:
 
     state: RunState
     finished: bool
-    """False if time or a signal ended the run; the same command continues it."""
+    """False if time or a signal ended the run; the same command resumes it."""
     signal: int | None
     """Number of the signal that ended the run."""
     metrics: dict[str, float]
@@ -98,16 +98,22 @@ def train(
         about: the settings passed to callbacks (default: `settings`).
 
     Raises:
+        ConfigError: `early_stopping` is set without a metric that selects the model.
         TrainingError: a run is resumed with other settings, the folder is in use or has other files, losses
             stay bad after several rollbacks, or the outputs became constant.
     """
+    if settings.early_stopping and not (evaluate and best_metric):
+        raise ConfigError(
+            f"early_stopping is {settings.early_stopping}, but the run keeps no best model, because it has "
+            "nothing to evaluate on. Omit early_stopping, or pass validation data."
+        )
     world = world or World(next(model.parameters()).device)
     progress = RunProgress(output=output, settings=about or asdict(settings))
     called = [*reporters(settings), *callbacks] if world.is_main else []
-    told = CallbackList(called, progress, world, settings.learning_rate or 0.0)
+    callback_list = CallbackList(called, progress, world, settings.learning_rate or 0.0)
     run = _Run(
         *(model, objective, settings, output, world, save_model, evaluate, best_metric, lower_is_better),
-        *(is_hopeless, fingerprint or {}, flops_per_token, told),
+        *(is_hopeless, fingerprint or {}, flops_per_token, callback_list),
     )
     with run.opened(), stop_signals() as stopping:
         run.resume_or_start()
@@ -115,8 +121,8 @@ def train(
         try:
             signal = run.steps(batches, stopping)
         finally:
-            told.end(run.state, finished=run.is_finished())
-        told.raise_error(run.state)
+            callback_list.end(run.state, finished=run.is_finished())
+        callback_list.raise_error(run.state)
     return RunResult(run.state, run.is_finished(), signal, run.metrics)
 
 
@@ -139,11 +145,11 @@ class _Run:
     callbacks: CallbackList
 
     def __post_init__(self) -> None:
-        self.optimizer = build_optimizer(self.model, self.settings)
-        self.peak_rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
         # The precision that "auto" chose belongs to the run, so that a resume on another machine uses it too.
         precision = choose_precision(self.settings, self.output, self.world)
         self.bf16 = precision == "bf16"
+        self.optimizer = build_optimizer(self.model, self.settings, bf16=self.bf16)
+        self.peak_rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
         self.fingerprint = self.settings.fingerprint() | {"precision": precision} | self.fingerprint
         self.state = RunState()
         self.saved_step: int | None = None
@@ -203,7 +209,7 @@ class _Run:
         if self.flops_per_token and self.world.is_main:
             peak = peak_flops(self.world.device, torch.bfloat16 if self.bf16 else torch.float32)
             utilization = self.flops_per_token / (peak * self.world.size)
-        self.meter = Meter(self.world.device, utilization)
+        self.meter = Meter(self.world.device, utilization, self.state, done=self.place())
 
     def steps(self, batches: BatchSource, stopping: list[int]) -> int | None:
         """Train until the run has its length, its time is up or a signal arrives; return the signal."""
@@ -247,7 +253,7 @@ class _Run:
         if self.state.step != self.saved_step:  # the stream of batches ended before the steps
             self.save()
         best = self.output / BEST
-        if self.world.is_main and self.is_finished() and best.is_dir():
+        if self.world.is_main and self.is_finished() and self.best_metric and best.is_dir():
             with full_disk_named(self.output):
                 shutil.copytree(best, self.output, dirs_exist_ok=True)
         elif self.world.is_main:
@@ -313,18 +319,20 @@ class _Run:
                 f"{what}, after {self.settings.max_rollbacks} rollbacks to {newest}, which is intact. Lower "
                 f"the learning rate ({self.settings.learning_rate:g}) or use more warm-up."
             )
-        seconds = self.state.seconds
+        before = self.state
         self.load(newest)
-        self.state.seconds, self.state.position = seconds, position
+        self.state.seconds, self.state.position = before.seconds, position
+        # An evaluation since the checkpoint may have chosen the model in the folder of the best one.
+        self.state.best, self.state.best_step = before.best, before.best_step
         self.averages = Averages()
         self.meter.mark(self.state)
-        self.say(f"{what}: returning to {newest.name} and skipping the data since then")
+        self.say(f"{what}: rolling back to {newest.name} and skipping the data since then")
         self.callbacks.call("on_rollback", self.state, {"rolled_back_from": step, "bad_loss": str(loss)})
 
     def figures(self, grad_norm: float) -> dict[str, float]:
         """Return the speed and the averages of the training metrics since the last call."""
         figures = {"grad_norm": grad_norm}
-        figures |= self.meter.figures(self.state, to_go=self.settings.length / self.place() - 1)
+        figures |= self.meter.figures(self.state, done=self.place(), length=self.settings.length)
         return figures | {f"train/{name}": value for name, value in self.averages.take(self.world).items()}
 
     def evaluate(self) -> None:
@@ -364,7 +372,7 @@ class _Run:
         if self.is_hopeless:
             reason = self.is_hopeless(state) if self.world.is_main else None
             if self.world.any(reason is not None):
-                state.given_up = reason or "the main process knows why"
+                state.given_up = reason or "see the log of the main process"
         if state.given_up is None and self.is_stale():
             count = f"{state.stale_evaluations} evaluations"
             self.say(f"ended early: {count} without improvement since step {state.best_step}")

@@ -68,7 +68,7 @@ def check_push_options(options: dict[str, Any]) -> PushOptions:
     """
     known = {*UploadOptions.__annotations__, *CardOptions.__annotations__}
     if unknown := sorted(options.keys() - known):
-        raise ConfigError(f"push_to_hub: unknown argument {unknown[0]!r}; {suggestion(unknown[0], known)}")
+        raise ConfigError(f"push_to_hub: unknown argument {unknown[0]!r}. {suggestion(unknown[0], known)}")
     return options  # type: ignore[return-value]
 
 
@@ -107,7 +107,7 @@ def finetuning_card(folder: Path, repo_id: str, report: dict[str, Any], options:
         ),
         _training(
             report["settings"],
-            f"{report['minutes']:.1f} minutes; the model is that of step {report['step']:,}.",
+            f"Training took {report['minutes']:.1f} minutes. The model of step {report['step']:,} was kept.",
         ),
         "## Limits\n\n" + "\n".join(f"* {line}" for line in _limits(folder, report)) + _added(options),
     ]
@@ -136,16 +136,18 @@ def pretraining_card(
     """
     rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in metrics.items())
     config = read_json(folder / "config.json", ConfigError)
+    start = settings.get("init_from") or ""
+    if start:
+        settings = settings | {"init_from": _base_name(start)}  # a path of this machine is nobody's business
     parts = [
-        "An ALBERT that was pretrained on masked words and the order of sentences with "
+        "An ALBERT model, pretrained on masked language modeling and sentence order with "
         "[albertkit](https://pypi.org/project/albertkit/).",
         _use("fill-mask", repo_id),
         f"## Evaluation\n\nOn held-out text.\n\n| metric | value |\n|---|---|\n{rows}" if metrics else "",
         _training(settings, "; ".join(f"{name}: {value:,}" for name, value in figures.items()) + "."),
-        f"## Limits\n\n* It reads at most {config['max_position_embeddings']} tokens.\n"
-        "* It repeats the biases of the text that it was trained on." + _added(options),
+        f"## Limits\n\n* The maximum length is {config['max_position_embeddings']} tokens.\n"
+        "* The model repeats the biases of its training text." + _added(options),
     ]
-    start = settings.get("init_from") or ""
     return _card(folder, repo_id, "fill-mask", parts, metrics, "held-out text", start, options)
 
 
@@ -205,7 +207,7 @@ def _training(settings: dict[str, Any], took: str) -> str:
         if inner := _toml(table):
             lines += ["", f"[{name}]", *inner]
     recipe = "\n".join(lines)
-    return f"## Training\n\nIt took {took} The recipe:\n\n```toml\n{recipe}\n```"
+    return f"## Training\n\n{took} The recipe:\n\n```toml\n{recipe}\n```"
 
 
 def _toml(values: dict[str, Any]) -> list[str]:
@@ -221,14 +223,16 @@ def _limits(folder: Path, report: dict[str, Any]) -> list[str]:
     name, metrics, baseline = report["main_metric"], report["metrics"], report["baseline"]
     config = read_json(folder / "config.json", ConfigError)
     lines = [
-        "The evaluation data chose the checkpoint, so the metrics on new data may be lower.",
-        f"The model reads at most {config['max_position_embeddings']} tokens.",
+        "The checkpoint was selected on the evaluation data, so metrics on new data may be lower.",
+        f"The maximum length is {config['max_position_embeddings']} tokens.",
     ]
     if report["examples_cut"]:
-        lines.append(f"{report['examples_cut']:,} of the {report['examples']:,} evaluated examples were cut.")
+        lines.append(
+            f"{report['examples_cut']:,} of the {report['examples']:,} evaluated examples were truncated."
+        )
     if labels := config.get("id2label"):
         shown = ", ".join(f"`{label}`" for label in list(labels.values())[:20])
-        lines.append(f"Its only answers are {shown}{' and others' if len(labels) > 20 else ''}.")
+        lines.append(f"Its only labels are {shown}{' and others' if len(labels) > 20 else ''}.")
     if report["calibration_error"] is not None:
         lines.append(
             f"Its confidence differs from its accuracy by {report['calibration_error']:.2f} on average "

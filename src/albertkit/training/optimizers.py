@@ -65,23 +65,24 @@ class AdamW(_EagerOptimizer):
         """Update every parameter that has a gradient."""
         assert closure is None, "closures are not supported"
         for group in self.param_groups:
-            beta1, beta2 = group["betas"]
             for param in group["params"]:
-                if param.grad is None:
-                    continue
-                state = self.state[param]
-                if not state:
-                    state["exp_avg"] = torch.zeros_like(param)
-                    state["exp_avg_sq"] = torch.zeros_like(param)
-                first, second = state["exp_avg"], state["exp_avg_sq"]
-                first.lerp_(param.grad, 1 - beta1)
-                second.mul_(beta2).addcmul_(param.grad, param.grad, value=1 - beta2)
-                update = first / second.sqrt().add_(group["eps"])
-                if group["weight_decay"]:
-                    update.add_(param, alpha=group["weight_decay"])
-                if group["layer_adaptation"]:
-                    update.mul_(_trust_ratio(param, update))
-                param.sub_(update, alpha=group["lr"])
+                if param.grad is not None:
+                    self._update(param, param.grad, self.state[param], group)
+
+    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: dict[str, Any]) -> None:
+        if not state:
+            state["exp_avg"] = torch.zeros_like(param)
+            state["exp_avg_sq"] = torch.zeros_like(param)
+        beta1, beta2 = group["betas"]
+        first, second = state["exp_avg"], state["exp_avg_sq"]
+        first.lerp_(grad, 1 - beta1)
+        second.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        update = first / second.sqrt().add_(group["eps"])
+        if group["weight_decay"]:
+            update.add_(param, alpha=group["weight_decay"])
+        if group["layer_adaptation"]:
+            update.mul_(_trust_ratio(param, update))
+        param.sub_(update, alpha=group["lr"])
 
 
 class Lamb(AdamW):
@@ -90,11 +91,12 @@ class Lamb(AdamW):
     layer_adaptation = True
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(AdamW):
     """Muon for the matrices of the layers, the original's AdamW for all other parameters.
 
     Muon (Jordan et al. 2024) replaces the momentum of a matrix by the nearest orthogonal matrix. Its updates
-    are scaled to the size of AdamW's (Liu et al. 2025, "Muon is Scalable for LLM Training").
+    are scaled to the size of AdamW's (Liu et al. 2025, "Muon is Scalable for LLM Training"). In bfloat16
+    the updates equal those of `torch.optim.Muon`, which always computes in bfloat16.
 
     Args:
         matrices: two-dimensional parameters.
@@ -102,9 +104,11 @@ class Muon(torch.optim.Optimizer):
         lr: learning rate of the matrices.
         adamw_lr: learning rate of all other parameters.
         weight_decay: decoupled weight decay.
+        dtype: data type of the orthogonalization. bfloat16 is several times as fast as float32 on hardware
+            with instructions for it, and 24 times as slow on a CPU without them.
 
     Raises:
-        ConfigError: this PyTorch has no Muon, or `matrices` is empty.
+        ConfigError: `matrices` is empty.
     """
 
     def __init__(
@@ -115,25 +119,40 @@ class Muon(torch.optim.Optimizer):
         lr: float,
         adamw_lr: float,
         weight_decay: float,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
-        if not hasattr(torch.optim, "Muon"):
-            raise ConfigError(f"optimizer 'muon' needs PyTorch 2.9 or later, but this is {torch.__version__}")
         if not matrices:
             raise ConfigError("optimizer 'muon' needs layers with trainable matrices. Choose 'adamw'.")
-        self._muon = torch.optim.Muon(
-            matrices, lr=lr, weight_decay=weight_decay, momentum=0.95, adjust_lr_fn="match_rms_adamw"
-        )
-        self._adamw = AdamW(others, lr=adamw_lr, weight_decay=weight_decay)
-        super().__init__([*self._muon.param_groups, *self._adamw.param_groups], {})
+        orthogonal = {"params": matrices, "lr": lr, "momentum": 0.95}
+        super().__init__([orthogonal, *others], lr=adamw_lr, weight_decay=weight_decay)
+        self.dtype = dtype
 
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Update every parameter that has a gradient."""
-        assert closure is None, "closures are not supported"
-        # Groups and state belong to this optimizer, which `load_state_dict` replaces.
-        for part, groups in ((self._muon, self.param_groups[:1]), (self._adamw, self.param_groups[1:])):
-            part.param_groups, part.state = groups, self.state
-            part.step()
+    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: dict[str, Any]) -> None:
+        if "momentum" not in group:
+            super()._update(param, grad, state, group)
+            return
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(grad)
+        average = state["momentum_buffer"].lerp_(grad, 1 - group["momentum"])
+        update = orthogonalize(grad.lerp(average, group["momentum"]), self.dtype)
+        param.mul_(1 - group["lr"] * group["weight_decay"])
+        param.add_(update, alpha=-0.2 * max(param.shape) ** 0.5 * group["lr"])
+
+
+def orthogonalize(matrix: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return U V' of the matrix U S V', roughly: the singular values become 0.7 to 1.2.
+
+    Five Newton-Schulz steps with the coefficients of Jordan et al. 2024, computed and returned in `dtype`.
+    """
+    a, b, c = 3.4445, -4.775, 2.0315
+    wide = matrix.to(dtype)
+    if matrix.shape[0] > matrix.shape[1]:
+        wide = wide.T
+    wide = wide / wide.norm().clamp_min(1e-7)  # the iteration needs singular values of at most 1
+    for _ in range(5):
+        gram = wide @ wide.T
+        wide = torch.addmm(wide, torch.addmm(gram, gram, gram, beta=b, alpha=c), wide, beta=a)
+    return wide.T if matrix.shape[0] > matrix.shape[1] else wide
 
 
 def _trust_ratio(param: Tensor, update: Tensor) -> Tensor:
@@ -144,10 +163,17 @@ def _trust_ratio(param: Tensor, update: Tensor) -> Tensor:
     return torch.where(usable, param_norm / update_norm.clamp_min(torch.finfo(update.dtype).tiny), 1.0)
 
 
-def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+def build_optimizer(
+    model: nn.Module, settings: TrainingSettings, *, bf16: bool = False
+) -> torch.optim.Optimizer:
     """Build the optimizer of the settings over the model's trainable parameters.
 
     Biases and layer norms (see `NO_DECAY`) are neither decayed nor, in LAMB, scaled.
+
+    Args:
+        model: the model to train.
+        settings: the settings of the run.
+        bf16: whether the run computes in bfloat16. Muon then orthogonalizes in bfloat16 too.
 
     Raises:
         ConfigError: no learning rate is set, or the optimizer cannot train this model.
@@ -166,7 +192,8 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim
     groups: list[dict[str, Any]] = [{"params": decayed}, {"params": plain, "weight_decay": 0.0}]
     if name == "muon":
         adamw_rate = settings.adamw_learning_rate or settings.learning_rate
-        return Muon(matrices, groups, **rates, adamw_lr=adamw_rate)
+        dtype = torch.bfloat16 if bf16 else torch.float32
+        return Muon(matrices, groups, **rates, adamw_lr=adamw_rate, dtype=dtype)
     if name == "lamb":
         groups[1]["layer_adaptation"] = False
         return Lamb(groups, **rates)
@@ -178,11 +205,12 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     """Scale all gradients so that their global norm is at most `max_norm`; return the original norm.
 
-    As in `tf.clip_by_global_norm`: exactly `max_norm / norm`, no epsilon, no change below `max_norm`.
+    As in `tf.clip_by_global_norm`: exactly `max_norm / norm`, no epsilon, no change below `max_norm`, which
+    may be infinite.
     """
     gradients = [param.grad for param in parameters if param.grad is not None]
     norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in gradients]))
-    scale = max_norm / norm.clamp_min(max_norm)
+    scale = (max_norm / norm).clamp_max(1.0)
     for grad in gradients:
         grad.mul_(scale)
     return norm

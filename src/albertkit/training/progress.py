@@ -104,6 +104,12 @@ class TensorBoard(Callback):
         if self._file:
             self._file.flush()
 
+    def on_rollback(self, run: RunProgress, metrics: dict[str, Any]) -> None:
+        """Drop the metrics of the steps that will be repeated."""
+        self._purge_step = run.step + 1
+        if self._file:
+            self._file.purge(self._purge_step)
+
     def on_end(self, run: RunProgress) -> None:
         """Close the file."""
         if self._file:

@@ -17,26 +17,29 @@ class RunSettings:
     steps: int | None = None
     """Number of optimizer steps of the whole run."""
     learning_rate: float | None = None
-    """Peak learning rate (default: for pretraining the paper's, scaled to the batch; for fine-tuning 3e-5,
-    increased in proportion for models with a hidden size below 768)."""
+    """Peak learning rate (default: for pretraining the paper's, scaled to the batch size; for fine-tuning
+    3e-5, increased in proportion for models with a hidden size below 768)."""
     weight_decay: float = 0.01
-    """Decoupled weight decay; biases and layer norms have none."""
+    """Decoupled weight decay. It does not apply to biases and layer norms."""
     max_grad_norm: float = 1.0
-    """Maximum global norm of the gradients (clipping)."""
+    """Maximum global norm of the gradients. Gradients with a larger norm are scaled down (clipping)."""
     early_stopping: int = 0
-    """Early stopping: number of evaluations without improvement after which the run ends, if the best model
-    is kept (0: never)."""
+    """End the run after this many evaluations without improvement, with the best model (0: never). It needs
+    validation data."""
     max_minutes: float = math.inf
-    """Stop with a checkpoint after this many minutes; the same command continues."""
+    """Maximum duration in minutes. The run then writes a checkpoint and stops; the same command resumes
+    it."""
     accumulation: int = 1
-    """Number of parts in which a batch is computed, one after the other: needs less memory, same result."""
+    """Gradient accumulation: number of parts to compute each batch in, one after the other. More parts need
+    less memory, and the result is the same."""
     gradient_checkpointing: bool = False
-    """Recompute each layer in the backward pass instead of storing its activations: needs less memory."""
+    """Recompute each layer in the backward pass instead of storing its activations. This takes less memory
+    and more time."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """bf16: matrix products in bfloat16 (autocast), weights and optimizer in float32; auto: bf16 if it is
-    faster, as measured when the run begins."""
+    """fp32, bf16 (matrix products in bfloat16 with autocast; weights and optimizer in float32) or auto (bf16
+    if a measurement at the start of the run finds it faster)."""
     seed: int = 0
-    """Seed of initialization, data order, masks and dropout."""
+    """Random seed of initialization, data order, masks and dropout."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,37 +49,37 @@ class TrainingSettings(RunSettings):
     tokens: int | None = None
     """Length of the run in tokens without padding, instead of steps."""
     optimizer: OptimizerName = "lamb"
-    """Optimizer: the original's LAMB or AdamW, PyTorch's bias-corrected AdamW, or Muon for the layers'
-    matrices with the original's AdamW for all other weights."""
+    """Optimizer: lamb or adamw as in the original code, adamw-corrected (PyTorch's AdamW, with bias
+    correction), or muon (Muon for the layers' matrices, the original's AdamW for all other weights)."""
     adamw_learning_rate: float | None = None
-    """With muon: peak learning rate of the weights that AdamW updates (default: learning_rate)."""
+    """For muon: peak learning rate of the weights that AdamW updates (default: learning_rate)."""
     schedule: ScheduleName = "linear"
-    """linear: warm-up, then decay to the end; trapezoid: warm-up, constant, decay over decay_steps or
-    decay_tokens."""
+    """Learning rate schedule: linear (warm-up, then decay to the end) or trapezoid (warm-up, constant, then
+    decay over decay_steps or decay_tokens)."""
     warmup_steps: int = 0
-    """Warm-up: number of steps in which the learning rate rises from 0."""
+    """Length of the warm-up in steps. During the warm-up, the learning rate rises from 0."""
     warmup_tokens: int = 0
-    """Warm-up in tokens, for a run whose length is in tokens."""
+    """Length of the warm-up in tokens, for a run whose length is in tokens."""
     decay_steps: int = 0
-    """Number of steps of the trapezoid's final decay."""
+    """Length in steps of the final decay of the trapezoid schedule."""
     decay_tokens: int = 0
-    """Final decay in tokens, for a run whose length is in tokens."""
+    """Length of the final decay in tokens, for a run whose length is in tokens."""
     compile: bool = False
-    """Compile the model with torch.compile: starts slowly, then runs faster."""
+    """Compile the model with torch.compile. The run starts more slowly, then trains faster."""
 
     spike: float = 10.0
     """A loss this many standard deviations above its running mean is a spike. After a spike, or a loss that
-    is NaN or infinite, the run returns to its last checkpoint and skips the data since then."""
+    is NaN or infinite, the run rolls back to its last checkpoint and skips the data since then."""
     max_rollbacks: int = 3
     """Number of rollbacks without a new checkpoint after which the run fails."""
     evaluate_every: int = 500
-    """Steps between evaluations; the first and the last step are always evaluated."""
+    """Number of steps between evaluations. The first and the last step are always evaluated."""
     save_every: int = 500
-    """Steps between checkpoints; the end of a run always writes one."""
+    """Number of steps between checkpoints. The last step always writes one."""
     keep_checkpoints: int = 3
-    """Number of newest checkpoints to keep."""
+    """Number of checkpoints to keep; older ones are deleted."""
     log_every: int = 50
-    """Steps between lines of metrics.jsonl."""
+    """Number of steps between lines of metrics.jsonl."""
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.tokens is None):
@@ -86,7 +89,10 @@ class TrainingSettings(RunSettings):
         other = "steps" if self.steps is None else "tokens"
         for name in (f"warmup_{other}", f"decay_{other}"):
             if getattr(self, name):
-                raise ConfigError(f"{name} is set, but the length of the run is in {self.unit}")
+                raise ConfigError(
+                    f"{name} is set, but the length of the run is in {self.unit}. Use "
+                    f"{name.replace(other, self.unit)}."
+                )
         counts = ("accumulation", "max_rollbacks", "evaluate_every", "save_every")
         for name in (self.unit, *counts, "keep_checkpoints", "log_every"):
             if getattr(self, name) < 1:
@@ -115,6 +121,11 @@ class TrainingSettings(RunSettings):
         ):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)}")
+        if self.decay and self.schedule == "linear":
+            raise ConfigError(
+                f"decay_{self.unit} is {self.decay:,}, but the linear schedule decays over the whole run. "
+                "Leave it out, or choose the schedule 'trapezoid'."
+            )
         if self.warmup + self.decay > self.length:
             raise ConfigError(
                 f"warm-up ({self.warmup:,}) and decay ({self.decay:,}) together are longer than the run "

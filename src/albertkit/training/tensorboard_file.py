@@ -44,13 +44,17 @@ class TensorBoardFile:
             folder.mkdir(parents=True, exist_ok=True)
             self._records = record_writer.RecordWriter(self._path.open("wb"))
         self._write(file_version="brain.Event:2")
-        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        self._write(step=purge_step, session_log=start)
+        self.purge(purge_step)
 
     def add(self, values: dict[str, float], step: int) -> None:
         """Write the figures of a step by their names."""
         figures = [summary_pb2.Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
         self._write(step=step, summary=summary_pb2.Summary(value=figures))
+
+    def purge(self, step: int) -> None:
+        """Have TensorBoard drop what was written for this step and later ones."""
+        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        self._write(step=step, session_log=start)
 
     def flush(self) -> None:
         """Write what is buffered, so that TensorBoard can read it."""

@@ -1,5 +1,6 @@
 """The speed of a run relative to its machine: model FLOPs utilization (Chowdhery et al. 2022, appendix B)."""
 
+import re
 import resource
 import sys
 import time
@@ -16,8 +17,10 @@ _SIZES = (512, 1024, 2048)  # one fits a CPU's caches, one fills a GPU
 _LONG_ENOUGH = 0.02  # seconds per product; larger ones are not faster
 _REPEATS = 5
 
-# Dense bfloat16 tensor-core speeds stated by the makers, in FLOP/s, by a part of the device's name.
+# Dense bfloat16 tensor-core speeds stated by the makers, in FLOP/s, by a word of the device's name. The cards
+# H100 PCIe, H100 NVL and H200 NVL are slower than the modules of these names.
 STATED_BF16 = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
+_SLOWER = re.compile(r"\bH[12]00\b.*\b(PCIe|NVL)\b")
 
 
 class Meter:
@@ -26,12 +29,15 @@ class Meter:
     Args:
         device: the device of the run.
         utilization: model FLOPs utilization at one token per second; 0 if unknown.
+        state: of the run when this process starts or resumes it.
+        done: the length of the run so far, in steps or tokens.
     """
 
-    def __init__(self, device: torch.device, utilization: float) -> None:
+    def __init__(self, device: torch.device, utilization: float, state: RunState, *, done: int) -> None:
         self._device, self._utilization = device, utilization
         self._clock = time.perf_counter()
-        self._tokens, self._seconds = 0, 0.0
+        self._tokens, self._seconds = state.tokens, state.seconds
+        self._first_done, self._first_seconds = done, state.seconds
 
     def start(self) -> None:
         """Start the clock: time since `tick` does not count as training."""
@@ -47,20 +53,23 @@ class Meter:
         """Measure the speed from now on."""
         self._tokens, self._seconds = state.tokens, state.seconds
 
-    def figures(self, state: RunState, *, to_go: float) -> dict[str, float]:
+    def figures(self, state: RunState, *, done: int, length: int) -> dict[str, float]:
         """Return speed and memory since the last mark, and set a new mark.
 
         Args:
             state: of the run.
-            to_go: the remaining length, in the unit of `done`.
+            done: the length of the run so far, in steps or tokens.
+            length: the length of the whole run, in the same unit.
         """
         self.tick(state)
         speed = (state.tokens - self._tokens) / max(state.seconds - self._seconds, 1e-9)
         self.mark(state)
+        # Only this process counts: before a resume, the machine may have been another one.
+        seconds_each = (state.seconds - self._first_seconds) / max(done - self._first_done, 1)
         figures = {
             "tokens_per_second": speed,
             "memory_gb": peak_memory(self._device) / 1e9,
-            "minutes_left": state.seconds * to_go / 60,
+            "minutes_left": seconds_each * (length - done) / 60,
         }
         if self._utilization:  # "mfu" is model FLOPs utilization
             figures["mfu"] = speed * self._utilization
@@ -75,9 +84,9 @@ def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
     """
     if device.type == "cuda" and dtype == torch.bfloat16:
         name = torch.cuda.get_device_name(device)
-        for part, stated in STATED_BF16.items():
-            if part in name:
-                return stated
+        words = set() if _SLOWER.search(name) else set(re.split(r"[ -]", name))
+        for word in words & STATED_BF16.keys():
+            return STATED_BF16[word]
     return measured_flops(device, dtype)
 
 

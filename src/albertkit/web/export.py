@@ -10,6 +10,7 @@ onnx/model_quantized.onnx    in int8, if it loses little enough
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from albertkit.errors import AlbertKitError, ConfigError, ModelNotFoundError
 from albertkit.files import check_new_folder, complete_files, read_json, write_json
 from albertkit.heads import head_of
 from albertkit.onnx.check import TEXTS
-from albertkit.onnx.export import OnnxReport, choose_architecture, export_onnx
+from albertkit.onnx.export import MAX_DROP, OnnxReport, check_int8_options, choose_architecture, export_onnx
 from albertkit.onnx.file import vocabulary_file
 from albertkit.onnx.int8_loss import Loss
 from albertkit.tokenization.folder import CONFIG_FILE as TOKENIZER_CONFIG_FILE
@@ -33,7 +34,7 @@ from albertkit.web.page import FOLDER, INDEX, SERVICE_WORKER, TASKS, is_of_page,
 
 EXACT_FILE = "onnx/model.onnx"
 INT8_FILE = "onnx/model_quantized.onnx"
-"""What transformers.js opens in a browser unless it is told otherwise (its dtype `q8`)."""
+"""The file that transformers.js opens in a browser by default (its dtype `q8`)."""
 _JS_CONFIG = "transformers.js_config"
 """The key of config.json that transformers.js reads."""
 _TOKENIZER_FILES = (TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, SPECIAL_TOKENS_FILE)
@@ -47,7 +48,7 @@ _JS_CLASSES = {
 
 @dataclass(slots=True, repr=False)
 class WebReport:
-    """The files that were written, and how close to the reference they compute."""
+    """The report of an export: the files, and the differences of the models from the reference."""
 
     source: str
     target: str
@@ -57,10 +58,10 @@ class WebReport:
     files: dict[str, int]
     """Path in the folder -> bytes."""
     largest_difference: float
-    """Of `onnx/model.onnx` from the NumPy reference."""
+    """Largest difference of the outputs of `onnx/model.onnx` from the NumPy reference."""
     tolerance: float
     loss: Loss | None
-    """Accuracy that `onnx/model_quantized.onnx` loses; None without int8."""
+    """Loss in accuracy of `onnx/model_quantized.onnx`; None without int8."""
     checksums: dict[str, str]
     """SHA-256 of every file written."""
     notes: list[str] = field(default_factory=list)
@@ -102,15 +103,15 @@ def export_web(
     dtype: str | None = None,
     int8: bool = True,
     calibrate: str | Path | None = None,
-    max_drop: float = 0.5,
+    max_drop: float | None = None,
     page: bool = False,
     name: str | None = None,
     texts: str | Path | Sequence[str] = TEXTS,
     **columns: Any,
 ) -> WebReport:
-    """Write a model as the folder that transformers.js opens.
+    """Export a model as a folder for transformers.js.
 
-    The files appear in the folder together, after both models were checked as `export_onnx` does it.
+    All files appear in the folder at once, after both models are checked as in `export_onnx`.
 
     Args:
         source: what `from_pretrained` takes: a folder, a checkpoint of another writer, a name. It needs a
@@ -121,13 +122,13 @@ def export_web(
         dtype: type of the stored weights, one of `DTYPES`; None as in the source.
         int8: also write `onnx/model_quantized.onnx`. If int8 loses more than `max_drop`, this file is left
             out, the report has a note, and config.json tells transformers.js to open the other file.
-        calibrate: labelled examples, or a `.txt` of texts, to measure the loss on, as in `export_onnx`.
-        max_drop: maximum number of points of 100 that int8 may lose.
+        calibrate: labeled examples, or a `.txt` of texts, to measure the loss on, as in `export_onnx`.
+        max_drop: maximum loss of int8, in points of 100; None for 0.5.
         page: also write a static page that runs the model in the visitor's browser: in int8 if that file was
             written. It needs npm and, if npm has not cached them, a network for two libraries.
         name: of the model, shown on the page; None for the last part of `source`.
         texts: texts to compare on, or a file with one on each line.
-        **columns: fields of `DataOptions`: where the labelled examples are in their file.
+        **columns: fields of `DataOptions`: where the labeled examples are in their file.
 
     Raises:
         ModelNotFoundError: there is no such source, or it has no vocabulary.
@@ -142,16 +143,15 @@ def export_web(
     if page:
         check_npm()
     elif name is not None:
-        raise ConfigError(f"name is {name!r}, which only the page shows; give page (--page) with it")
-    if calibrate is not None and not int8:
-        raise ConfigError("calibrate measures what int8 loses; leave out int8=False (--no-int8) to use it")
+        raise ConfigError(f"name is {name!r}, which only the page shows. Set page (--page) too.")
+    check_int8_options(int8, calibrate, max_drop, columns)
     path = formats.locate(source, also=VOCABULARY_FILES)
     checkpoint = formats.read(path)
     add_model_file(checkpoint)
     if vocabulary_file(checkpoint) is None:
         raise ModelNotFoundError(
-            f"{source} has no vocabulary, and transformers.js needs {TOKENIZER_FILE}. Put the tokenizer's "
-            "files beside the weights"
+            f"{source} has no vocabulary, but transformers.js needs {TOKENIZER_FILE}. Put the tokenizer's "
+            "files into the folder of the weights."
         )
     config = checkpoint.to_config()
     chosen, _, _ = choose_architecture(config, checkpoint.tensors, architecture)
@@ -160,27 +160,35 @@ def export_web(
     task = head_of(chosen).task
     if page and task not in TASKS:
         raise ConfigError(
-            f"the page has no panel for {task}; expected a model for {', '.join(TASKS)}. Leave out page "
-            "(--page)"
+            f"the page has no panel for {task}. Expected a model for {', '.join(TASKS)}. Omit page (--page)."
         )
     modules = sentence_modules(config)
-    if page and task == "feature-extraction" and modules is not None:
-        _check_vectors(modules)
+    vectors = modules if task == "feature-extraction" else None
+    if page and vectors is not None:
+        _check_vectors(vectors)
     libraries = fetch_libraries() if page else {}
     shared = {"architecture": chosen, "dtype": dtype, "all_inputs": True, "texts": texts}
     with complete_files(target) as files:
         exact = export_onnx(path, files / EXACT_FILE, **shared)
         notes, loss = list(exact.notes), None
         if int8:
-            measured = shared | columns | {"calibrate": calibrate}
-            loss = _write_int8(path, files / INT8_FILE, measured, notes, max_drop=max_drop)
+            measured = shared | columns
+            if calibrate is not None:
+                measured |= {"calibrate": calibrate, "texts": TEXTS}
+            most = MAX_DROP if max_drop is None else max_drop
+            loss = _write_int8(path, files / INT8_FILE, measured, notes, max_drop=most)
         _write_config(files, config, exact, has_int8=(files / INT8_FILE).is_file())
-        _write_tokenizer(files, checkpoint, longest=config.max_position_embeddings)
+        longest = config.max_position_embeddings
+        if modules is not None:
+            longest = min(longest, modules.max_length or longest)
+        _write_tokenizer(files, checkpoint, longest=longest)
         notes += _notes_of_class(chosen)
+        if vectors is not None:
+            notes.append(_note_of_vectors(vectors))
         if page:
             write_page(
                 files,
-                name=name or Path(source).name,
+                name=name or Path(source).absolute().name,
                 task=task,
                 model=INT8_FILE if (files / INT8_FILE).is_file() else EXACT_FILE,
                 tokenizer=(TOKENIZER_FILE, TOKENIZER_CONFIG_FILE),
@@ -208,14 +216,14 @@ def _write_int8(
     source: Path, file: Path, options: dict[str, Any], notes: list[str], *, max_drop: float
 ) -> Loss:
     """Write the model in int8, remove it again if it loses too much, and return the loss."""
-    report = export_onnx(source, file, int8=True, max_drop=100.0, **options)
+    report = export_onnx(source, file, int8=True, max_drop=inf, **options)
     loss = report.loss
     assert loss is not None
     if not loss.drop <= max_drop:  # written so that "not a number" counts as too much
         file.unlink()
         notes.append(
-            f"{INT8_FILE} was left out: int8 loses {loss.drop:.2f} points of {loss.metric}, and at most "
-            f"{max_drop:g} were expected. Set max_drop (--max-drop) to a larger value to write it"
+            f"{INT8_FILE} was not written: int8 loses {loss.drop:.2f} points of {loss.metric}. Expected at "
+            f"most {max_drop:g}. To write it, raise max_drop (--max-drop)."
         )
     else:
         notes += [f"{INT8_FILE}: {note}" for note in report.notes if note not in notes]
@@ -223,14 +231,45 @@ def _write_int8(
 
 
 def _check_vectors(modules: SentenceModules) -> None:
-    """Raise ConfigError for vectors of texts that the page does not make."""
-    plain = modules.pooling in (("mean",), ("cls",)) and not modules.steps
-    if not plain or modules.lower_case or modules.default_prompt_name is not None:
+    """Raise ConfigError if the page cannot compute the model's vectors."""
+    parts = _not_in_browsers(modules)
+    if modules.default_prompt_name is not None:
+        parts.append(f"the default prompt {modules.default_prompt_name!r}")
+    if parts:
         raise ConfigError(
-            f"the model pools by {' and '.join(modules.pooling)}, has {len(modules.steps)} modules after it, "
-            f"lower_case={modules.lower_case} and the default prompt {modules.default_prompt_name!r}; "
-            "expected mean or cls alone, which the page computes. Leave out page (--page)"
+            f"the model's vectors need {', '.join(parts)}. Expected only the pooling mean or cls, which the "
+            "page computes. Omit page (--page)."
         )
+
+
+def _note_of_vectors(modules: SentenceModules) -> str:
+    """Return how to get the vectors of Python from transformers.js, which does not read the modules."""
+    if parts := _not_in_browsers(modules):
+        return (
+            f"the model's vectors need {', '.join(parts)}, which transformers.js does not compute: its "
+            "vectors differ from those of Python"
+        )
+    options = f'{{ pooling: "{modules.pooling[0]}", normalize: {str(modules.normalize).lower()} }}'
+    note = (
+        "transformers.js does not read how the model makes vectors. For the vectors of Python, pass "
+        f"{options} to its feature-extraction pipeline"
+    )
+    if modules.default_prompt_name is None:
+        return note
+    return f"{note}, and put {modules.prompts[modules.default_prompt_name]!r} before each text"
+
+
+def _not_in_browsers(modules: SentenceModules) -> list[str]:
+    """Return the steps to a text's vector that neither transformers.js nor the page computes."""
+    after = " and ".join(type(one).__name__ for one in modules.steps)
+    has_default = modules.default_prompt_name is not None
+    steps = {
+        f"pooling by {' and '.join(modules.pooling)}": modules.pooling not in (("mean",), ("cls",)),
+        f"{after} after the pooling": bool(after),
+        "texts in lower case": modules.lower_case,
+        "a pooling without the prompt": has_default and not modules.include_prompt,
+    }
+    return [name for name, is_needed in steps.items() if is_needed]
 
 
 def _write_config(folder: Path, config: AlbertConfig, exact: OnnxReport, *, has_int8: bool) -> None:
@@ -260,6 +299,6 @@ def _notes_of_class(architecture: str) -> list[str]:
     if architecture not in _JS_CLASSES:
         return []
     return [
-        f"transformers.js has no {architecture}: open the folder with its AutoModel, whose outputs are the "
-        "logits (docs/browser.md)"
+        f"transformers.js has no {architecture}. Open the folder with its AutoModel, whose outputs are the "
+        "logits."
     ]

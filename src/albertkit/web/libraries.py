@@ -1,4 +1,4 @@
-"""The JavaScript libraries of the page, taken from npm at exact versions and checked by their hashes."""
+"""The JavaScript libraries of the page: exact versions from npm, verified by their hashes."""
 
 import hashlib
 import shutil
@@ -13,7 +13,7 @@ from albertkit.errors import ConfigError, DataError
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package of npm, and the files of it that the page needs."""
+    """An npm package, and the files that the page needs from it."""
 
     name: str
     version: str
@@ -59,8 +59,8 @@ def check_npm() -> str:
     npm = shutil.which("npm")
     if npm is None:
         raise ConfigError(
-            "npm is not installed, and the page needs it for two JavaScript libraries. Install Node.js 20 or "
-            "newer, or leave out page (--page)"
+            "npm is not installed, but the page needs it for two JavaScript libraries. Install Node.js 20 or "
+            "newer, or omit page (--page)."
         )
     return npm
 
@@ -86,7 +86,7 @@ def fetch_libraries() -> dict[str, bytes]:
 
 
 def _download(npm: str, package: Package, folder: Path) -> Path:
-    """Return the archive of a package; npm keeps it in its own cache."""
+    """Download the archive of a package and return its path. npm keeps a copy in its cache."""
     target = folder / package.version
     target.mkdir()
     command = [npm, "pack", f"{package.name}@{package.version}", "--ignore-scripts", "--silent"]
@@ -102,20 +102,20 @@ def _download(npm: str, package: Package, folder: Path) -> Path:
     except subprocess.TimeoutExpired as error:
         raise DataError(
             f"npm did not download {package.name} {package.version} within {_SECONDS} seconds. Check the "
-            "network, and run the same command again"
+            "network, and run the same command again."
         ) from error
     archives = list(target.glob("*.tgz"))
     if result.returncode or len(archives) != 1:
-        said = " ".join((result.stderr or result.stdout).split())[-300:]
+        message = " ".join((result.stderr or result.stdout).split())[-300:]
         raise DataError(
-            f"npm could not download {package.name} {package.version} (status {result.returncode}): {said}. "
-            "Check the network and npm's registry, and run the same command again"
+            f"npm could not download {package.name} {package.version} (status {result.returncode}): "
+            f"{message}. Check the network and npm's registry, and run the same command again."
         )
     return archives[0]
 
 
 def _unpack(archive: Path, package: Package) -> dict[str, bytes]:
-    """Return the files that are needed, by name, each of which has the hash expected."""
+    """Return the needed files of an archive by name, after verifying their hashes."""
     contents = {}
     with tarfile.open(archive) as stream:
         for path, expected in package.files.items():
@@ -127,8 +127,8 @@ def _unpack(archive: Path, package: Package) -> dict[str, bytes]:
             actual = hashlib.sha256(content).hexdigest()
             if actual != expected:
                 raise DataError(
-                    f"{path} of {package.name} {package.version} has the SHA-256 {actual}; expected "
-                    f"{expected}. The package is damaged or was changed; clear npm's cache and try again"
+                    f"{path} of {package.name} {package.version} has the SHA-256 {actual}. Expected "
+                    f"{expected}. The package is damaged or was changed. Clear npm's cache and try again."
                 )
             contents[Path(path).name] = content
     return contents

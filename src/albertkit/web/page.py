@@ -1,15 +1,17 @@
 """A static page that runs an exported model in the browser: our files, two libraries and the model.
 
-    index.html, service-worker.js    at the top, as a service worker answers for the folder that it is in
+    index.html, service-worker.js    at the top, because a service worker serves the folder that it is in
     page/                            scripts and styles, some of them the playground's
     page/library/                    the two libraries
     page/model/                      what the worker downloads, compressed
 
-Large files are stored compressed and unpacked by the page, so that their size does not depend on the host.
+`{{NAME}}` in index.html is the section NAME of the playground, because both pages use the same scripts. Large
+files are stored compressed and the page decompresses them, so their size does not depend on the host.
 """
 
 import gzip
 import hashlib
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -27,12 +29,13 @@ TASKS = (
 _PLAYGROUND = (
     *("address.js", "icon.svg", "panels.js", "playground.css", "sentence.js", "settled.js", "texts.js"),
 )
+_PANEL = re.compile(r'  <section [^>]*\bid="([\w-]+)".*?</section>', re.DOTALL)
 _SHARED = ("shared.css", "shared.js")
 _WASM = "ort-wasm-simd-threaded.wasm"
 
 
 def is_of_page(path: str) -> bool:
-    """Tell whether a file of an exported folder, by its path there, is part of the page."""
+    """Return whether a file of an exported folder, by its path in it, is part of the page."""
     return path in (INDEX, SERVICE_WORKER) or path.startswith(f"{FOLDER}/")
 
 
@@ -57,7 +60,9 @@ def write_page(
     scripts |= {one: package / "inspection" / "html" / one for one in _SHARED}
     index, service_worker = scripts.pop(INDEX), scripts.pop(SERVICE_WORKER)
     contents |= {f"{FOLDER}/{one}": source.read_bytes() for one, source in scripts.items()}
-    contents[INDEX] = index.read_bytes()
+    playground = (package / "serving" / "html" / "playground.html").read_text(encoding="utf-8")
+    panels = {found[1]: found[0] for found in _PANEL.finditer(playground)}
+    contents[INDEX] = _filled(index.read_text(encoding="utf-8"), panels).encode()
     downloads = {
         _WASM: contents.pop(f"{FOLDER}/library/{_WASM}"),
         "model.onnx": (folder / model).read_bytes(),
@@ -71,22 +76,27 @@ def write_page(
         "task": task,
         "version": version,
         "downloads": [
-            {"name": one, "path": places[one], "bytes": len(content)} for one, content in packed.items()
+            {"name": one, "path": places[one], "bytes": len(packed[one]), "size": len(content)}
+            for one, content in downloads.items()
         ],
     }
     contents[f"{FOLDER}/files.json"] = (json_text(about, indent=2, ensure_ascii=False) + "\n").encode()
     kept = ["./", *sorted(one for one in contents if not one.endswith(".txt"))]
-    script = service_worker.read_text(encoding="utf-8")
-    script = script.replace("{{files}}", json_text(kept)).replace("{{version}}", version)
-    contents[SERVICE_WORKER] = script.encode()
+    values = {"files": json_text(kept), "version": version}
+    contents[SERVICE_WORKER] = _filled(service_worker.read_text(encoding="utf-8"), values).encode()
     contents |= {f"{FOLDER}/{places[one]}": content for one, content in packed.items()}
     for path, content in contents.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
 
 
+def _filled(template: str, values: dict[str, str]) -> str:
+    """Return a template with each `{{name}}` replaced by its value."""
+    return re.sub(r"\{\{([\w-]+)\}\}", lambda found: values[found[1]], template)
+
+
 def _version(contents: dict[str, bytes], *others: str) -> str:
-    """Return a name for this content; a browser drops what it kept of another."""
+    """Return a name for this content. Browsers delete their copies of other versions."""
     digest = hashlib.sha256("\n".join(others).encode())
     for name, content in sorted(contents.items()):
         digest.update(f"{name} {len(content)}\n".encode() + content)

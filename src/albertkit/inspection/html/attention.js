@@ -1,8 +1,8 @@
-// What is on the page and what it does. Uses shared.js, figures.js and drawing.js; the four are one script.
+// The parts of the page. Uses shared.js, figures.js and drawing.js; the page combines them into one script.
 
 const find = (id) => document.getElementById(id);
 
-/** Radio buttons, after which the page is drawn anew. */
+/** Show radio buttons that update the page. */
 function switches(fieldset, options, chosen, choose) {
   choices(fieldset, options, chosen, (value) => { choose(value); update(); });
 }
@@ -12,7 +12,7 @@ const numbered = (piece) => [written(piece), make("small", {}, String(piece + 1)
 const bold = (piece) => make("b", {}, ...numbered(piece));
 const rowHead = (piece) => make("th", { scope: "row" }, ...numbered(piece));
 
-/** Show a piece for as long as the mouse is on something. */
+/** Show a token while the mouse is on `target`. */
 function previews(target, piece) {
   target.addEventListener("pointerenter", (event) => {
     if (event.pointerType === "mouse") { state.hovered = piece; update(); }
@@ -40,7 +40,7 @@ function showHeads() {
 
 function showPieces(most) {
   const visible = new Set(shown());
-  const { isStrong } = colours();
+  const { isStrong } = colors();
   for (const label of find("pieces").querySelectorAll("label")) {
     const piece = Number(label.dataset.piece);
     const value = between(current(), piece);
@@ -62,7 +62,7 @@ function showStrongest() {
   });
   const table = find("strongest");
   table.caption.replaceChildren(
-    bold(current()), state.forward ? " looks at" : " is looked at by", ", most first");
+    bold(current()), state.forward ? " attends to" : " is attended to by", ", most first");
   table.tBodies[0].replaceChildren(...rows);
 }
 
@@ -77,19 +77,19 @@ function showReadout() {
   if (state.cell) {
     const [row, column] = state.cell;
     find("readout").replaceChildren(
-      where, bold(row), " looks at ", bold(column), `, ${percent(share(row, column))}`);
+      where, bold(row), " attends to ", bold(column), `, ${percent(share(row, column))}`);
     return;
   }
   const value = (piece) => between(current(), piece);
   const strongest = shown().reduce((one, other) => (value(other) > value(one) ? other : one));
   find("readout").replaceChildren(
-    where, bold(current()), state.forward ? " looks most at " : " is most looked at by ",
+    where, bold(current()), state.forward ? " attends most to " : " is most attended to by ",
     bold(strongest), `, ${percent(value(strongest))}`);
 }
 
 function showCosines() {
   const { values, first } = cosines();
-  const { isStrong } = colours();
+  const { isStrong } = colors();
   const furthest = Math.max(1e-9, ...values.flat().map((value) => 1 - value));
   const cells = (numbers) => numbers.map((value) => {
     const cell = make("td", { className: "shaded" }, value.toFixed(3));
@@ -189,14 +189,14 @@ function build() {
   document.title = `Attention: ${texts.join(" / ").slice(0, 80)}`;
   find("texts").append(...texts.map((text) => make("p", { dir: "auto" }, text)));
   const heads = `${layers[0].heads.length} heads`;
-  const cut = data.cut ? ` (${data.cut} more were cut)` : "";
+  const cut = data.cut ? ` (${data.cut} more were truncated)` : "";
   find("about").textContent =
-    `${data.model}: ${layers.length} layers executed, ${stored} stored; ${heads}; ${count} pieces${cut}`;
-  find("sharing").textContent = `${sharing(layers)} Where the cosine nears 1, another layer changes little.`;
+    `${data.model}: ${layers.length} layers executed, ${stored} stored; ${heads}; ${count} tokens${cut}`;
+  find("sharing").textContent = `${sharing(layers)} If the cosine is near 1, a further layer changes little.`;
   const names = layers.map((layer, place) => [
     place + 1, [String(place + 1)], `layer ${place + 1}, weights ${layer.stored} of ${stored}`]);
   switches(find("layers"), names, state.layer, (layer) => { state.layer = layer; });
-  switches(find("directions"), [[true, ["looks at"]], [false, ["is looked at by"]]], true,
+  switches(find("directions"), [[true, ["attends to"]], [false, ["is attended to by"]]], true,
     (forward) => { state.forward = forward; });
   switches(find("measures"), [[false, ["the one before it"]], [true, ["the one after the last layer"]]], false,
     (toLast) => { state.toLast = toLast; });

@@ -15,7 +15,7 @@ function prepare(canvas, width, height) {
 let map = null; // where the cells of the heat map are
 
 function drawHeat(most) {
-  const { read, isStrong } = colours();
+  const { read, isStrong } = colors();
   const pieces = shown();
   const canvas = find("heat");
   const ruler = canvas.getContext("2d");

@@ -1,7 +1,7 @@
 "use strict";
 
-// What the page of `inspect attention` and the playground share; it knows nothing of either. A module there,
-// part of one script here.
+// Functions for the page of `inspect attention` and for the playground. The playground loads this file as a
+// module; the page includes it in its script.
 
 export const MEAN = 0; // stands for all heads where others have a number from 1
 
@@ -16,7 +16,7 @@ export function make(tag, { svg = false, ...options } = {}, ...children) {
   return made;
 }
 
-/** Radio buttons: value, content and spoken name of each. The browser brings the keys. */
+/** Show radio buttons with a value, content and spoken name each. The browser handles the keys. */
 export function choices(fieldset, options, chosen, choose) {
   fieldset.querySelectorAll("label").forEach((label) => label.remove());
   for (const [value, content, name] of options) {
@@ -48,11 +48,11 @@ export function attentionOf(layer, head, count) {
 
 export const mean = (values) => values.reduce((one, other) => one + other, 0) / values.length;
 export const percent = (value) => `${(100 * value).toFixed(1)}%`;
-// Most shares are small: the root makes them visible, and the legend says what a colour means.
+// Most shares are small: the root makes them visible, and the legend says what a color means.
 export const depth = (value, most) => (most > 0 ? Math.sqrt(value / most) : 0);
 
-/** The colours of the light or dark page, for a canvas, which knows no CSS variables. */
-export function colours() {
+/** The colors of the light or dark page, for a canvas, which knows no CSS variables. */
+export function colors() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(name).trim();
   const rgb = (name) => [1, 3, 5].map((place) => parseInt(read(name).slice(place, place + 2), 16));
@@ -66,9 +66,9 @@ export function shade(target, part, isStrong) {
   target.classList.toggle("strong", isStrong(part));
 }
 
-/** A canvas with a pixel for each pair of pieces, which whoever shows it makes larger. */
+/** Return a canvas with a pixel for each pair of tokens, to be scaled with CSS. */
 export function picture(pieces, value, most) {
-  const { low, high } = colours();
+  const { low, high } = colors();
   const canvas = make("canvas", { width: pieces.length, height: pieces.length });
   const context = canvas.getContext("2d");
   const image = context.createImageData(pieces.length, pieces.length);
@@ -87,12 +87,12 @@ export function picture(pieces, value, most) {
   return canvas;
 }
 
-/** How the layers share their weights. */
+/** Return a sentence about the weights that the layers share. */
 export function sharing(layers) {
   const stored = new Set(layers.map((layer) => layer.stored)).size;
   return stored === 1
-    ? `All ${layers.length} layers have the same weights: the text goes through one function again and again.`
-    : `${layers.length} layers are executed with the weights of ${stored} stored ones.`;
+    ? `All ${layers.length} layers have the same weights.`
+    : `${layers.length} layers are executed, with the weights of ${stored} stored layers.`;
 }
 
 /** Cosines over the layers from number `first` on, `toLast` or to the layer before: mean, and one piece. */
@@ -119,7 +119,7 @@ export function cosinePlot({ means, ones, name, first, toLast, width }) {
     text("quiet", x(place), height - 18, "middle", String(first + place)),
   ]));
   const key = svg("text", { x: left, y: 14 },
-    svg("tspan", { class: "mean-label" }, "● mean of all pieces"),
+    svg("tspan", { class: "mean-label" }, "● mean of all tokens"),
     svg("tspan", { class: "one-label", dx: 16 }, `● ${name}`));
   const other = toLast ? "after the last layer" : "before it";
   const spoken = means.map((one, place) => `layer ${first + place}: ${one.toFixed(2)}`).join(", ");

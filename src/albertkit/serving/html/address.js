@@ -1,4 +1,4 @@
-// What the page shows, as the part of its address after #: it makes a link, and the server never sees it.
+// The state of the page in the part of its address after #. It makes a link, and browsers do not send it.
 
 const defaults = {
   model: "", text: "The old man shook his [MASK] and said nothing.",
@@ -11,27 +11,29 @@ const defaults = {
   compared: "She plays the piano every evening.",
   others: "Every night she makes music.\nThe train to Vienna was late.\nHe repairs old pianos.",
   classify: "", classified: "A quiet, moving story that stays with you.", pair: "",
+  "zero-shot": "", unlabeled: "The cook put the soup on the table.", candidates: "cooking, sailing, gardening",
+  template: "This example is {}.",
 };
-const PAUSE = 300; // ms; browsers refuse a page that changes its address all the time
+const PAUSE = 300; // ms; browsers limit how often a page may change its address
 
 export const state = { ...defaults };
 let timer = 0;
 
-/** Take the state from the address; what it does not name has its default. */
+/** Read the state from the address. Missing values get their defaults. */
 export function read() {
   clearTimeout(timer);
   const given = new URLSearchParams(location.hash.slice(1));
   for (const name of Object.keys(defaults)) state[name] = given.get(name) ?? defaults[name];
 }
 
-/** The address of the state. */
+/** Return the address with the state. */
 export function address() {
   const changed = Object.entries(state).filter(([name, value]) => value !== defaults[name]);
   const hash = new URLSearchParams(changed).toString();
   return location.pathname + location.search + (hash && `#${hash}`);
 }
 
-/** Note changes, and put them into the address soon. */
+/** Change the state, and soon also the address. */
 export function keep(changes) {
   Object.assign(state, changes);
   clearTimeout(timer);

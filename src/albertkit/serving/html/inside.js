@@ -1,28 +1,28 @@
-// The sentence inside the model: attention by layer and head, and how its vectors settle with depth.
+// The sentence inside the model: attention by layer and head, and how the hidden states change by layer.
 
 import { keep, state } from "./address.js";
 import { PAUSE, find } from "./panels.js";
 import { ask } from "./server.js";
 import { settled } from "./settled.js";
 import {
-  MEAN, attentionOf, choices, colours, cosinePlot, depth, make, mean, percent, picture, shade, sharing, unpack,
+  MEAN, attentionOf, choices, colors, cosinePlot, depth, make, mean, percent, picture, shade, sharing, unpack,
 } from "./shared.js";
 
-let figures = null; // what the server said, with the attention unpacked
+let figures = null; // the response of the server, with the attention unpacked
 let hovered = { piece: null, cell: null }; // shown for as long as the mouse is there; a cell is [layer, head]
 let model = null;
 
 const cell = () => hovered.cell ?? [Number(state.layer), Number(state.head)];
 const shown = () => figures.pieces.filter((piece) => state.special || !figures.special[piece]);
 
-/** The piece whose attention is shown: that of the mouse, the one chosen, or the first of the text. */
+/** Return the token whose attention is shown: under the mouse, selected, or the first of the text. */
 function current() {
   const pieces = shown();
   const wanted = [hovered.piece, state.piece === "" ? null : Number(state.piece)];
   return wanted.find((one) => pieces.includes(one)) ?? pieces.find((one) => !figures.special[one]) ?? 0;
 }
 
-/** Show something for as long as the mouse is on `target`. */
+/** Show a change while the mouse is on `target`. */
 function previews(target, change) {
   const names = Object.keys(change);
   target.addEventListener("pointerenter", ({ pointerType }) => {
@@ -45,7 +45,7 @@ function take(found) {
   if (!layers[state.layer - 1]) Object.assign(state, { layer: "1" });
 }
 
-/** A grid of all layers and heads: radio buttons with a picture each. */
+/** Show a grid of all layers and heads: radio buttons with a picture each. */
 function showHeads() {
   const most = Math.max(...figures.layers.flatMap((layer) => layer.heads));
   const names = [MEAN, ...Array.from({ length: most }, (_, head) => head + 1)];
@@ -76,7 +76,7 @@ function showHeads() {
   find("heads").append(grid);
 }
 
-/** Bring the head that is chosen into sight, where there are many. */
+/** Scroll to the selected head, if there are many. */
 function showChosenHead() {
   const box = find("heads");
   box.scrollLeft = box.querySelector("input:checked").parentElement.offsetLeft - box.clientWidth / 2;
@@ -94,7 +94,7 @@ function showPieces() {
   }
 }
 
-/** Show the state, and what the mouse is on, in everything that is there. */
+/** Show the state, and the item under the mouse, in all parts of the panels. */
 function update() {
   if (!figures) return;
   const { count, tokens } = figures;
@@ -106,7 +106,7 @@ function update() {
   const here = current();
   const between = (piece) => (forward ? share(here, piece) : share(piece, here));
   const most = pieces.reduce((one, row) => pieces.reduce((two, column) => Math.max(two, share(row, column)), one), 0);
-  const { isStrong } = colours();
+  const { isStrong } = colors();
 
   for (const input of find("heads").querySelectorAll("input")) {
     input.checked = input.value === `${state.layer} ${state.head}`;
@@ -123,14 +123,14 @@ function update() {
   const bold = (piece) => make("b", {}, make("span", { dir: "auto" }, tokens[piece]));
   find("readout").replaceChildren(
     `Layer ${layer}, ${head === MEAN ? "mean of all heads" : `head ${head}`}: `, bold(here),
-    forward ? " looks most at " : " is most looked at by ", bold(strongest), `, ${percent(between(strongest))}`);
+    forward ? " attends most to " : " is most attended to by ", bold(strongest), `, ${percent(between(strongest))}`);
   showDepth(here);
 }
 
 function showDepth(here) {
   const toLast = Boolean(state.last);
   const values = toLast ? figures.cosine_to_last : figures.cosine_to_previous;
-  find("sharing").textContent = `${sharing(figures.layers)} Where the cosine nears 1, another layer changes little.`;
+  find("sharing").textContent = `${sharing(figures.layers)} If the cosine is near 1, a further layer changes little.`;
   find("plot").replaceChildren(cosinePlot({
     means: values.map(mean),
     ones: values.map((row) => row[here]),
@@ -141,7 +141,7 @@ function showDepth(here) {
   }));
 }
 
-/** Up and down go from layer to layer; left and right, as the browser has it, from head to head. */
+/** Move between layers with the keys up and down. The browser moves between heads with left and right. */
 function moveBetweenLayers(event) {
   const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
   if (!step) return;
@@ -170,7 +170,7 @@ export function insidePanels() {
     showPieces();
     update();
     showChosenHead();
-    return found.cut ? { note: `The last ${found.cut} pieces are not shown.` } : "";
+    return found.cut ? { note: `The last ${found.cut} tokens are not shown.` } : "";
   });
   find("heads").addEventListener("keydown", moveBetweenLayers);
   find("special").addEventListener("change", ({ target }) => {
@@ -188,7 +188,7 @@ export function insidePanels() {
     use(one) {
       model = one;
       find("special").checked = Boolean(state.special);
-      choices(find("directions"), [["", ["looks at"]], ["1", ["is looked at by"]]], state.by,
+      choices(find("directions"), [["", ["attends to"]], ["1", ["is attended to by"]]], state.by,
         (by) => { keep({ by }); update(); });
       choices(find("measures"), [["", ["the one before it"]], ["1", ["the one after the last layer"]]], state.last,
         (last) => { keep({ last }); update(); });

@@ -1,9 +1,9 @@
-// What the panels share: texts that are part of the address, models to choose from, bars.
+// Parts of all panels: fields with texts of the address, a choice of models, bars.
 
 import { address, keep, state } from "./address.js";
 import { make, percent } from "./shared.js";
 
-export const PAUSE = 200; // ms after the last key before the server is asked
+export const PAUSE = 200; // ms between the last key and the request
 export const find = (id) => document.getElementById(id);
 
 /** Characters start to end of a text, as the server counts them: an emoji is one. */
@@ -12,7 +12,7 @@ export const characters = (text) => {
   return (start, end) => points.slice(start, end).join("");
 };
 
-/** Have a field change the state; returns what shows the state in the field. What does not fit is said. */
+/** Make a field change the state. Return a function that shows the state; a note reports text that does not fit. */
 export function bind(id, name, changed) {
   const field = find(id);
   const note = make("p", { className: "note full", role: "status" });
@@ -29,7 +29,7 @@ export function bind(id, name, changed) {
   };
 }
 
-/** Have a panel's select choose among models, where there are several; returns the name of the one chosen. */
+/** Fill the select of a panel with the models, if there are several. Return a function for the chosen model. */
 export function chooseModel(panel, able, name, changed) {
   const label = panel.querySelector(".model");
   const select = label.querySelector("select");
@@ -43,20 +43,20 @@ export function chooseModel(panel, able, name, changed) {
   };
 }
 
-/** Have the button copy a link to what the page shows, and say so. */
+/** Make the button copy a link to the state of the page, and report it. */
 export function offerLink(say) {
   find("copy").addEventListener("click", async () => {
     history.replaceState(null, "", address());
     try {
       await navigator.clipboard.writeText(location.href);
-      say("The link is copied: it has all that is on this page.");
+      say("The link is copied. It contains everything on this page.");
     } catch {
-      say("The browser lets no page copy here; the link is in its address bar.");
+      say("The browser does not allow copying here. The link is in its address bar.");
     }
   });
 }
 
-/** Rows of a name, a bar and a percentage; buttons where they can be chosen. Rows that stay are changed, so
+/** Show rows with a name, a bar and a percentage; with `choose`, as buttons. Existing rows are changed, so
  * that bars move and the focus stays. `most` is the score of a full bar. */
 export function showBars(list, rows, { most = 1, choose = null } = {}) {
   while (list.children.length > rows.length) list.lastChild.remove();

@@ -1,13 +1,13 @@
-// The page: asks for the models, shows a panel for what they can do, and follows its own address.
+// The page: loads the list of models, shows the panels for their tasks, and follows its address.
 
 import { read } from "./address.js";
 import { insidePanels } from "./inside.js";
 import { find, offerLink } from "./panels.js";
 import { sentencePanels } from "./sentence.js";
 import { ask, onKeyWanted, useKey } from "./server.js";
-import { answerPanel, classifyPanel, orderPanel } from "./texts.js";
+import { answerPanel, classifyPanel, orderPanel, zeroShotPanel } from "./texts.js";
 
-let panels = []; // what shows the state of each, and asks anew
+let panels = []; // functions that show the state of a panel and send its request
 
 function say(words, isError = false) {
   find("about").textContent = words;
@@ -21,6 +21,7 @@ function build(models) {
     [["order"], able("sentence-order"), orderPanel],
     [["answer"], able("question-answering"), answerPanel],
     [["classify"], able("text-classification"), classifyPanel],
+    [["zero-shot"], able("zero-shot-classification"), zeroShotPanel],
   ].filter(([, able]) => able.length);
   for (const [ids, , ] of kinds) ids.forEach((id) => { find(id).hidden = false; });
   const narrow = [...document.querySelectorAll("main > section:not(.wide, [hidden])")];
@@ -38,7 +39,7 @@ async function start() {
     return;
   }
   const names = models.map((one) => one.id).join(", ");
-  say(models.length === 1 ? `${names} reads up to ${models[0].max_tokens} pieces` : names);
+  say(models.length === 1 ? `${names} reads up to ${models[0].max_tokens} tokens` : names);
   if (!panels.length) build(models);
   panels.forEach((show) => show());
 }

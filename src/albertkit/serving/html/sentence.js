@@ -1,16 +1,16 @@
-// The sentence: candidates for its masks, its words to click on, its pieces.
+// The sentence: candidates for its masks, its words as buttons, its tokens.
 
 import { keep, state } from "./address.js";
 import { PAUSE, bind, characters, chooseModel, find, showBars } from "./panels.js";
 import { ask } from "./server.js";
-import { settled } from "./settled.js";
+import { cutNote, settled } from "./settled.js";
 import { make, percent } from "./shared.js";
 
 const MASK = "[MASK]";
 const WORDS = /[\p{L}\p{N}\p{M}]+(?:['’-][\p{L}\p{N}\p{M}]+)*/gu;
 const TOP = 6;
 
-/** Words, masks and what is between them: {text, kind: "word" | "mask" | ""}. */
+/** Return words, masks and the text between them: {text, kind: "word" | "mask" | ""}. */
 function cutIntoWords(text) {
   const plain = (part) => {
     if (globalThis.Intl?.Segmenter) { // also finds the words of languages without spaces
@@ -31,7 +31,7 @@ function cutIntoWords(text) {
 
 export function sentencePanels(models, inside) {
   const [fill, pieces] = [find("fill"), find("pieces")];
-  let covered = []; // the words under the masks, in order, where they are known
+  let covered = []; // the words that masks replaced, in order; null if unknown
   let best = []; // the first candidate for each mask
   let model = null;
 
@@ -44,7 +44,7 @@ export function sentencePanels(models, inside) {
   const show = bind("text", "text", changed);
   const chosen = chooseModel(fill, models, "model", () => refresh());
 
-  /** Put `text` in the place of a part, and leave the focus on it. */
+  /** Replace a part by `text`, and keep the focus on it. */
   const replace = (parts, place, text) => {
     parts[place] = { text };
     keep({ text: parts.map((one) => one.text).join("") });
@@ -77,16 +77,16 @@ export function sentencePanels(models, inside) {
     const box = find("candidates");
     if (!model.tasks.includes("fill-mask") || !state.text.includes(MASK)) {
       best = [];
-      const hint = "Click a word to mask it, and see what the model would put in its place.";
+      const hint = "Click a word to mask it, and see the model's predictions.";
       box.replaceChildren(make("p", { className: "quiet hint" }, hint));
       return "";
     }
     const body = { model: model.id, input: state.text, top_k: TOP };
-    const [masks] = (await ask("v1/fill-mask", body, signal)).results;
+    const { results: [masks], cut: left } = await ask("v1/fill-mask", body, signal); // a server truncates nothing
     const named = masks.map((one) => one.map(({ token_str, score }) => ({ name: token_str.trim() || "▁", score })));
     best = named.map(([first]) => first.name);
     showCandidates(box, named);
-    return named.map(([{ name, score }], place) =>
+    return cutNote(left) ?? named.map(([{ name, score }], place) =>
       `Best for mask ${place + 1}: ${name}, ${percent(score)}.`).join(" ");
   });
 
@@ -135,7 +135,7 @@ export function sentencePanels(models, inside) {
           String(found.input_ids[place])),
         make("span", { className: "place" }, start === stop ? "–" : `${start}–${stop}`));
     }));
-    return `${found.tokens.length} pieces.`;
+    return `${found.tokens.length} tokens.`;
   });
 
   function refresh() {

@@ -1,15 +1,15 @@
-// Asking the server: the key, and errors as messages.
+// Requests to the server, with the key; errors become messages.
 
 const KEY = "albertkit-key";
 const listeners = [];
 
-/** Call `listener` when the server refuses the key, or its absence. */
+/** Call `listener` if the server needs a key, or rejects the key. */
 export function onKeyWanted(listener) { listeners.push(listener); }
 
-/** Keep a key in this tab alone. */
+/** Keep a key, only in this tab. */
 export function useKey(key) { sessionStorage.setItem(KEY, key); }
 
-/** The answer of a path, to `body` where there is one; an Error with a message for people. */
+/** Return the response of a path, with `body` as POST. Throw an Error with a message for the user. */
 export async function ask(path, body, signal) {
   const key = sessionStorage.getItem(KEY);
   const headers = key === null ? {} : { Authorization: `Bearer ${key}` };
@@ -28,7 +28,7 @@ export async function ask(path, body, signal) {
   }
   if (response.status === 401) {
     listeners.forEach((listener) => listener());
-    throw new Error(key === null ? "This server asks for a key." : "That is not the key of this server.");
+    throw new Error(key === null ? "This server needs a key." : "This is not the key of this server.");
   }
   if (!response.ok) throw new Error(found.error?.message ?? `The server answers with status ${response.status}.`);
   return found;

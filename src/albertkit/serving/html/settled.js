@@ -1,9 +1,9 @@
-// Panels that ask while somebody types: only the last question is answered.
+// Panels that send requests while the user types: only the last request is shown.
 
-/** A function that runs `work(signal)` once nobody has called it for `pause` ms; what ran before is dropped.
+/** Return a function that runs `work(signal)` after no call for `pause` ms, and aborts earlier work.
  *
- * The panel says that it waits (aria-busy) and, in its status, what went wrong or what `work` returns:
- * words for screen readers, or {note} for everybody.
+ * The panel shows that it waits (aria-busy). Its status shows an error or the result of `work`: words for
+ * screen readers, or {note} for all users.
  */
 export function settled(panel, pause, work) {
   const status = panel.querySelector(".status");
@@ -33,3 +33,8 @@ export function settled(panel, pause, work) {
     else timer = setTimeout(start, pause);
   };
 }
+
+/** Return the note on truncated tokens, for all users; null if there are none. */
+export const cutNote = (cut) => (cut
+  ? { note: cut === 1 ? "1 token beyond the maximum was not read." : `${cut} tokens beyond the maximum were not read.` }
+  : null);

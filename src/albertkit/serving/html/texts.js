@@ -1,14 +1,12 @@
-// Panels with texts of their own: the order of two, a question about one, labels of one.
+// Panels with texts of their own: sentence order, question answering, classification, zero-shot classification.
 
 import { keep, state } from "./address.js";
 import { PAUSE, bind, characters, chooseModel, find, showBars } from "./panels.js";
 import { ask } from "./server.js";
-import { settled } from "./settled.js";
+import { cutNote, settled } from "./settled.js";
 import { choices, make, percent } from "./shared.js";
 
-const note = (cut) => (cut ? { note: `The last ${cut} tokens were not read.` } : null);
-
-/** A panel: its fields, and what it asks a model. Returns what shows the state and asks. */
+/** Set up a panel with its fields and its request. Return a function that shows the state and sends the request. */
 function panel(id, models, fields, work) {
   const box = find(id);
   const asks = settled(box, PAUSE, (signal) => work(chosen().id, signal));
@@ -30,12 +28,12 @@ export function orderPanel(models) {
     const [{ label, score, cut }] = results;
     if (!find("judgement").firstChild) {
       find("judgement").append(make("p", { className: "verdict" }), make("p", { className: "quiet" },
-        "How probable it is that the first comes first:"), make("ol", { className: "bars" }));
+        "Probability that the first text comes first:"), make("ol", { className: "bars" }));
     }
     const [verdict, , bars] = find("judgement").children;
-    verdict.replaceChildren("The model judges: ", make("b", {}, label), `, ${percent(score)}`);
-    showBars(bars, [{ name: "as they stand", score: here }, { name: "the other way round", score: other }]);
-    return note(cut) ?? verdict.textContent;
+    verdict.replaceChildren("Prediction: ", make("b", {}, label), `, ${percent(score)}`);
+    showBars(bars, [{ name: "in this order", score: here }, { name: "swapped", score: other }]);
+    return cutNote(cut) ?? verdict.textContent;
   });
   find("swap").addEventListener("click", () => {
     keep({ first: state.second, second: state.first });
@@ -64,7 +62,8 @@ export function answerPanel(models) {
     choices(find("answers"), options, found[0], mark);
     find("answers").hidden = false;
     mark(found[0]);
-    return found[0].answer ? `Answer: ${found[0].answer}` : "The model finds no answer in the text.";
+    const [{ answer, cut }] = found; // a server reads contexts of any length, and cuts nothing
+    return cutNote(cut) ?? (answer ? `Answer: ${answer}` : "The model finds no answer in the text.");
   });
 }
 
@@ -76,6 +75,19 @@ export function classifyPanel(models) {
     const input = pair.trim() ? { text, text_pair: pair } : text;
     const [labels] = (await ask("v1/classify", { model, input, top_k: 12, truncate: true }, signal)).results;
     showBars(find("labels"), labels.map(({ label, score }) => ({ name: label, score })));
-    return note(labels[0].cut) ?? `${labels[0].label}, ${percent(labels[0].score)}`;
+    return cutNote(labels[0].cut) ?? `${labels[0].label}, ${percent(labels[0].score)}`;
+  });
+}
+
+export function zeroShotPanel(models) {
+  const fields = [["zero-shot-text", "unlabeled"], ["zero-shot-labels", "candidates"], ["zero-shot-template", "template"]];
+  return panel("zero-shot", models, fields, async (model, signal) => {
+    const { unlabeled: input, template } = state;
+    const names = [...new Set(state.candidates.split(",").map((one) => one.trim()).filter(Boolean))];
+    if (!input.trim() || !names.length) { find("zero-shot-scores").replaceChildren(); return ""; }
+    const body = { model, input, candidate_labels: names, hypothesis_template: template, truncate: true };
+    const [labels] = (await ask("v1/zero-shot", body, signal)).results;
+    showBars(find("zero-shot-scores"), labels.map(({ label, score }) => ({ name: label, score })));
+    return cutNote(labels[0].cut) ?? `${labels[0].label}, ${percent(labels[0].score)}`;
   });
 }

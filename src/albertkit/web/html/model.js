@@ -1,8 +1,8 @@
-// The model: what the routes of `albertkit serve` answer, computed here.
+// The model: computes the responses of the routes of `albertkit serve`.
 
 import { splitWords, wholeWords } from "./tokens.js";
 
-/** Probabilities of scores. */
+/** Return the probabilities of scores. */
 export function softmax(scores) {
   const most = scores.reduce((one, other) => Math.max(one, other), -Infinity);
   const powers = Float64Array.from(scores, (score) => Math.exp(score - most));
@@ -23,10 +23,10 @@ export class Model {
     Object.assign(this, { ort, session, reader, config, name, task });
   }
 
-  /** The answer of a route to a body. */
+  /** Return the response of a route to a body. */
   async ask(path, body) {
     const route = this.#routes[path];
-    if (!route) throw new Error(`This page has no answer for ${path}.`);
+    if (!route) throw new Error(`This page does not support ${path}.`);
     return route(body);
   }
 
@@ -35,7 +35,7 @@ export class Model {
       data: [{ id: this.name, tasks: [this.task], max_tokens: this.reader.longest }],
     }),
     "v1/tokenize": async ({ input }) => ({ results: [this.#tokenize(input)] }),
-    "v1/fill-mask": async ({ input, top_k: count }) => ({ results: [await this.#fill(input, count)] }),
+    "v1/fill-mask": async ({ input, top_k: count }) => this.#fill(input, count),
     "v1/classify": async ({ input, top_k: count }) => ({ results: [await this.#classify(input, count)] }),
     "v1/answer": async ({ input, top_k: count }) => ({ results: [await this.#answer(input, count)] }),
     "v1/tag": async ({ input }) => ({ results: [await this.#tag(input)] }),
@@ -68,14 +68,17 @@ export class Model {
     const row = this.reader.row(this.reader.pieces(text).ids);
     const { logits } = await this.#run(row);
     const masks = row.ids.flatMap((id, place) => (id === this.reader.mask ? [place] : []));
-    if (!masks.length) throw new Error(`The model reads ${this.reader.longest} tokens, and no mask is among them.`);
+    if (!masks.length) {
+      throw new Error(`The first ${this.reader.longest} tokens, the maximum length, contain no mask. Shorten the text.`);
+    }
     const width = logits.dims.at(-1);
-    return masks.map((place) => {
+    const candidates = masks.map((place) => {
       const scores = softmax(logits.data.subarray(place * width, (place + 1) * width));
       return largest(scores, count).map(([score, token]) => ({
         score, token, token_str: this.reader.tokenizer.decode([token]),
       }));
     });
+    return { results: [candidates], cut: row.cut };
   }
 
   async #classify(input, count) {
@@ -114,11 +117,17 @@ export class Model {
 
   async #answer({ question, context }, count) {
     const text = this.reader.pieces(context);
-    const asked = this.reader.pieces(question).ids.slice(0, 64);
+    const asked = this.reader.pieces(question).ids;
+    const most = Math.floor(this.reader.longest / 2); // as the pipeline of Python
+    if (asked.length > most) {
+      throw new Error(`The question has ${asked.length} tokens. Expected at most ${most}. Shorten it.`);
+    }
     const room = this.reader.longest - asked.length - 3;
     const row = this.reader.row(asked, text.ids.slice(0, room));
     const places = this.reader.places(context, text);
-    if (places === null) throw new Error("The answer cannot be found in this text; try it without unusual characters.");
+    if (places === null) throw new Error("The answer cannot be located in this text. Try it without unusual characters.");
+    const left = text.ids.length - room;
+    const cut = left > 0 ? { cut: left } : {};
     const outputs = await this.#run(row);
     const [starts, ends] = [outputs.start_logits.data, outputs.end_logits.data];
     const first = asked.length + 2;
@@ -138,11 +147,12 @@ export class Model {
     for (const [logit, one, other] of spans) {
       const [start, end] = wholeWords(points, places[one][0], places[other][1]);
       if (start >= end || answers.some((known) => start < known.end && known.start < end)) continue;
-      answers.push({ answer: points.slice(start, end).join(""), start, end, logit, score: Math.exp(logit - norm) });
+      const answer = points.slice(start, end).join("");
+      answers.push({ answer, start, end, logit, score: Math.exp(logit - norm), ...cut });
       if (answers.length === count) break;
     }
     const logit = starts[0] + ends[0];
-    const none = { answer: "", start: 0, end: 0, logit, score: Math.exp(logit - norm) };
+    const none = { answer: "", start: 0, end: 0, logit, score: Math.exp(logit - norm), ...cut };
     const threshold = this.config.null_score_diff_threshold;
     if (threshold === undefined || threshold === null) return answers.length ? answers : [none];
     const better = answers.filter((one) => one.logit >= none.logit - threshold);

@@ -1,13 +1,12 @@
-// Panels that only this page has: labels of words, and texts compared by their vectors.
+// Panels that only this page has: labels of words, and similarities of texts.
 
 import { state } from "./address.js";
 import { PAUSE, bind, characters, find, showBars } from "./panels.js";
 import { ask } from "./server.js";
-import { settled } from "./settled.js";
+import { cutNote, settled } from "./settled.js";
 import { make, percent } from "./shared.js";
 
 const OUTSIDE = "O";
-const note = (cut) => (cut ? { note: `The last ${cut} tokens were not read.` } : null);
 
 export function tagPanel() {
   const asks = settled(find("tag"), PAUSE, async (signal) => {
@@ -25,7 +24,7 @@ export function tagPanel() {
     }), from(end));
     const named = words.filter(({ label }) => label !== OUTSIDE);
     const spoken = named.map((one) => `${from(one.start, one.end)}: ${one.label}`).join(", ");
-    return note(cut) ?? (spoken || "No word has a label other than O.");
+    return cutNote(cut) ?? (spoken || "No word has a label other than O.");
   });
   const show = bind("tagged", "tagged", () => asks());
   return () => { show(); asks(true); };
@@ -44,7 +43,7 @@ export function vectorPanel() {
     rows.sort((one, other) => other.score - one.score);
     showBars(find("cosines"), rows.map(({ name, score }) => ({ name, score: Math.max(score, 0) })));
     const cut = data.reduce((sum, one) => sum + one.cut, 0);
-    return note(cut) ?? `Nearest: ${rows[0].name}, ${percent(rows[0].score)}`;
+    return cutNote(cut) ?? `Nearest: ${rows[0].name}, ${percent(rows[0].score)}`;
   });
   const shows = [["compared", "compared"], ["others", "others"]].map(([id, name]) => bind(id, name, () => asks()));
   return () => {

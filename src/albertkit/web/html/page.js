@@ -1,4 +1,4 @@
-// The page: waits for the model, shows the panels for its task, and follows its own address.
+// The page: waits for the model, shows the panels for its task, and follows its address.
 
 import { read } from "./address.js";
 import { tagPanel, vectorPanel } from "./own_panels.js";
@@ -32,7 +32,7 @@ async function show() {
   refresh = panel(models);
   find("download").hidden = true;
   find("copy").hidden = false;
-  say(`${id} reads up to ${most} tokens, on this device.`);
+  say(`${id} runs on this device and reads up to ${most} tokens.`);
   refresh();
 }
 
@@ -46,14 +46,14 @@ onProgress(({ loaded, total, ready, failed }) => {
     find("progress").value = loaded / total;
     find("loaded").textContent = loaded < total
       ? `${(loaded / MEGABYTE).toFixed(1)} of ${(total / MEGABYTE).toFixed(1)} MB. `
-        + "The browser keeps the model; the next visit needs no network."
+        + "The browser keeps the model, so the next visit needs no network."
       : "Starting the model…";
   }
 });
 
 read();
-say("Getting the model ready…");
+say("Preparing the model…");
 window.addEventListener("hashchange", () => { read(); refresh(); });
 offerLink(say);
-// Only pages from https, or of this machine, may be kept; others work as long as there is a network.
+// Browsers keep only pages from https or from this machine. Others need a network for each visit.
 navigator.serviceWorker?.register("service-worker.js").catch(() => {});

@@ -1,7 +1,7 @@
-// Asking the model, in a worker of this page, as other pages ask a server.
+// Requests to the model, which a worker of this page computes instead of a server.
 
 const worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
-const waiting = new Map(); // number of a question -> what settles its promise
+const waiting = new Map(); // number of a request -> the functions that settle its promise
 const listeners = [];
 let count = 0;
 
@@ -26,7 +26,7 @@ worker.addEventListener("error", (event) => {
   listeners.forEach((listener) => listener({ failed }));
 });
 
-/** The answer of a path, to `body` where there is one; an Error with a message for people. */
+/** Return the response of a path to `body`. Throw an Error with a message for the user. */
 export function ask(path, body, signal) {
   count += 1;
   const id = count;
@@ -34,7 +34,7 @@ export function ask(path, body, signal) {
     waiting.set(id, { resolve, reject });
     signal?.addEventListener("abort", () => {
       worker.postMessage({ drop: id });
-      if (waiting.delete(id)) reject(new DOMException("Another question was asked.", "AbortError"));
+      if (waiting.delete(id)) reject(new DOMException("A newer request replaced this one.", "AbortError"));
     });
     worker.postMessage({ id, path, body });
   });

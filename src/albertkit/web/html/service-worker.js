@@ -1,8 +1,8 @@
-// Keeps the page, so that it opens without a network. The model's files are kept by page/worker.js.
+// Keeps the page, so that it opens without a network. page/worker.js keeps the files of the model.
 
 const FILES = {{files}};
-const PREFIX = `albertkit ${self.registration.scope} `; // of the names of all caches of this page
-const CACHE = `${PREFIX}{{version}}`; // another name for every other content
+const PREFIX = `albertkit ${self.registration.scope} `; // prefix of the names of all caches of this page
+const CACHE = `${PREFIX}{{version}}`; // each version of the content has its own name
 
 self.addEventListener("install", (event) => {
   event.waitUntil(caches.open(CACHE)

@@ -1,4 +1,4 @@
-// Texts as the tokens that the model was trained on, and where these are in the text.
+// The tokenizer: tokens of a text, and their characters in the text.
 
 const MARK = "▁"; // what SentencePiece writes for the space before a word
 const PUNCTUATION = /[\p{P}\p{S}]/u;
@@ -9,7 +9,7 @@ const SPACE = /\s/u;
 const INVISIBLE_SPACE = /[\u200b-\u200f\ufeff]/u; // a space after the normalization
 const ALPHANUMERIC = /[\p{L}\p{N}]/u;
 
-/** The words of a text as taggers are trained on them: [start, end] in characters. */
+/** Return the words of a text, split like the training data of taggers: [start, end] in characters. */
 export function splitWords(text) {
   const points = Array.from(text);
   const words = [];
@@ -41,7 +41,7 @@ export function splitWords(text) {
   return words;
 }
 
-/** A place of the text, widened where it begins or ends between two letters or digits. */
+/** Return a span of the text, extended if it begins or ends between two letters or digits. */
 export function wholeWords(points, start, end) {
   const joined = (place) => place > 0 && place < points.length && [points[place - 1], points[place]]
     .every((point) => ALPHANUMERIC.test(point) && !CHARACTER_WORD.test(point));
@@ -61,13 +61,13 @@ export class Reader {
     this.special.delete(this.unknown); // it stands for other text
   }
 
-  /** The tokens of a text, without [CLS] and [SEP]. */
+  /** Return the tokens of a text, without [CLS] and [SEP]. */
   pieces(text) {
     const { ids, tokens } = this.tokenizer.encode(text, { add_special_tokens: false });
     return { ids, tokens };
   }
 
-  /** A row of one or two lists of ids; `cut` is how many did not fit. The longer list is cut first. */
+  /** Return a row of one or two lists of ids. `cut` is the number of truncated ids; the longer list is truncated first. */
   row(one, other = null) {
     const lists = other === null ? [[...one]] : [[...one], [...other]];
     const room = this.longest - 1 - lists.length;
@@ -82,7 +82,7 @@ export class Reader {
     return { ids, types, cut };
   }
 
-  /** Characters [start, end] of each token; null where they cannot be told.
+  /** Return the characters [start, end] of each token; null if they cannot be determined.
    *
    * The characters of the text are normalized one by one, until the tokens are spelled.
    */
@@ -127,7 +127,7 @@ export class Reader {
     return found;
   }
 
-  /** What a token spells; null for an unknown one whose text is not told. */
+  /** Return the text of a token; null for an unknown token without text. */
   #spelling(id, token) {
     if (id === this.unknown && token === this.tokenizer.id_to_token(id)) return null;
     if (this.special.has(id)) return token;

@@ -1,0 +1,151 @@
+"""Write the tables of docs/reference/recipes.md from the dataclasses of the settings.
+
+    python scripts/recipe_reference.py      # after a change of a settings dataclass
+
+Keys, types, defaults and meanings are those of the dataclasses. The units are here.
+"""
+
+import dataclasses
+import re
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from types import NoneType
+from typing import Any, NamedTuple
+
+from albertkit.config import AlbertConfig
+from albertkit.datasets.options import DataOptions
+from albertkit.files import atomic_path
+from albertkit.finetuning.settings import FinetuningSettings
+from albertkit.pretraining.settings import PreparationSettings, PretrainingSettings, TokenizerSettings
+from albertkit.recipe import field_docs, scalar_fields
+from albertkit.serving.settings import ServingSettings
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "recipes.md"
+TABLE = re.compile(r"(<!-- table: scripts/recipe_reference\.py (\S+) -->\n).*?(<!-- end of table -->)", re.S)
+
+UNITS = {
+    "steps": "steps warmup_steps decay_steps evaluate_every save_every log_every",
+    "tokens": "tokens warmup_tokens decay_tokens batch_tokens max_seq_length warmup_seq_length max_length "
+    "max_predictions doc_stride max_question_length max_answer_length max_position_embeddings max_tokens",
+    "rows": "batch_size evaluation_sequences",
+    "words": "max_ngram",
+    "minutes": "max_minutes",
+    "seconds": "batch_wait max_seconds client_seconds",
+    "bytes": "max_body_bytes",
+    "characters": "unit_characters max_characters",
+    "epochs": "epochs",
+    "evaluations": "early_stopping",
+    "checkpoints": "keep_checkpoints",
+    "rollbacks": "max_rollbacks",
+    "documents": "warmup_documents holdout_every",
+    "sentences": "section_sentences",
+    "requests": "max_requests",
+    "inputs": "max_items",
+    "processes": "workers",
+    "threads": "threads",
+    "parts": "accumulation",
+    "pieces": "vocab_size",
+    "standard deviations": "spike",
+    "0 to 1": "warmup coverage short_sequence_probability masked_lm_probability excerpt_probability dropout "
+    "attention_dropout classifier_dropout hidden_dropout_prob attention_probs_dropout_prob "
+    "classifier_dropout_prob",
+    "layers": "num_hidden_layers inner_group_num",
+    "groups": "num_hidden_groups",
+    "heads": "num_attention_heads",
+    "segments": "type_vocab_size",
+    "dimensions": "embedding_size hidden_size intermediate_size",
+    "id": "pad_token_id bos_token_id eos_token_id",
+    "": "learning_rate adamw_learning_rate weight_decay max_grad_norm seed order_weight temperature "
+    "exit_tolerance initializer_range layer_norm_eps port",
+}
+"""Unit -> the keys whose numbers have it."""
+
+
+class Setting(NamedTuple):
+    """A row of a table."""
+
+    name: str
+    hint: Any
+    default: Any
+    meaning: str
+
+    @property
+    def is_number(self) -> bool:
+        return bool({int, float} & {self.hint, *typing.get_args(self.hint)})
+
+
+def settings_of(settings: type, table: str = "") -> Iterator[Setting]:
+    """Yield the settings of a table of a recipe; "" is the top of the file."""
+    docs = field_docs(settings)
+    hints = typing.get_type_hints(typing.get_type_hints(settings)[table] if table else settings)
+    for place, field in scalar_fields(settings):
+        if place == table:
+            yield Setting(field.name, hints[field.name], field.default, docs[field.name])
+
+
+def model_settings() -> Iterator[Setting]:
+    """Yield the arguments of `AlbertConfig` that every `config.json` has, except the tokenizer's."""
+    docs, hints = field_docs(AlbertConfig), typing.get_type_hints(AlbertConfig)
+    for field in dataclasses.fields(AlbertConfig):
+        if field.metadata["written"] == "always" and field.name != "vocab_size":
+            hint = str if field.name == "hidden_act" else hints[field.name]
+            yield Setting(field.name, hint, field.default, docs[field.name])
+
+
+TABLES = {
+    "pretrain": [*settings_of(PretrainingSettings)],
+    "pretrain/model": [*model_settings()],
+    "pretrain/examples": [*settings_of(PretrainingSettings, "examples")],
+    "pretrain/training": [*settings_of(PretrainingSettings, "training")],
+    "finetune": [*settings_of(FinetuningSettings)],
+    "finetune/task": [*settings_of(FinetuningSettings, "task")],
+    "columns": [*settings_of(DataOptions)],
+    "train-tokenizer": [*settings_of(TokenizerSettings)],
+    "prepare": [*settings_of(PreparationSettings)],
+    "serve": [*settings_of(ServingSettings)],
+}
+
+
+def table(name: str) -> str:
+    """Return a table of the page."""
+    units = {key: unit for unit, keys in UNITS.items() for key in keys.split()}
+    with_flags = name != "pretrain/model"
+    lines = [
+        f"| {'key and flag' if with_flags else 'key'} | type | default | unit | meaning |",
+        "|---" * 5 + "|",
+    ]
+    for setting in TABLES[name]:
+        flag = f"<br>`--{setting.name.replace('_', '-')}`" if with_flags else ""
+        unit = units[setting.name] if setting.is_number else ""
+        meaning = " ".join(setting.meaning.split()).replace("|", r"\|")
+        cells = [f"`{setting.name}`{flag}", _type(setting.hint), _default(setting.default), unit, meaning]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def page_with_tables(page: str) -> str:
+    """Return the page with its tables replaced."""
+    return TABLE.sub(lambda found: f"{found[1]}{table(found[2])}\n{found[3]}", page)
+
+
+def _type(hint: Any) -> str:
+    if typing.get_origin(hint) is typing.Literal:
+        return ", ".join(f"`{value}`" for value in typing.get_args(hint))
+    kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not NoneType]
+    return ", ".join(_type(kind) if typing.get_args(kind) else f"`{kind.__name__}`" for kind in kinds)
+
+
+def _default(default: Any) -> str:
+    if default is None:
+        return "not set"
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+def main() -> None:
+    with atomic_path(PAGE) as temporary:
+        temporary.write_text(page_with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""The script that measures vectors: its passages, its queries and answers, and its accuracies by value."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+SENTENCE = "The {} {} went home in the evening and said nothing of it to {} others."  # 16 words
+
+
+@pytest.fixture
+def figures(script: Callable[[str], ModuleType]) -> ModuleType:
+    return script("embedding_figures")
+
+
+def book(name: str, sentences: int) -> str:
+    """Return a book whose sentences have a number."""
+    return "# A heading.\n" + "\n".join(SENTENCE.format(name, number, name) for number in range(sentences))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    texts = [book(f"name{number}", 30) for number in range(41)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "books.parquet")
+    paragraphs = [
+        {
+            "context": f"The color of the {thing} is {color}.",
+            "qas": [{"question": f"What is the {thing}?"}] * 2,
+        }
+        for thing, color in (("sea", "blue"), ("grass", "green"), ("snow", "white"))
+    ]
+    (tmp_path / "xquad").mkdir()
+    squad = {"data": [{"paragraphs": paragraphs[:1]}, {"paragraphs": paragraphs[1:]}]}
+    (tmp_path / "xquad" / "xquad.en.json").write_text(json.dumps(squad))
+    return tmp_path
+
+
+def test_passages_are_whole_sentences_and_those_around_a_long_one_are_not_neighbors(
+    figures: ModuleType,
+) -> None:
+    short, long = SENTENCE.format("old", "man", "the"), "word " * 59 + "end."
+    found = list(figures.passages("\n".join([*[short] * 11, long, *[short] * 4])))
+    assert found == [(place, " ".join([short] * 4)) for place in (0, 1, 4)]
+
+
+def test_continuations_are_of_held_out_books_and_no_passage_is_query_and_candidate(
+    figures: ModuleType, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "CANDIDATES", 6)
+    first, second = figures.continuations(data / "books.parquet")
+    assert not set(first) & set(second)
+    assert len(set(first)) == len(set(second)) == 6
+    for one, following in zip(first, second, strict=True):
+        name, last = one.split()[-15:][:2]
+        assert name in ("name0", "name40")  # the first book and the one 40 after it
+        assert following.split()[1:3] == [name, str(int(last) + 1)]
+
+
+def test_questions_keep_the_number_of_their_paragraph(figures: ModuleType, data: Path) -> None:
+    asked, paragraphs, right = figures.questions(data / "xquad" / "xquad.en.json")
+    assert right == [0, 0, 1, 1, 2, 2]
+    for question, number in zip(asked, right, strict=True):
+        assert question.removeprefix("What is the ").strip("?") in paragraphs[number]
+
+
+def test_accuracy_counts_equal_candidates_as_in_the_middle(figures: ModuleType) -> None:
+    similarity = np.array([[0.9, 0.1, 0.2], [0.5, 0.4, 0.3], [0.0, 0.0, 0.0]])
+    right = np.array([0, 2, 1])
+    assert figures.accuracy(similarity, right, 1) == pytest.approx(1 / 3)  # the third has rank 1 of 0 to 2
+    assert figures.accuracy(similarity, right, 2) == pytest.approx(2 / 3)
+    assert figures.accuracy(similarity, right, 3) == 1
+
+
+def test_a_text_over_the_maximum_length_counts_by_its_most_similar_window(figures: ModuleType) -> None:
+    vectors = figures.Vectors("bundled")
+    needle = "The captain slept in his cabin."
+    hay = "It was a fine day in the town. " * 20
+    similarity = vectors([needle], [needle, hay + "x " * 40 + needle * 30, hay])
+    assert similarity.shape == (1, 3)
+    assert similarity[0, 0] == pytest.approx(1, abs=1e-5)
+    assert similarity[0, 1] > similarity[0, 2] + 0.05
+
+
+def test_prints_a_row_for_each_way_to_compare(
+    figures: ModuleType,
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(figures, "CANDIDATES", 6)
+    monkeypatch.setattr(sys, "argv", ["embedding_figures.py", "--data", str(data), "--json"])
+    figures.main()
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == ["TF-IDF", "TF-IDF, logarithm of the counts", "bundled", "bundled, centered"]
+    assert found["TF-IDF"]["questions@1"] == 1
+    assert all(set(row) == set(figures.ACCURACIES) for row in found.values())
+    monkeypatch.setattr(sys, "argv", ["embedding_figures.py", "--data", str(data)])
+    figures.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "| | continuation@1 | questions@1 | questions@5 |"
+    assert lines[2].startswith("| TF-IDF | ")
+    assert lines[2].endswith(" | 1.000 | 1.000 |")

@@ -1,0 +1,51 @@
+"""The tables of docs/reference/recipes.md are those of the settings dataclasses."""
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import typer
+from places import ROOT
+
+from albertkit.cli.main import make_app
+
+PAGE = ROOT / "docs" / "reference" / "recipes.md"
+VERBS = ("pretrain", "finetune", "train-tokenizer", "prepare", "serve")
+
+
+@pytest.fixture
+def reference(script: Callable[[str], ModuleType]) -> ModuleType:
+    return script("recipe_reference")
+
+
+def test_the_tables_are_those_of_the_dataclasses(reference: ModuleType) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert {name for _, name, _ in reference.TABLE.findall(page)} == reference.TABLES.keys()
+    assert reference.page_with_tables(page) == page, "run python scripts/recipe_reference.py"
+
+
+def test_another_default_or_meaning_is_noticed(reference: ModuleType) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for old, new in (
+        ("`steps`<br>`--steps`", "`stepz` `--stepz`"),
+        ("| `inf` | minutes |", "| `60` | minutes |"),
+    ):
+        assert old in page
+        assert reference.page_with_tables(page.replace(old, new)) == page
+
+
+def test_every_number_has_one_unit(reference: ModuleType) -> None:
+    numbers = {one.name for table in reference.TABLES.values() for one in table if one.is_number}
+    listed = [key for keys in reference.UNITS.values() for key in keys.split()]
+    assert sorted(listed) == sorted(numbers)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_key_is_a_flag(reference: ModuleType, verb: str) -> None:
+    commands = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
+    flags = {name for option in commands[verb].params for name in option.opts if name.startswith("--")}
+    tables = [
+        name for name in reference.TABLES if name.partition("/")[0] == verb and name != "pretrain/model"
+    ]
+    for setting in (one for name in tables for one in reference.TABLES[name]):
+        assert f"--{setting.name.replace('_', '-')}" in flags

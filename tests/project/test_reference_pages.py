@@ -1,0 +1,100 @@
+"""Pages of the reference have what the code has: fields of files, exceptions, errors of the server, names."""
+
+import importlib
+import re
+
+import pytest
+from places import ROOT
+
+import albertkit
+from albertkit import errors
+
+PAGES = ROOT / "docs" / "reference"
+
+
+def read(name: str) -> str:
+    return (PAGES / name).read_text(encoding="utf-8")
+
+
+def rows(page: str) -> list[list[str]]:
+    """Return the cells of all rows of tables."""
+    return [line.strip("|").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+
+
+def in_code(text: str) -> set[str]:
+    return set(re.findall(r"`([^`]+)`", text))
+
+
+def test_every_field_that_a_file_shows_is_explained() -> None:
+    """tests/project/test_docs.py compares what the page shows with the files of a run."""
+    page = read("file-formats.md")
+    explained = in_code(re.sub(r"```.*?```", "", page, flags=re.DOTALL))
+    shown: dict[str, set[str]] = {}
+    for block in re.findall(r"```text\n(.*?)```", page, flags=re.DOTALL):
+        for line in block.replace("[", "").splitlines():
+            name, _, fields = line.rpartition(": ")
+            shown.setdefault(name.rpartition("/")[2], set()).update(re.findall(r"[\w/]+", fields))
+    arguments = {*albertkit.AlbertConfig().to_dict()}
+    tokenizer = shown.pop("tokenizer_config.json") | shown.pop("special_tokens_map.json")
+    assert {"do_lower_case", "cls_token"} <= tokenizer
+    groups = ("train/", "eval/")
+    for name, fields in shown.items():
+        assert fields, name
+        own = {field for field in fields if not field.startswith(groups)}
+        own -= arguments if name == "config.json" else set()
+        assert own <= explained, name
+    assert {"config.json", "metrics.jsonl", "report.json", "manifest.json", "answers.jsonl"} <= shown.keys()
+
+
+def test_every_exception_has_its_row() -> None:
+    known = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, Exception)]
+    found = {row[0].strip(" `"): in_code(row[1]) for row in rows(read("errors.md")) if len(row) == 4}
+    for exception in known:
+        if issubclass(exception, errors.AlbertKitError) and exception is not errors.AlbertKitError:
+            bases = {base.__name__ for base in exception.__bases__} - {"AlbertKitError"}
+            assert found[exception.__name__] == bases
+            assert getattr(albertkit, exception.__name__) is exception
+
+
+def test_every_error_of_the_server_has_its_row() -> None:
+    text = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "src/albertkit/serving").glob("*.py")
+    ).replace("CLIENT_GONE", "499")
+    raised = set(re.findall(r'ApiError\(\s*(\d{3}),\s*"(\w+)"', text))
+    raised |= {("413", kind) for kind in re.findall(r'too_much\(\s*"(\w+)"', text)}
+    raised |= set(re.findall(r'\b(\d{3}): "(\w+)"', text))
+    listed = {
+        (row[0].strip(" `|"), kind)
+        for row in rows(read("errors.md"))
+        if row[0].strip(" |").isdigit()
+        for kind in in_code(row[1])
+    }
+    assert len(raised) > 15
+    assert raised == listed
+
+
+@pytest.mark.parametrize("name", [*albertkit._MODULES, "__version__"])
+def test_every_public_name_is_on_the_index(name: str) -> None:
+    assert name in in_code(read("index.md"))
+
+
+@pytest.mark.parametrize("page", sorted(page.name for page in PAGES.glob("*.md")))
+def test_pages_of_python_names_begin_with_an_example(page: str) -> None:
+    before, described, _ = read(page).partition("\n::: ")
+    if described:
+        assert "\n```python\n" in before
+
+
+def test_readers_and_metrics_on_the_page_of_labeled_data_are_in_their_modules() -> None:
+    page = read("labeled-data.md")
+    readers = re.findall(r"^\| [^|]+ \| `(\w+)\.(\w+)", page, flags=re.MULTILINE)
+    metrics = [
+        pair
+        for row in rows(page.partition("\n## Metrics\n")[2])
+        for pair in re.findall(r"`(\w+)\.(\w+)`", row[1])
+    ]
+    readers = [pair for pair in readers if pair not in metrics]
+    for package, pairs in (("datasets", readers), ("metrics", metrics)):
+        assert len(pairs) > 8
+        for module, name in pairs:
+            assert hasattr(importlib.import_module(f"albertkit.{package}.{module}"), name), f"{module}.{name}"
