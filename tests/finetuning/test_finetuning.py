@@ -4,9 +4,11 @@ import csv
 import itertools
 import json
 import math
+import os
 import pickle
 import random
 import shutil
+import signal
 from collections import Counter
 from dataclasses import fields, replace
 from pathlib import Path
@@ -53,6 +55,7 @@ from albertkit.tasks.registry import TASKS
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.text_classification import Classified, TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.training.callbacks import Callback, RunProgress
 from albertkit.training.curves import read_metrics
 from albertkit.training.run_state import LossWatch, RunState
 from albertkit.training.state import checkpoints
@@ -272,6 +275,14 @@ def test_collapse_is_restarted(
     assert same(weights(tmp_path), weights(tmp_path / "restart-2"))
 
 
+class TermAfter20Steps(Callback):
+    """Ends the process's training by a signal."""
+
+    def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
+        if run.step == 20:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
 def test_a_hopeless_run_ends_early(model: Path, data: Path, tmp_path: Path) -> None:
     """Weights and a rate of nothing: the same of all texts at the same loss; stopped, it goes on alike."""
     tokenizer = AlbertTokenizer.from_pretrained(model)
@@ -286,9 +297,9 @@ def test_a_hopeless_run_ends_early(model: Path, data: Path, tmp_path: Path) -> N
         assert checkpoints(tmp_path / "whole" / run)[-1].name == f"step-{steps:07d}"
     assert result.report is not None
     assert result.report["collapsed"] is not None
-    for _ in range(3):
+    for _ in range(3):  # once in each run
         stopped = tune(
-            "text-classification", replace(settings, max_minutes=0.002), model, data, tmp_path / "parts"
+            "text-classification", settings, model, data, tmp_path / "parts", callbacks=[TermAfter20Steps()]
         )
         assert stopped.report is None
     tune("text-classification", settings, model, data, tmp_path / "parts")

@@ -27,9 +27,9 @@ from albertkit.tasks.task import Task
 from albertkit.training.callbacks import Callback
 from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World
-from albertkit.training.loop import RunResult, train
+from albertkit.training.loop import train
 from albertkit.training.model_card import check_push_options, finetuning_card, push_run
-from albertkit.training.run_state import RunState
+from albertkit.training.run_state import RunResult, RunState
 from albertkit.training.settings import TrainingSettings
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ It initializes, loads and saves models, ties embeddings, prunes heads and enable
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,13 +25,13 @@ from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_op
 from albertkit.hub_upload import PushToHub
 from albertkit.modeling.outputs import ModelOutput
 from albertkit.modeling.resizing import resize_vocabulary
-from albertkit.modeling.switches import TrainingSwitches
+from albertkit.modeling.switches import ModelSwitches
 from albertkit.tuple_outputs import make_output
 
 Output = TypeVar("Output", bound=ModelOutput)
 
 
-class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
+class AlbertPreTrainedModel(ModelSwitches, PushToHub):
     """Base class of all ALBERT models.
 
     A model with a head keeps its encoder as `self.albert`. The encoder without a head is its own base model.
@@ -338,15 +338,6 @@ class AlbertPreTrainedModel(TrainingSwitches, PushToHub):
             ConfigError: A layer or head does not exist, or a layer would have no heads left.
         """
         self.base_model.prune_heads(heads_to_prune)
-
-    def set_attn_implementation(self, attn_implementation: Literal["sdpa", "eager"]) -> None:
-        """Choose the attention implementation for all later calls.
-
-        Raises:
-            ConfigError: The implementation is unknown.
-        """
-        self.config.replace(attn_implementation=attn_implementation)  # raises if the name is unknown
-        self.config.attn_implementation = attn_implementation
 
     def finish(self, output: Output, return_dict: bool | None) -> Output:
         """Return the output, or the tuple of its fields that are set if a tuple was requested.

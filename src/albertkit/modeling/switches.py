@@ -1,17 +1,19 @@
-"""Training switches of a model: gradient checkpointing, and input gradients for adapters."""
+"""Switches of a model: attention implementation, gradient checkpointing, input gradients for adapters."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
 from albertkit.modeling.layers import AlbertTransformer
 
 
-class TrainingSwitches(nn.Module):
+class ModelSwitches(nn.Module):
     """The methods of `AlbertPreTrainedModel` that trainers and adapter libraries call."""
 
+    config: AlbertConfig
     supports_gradient_checkpointing: ClassVar[bool] = True
     _input_hook: RemovableHandle | None = None
 
@@ -26,6 +28,15 @@ class TrainingSwitches(nn.Module):
 
     def _encoder(self) -> AlbertTransformer:
         return self.base_model.encoder
+
+    def set_attn_implementation(self, attn_implementation: Literal["sdpa", "eager"]) -> None:
+        """Choose the attention implementation for all later calls.
+
+        Raises:
+            ConfigError: The implementation is unknown.
+        """
+        self.config.replace(attn_implementation=attn_implementation)  # raises if the name is unknown
+        self.config.attn_implementation = attn_implementation
 
     def gradient_checkpointing_enable(
         self, gradient_checkpointing_kwargs: dict[str, Any] | None = None

@@ -25,7 +25,8 @@ from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.callbacks import Callback
 from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World
-from albertkit.training.loop import RunResult, train
+from albertkit.training.loop import train
+from albertkit.training.run_state import RunResult
 from albertkit.training.throughput import TRAINING_PASSES
 
 logger = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from albertkit.serving.memory import GarbageCollector
 from albertkit.serving.models import find_model
 from albertkit.serving.pages import add_pages
 from albertkit.serving.reading import parse_request, read_object
+from albertkit.serving.request_fields import Strict
 from albertkit.serving.service import Service
 from albertkit.serving.work import DEADLINE_HEADER
 
@@ -195,7 +196,7 @@ def _request_body(schema: type[request_schemas.TaskRequest]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": reference}}}}
 
 
-def _describe_requests(application: fastapi.FastAPI, schemas: list[type[request_schemas.Strict]]) -> None:
+def _describe_requests(application: fastapi.FastAPI, schemas: list[type[Strict]]) -> None:
     """Add the schemas of requests to FastAPI's OpenAPI description."""
     describe = application.openapi
     wanted: Any = [(schema, "validation") for schema in schemas]

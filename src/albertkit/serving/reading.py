@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.libraries import pydantic
-from albertkit.serving.request_schemas import Strict
+from albertkit.serving.request_fields import Strict
 
 S = TypeVar("S", bound=Strict)
 Place = tuple[str | int, ...]

@@ -7,7 +7,6 @@ is an error.
 import base64
 import re
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -20,67 +19,36 @@ from albertkit.pipelines.interface import Pipeline
 from albertkit.pipelines.masked_lm import FillMaskPipeline
 from albertkit.pipelines.zero_shot_classification import TEMPLATE, as_labels
 from albertkit.serving.api_errors import ApiError
-from albertkit.serving.libraries import pydantic
 from albertkit.serving.queued_engine import QueuedEngine
+from albertkit.serving.request_fields import (
+    CandidateLabels,
+    Choices,
+    Count,
+    Field,
+    Labels,
+    Length,
+    ListField,
+    Name,
+    OrderedPair,
+    Overlap,
+    Question,
+    Questions,
+    Strict,
+    Targets,
+    TextPair,
+    Texts,
+    TextsAndPairs,
+)
 from albertkit.tasks.entities import Aggregation
 from albertkit.tasks.feature_extraction import text_vectors
 from albertkit.tasks.label_kinds import Function
 from albertkit.tasks.multiple_choice import GAP
 from albertkit.tokenization.special_tokens import Parsing
 
-Field = pydantic.Field
-ListField = partial(Field, fail_fast=True)  # the errors of all items of a long list would fill the memory
-Name = Annotated[str, Field(max_length=1000)]
-Texts = Annotated[list[str], ListField(min_length=1)]
-TextsAndPairs = Annotated[list["str | TextPair"], ListField(min_length=1)]
 _LIGATURES = {"\ufdfa": 17, "\ufdfb": 7}  # Arabic phrases -> characters that tokenization adds
 _SPECIAL_CHARACTERS = 10  # characters of ordinary text with as many tokens as [CLS] and two [SEP]
 _PLACE = re.compile(r"^input (\d+) \(counted from 0\):")
 _TRUNCATION = re.compile(r"(, or allow truncation )\(truncation=True[^)]*\)")
-Targets = Annotated[list[str], ListField(min_length=1, max_length=1000)]
-Labels = Annotated[list[Name], ListField(max_length=1000)]
-CandidateLabels = Annotated[
-    list[Annotated[Name, Field(min_length=1)]], ListField(min_length=1, max_length=1000)
-]
-Questions = Annotated[list["Question"], ListField(min_length=1)]
-Count = Annotated[int, Field(ge=1, le=100)]
-Length = Annotated[int, Field(ge=1, le=512)]
-Overlap = Annotated[int, Field(ge=0, le=512)]
-
-
-class Strict(pydantic.BaseModel):
-    """A request or a part of one. Values are not converted, and unknown fields are errors."""
-
-    model_config = pydantic.ConfigDict(strict=True, extra="forbid")
-
-
-class TextPair(Strict):
-    """A text, optionally with a second text."""
-
-    text: str
-    text_pair: str | None = None
-
-
-class OrderedPair(Strict):
-    """Two texts whose order the model predicts."""
-
-    text: str
-    text_pair: str
-
-
-class Question(Strict):
-    """A question and its context."""
-
-    question: str
-    context: str
-
-
-class Choices(Strict):
-    """A context, an optional question about it, and the choices."""
-
-    context: str
-    question: str | None = None
-    choices: Annotated[list[str], ListField(min_length=2)]
 
 
 class TaskRequest(Strict):

@@ -22,26 +22,27 @@ class ServingSettings:
     device: str | None = None
     """Device: cpu, cuda, cuda:1, mps, ... (default: the best available device)."""
     host: str = "127.0.0.1"
-    """Address to listen on. Only this machine can reach the default."""
+    """Address to listen on. With the default, only this machine can connect."""
     port: int = 8080
     """Port to listen on; 0 for any free port."""
     workers: int = 1
     """Number of processes. Each has its own copy of the models and its share of the cores."""
     playground: bool = False
-    """Serve a page at /playground to try the models in a browser."""
+    """Serve a page for trying the models in a browser, at /playground."""
     key_file: str | None = None
     """File with the key that requests must send as a bearer token (default: the environment variable
     ALBERTKIT_SERVING_KEY)."""
 
     batch_tokens: int | None = None
-    """Maximum number of tokens per batch, over all requests (default: depends on the device)."""
+    """Maximum number of tokens per batch (default: depends on the device). A batch can combine several
+    requests."""
     batch_wait: float = 0.004
     """Maximum time in seconds to wait for requests that are being tokenized, before computing a batch that is
     not full."""
     max_requests: int = 64
-    """Maximum number of requests in progress. Further requests are answered with status 429."""
+    """Maximum number of requests in progress. The server answers further requests with status 429."""
     max_body_bytes: int = 2_000_000
-    """Maximum size of the body of a request, in bytes."""
+    """Maximum size of a request body, in bytes."""
     max_items: int = 256
     """Maximum number of inputs per request."""
     max_characters: int = 200_000
@@ -49,7 +50,8 @@ class ServingSettings:
     max_tokens: int = 65_536
     """Maximum number of tokens per request."""
     max_seconds: float = 30.0
-    """Maximum time in seconds for a response. The header X-Request-Timeout can ask for a shorter time."""
+    """Maximum time in seconds until the response. A request can set a shorter time in the header
+    X-Request-Timeout."""
     client_seconds: float = 10.0
     """Maximum time in seconds for a client to send a request, and to receive a response."""
 

@@ -18,7 +18,9 @@ from albertkit.tokenization import folder
 from albertkit.tokenization.encoding import BatchEncoding, Sequence
 from albertkit.tokenization.normalization import BertNormalization, Normalization
 from albertkit.tokenization.options import (
+    OVER_MAXIMUM_LENGTH,
     SETTINGS,
+    TRUNCATED_BY_DEFAULT,
     CallOptions,
     Options,
     ParsingOptions,
@@ -40,15 +42,6 @@ else:
     tokenizers = optional("tokenizers", extra="tokenizers")
 
 logger = logging.getLogger(__name__)
-
-_TRUNCATES = (
-    "max_length=%d without truncation= or padding= truncates longer texts to that length. Pass "
-    "truncation=True if you want that, or truncation=False to keep all tokens."
-)
-_TOO_LONG = (
-    "a text has %d tokens, but the maximum length is %d. Pass truncation=True to truncate it. To get windows "
-    "over the whole text, also pass return_overflowing_tokens=True and a stride."
-)
 
 
 class TokenizerBase(TokenVocabulary, PushToHub):
@@ -269,7 +262,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
     def _assemble(self, sequences: list[list[Sequence]], options: Options, *, batched: bool) -> BatchEncoding:
         fit = read_fit(options, model_max_length=self.model_max_length)
         if options.truncation is None and fit.truncation != "do_not_truncate" and options.verbose:
-            self._warn_once(_TRUNCATES, fit.max_length)
+            self._warn_once(TRUNCATED_BY_DEFAULT, fit.max_length)
         encoding, longest = assemble(
             sequences,
             options,
@@ -281,7 +274,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
             to_tokens=self.convert_ids_to_tokens,
         )
         if options.verbose and fit.truncation == "do_not_truncate" and longest > self.model_max_length:
-            self._warn_once(_TOO_LONG, longest, self.model_max_length)
+            self._warn_once(OVER_MAXIMUM_LENGTH, longest, self.model_max_length)
         return encoding
 
     def _warn_once(self, message: str, *arguments: int) -> None:

@@ -17,6 +17,16 @@ _FIXED: dict[str, Any] = {
     "tokenizer_type": "albert",
 }
 
+# Warnings of calls, whose values are numbers of tokens.
+TRUNCATED_BY_DEFAULT = (
+    "max_length=%d without truncation= or padding= truncates longer texts to that length. Pass "
+    "truncation=True if you want that, or truncation=False to keep all tokens."
+)
+OVER_MAXIMUM_LENGTH = (
+    "a text has %d tokens, but the maximum length is %d. Pass truncation=True to truncate it. To get windows "
+    "over the whole text, also pass return_overflowing_tokens=True and a stride."
+)
+
 Side = Literal["left", "right"]
 Strategy = Literal["longest_first", "only_first", "only_second", "do_not_truncate"]
 Padding = Literal["longest", "max_length", "do_not_pad"]

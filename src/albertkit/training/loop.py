@@ -27,7 +27,7 @@ from albertkit.training.folder import BEST, open_run, written_folder
 from albertkit.training.objective import OUTPUT_SPREAD, Averages, Batch, BatchSource, Objective
 from albertkit.training.optimizers import build_optimizer, clip_gradients, learning_rate_factor
 from albertkit.training.progress import reporters
-from albertkit.training.run_state import RunState
+from albertkit.training.run_state import RunResult, RunState
 from albertkit.training.settings import TrainingSettings
 from albertkit.training.signals import stop_signals
 from albertkit.training.state import (
@@ -42,19 +42,6 @@ from albertkit.training.throughput import Meter, computes_in_bf16, peak_flops
 logger = logging.getLogger(__name__)
 
 CONSTANT = 1e-3  # relative spread of the outputs over positions below which they count as constant
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """The result of `train`."""
-
-    state: RunState
-    finished: bool
-    """False if time or a signal ended the run; the same command resumes it."""
-    signal: int | None
-    """Number of the signal that ended the run."""
-    metrics: dict[str, float]
-    """Metrics of the last evaluation."""
 
 
 def train(

@@ -73,3 +73,16 @@ class RunState:
             return True
         self.stale_evaluations += 1
         return False
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The result of `train`."""
+
+    state: RunState
+    finished: bool
+    """False if time or a signal ended the run; the same command resumes it."""
+    signal: int | None
+    """Number of the signal that ended the run."""
+    metrics: dict[str, float]
+    """Metrics of the last evaluation."""

@@ -24,17 +24,17 @@ class RunSettings:
     max_grad_norm: float = 1.0
     """Maximum global norm of the gradients. Gradients with a larger norm are scaled down (clipping)."""
     early_stopping: int = 0
-    """End the run after this many evaluations without improvement, with the best model (0: never). It needs
-    validation data."""
+    """End the run after this many evaluations without improvement, and keep the best model (0: never end
+    early). Early stopping needs validation data."""
     max_minutes: float = math.inf
-    """Maximum duration in minutes. The run then writes a checkpoint and stops; the same command resumes
-    it."""
+    """Maximum duration in minutes. The run then writes a checkpoint and stops. To resume it, run the same
+    command again."""
     accumulation: int = 1
-    """Gradient accumulation: number of parts to compute each batch in, one after the other. More parts need
-    less memory, and the result is the same."""
+    """Gradient accumulation: number of smaller batches to split each batch into. Their gradients are summed
+    before a step. A larger number needs less memory and gives the same result."""
     gradient_checkpointing: bool = False
-    """Recompute each layer in the backward pass instead of storing its activations. This takes less memory
-    and more time."""
+    """Recompute each layer in the backward pass instead of storing its activations. This saves memory, but
+    takes more time."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """fp32, bf16 (matrix products in bfloat16 with autocast; weights and optimizer in float32) or auto (bf16
     if a measurement at the start of the run finds it faster)."""
@@ -47,7 +47,7 @@ class TrainingSettings(RunSettings):
     """Settings of the training loop. Set the length of a run in steps or in tokens, not both."""
 
     tokens: int | None = None
-    """Length of the run in tokens without padding, instead of steps."""
+    """Length of the run in tokens, without padding. Set it instead of steps."""
     optimizer: OptimizerName = "lamb"
     """Optimizer: lamb or adamw as in the original code, adamw-corrected (PyTorch's AdamW, with bias
     correction), or muon (Muon for the layers' matrices, the original's AdamW for all other weights)."""
@@ -61,21 +61,22 @@ class TrainingSettings(RunSettings):
     warmup_tokens: int = 0
     """Length of the warm-up in tokens, for a run whose length is in tokens."""
     decay_steps: int = 0
-    """Length in steps of the final decay of the trapezoid schedule."""
+    """Length of the final decay of the trapezoid schedule, in steps."""
     decay_tokens: int = 0
-    """Length of the final decay in tokens, for a run whose length is in tokens."""
+    """Length of the final decay of the trapezoid schedule in tokens, for a run whose length is in tokens."""
     compile: bool = False
-    """Compile the model with torch.compile. The run starts more slowly, then trains faster."""
+    """Compile the model with torch.compile. The run takes longer to start, but trains faster."""
 
     spike: float = 10.0
     """A loss this many standard deviations above its running mean is a spike. After a spike, or a loss that
     is NaN or infinite, the run rolls back to its last checkpoint and skips the data since then."""
     max_rollbacks: int = 3
-    """Number of rollbacks without a new checkpoint after which the run fails."""
+    """Maximum number of consecutive rollbacks without a new checkpoint. If more are needed, the run
+    fails."""
     evaluate_every: int = 500
-    """Number of steps between evaluations. The first and the last step are always evaluated."""
+    """Number of steps between evaluations. The run always evaluates the first and the last step."""
     save_every: int = 500
-    """Number of steps between checkpoints. The last step always writes one."""
+    """Number of steps between checkpoints. The run always writes a checkpoint after the last step."""
     keep_checkpoints: int = 3
     """Number of checkpoints to keep; older ones are deleted."""
     log_every: int = 50

@@ -1,0 +1,58 @@
+"""The fields of request schemas: their types, with limits, and the parts that a request consists of."""
+
+from functools import partial
+from typing import Annotated
+
+from albertkit.serving.libraries import pydantic
+
+Field = pydantic.Field
+ListField = partial(Field, fail_fast=True)  # the errors of all items of a long list would fill the memory
+
+
+class Strict(pydantic.BaseModel):
+    """A request or a part of one. Values are not converted, and unknown fields are errors."""
+
+    model_config = pydantic.ConfigDict(strict=True, extra="forbid")
+
+
+class TextPair(Strict):
+    """A text, optionally with a second text."""
+
+    text: str
+    text_pair: str | None = None
+
+
+class OrderedPair(Strict):
+    """Two texts whose order the model predicts."""
+
+    text: str
+    text_pair: str
+
+
+class Question(Strict):
+    """A question and its context."""
+
+    question: str
+    context: str
+
+
+class Choices(Strict):
+    """A context, an optional question about it, and the choices."""
+
+    context: str
+    question: str | None = None
+    choices: Annotated[list[str], ListField(min_length=2)]
+
+
+Name = Annotated[str, Field(max_length=1000)]
+Texts = Annotated[list[str], ListField(min_length=1)]
+TextsAndPairs = Annotated[list[str | TextPair], ListField(min_length=1)]
+Questions = Annotated[list[Question], ListField(min_length=1)]
+Targets = Annotated[list[str], ListField(min_length=1, max_length=1000)]
+Labels = Annotated[list[Name], ListField(max_length=1000)]
+CandidateLabels = Annotated[
+    list[Annotated[Name, Field(min_length=1)]], ListField(min_length=1, max_length=1000)
+]
+Count = Annotated[int, Field(ge=1, le=100)]
+Length = Annotated[int, Field(ge=1, le=512)]
+Overlap = Annotated[int, Field(ge=0, le=512)]
