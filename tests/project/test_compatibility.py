@@ -107,6 +107,6 @@ def test_a_table_has_a_row_for_each_direction_and_the_reasons(page):
     )
     assert lines[3] == "| a tool |  |  | 2026-01-02 |  | 0 |  | not installed |"
     assert lines[5:] == [
-        "* a tool has no such head: AlbertForX, AlbertForY.",
+        "* a tool has no such head. Not compared: AlbertForX, AlbertForY.",
         "* a tool: no wheel for a / b.",
     ]

@@ -261,6 +261,7 @@ PRINTED: dict[str, dict[str, float]] = {
 
 NUMBERS_VARY = {
     "how-to/multiple-choice.md": "",
+    "how-to/onnx.md": "the model is another one",
     "how-to/corpora.md": "the corpus is smaller",
     "how-to/new-language.md": "the vocabulary is smaller",
     "how-to/pandas-and-pytorch.md": "the model is trained in fewer epochs",
