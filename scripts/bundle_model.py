@@ -44,12 +44,12 @@ pipeline_tag: fill-mask
 {title}
 
 A small ALBERT that albertkit's own commands pretrained. It is part of the package:
-`pipeline("fill-mask")` and every verb without `--model` use it.
+`pipeline("fill-mask")` uses it, and so do `fill-mask`, `embed`, `order` and `inspect` without `--model`.
 
 | | |
 |---|---|
-| shape | hidden {hidden_size}, {num_hidden_layers} layers ({sets}), \
-{num_attention_heads} heads, intermediate {intermediate_size}, embedding {embedding_size} |
+| shape | hidden size {hidden_size}, {num_hidden_layers} layers ({sets}), \
+{num_attention_heads} heads, intermediate size {intermediate_size}, embedding size {embedding_size} |
 | vocabulary | {vocab_size} SentencePiece pieces, lowercase, trained on the same books, \
 including the held-out ones |
 | parameters | {parameters:,}, stored in fp16 |
