@@ -138,13 +138,13 @@ class Bench:
 
 def _forward_arguments(batch: PretrainingBatch) -> dict[str, np.ndarray]:
     labels = np.full_like(batch.input_ids, -100)
-    labels.reshape(-1)[batch.masked_positions] = batch.masked_labels
+    labels.reshape(-1)[batch.labels["masked"].positions] = batch.labels["masked"].values
     return {
         "input_ids": batch.input_ids,
         "attention_mask": batch.attention_mask,
         "token_type_ids": batch.token_type_ids,
         "labels": labels,
-        "sentence_order_label": batch.sentence_order_labels,
+        "sentence_order_label": batch.labels["order"].values,
     }
 
 

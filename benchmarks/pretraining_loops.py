@@ -28,7 +28,7 @@ _DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 def albertkit_side(case: dict[str, Any], output: Path) -> dict[str, float] | None:
     """Run the recipe of the case and return its figures, in the main process."""
-    from albertkit.pretraining.run import pretrain
+    from albertkit.pretraining.run import run_pretraining
     from albertkit.pretraining.settings import PretrainingSettings
     from albertkit.recipe import build
     from albertkit.training.curves import read_metrics
@@ -36,7 +36,7 @@ def albertkit_side(case: dict[str, Any], output: Path) -> dict[str, float] | Non
 
     settings = build(PretrainingSettings, case["recipe"], where="benchmark")
     with join_world(case["device"]) as world:
-        pretrain(
+        run_pretraining(
             settings,
             Path(case["shards"]),
             case["tokenizer"],

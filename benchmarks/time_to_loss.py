@@ -71,8 +71,8 @@ def plain_examples(case: Case) -> Any:
 def ours(case: Case) -> Curve:
     """Train by the recipe for the time of the case; every checkpoint is evaluated afterwards."""
     from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-    from albertkit.pretraining.objective import PretrainingObjective
-    from albertkit.pretraining.run import pretrain
+    from albertkit.pretraining.loss import PretrainingObjective
+    from albertkit.pretraining.run import run_pretraining
     from albertkit.pretraining.settings import PretrainingSettings
     from albertkit.recipe import build
     from albertkit.training.state import STATE_JSON, checkpoints
@@ -93,7 +93,7 @@ def ours(case: Case) -> Curve:
         training["warmup_steps"] = min(training.get("warmup_steps", 0), steps // 5)
         recipe = case["recipe"] | {"training": training, "evaluation_sequences": 1}
         settings = build(PretrainingSettings, recipe, where="time_to_loss")
-        pretrain(settings, case["shards"], case["tokenizer"], folder)
+        run_pretraining(settings, case["shards"], case["tokenizer"], folder)
 
     def seconds(checkpoint: Path) -> float:
         return json.loads((checkpoint / STATE_JSON).read_text())["seconds"]
@@ -103,7 +103,9 @@ def ours(case: Case) -> Curve:
         times = [seconds(folder) for folder in checkpoints(Path(name) / "speed")]
         step_seconds = (times[-1] - times[2]) / (len(times) - 3)
         run(Path(name) / "run", max(SPEED_STEPS, int(case["seconds"] / step_seconds)), POINTS)
-        objective, batches = PretrainingObjective(), held_out(case)
+        recipe = case["recipe"] | {"training": {"steps": 1}}
+        objective = PretrainingObjective(build(PretrainingSettings, recipe, where="time_to_loss"))
+        batches = held_out(case)
         curve: Curve = []
         for folder in checkpoints(Path(name) / "run"):
             model = AlbertForPreTraining.from_pretrained(folder).eval()
@@ -134,11 +136,13 @@ def plain(case: Case) -> Curve:
 
     def arguments(batch: Any) -> dict[str, torch.Tensor]:
         labels = torch.full(batch.input_ids.shape, -100)
-        labels.view(-1)[torch.from_numpy(batch.masked_positions)] = torch.from_numpy(batch.masked_labels)
+        labels.view(-1)[torch.from_numpy(batch.labels["masked"].positions)] = torch.from_numpy(
+            batch.labels["masked"].values
+        )
         arrays = ("input_ids", "attention_mask", "token_type_ids")
         return {name: torch.from_numpy(getattr(batch, name)) for name in arrays} | {
             "labels": labels,
-            "sentence_order_label": torch.from_numpy(batch.sentence_order_labels),
+            "sentence_order_label": torch.from_numpy(batch.labels["order"].values),
         }
 
     def loss() -> float:
@@ -151,7 +155,7 @@ def plain(case: Case) -> Curve:
                 given.pop("sentence_order_label")
                 scores = model(**given).prediction_logits.flatten(0, 1)
                 total += torch.nn.functional.cross_entropy(scores, labels, reduction="sum").item()
-                count += len(batch.masked_labels)
+                count += len(batch.labels["masked"].values)
         model.train()
         return total / count
 

@@ -6,6 +6,7 @@ python examples/own_task.py
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -26,7 +27,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceRow(Row):
-    first: list[int]  # the first token of each word
+    first: dict[int, int]  # the first token of each word; a control character has no token
 
 
 class SeveralTags(Task[Sentence, SentenceRow, Labels]):
@@ -48,41 +49,45 @@ class SeveralTags(Task[Sentence, SentenceRow, Labels]):
 
     def features(self, examples: Sequence[Sentence]) -> list[SentenceRow]:
         rows: list[SentenceRow] = []
+        limits = {"truncation": self.settings.truncation, "max_length": self.max_length}
         for number, example in enumerate(examples):
-            tokens = self.tokenizer(list(example.words), is_split_into_words=True)[0]
-            first = [tokens.word_ids.index(word) for word in range(len(example.words))]
+            read = partial(self.tokenizer, list(example.words), is_split_into_words=True, verbose=False)
+            whole, tokens = read()[0], read(**limits)[0]
+            first = {n: span.start for n in range(len(example.words)) if (span := tokens.word_to_tokens(n))}
             labels = np.full((len(tokens), len(self.labels.names)), IGNORED, np.float32)
-            if example.labels is not None:
-                labels[first] = [[name in word for name in self.labels.names] for word in example.labels]
-            common = {"example": number, "labels": labels, "first": first}
+            for word, position in first.items() if example.labels is not None else ():
+                labels[position] = self.labels.encode(example.labels[word], f"example {number}")
+            common = {"example": number, "labels": labels, "first": first, "cut": len(whole) - len(tokens)}
             rows.append(SentenceRow(input_ids=tokens.ids, token_type_ids=tokens.type_ids, **common))
         return rows
 
     def labels_of(self, rows: Sequence[SentenceRow]) -> dict[str, np.ndarray]:
-        shape = (len(rows), self.padded_length(rows), rows[0].labels.shape[1])
-        labels = np.full(shape, IGNORED, np.float32)
+        labels = np.full((len(rows), self.padded_length(rows), len(self.labels.names)), IGNORED, np.float32)
         for number, row in enumerate(rows):
             labels[number, : len(row.labels)] = row.labels
         return {"labels": labels}
 
     def read(self, row: SentenceRow) -> Sequence[int]:
-        return row.first
+        return list(row.first.values())
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
-        return scores  # (words, labels)
+        return scores  # (words with tokens, labels)
 
-    def predictions(self, _: Any, __: Any, outputs: Sequence[np.ndarray]) -> list[Labels]:
-        names = self.labels.names
-        return [[[names[n] for n in np.flatnonzero(word > 0)] for word in logits] for logits in outputs]
+    def predictions(self, examples: Any, rows: Any, outputs: Sequence[np.ndarray]) -> list[Labels]:
+        found: list[Labels] = [[[] for _ in example.words] for example in examples]
+        for row, scores in zip(rows, outputs, strict=True):
+            for word, logits in zip(row.first, scores, strict=True):
+                found[row.example][word] = list(self.labels.kind.predict(logits, self.labels.names))
+        return found
 
     def record(self, example: Sentence, prediction: Labels) -> dict[str, Any]:
         return {"words": list(example.words), "labels": prediction}
 
-    def truth(self, example: Sentence) -> Labels:
-        return [list(word) for word in example.labels or ()]
+    def truth(self, example: Sentence) -> Labels | None:
+        return None if example.labels is None else [list(word) for word in example.labels]
 
     def scores(self, examples: Sequence[Sentence], predictions: Sequence[Labels]) -> dict[str, float]:
-        pairs = zip(map(self.truth, examples), predictions, strict=True)
+        pairs = zip((self.truth(example) or [] for example in examples), predictions, strict=True)
         right = [true == predicted for pair in pairs for true, predicted in zip(*pair, strict=True)]
         return {"exact": sum(right) / len(right)}
 

@@ -18,7 +18,7 @@ import torch
 from albertkit import AlbertForPreTraining, AlbertTokenizer
 from albertkit.files import contents
 from albertkit.pretraining.batches import PretrainingBatch, fixed_batches
-from albertkit.pretraining.objective import PretrainingObjective
+from albertkit.pretraining.loss import PretrainingObjective
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
@@ -86,7 +86,7 @@ code.
 def unigram_baseline(shards: ShardSet, batches: list[PretrainingBatch]) -> tuple[float, float]:
     """Return loss and accuracy of the training text's piece frequencies on the same masked tokens."""
     frequencies = shards.piece_frequencies()
-    labels = np.concatenate([batch.masked_labels for batch in batches])
+    labels = np.concatenate([batch.labels["masked"].values for batch in batches])
     return float(-np.log(frequencies[labels]).mean()), float((labels == frequencies.argmax()).mean())
 
 
@@ -133,7 +133,8 @@ def bundle(arguments: argparse.Namespace, output: Path) -> None:
     """Write the model into the folder `output`, check it, and give the folder its name."""
     tokenizer = AlbertTokenizer.from_pretrained(arguments.run)
     exact = AlbertForPreTraining.from_pretrained(arguments.run)
-    settings = build(PretrainingSettings, read_recipe(arguments.recipe), where=str(arguments.recipe)).examples
+    recipe = build(PretrainingSettings, read_recipe(arguments.recipe), where=str(arguments.recipe))
+    settings = recipe.examples
     model = AlbertForPreTraining.from_pretrained(arguments.run, dtype=torch.float16)
     keep_trained_positions(model, settings.max_seq_length)
     model.save_pretrained(output)
@@ -144,7 +145,7 @@ def bundle(arguments: argparse.Namespace, output: Path) -> None:
     train, held_out = ShardSet(arguments.shards / "train"), ShardSet(arguments.shards / "validation")
     words = WordTable(arguments.run / "spiece.model")
     batches = fixed_batches(held_out, words, settings, 64, limit=SEQUENCES)
-    objective = PretrainingObjective()
+    objective = PretrainingObjective(recipe)
     with torch.no_grad():
         before = objective.evaluate(exact.eval(), batches)
         figures = objective.evaluate(rounded.eval(), batches)

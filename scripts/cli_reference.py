@@ -31,14 +31,14 @@ examples with their output, read the [how-to guides](../how-to/use-a-model.md).
 """
 
 STATUSES = {
-    "0": "Success. A run that `--max-minutes` ended and a server that SIGTERM ended also have this status.",
-    "1": "An input is wrong or missing. One line, `error: ...`, names what was received, what was expected "
-    "and what to do. No incomplete file remains.",
+    "0": "Success, also of a run that `--max-minutes` ended, or of a server that SIGTERM ended.",
+    "1": "An input is wrong or missing. One line, `error: ...`, tells you what albertkit received, what it "
+    "expected, and what to do. No incomplete file remains.",
     "2": "The command or option does not exist, or a value has the wrong type.",
     "130": "Ctrl-C (SIGINT). `pretrain` and `finetune` finish their step and write a checkpoint. `predict` "
-    "keeps its finished parts. The same command resumes the work.",
-    "143": "SIGTERM ended `pretrain` or `finetune` after they wrote a checkpoint. The same command resumes "
-    "the run.",
+    "keeps its finished parts. To resume, run the same command again.",
+    "143": "SIGTERM ended `pretrain` or `finetune`, after the command wrote a checkpoint. To resume the run, "
+    "run the same command again.",
 }
 FILES = {
     "`MODEL/config.json`, `model.safetensors`, `spiece.model`, ...": "A model folder in the Hugging Face "
@@ -50,25 +50,26 @@ FILES = {
     "`SHARDS/train/`, `SHARDS/validation/`": "Shards, written by `prepare`. Each folder has `manifest.json`, "
     "which is written last ([corpora](../how-to/corpora.md)).",
     "`.NAME.parts`": "Finished parts of `predict`, next to its output file until that is complete.",
-    "`~/.cache/huggingface/hub`": "Models that were downloaded from the Hugging Face Hub.",
+    "`~/.cache/huggingface/hub`": "Models downloaded from the Hugging Face Hub.",
 }
 ENVIRONMENT = {
     cores.VARIABLE: "Number of threads. Default: the number of cores that the CPU affinity and the container "
     "allow.",
     "OMP_NUM_THREADS, MKL_NUM_THREADS": f"Number of PyTorch threads, if `{cores.VARIABLE}` is not set.",
-    KEY_VARIABLE: "Key that requests to `serve` must send, if there is no `--key-file`.",
-    "HF_HUB_OFFLINE": "Set it to 1 to use only models that were downloaded before.",
+    KEY_VARIABLE: "Key that requests to `serve` must send, unless `--key-file` is set.",
+    "HF_HUB_OFFLINE": "Set it to 1 to use only models that are already downloaded.",
     "ORT_DISABLE_TELEMETRY": "albertkit sets it to 1, so that ONNX Runtime sends no usage data and writes no "
     "identifier. Set it to 0 to allow both.",
-    "HF_HOME, HF_TOKEN, HF_ENDPOINT": "Read by huggingface_hub: folder of the downloads, token for private "
-    "models, address of another hub.",
-    "WORLD_SIZE, LOCAL_RANK": "Set by `torchrun`: number of processes of a run of `pretrain` or `finetune`, "
-    "and number of this process.",
-    "RAY_ADDRESS": "Address of the cluster for `--runner ray`. Default: Ray starts on this machine.",
+    "HF_HOME, HF_TOKEN, HF_ENDPOINT": "Read by huggingface_hub: the folder for downloads, the token for "
+    "private models, and the address of another hub.",
+    "WORLD_SIZE, LOCAL_RANK": "Set by `torchrun`: the number of processes in a run of `pretrain` or "
+    "`finetune`, and the index of this process on its machine.",
+    "RAY_ADDRESS": "Address of the cluster for `--runner ray`. Default: Ray starts a cluster on this "
+    "machine.",
     "KERAS_BACKEND": "Backend of `albertkit.keras`: tensorflow, jax or torch.",
     "PROMETHEUS_MULTIPROC_DIR": "Set by `serve --workers` for its processes. Do not set it.",
-    "NO_COLOR, COLUMNS": "Set NO_COLOR to print without colors. COLUMNS is the width of the output if there "
-    "is no terminal.",
+    "NO_COLOR, COLUMNS": "Set NO_COLOR to print without colors. COLUMNS is the width of the output outside a "
+    "terminal.",
     "_ALBERTKIT_COMPLETE": "Set by the shell when it asks for completions.",
 }
 

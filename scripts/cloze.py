@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from albertkit import pipeline
-from albertkit.files import atomic_path
+from albertkit.files import atomic_path, file_sha256
 from albertkit.hub import resolve
-from albertkit.pretraining.shards import file_sha256
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.model_file import NORMAL, WORD_START, read_model_file, read_piece_table
 

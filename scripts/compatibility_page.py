@@ -59,7 +59,9 @@ def _details(row: Mapping[str, Any]) -> list[str]:
     models: dict[str, list[str]] = {}
     for limit in row.get("limits", ()):
         models.setdefault(limit["reason"], []).append(limit["name"])
-    limits = [f"* {row['tool']} {reason}: {', '.join(names)}." for reason, names in models.items()]
+    limits = [
+        f"* {row['tool']} {reason}. Not compared: {', '.join(names)}." for reason, names in models.items()
+    ]
     return [*(f"* {row['tool']}: {note.replace('|', '/')}." for note in row["notes"]), *limits]
 
 

@@ -2,7 +2,7 @@
 
     python scripts/recipe_reference.py      # after a change of a settings dataclass
 
-Keys, types, defaults and meanings are those of the dataclasses. The units are here.
+Keys, types, defaults, units and meanings are those of the dataclasses.
 """
 
 import dataclasses
@@ -24,43 +24,6 @@ from albertkit.serving.settings import ServingSettings
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "recipes.md"
 TABLE = re.compile(r"(<!-- table: scripts/recipe_reference\.py (\S+) -->\n).*?(<!-- end of table -->)", re.S)
 
-UNITS = {
-    "steps": "steps warmup_steps decay_steps evaluate_every save_every log_every",
-    "tokens": "tokens warmup_tokens decay_tokens batch_tokens max_seq_length warmup_seq_length max_length "
-    "max_predictions doc_stride max_question_length max_answer_length max_position_embeddings max_tokens",
-    "rows": "batch_size evaluation_sequences",
-    "words": "max_ngram",
-    "minutes": "max_minutes",
-    "seconds": "batch_wait max_seconds client_seconds",
-    "bytes": "max_body_bytes",
-    "characters": "unit_characters max_characters",
-    "epochs": "epochs",
-    "evaluations": "early_stopping",
-    "checkpoints": "keep_checkpoints",
-    "rollbacks": "max_rollbacks",
-    "documents": "warmup_documents holdout_every",
-    "sentences": "section_sentences",
-    "requests": "max_requests",
-    "inputs": "max_items",
-    "processes": "workers",
-    "threads": "threads",
-    "parts": "accumulation",
-    "pieces": "vocab_size",
-    "standard deviations": "spike",
-    "0 to 1": "warmup coverage short_sequence_probability masked_lm_probability excerpt_probability dropout "
-    "attention_dropout classifier_dropout hidden_dropout_prob attention_probs_dropout_prob "
-    "classifier_dropout_prob",
-    "layers": "num_hidden_layers inner_group_num",
-    "groups": "num_hidden_groups",
-    "heads": "num_attention_heads",
-    "segments": "type_vocab_size",
-    "dimensions": "embedding_size hidden_size intermediate_size",
-    "id": "pad_token_id bos_token_id eos_token_id",
-    "": "learning_rate adamw_learning_rate weight_decay max_grad_norm seed order_weight temperature "
-    "exit_tolerance initializer_range layer_norm_eps port",
-}
-"""Unit -> the keys whose numbers have it."""
-
 
 class Setting(NamedTuple):
     """A row of a table."""
@@ -68,7 +31,12 @@ class Setting(NamedTuple):
     name: str
     hint: Any
     default: Any
+    unit: str
     meaning: str
+
+    @classmethod
+    def of(cls, field: dataclasses.Field[Any], hint: Any, meaning: str) -> "Setting":
+        return cls(field.name, hint, field.default, field.metadata.get("unit", ""), meaning)
 
     @property
     def is_number(self) -> bool:
@@ -81,7 +49,7 @@ def settings_of(settings: type, table: str = "") -> Iterator[Setting]:
     hints = typing.get_type_hints(typing.get_type_hints(settings)[table] if table else settings)
     for place, field in scalar_fields(settings):
         if place == table:
-            yield Setting(field.name, hints[field.name], field.default, docs[field.name])
+            yield Setting.of(field, hints[field.name], docs[field.name])
 
 
 def model_settings() -> Iterator[Setting]:
@@ -90,7 +58,7 @@ def model_settings() -> Iterator[Setting]:
     for field in dataclasses.fields(AlbertConfig):
         if field.metadata["written"] == "always" and field.name != "vocab_size":
             hint = str if field.name == "hidden_act" else hints[field.name]
-            yield Setting(field.name, hint, field.default, docs[field.name])
+            yield Setting.of(field, hint, docs[field.name])
 
 
 TABLES = {
@@ -109,7 +77,6 @@ TABLES = {
 
 def table(name: str) -> str:
     """Return a table of the page."""
-    units = {key: unit for unit, keys in UNITS.items() for key in keys.split()}
     with_flags = name != "pretrain/model"
     lines = [
         f"| {'key and flag' if with_flags else 'key'} | type | default | unit | meaning |",
@@ -117,9 +84,14 @@ def table(name: str) -> str:
     ]
     for setting in TABLES[name]:
         flag = f"<br>`--{setting.name.replace('_', '-')}`" if with_flags else ""
-        unit = units[setting.name] if setting.is_number else ""
         meaning = " ".join(setting.meaning.split()).replace("|", r"\|")
-        cells = [f"`{setting.name}`{flag}", _type(setting.hint), _default(setting.default), unit, meaning]
+        cells = [
+            f"`{setting.name}`{flag}",
+            _type(setting.hint),
+            _default(setting.default),
+            setting.unit,
+            meaning,
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -27,12 +27,11 @@ from task_baselines import BASELINES
 from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.text_classification import EntailmentFile
-from albertkit.files import atomic_path
+from albertkit.files import atomic_path, file_sha256
 from albertkit.finetuning.report import REPORT_JSON
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.train import SEEDS_JSON, finetune
 from albertkit.hub import resolve
-from albertkit.pretraining.shards import file_sha256
 from albertkit.tasks.settings import TaskSettings
 
 KEPT = Path(__file__).with_suffix(".jsonl")

@@ -12,6 +12,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
+import transformers
 from foreign_files import SOURCES, write_h5
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -38,6 +39,7 @@ from albertkit.errors import (
     ModelNotFoundError,
     TokenizerError,
 )
+from albertkit.heads import HEADS
 from albertkit.modeling import auto
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
@@ -49,14 +51,9 @@ GOLDEN = ROOT / "tests" / "golden" / "google_tf1_small"
 TOLERANCE = 1e-5
 WORDS = "bert/embeddings/word_embeddings"
 CLASSES = [
-    auto.AlbertModel,
-    auto.AlbertForPreTraining,
-    auto.AlbertForMaskedLM,
-    auto.AlbertForSequenceClassification,
-    auto.AlbertForTokenClassification,
-    auto.AlbertForQuestionAnswering,
-    auto.AlbertForMultipleChoice,
+    auto.model_class(name) for name, head in HEADS.items() if any(spec.google for spec in head.tensors)
 ]
+"""Classes that the original code has too."""
 
 Tensors = dict[str, torch.Tensor]
 
@@ -251,7 +248,7 @@ def test_configs_of_the_original_and_of_ours(tf1: Path) -> None:
 
 def test_without_a_config_only_published_shapes_are_known(tf1: Path, original: Tensors) -> None:
     (tf1 / "albert_config.json").unlink()
-    with pytest.raises(CheckpointError, match=r"have no published shape. Put the file there"):
+    with pytest.raises(CheckpointError, match=r"not those of a published model. Add the file"):
         formats.read(tf1)
     kernel = "bert/encoder/embedding_hidden_mapping_in/kernel"
     write_bundle(tf1 / "model.ckpt-best", {WORDS: torch.zeros(30000, 128), kernel: torch.zeros(128, 768)})
@@ -468,7 +465,7 @@ def test_weights_beyond_a_type_are_refused(tmp_path: Path) -> None:
     with torch.no_grad():
         model.sop_classifier.classifier.bias[0] = -1e6
     model.save_pretrained(tmp_path / "0")
-    with pytest.raises(CheckpointError, match=r"sop_classifier\.classifier\.bias holds 1e\+06, too large"):
+    with pytest.raises(CheckpointError, match=r"sop_classifier\.classifier\.bias contains 1e\+06, which is"):
         convert(tmp_path / "0", tmp_path / "1", dtype="float16")
     assert not (tmp_path / "1").exists()
 
@@ -515,6 +512,24 @@ def test_the_vocabulary_goes_along(tmp_path: Path, tiny_vocabulary: Path) -> Non
     convert(tmp_path / "2", tmp_path / "5", dtype="float16")
     for path in (tmp_path / "2").glob("*token*"):
         assert (tmp_path / "5" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_converted_folder_gives_the_segments_to_transformers(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    """`transformers` saves its settings without the names of the inputs, which it then needs for them."""
+    random_model(AlbertModel, vocab_size=500).save_pretrained(tmp_path / "0")
+    AutoTokenizer.from_pretrained(tiny_vocabulary).save_pretrained(tmp_path / "0")
+    file = tmp_path / "0" / "tokenizer_config.json"
+    settings = json.loads(file.read_text())
+    assert settings.pop("model_input_names") == ["input_ids", "token_type_ids", "attention_mask"]
+    file.write_text(json.dumps(settings))
+    convert(tmp_path / "0", tmp_path / "1")
+    found = transformers.AutoTokenizer.from_pretrained(tmp_path / "1")("a captain", "the sea")
+    assert (
+        found["token_type_ids"]
+        == AutoTokenizer.from_pretrained(tiny_vocabulary)("a captain", "the sea")["token_type_ids"]
+    )
+    changed = json.loads((tmp_path / "1" / "tokenizer_config.json").read_text())
+    assert {name: changed[name] for name in settings} == settings
 
 
 def test_published_vocabulary_has_the_lines_that_julia_shows(shared: Path, tmp_path: Path) -> None:

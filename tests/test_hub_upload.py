@@ -95,11 +95,28 @@ def test_offline_and_without_network(hub: Hub, monkeypatch: pytest.MonkeyPatch) 
     from huggingface_hub import constants
 
     hub.stop()
-    with pytest.raises(UploadError, match=r"could not upload to 'org/new': Connect\w+: "):
+    expected = (
+        rf"could not upload to 'org/new': the hub at {hub.url} cannot be reached \(tried to create the "
+        r"repository; Connect\w+: .*\)\. Check the network connection, or the address in HF_ENDPOINT\.$"
+    )
+    with pytest.raises(UploadError, match=expected):
         upload({"config.json": b"{}"}, "org/new", token=SECRET)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(UploadError, match=r"HF_HUB_OFFLINE=1 forbids it\. Unset the variable"):
         upload({"config.json": b"{}"}, "org/new", token=SECRET)
+
+
+@pytest.mark.parametrize("kind", ["model", "tokenizer", "pipeline"])
+def test_an_unknown_option_uploads_nothing(hub: Hub, kind: str) -> None:
+    """A misspelled `private` must not create a public repository."""
+    fill = albertkit.pipeline("fill-mask")
+    pushed = {"model": fill.model, "tokenizer": fill.tokenizer, "pipeline": fill}[kind]
+    for name, help_ in (("privat", r" Did you mean 'private'\?"), ("license", "")):
+        expected = rf"push_to_hub: unknown argument '{name}'\.{help_} Expected some of max_shard_size, tags, "
+        with pytest.raises(ConfigError, match=expected):
+            pushed.push_to_hub("org/secret", token=SECRET, **{name: True})
+    assert hub.created == {}
+    assert hub.requests == []
 
 
 def test_saving_does_not_push(tmp_path: Path) -> None:

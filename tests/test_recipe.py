@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from albertkit.errors import ConfigError
+from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
-from albertkit.recipe import build, field_docs, merge, read_recipe, scalar_fields
+from albertkit.recipe import build, default_values, field_docs, merge, read_recipe, scalar_fields
+from albertkit.tasks.settings import TaskSettings
 from albertkit.training.settings import TrainingSettings
 
 pytestmark = pytest.mark.light
@@ -44,7 +46,7 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
             {"batch_size": 8, "training": {"stepz": 3}},
             r"r \[training\]: unknown setting 'stepz'\. Did you mean 'steps'",
         ),
-        ({"batch_size": 8}, "training missing"),
+        ({"batch_size": 8}, "missing training"),
         ({"batch_size": "8", "model": SHAPE, "training": {"steps": 1}}, "batch_size is '8'. Expected int"),
         ({"batch_size": True, "model": SHAPE, "training": {"steps": 1}}, "batch_size is True. Expected int"),
         (
@@ -65,7 +67,7 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
         ({"batch_size": 1, "model": {}, "training": {"steps": 1}}, "no hidden_size. Set the shape"),
         (
             {"batch_size": 1, "model": SHAPE | {"vocab_size": 9}, "training": {"steps": 1}},
-            "the tokenizer's. Omit",
+            "the tokenizer determines it. Omit",
         ),
         ({"batch_size": 1, "model": SHAPE, "training": {"steps": 0}}, "steps must be 1 or more, not 0"),
         ({"training": {"steps": 1, "learning_rate": -1.0}}, "learning_rate must be more than 0, not -1"),
@@ -82,6 +84,21 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
 def test_mistakes_are_named(table: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build(PretrainingSettings, table, where="r")
+
+
+def test_former_names_of_settings() -> None:
+    assert build(TaskSettings, {"labelled_pieces": "all"}, where="r").labeled_tokens == "all"
+    both = {"labeled_tokens": "first", "labelled_pieces": "all"}
+    assert build(TaskSettings, both, where="r").labeled_tokens == "first"
+    merged = merge({}, {"labelled_pieces": "all"}, FinetuningSettings)
+    assert build(FinetuningSettings, merged, where="r").task.labeled_tokens == "all"
+
+
+def test_defaults_are_those_of_settings_without_values() -> None:
+    defaults = default_values(FinetuningSettings)
+    assert defaults == dataclasses.asdict(FinetuningSettings())
+    assert default_values(PretrainingSettings)["examples"] == dataclasses.asdict(ExampleSettings())
+    assert "steps" in default_values(PretrainingSettings)["training"]
 
 
 def test_unreadable_recipes(tmp_path: Path) -> None:

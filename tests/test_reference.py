@@ -116,12 +116,12 @@ def test_the_onnx_network_equals_it(head, groups):
         for size in (9, 3, 9, 1)
     ]
     (batch,) = plan(rows, lambda row: range(len(row.input_ids)), 1000, None)
-    found = network(batch, "hidden_states" if head == "AlbertModel" else "logits")
+    found = network(batch, next(iter(heads.HEADS[head].scores)))
     for row, scores in zip(
         batch.rows, np.split(found, np.cumsum([len(row.input_ids) for row in batch.rows])), strict=False
     ):
         ids, segments = np.array([row.input_ids]), np.array([row.token_type_ids])
-        if head == "AlbertForMultipleChoice":
+        if heads.HEADS[head].has_choices:
             ids, segments = ids[None], segments[None]
         outputs = reference.forward(head, model.config, weights, ids, token_type_ids=segments)
         if head == "AlbertForQuestionAnswering":

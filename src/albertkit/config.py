@@ -36,12 +36,13 @@ IGNORED_LABEL = -100
 class AlbertConfig(ConfigBase):
     """The sizes and settings of an ALBERT model, and the default outputs of its forward pass.
 
-    The defaults are the documented ones: the sizes of ALBERT-xxlarge. Prefer `AlbertConfig.preset("base")` or
-    `from_pretrained`. Every field is a keyword argument. `torch_dtype` and `use_return_dict` are older names
-    of `dtype` and `return_dict`.
+    The defaults are those of `transformers`: the sizes of ALBERT-xxlarge. Prefer
+    `AlbertConfig.preset("base")` or `from_pretrained`. Every field is a keyword argument. `torch_dtype` and
+    `use_return_dict` are older names of `dtype` and `return_dict`.
 
     `AlbertConfig(**config.to_dict())` returns an equal config. With `model_type="albert"`, the arguments are
-    read as the content of a `config.json`: unknown keys are kept, unless a key looks like a misspelled field.
+    treated as the content of a `config.json`: unknown keys are kept, but a key that looks like a misspelled
+    field raises an error.
 
     Raises:
         ConfigError: Sizes do not match, a value is out of range, `model_type` is not "albert", or a keyword
@@ -53,28 +54,28 @@ class AlbertConfig(ConfigBase):
     pretrained_config_archive_map: ClassVar[dict[str, str]] = REPOSITORIES
     """The name on the Hugging Face hub of each published checkpoint."""
 
-    vocab_size: int = size(30000)
+    vocab_size: int = size(30000, "pieces")
     """Vocabulary size, V."""
-    embedding_size: int = size(128)
+    embedding_size: int = size(128, "dimensions")
     """Embedding size, E."""
-    hidden_size: int = size(4096)
+    hidden_size: int = size(4096, "dimensions")
     """Hidden size of the encoder, H; a multiple of `num_attention_heads`."""
-    num_hidden_layers: int = size(12)
+    num_hidden_layers: int = size(12, "layers")
     """Number of times that a layer group is applied; a multiple of `num_hidden_groups`."""
-    num_hidden_groups: int = size(1)
+    num_hidden_groups: int = size(1, "groups")
     """Number of groups of layers that share their parameters. The i-th application uses group
     `i // (num_hidden_layers / num_hidden_groups)`."""
-    inner_group_num: int = size(1)
+    inner_group_num: int = size(1, "layers")
     """Number of different layers in a group, applied one after the other. The model executes
     `num_hidden_layers * inner_group_num` layers (`depth`), of which
     `num_hidden_groups * inner_group_num` have their own parameters."""
-    num_attention_heads: int = size(64)
+    num_attention_heads: int = size(64, "heads")
     """Number of attention heads of each layer, N."""
-    intermediate_size: int = size(16384)
+    intermediate_size: int = size(16384, "dimensions")
     """Size of the feed-forward layer, I."""
-    max_position_embeddings: int = size(512)
+    max_position_embeddings: int = size(512, "tokens")
     """Maximum length of a row, in tokens."""
-    type_vocab_size: int = size(2)
+    type_vocab_size: int = size(2, "segments")
     """Number of segment types."""
     hidden_act: str | Callable[[Any], Any] = setting("gelu_new", ACTIVATION, written="always")
     """"gelu" (erf), "gelu_new" or "gelu_pytorch_tanh" (the tanh approximation, which the published models
@@ -89,11 +90,11 @@ class AlbertConfig(ConfigBase):
     """Standard deviation of the truncated normal distribution that initializes every matrix."""
     layer_norm_eps: float = setting(1e-12, POSITIVE, written="always")
     """Value added to the variance in each LayerNorm, for numerical stability."""
-    pad_token_id: int = setting(0, written="always")
+    pad_token_id: int = setting(0, written="always", unit="id")
     """Id of `<pad>`."""
-    bos_token_id: int = setting(2, written="always")
+    bos_token_id: int = setting(2, written="always", unit="id")
     """Id of `[CLS]`."""
-    eos_token_id: int = setting(3, written="always")
+    eos_token_id: int = setting(3, written="always", unit="id")
     """Id of `[SEP]`."""
     tie_word_embeddings: bool = setting(True)
     """Whether the masked language modeling head uses the word embeddings as its output matrix."""
@@ -197,7 +198,7 @@ ARGUMENTS = AlbertConfig._arguments
 
 
 class AutoConfig:
-    """The config class for code that does not name an architecture; it always loads an `AlbertConfig`."""
+    """The config class for code that does not name an architecture. It always loads an `AlbertConfig`."""
 
     def __init__(self) -> NoReturn:
         raise TypeError("AutoConfig cannot be instantiated. Use AutoConfig.from_pretrained.")

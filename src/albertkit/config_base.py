@@ -134,7 +134,7 @@ class ConfigBase:
         return config
 
     def update(self, config_dict: Mapping[str, Any]) -> None:
-        """Change values in place. Keys that are not arguments are kept, as attributes are.
+        """Change values in place. Keys that are not arguments are kept in `extra`.
 
         Raises:
             ConfigError: A value is not valid. The config is then unchanged.
@@ -170,7 +170,7 @@ class ConfigBase:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], **overrides: Any) -> Self:
-        """Return a config from the content of a `config.json`. Unknown keys are kept and written back.
+        """Return a config from the content of a `config.json`. Unknown keys are kept and saved again.
 
         Raises:
             ConfigError: The file belongs to another type of model or has an invalid value, or an override has
@@ -195,7 +195,7 @@ class ConfigBase:
 
     @classmethod
     def from_json_file(cls, path: str | Path, **overrides: Any) -> Self:
-        """Return a config from a JSON file. A file named `albert_config.json` is read as Google's format.
+        """Return a config from a JSON file. A file named `albert_config.json` is in Google's format.
 
         Raises:
             ModelNotFoundError: The file does not exist.
@@ -203,7 +203,7 @@ class ConfigBase:
         """
         path = Path(path)
         if not path.is_file():
-            raise ModelNotFoundError(f"no config file {path}")
+            raise ModelNotFoundError(f"there is no config file {path}. Check the path.")
         read = cls.from_google_dict if path.name == GOOGLE_CONFIG_FILE else cls.from_dict
         return read(read_json(path, ConfigError), **overrides)
 
@@ -248,7 +248,7 @@ class ConfigBase:
         return cls.from_pretrained(pretrained_model_name_or_path, **hub).to_dict(), unused
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the content of `config.json`: all sizes, and other values that differ from their defaults.
+        """Return the content of `config.json`: all sizes, and other values that are not the default.
 
         Raises:
             ConfigError: `hidden_act` is a function, which cannot be saved as JSON.
@@ -256,7 +256,7 @@ class ConfigBase:
         if callable(self.hidden_act):
             name = getattr(self.hidden_act, "__name__", repr(self.hidden_act))
             raise ConfigError(
-                f"hidden_act is the function {name}, which JSON cannot hold. "
+                f"hidden_act is the function {name}, which cannot be saved as JSON. "
                 f"Use one of the names {', '.join(ACTIVATION_NAMES)}."
             )
         values: dict[str, Any] = {**self.extra, "model_type": self.model_type}

@@ -76,6 +76,7 @@ def setting(
     *,
     convert: Callable[[Any], Any] | None = None,
     written: Literal["always", "if changed", "never"] = "if changed",
+    unit: str = "",
 ) -> Any:
     """Declare a field of the config.
 
@@ -84,18 +85,20 @@ def setting(
         check: The condition that a value must meet, with its description.
         convert: Function that converts a value in the constructor and when the attribute is set.
         written: Whether `config.json` contains the field.
+        unit: The unit of a number, for the reference.
     """
-    return field(default=default, metadata={"check": check, "convert": convert, "written": written})
+    metadata = {"check": check, "convert": convert, "written": written, "unit": unit}
+    return field(default=default, metadata=metadata)
 
 
-def size(default: int) -> Any:
+def size(default: int, unit: str) -> Any:
     """Declare a field that must be an integer of at least 1."""
-    return setting(default, SIZE, written="always")
+    return setting(default, SIZE, written="always", unit=unit)
 
 
 def rate(default: float) -> Any:
     """Declare a field that must be a number in [0, 1)."""
-    return setting(default, RATE, written="always")
+    return setting(default, RATE, written="always", unit="0 to 1")
 
 
 # --- names of arguments -------------------------------------------------------------------------

@@ -8,7 +8,6 @@ names of the target format. Tensors that the model does not have are omitted and
 tensors are an error.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,7 +27,7 @@ from albertkit.checkpoints.shapes import architecture_of, expected_shapes, fit
 from albertkit.config import AlbertConfig
 from albertkit.config_base import CONFIG_FILE
 from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataError, TokenizerError
-from albertkit.files import check_new_folder, complete_files
+from albertkit.files import check_new_folder, complete_files, file_sha256
 from albertkit.heads import head_of
 from albertkit.published import contradictions
 from albertkit.tokenization.folder import MODEL_FILE, TOKENIZER_FILE, WORD_LIST_FILE
@@ -184,7 +183,7 @@ def convert(
         unexpected=loaded.unexpected,
         unused=loaded.ignored
         | {
-            name: f"differs from {first}, which the model shares it with"
+            name: f"differs from {first}, but the model has a single tensor for both"
             for name, first in loaded.conflicting.items()
         },
         notes=notes,
@@ -266,8 +265,8 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
             notes.append(f"the vocabulary was left out: {str(error).rstrip('.')}")
     if 0 < count < vocab_size and (files if to != "julia" else checkpoint.pieces):
         notes.append(
-            f"the vocabulary has {count:,} pieces, and {vocab_size - count:,} of the model's {vocab_size:,} "
-            "embeddings have none"
+            f"the vocabulary has {count:,} pieces, but the model has {vocab_size:,} embeddings: "
+            f"{vocab_size - count:,} embeddings have no piece"
         )
 
 
@@ -287,7 +286,7 @@ def cast(tensors: Mapping[str, np.ndarray], dtype: np.dtype) -> dict[str, np.nda
                 cast.setdefault(id(tensor), tensor.astype(dtype, copy=False))
         except FloatingPointError as error:
             raise CheckpointError(
-                f"{name} holds {float(np.abs(tensor).max()):.4g}, too large for {dtype.name}. "
+                f"{name} contains {float(np.abs(tensor).max()):.4g}, which is too large for {dtype.name}. "
                 "Choose the dtype 'bfloat16' or 'float32'."
             ) from error
     return {name: cast[id(tensor)] for name, tensor in tensors.items()}
@@ -296,12 +295,6 @@ def cast(tensors: Mapping[str, np.ndarray], dtype: np.dtype) -> dict[str, np.nda
 def _dtype(tensors: Mapping[str, np.ndarray]) -> str:
     """Return the name of the data type of the first tensor."""
     return next(iter(tensors.values())).dtype.name
-
-
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 checksum of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _compare(
@@ -323,7 +316,7 @@ def _compare(
     Raises:
         CheckpointError: The difference is too large to be rounding.
     """
-    generator = np.random.RandomState(0)  # gives the same numbers in every version of NumPy
+    generator = np.random.RandomState(0)  # returns the same numbers in every version of NumPy
     batch, length = _VERIFIED_BATCH[0], min(_VERIFIED_BATCH[1], config.max_position_embeddings)
     shape = (batch, 2, length) if head_of(architecture).has_choices else (batch, length)
     ids, segments = (

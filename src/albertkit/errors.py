@@ -27,47 +27,47 @@ class AlbertKitError(Exception):
 
 
 class ConfigError(AlbertKitError, ValueError):
-    """Settings that are not valid or do not match each other."""
+    """Raised when a setting, an argument or a config is invalid, or when they do not match."""
 
 
 class ModelNotFoundError(AlbertKitError, OSError):
-    """A model name or folder that could not be resolved to files."""
+    """Raised when a model name or folder does not lead to the files of a model."""
 
 
 class CheckpointError(AlbertKitError, OSError):
-    """Weights that are missing, damaged, or do not fit the model."""
+    """Raised when weights are missing or damaged, or do not fit the model."""
 
 
 class ShapeMismatchError(CheckpointError, RuntimeError):
-    """Weights with a different shape than the model's."""
+    """Raised when weights have a different shape than the model expects."""
 
 
 class TokenizerError(AlbertKitError, ValueError):
-    """A vocabulary file that is missing, empty, damaged or of another format."""
+    """Raised when a vocabulary file is missing, empty or damaged, or has an unsupported format."""
 
 
 class DataError(AlbertKitError, ValueError):
-    """Text, shards or labels that cannot be used."""
+    """Raised when text, shards or labels cannot be read or used."""
 
 
 class TrainingError(AlbertKitError, RuntimeError):
-    """A training run that cannot start, resume or continue."""
+    """Raised when a training run cannot start, resume or continue."""
 
 
 class DiskFullError(AlbertKitError, OSError):
-    """No space left to write a file. Files that were complete are kept."""
+    """Raised when the disk has no space left for a file. Complete files are kept."""
 
 
 class UploadError(AlbertKitError, OSError):
-    """Files that could not be uploaded to the hub."""
+    """Raised when files could not be uploaded to the hub."""
 
 
 class MissingExtraError(AlbertKitError, ImportError):
-    """A library of an optional extra that is not installed."""
+    """Raised when a library of an optional extra is not installed."""
 
 
 class UnknownTokensWarning(UserWarning):
-    """Texts that consist mostly of tokens that are not in the vocabulary."""
+    """Warning about texts that consist mostly of tokens that are not in the vocabulary."""
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
@@ -89,6 +89,25 @@ def suggestion(name: object, known: Iterable[str]) -> str:
     known = list(known)
     nearest = _nearest(name, known)
     return f"Did you mean {nearest!r}?" if nearest else f"Expected one of {', '.join(known)}."
+
+
+def check_arguments(function: str, given: Iterable[str], known: Iterable[str], hint: str = "") -> None:
+    """Raise ConfigError if a name is not the name of an argument; the message suggests the closest one.
+
+    Args:
+        function: What the arguments were passed to.
+        given: The names of the arguments.
+        known: The names that the function accepts.
+        hint: Further help.
+    """
+    known = list(known)
+    for name in given:
+        if name not in known:
+            nearest = _nearest(name, known)
+            meant = f" Did you mean {nearest!r}?" if nearest else ""
+            raise ConfigError(
+                f"{function}: unknown argument {name!r}.{meant} Expected some of {', '.join(known)}.{hint}"
+            )
 
 
 def _nearest(name: object, known: Iterable[str]) -> str | None:

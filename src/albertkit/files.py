@@ -4,6 +4,7 @@ Every part of albertkit that saves files uses this module. It needs only the sta
 """
 
 import errno
+import hashlib
 import json
 import math
 import os
@@ -81,7 +82,7 @@ def full_disk_named(target: Path) -> Iterator[None]:
         if getattr(error, "errno", None) in _NO_SPACE or _NO_SPACE_TEXT.search(text):
             raise DiskFullError(
                 f"{target}: no space left on the disk. Complete files were kept and the incomplete one was "
-                "removed. Make room and run the same command again."
+                "removed. Free some space and run the same command again."
             ) from error
         raise
 
@@ -173,8 +174,8 @@ def json_text(value: Any, **options: Any) -> str:
         if place is None:
             raise
         raise DataError(
-            f"the value at {place[0] or 'the top'} is {place[1]}, which JSON cannot hold. Expected a finite "
-            "number. Check the model and the data that the value was computed from."
+            f"the value at {place[0] or 'the top'} is {place[1]}, which JSON cannot represent. Expected a "
+            "finite number. Check the model and the data that the value was computed from."
         ) from error
 
 
@@ -263,6 +264,12 @@ def by_number(path: str | Path) -> list[str | int]:
     """Return a sort key that compares numbers in names by value: step-20 comes before step-100."""
     parts = re.split("([0-9]+)", str(path))  # every second part is a number
     return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 checksum of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def flush_to_disk(path: Path, flags: int = os.O_RDONLY) -> None:

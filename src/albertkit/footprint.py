@@ -11,20 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from albertkit.checkpoints.names import executed_layers, shared_names
+from albertkit.checkpoints.names import executed_layers, shared_names, spec_of
 from albertkit.checkpoints.shapes import expected_shapes
 from albertkit.config import AlbertConfig
 from albertkit.heads import base_prefix
-
-_PARTS = {
-    "embeddings.": "embeddings",
-    "encoder.embedding_hidden_mapping_in.": "mapping to hidden size",
-    "encoder.albert_layer_groups.": "layers",
-    "pooler.": "pooler",
-    "predictions.": "masked-word head",
-    "sop_classifier.": "sentence-order head",
-}
-_OTHER = "task head"
 
 _HEAD = "predictions."
 
@@ -100,7 +90,7 @@ def measure(architecture: str, config: AlbertConfig) -> Footprint:
     matrices = {name: shape for name, shape in shapes.items() if len(shape) == 2}
     kept = [shapes[f"{layer}.attention.query.bias"][0] for layer in executed]
     return Footprint(
-        parameters=_parameters_by_part(shapes, executed, prefix, tied),
+        parameters=_parameters_by_part(shapes, executed, tied),
         flops_per_token=2 * (math.prod(mapping) + sum(_size(matrices, f"{layer}.") for layer in executed)),
         # Queries times keys, and probabilities times values: N*D multiplications and additions each.
         attention_flops=4 * sum(kept),
@@ -111,13 +101,13 @@ def measure(architecture: str, config: AlbertConfig) -> Footprint:
 
 
 def _parameters_by_part(
-    shapes: _Shapes, executed: Iterable[str], prefix: str, tied: Mapping[str, str]
+    shapes: _Shapes, executed: Iterable[str], tied: Mapping[str, str]
 ) -> dict[str, Parameters]:
     distinct: dict[str, int] = {}
     within: dict[str, dict[str, int]] = {}  # part -> tensor -> size, each tensor once
     seen: set[str] = set()
     for name, shape in shapes.items():
-        part = _part_of(name.removeprefix(prefix))
+        part = _part_of(name)
         stored, size = tied.get(name, name), math.prod(shape)
         within.setdefault(part, {})[stored] = size
         distinct[part] = distinct.get(part, 0) + (0 if stored in seen else size)
@@ -128,7 +118,11 @@ def _parameters_by_part(
 
 
 def _part_of(name: str) -> str:
-    return next((part for prefix, part in _PARTS.items() if name.startswith(prefix)), _OTHER)
+    spec = spec_of(name)
+    assert spec is not None
+    if spec.part != "encoder":
+        return spec.part
+    return "mapping to hidden size" if "embedding_hidden_mapping_in" in name else "layers"
 
 
 def _size(shapes: _Shapes, prefix: str) -> int:

@@ -195,7 +195,7 @@ _ANSWERS = (
     TensorSpec("qa_outputs.weight", "answer span head", "2 H", "cls/squad/output_weights"),
     TensorSpec("qa_outputs.bias", "answer span head", "2", "cls/squad/output_bias"),
 )
-_WORDS = "masked word head"
+_WORDS = "masked-word head"
 _MASKED_WORDS = (
     TensorSpec("predictions.bias", _WORDS, "V", "cls/predictions/output_bias",
         garden="cls/predictions/output_bias/bias"),
@@ -204,9 +204,9 @@ _MASKED_WORDS = (
     *linear_pair("predictions.decoder", _WORDS, "V E"),
 )  # fmt: skip
 _ORDER = (
-    TensorSpec("sop_classifier.classifier.weight", "sentence order head", "K H",
+    TensorSpec("sop_classifier.classifier.weight", "sentence-order head", "K H",
         "cls/seq_relationship/output_weights"),
-    TensorSpec("sop_classifier.classifier.bias", "sentence order head", "K",
+    TensorSpec("sop_classifier.classifier.bias", "sentence-order head", "K",
         "cls/seq_relationship/output_bias"),
 )  # fmt: skip
 

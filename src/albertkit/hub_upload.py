@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from albertkit.errors import UploadError
+from albertkit.errors import UploadError, check_arguments
 
 CARD = "README.md"
+_HTTP_LIBRARIES = ("httpx", "requests")  # releases of huggingface_hub use different ones
 
 
 class UploadOptions(TypedDict, total=False):
@@ -53,8 +54,10 @@ class PushToHub:
             The URL of the commit or of the pull request.
 
         Raises:
+            ConfigError: An option is unknown. Nothing was uploaded.
             UploadError: The hub rejected the upload or cannot be reached.
         """
+        check_arguments("push_to_hub", options, ["max_shard_size", "tags", *UploadOptions.__annotations__])
         sizes = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
         with tempfile.TemporaryDirectory() as folder:
             self.save_pretrained(folder, **sizes)  # type: ignore[attr-defined]
@@ -92,12 +95,16 @@ def upload(
 
     token, revision = options.get("token"), options.get("revision")
     api = HfApi(token=token)
+    step = "create the repository"
     try:
         repository = api.create_repo(repo_id, private=options.get("private"), exist_ok=True).repo_id
         if revision:
+            step = f"create the branch {revision!r}"
             api.create_branch(repository, branch=revision, exist_ok=True)
         if tags:
+            step = f"read {CARD}"
             files = {**files, CARD: _card_with_tags(repository, tags, token, revision)}
+        step = f"commit {len(files)} files"
         commit = api.create_commit(
             repository,
             [CommitOperationAdd(name, content) for name, content in files.items()],
@@ -107,7 +114,7 @@ def upload(
             create_pr=options.get("create_pr", False),
         )
     except Exception as error:  # errors of the hub, and of its HTTP library
-        raise UploadError(f"could not upload to {repo_id!r}: {_explain(error)}") from error
+        raise UploadError(f"could not upload to {repo_id!r}: {_explain(error, step)}") from error
     return str(commit.pr_url or commit.commit_url)
 
 
@@ -129,10 +136,15 @@ def _card_with_tags(repo_id: str, tags: Sequence[str], token: Any, revision: str
     return str(card).encode()
 
 
-def _explain(error: Exception) -> str:
+def _explain(error: Exception, step: str) -> str:
     """Return the cause of a failed upload and what to do about it."""
     from huggingface_hub import constants
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+    )
 
     first = (str(error).strip() or repr(error)).splitlines()[0]
     if isinstance(error, HFValidationError):
@@ -144,4 +156,11 @@ def _explain(error: Exception) -> str:
             return f"the hub knows no user of this token. Run `hf auth login`, or pass token=... ({first})"
         if error.response.status_code == 403:
             return f"this token may not write there. Pass one with write access. ({first})"
+    is_http = type(error).__module__.startswith(_HTTP_LIBRARIES) or isinstance(error, ConnectionError)
+    has_response = getattr(error, "response", None) is not None
+    if isinstance(error, LocalEntryNotFoundError) or (is_http and not has_response):
+        return (
+            f"the hub at {constants.ENDPOINT} cannot be reached (tried to {step}; "
+            f"{type(error).__name__}: {first}). Check the network connection, or the address in HF_ENDPOINT."
+        )
     return f"{type(error).__name__}: {first}"

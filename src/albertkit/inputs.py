@@ -87,6 +87,22 @@ class NumberedInputs(list[Any]):
         return NumberedInputs(map(change, self), self.path, self.numbers, kind=self.kind)
 
 
+def read_texts(path: Path) -> list[str]:
+    """Return the texts of a file: its lines, the first column of a .tsv file, or the field "text" of .jsonl.
+
+    Raises:
+        DataError: As for `read_inputs`, or an input is not a text.
+    """
+    inputs = NumberedInputs.read(path, format=format_of(path), fields=("text",), rest="others")
+    texts = []
+    for number, one in zip(inputs.numbers, inputs, strict=True):
+        text = one.get("text") if isinstance(one, dict) else one
+        if not isinstance(text, str):
+            raise DataError(f"{path}, line {number}: {one!r:.60}. Expected a text.")
+        texts.append(text)
+    return texts
+
+
 class NumberedStream(Iterator[Any]):
     """Inputs that are read one by one, with their line numbers for error messages.
 

@@ -204,7 +204,9 @@ def _resources(workers: int | None, device: str | None) -> tuple[str, int]:
     gpus, cpus = int(there.get("GPU", 0)), int(there.get("CPU", 0))
     kind = ("cuda" if gpus else "cpu") if device == "auto" else device or "cpu"
     if kind not in ("cpu", "cuda"):
-        raise ConfigError(f"the device is {device!r}, but Ray chooses among GPUs. Use auto, cpu or cuda.")
+        raise ConfigError(
+            f"the device is {device!r}, but Ray assigns the GPUs itself. Use auto, cpu or cuda."
+        )
     most = min(cpus, gpus) if kind == "cuda" else cpus
     if not 1 <= (workers or most) <= most:
         wanted = f"{workers} workers" if workers else "a worker"

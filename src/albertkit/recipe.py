@@ -20,6 +20,16 @@ from albertkit.errors import ConfigError, suggestion
 Settings = TypeVar("Settings")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+SHARE = "0 to 1"
+"""Unit of shares and probabilities."""
+FORMER_NAMES = {"labelled_pieces": "labeled_tokens"}
+"""Former name -> name of a setting. Recipes, arguments, flags and checkpoints may have either."""
+
+
+def number(default: float | None, unit: str) -> Any:
+    """Declare a setting that is a number, with the unit for the reference."""
+    return dataclasses.field(default=default, metadata={"unit": unit})
+
 
 def read_recipe(path: Path) -> dict[str, Any]:
     """Read a TOML recipe.
@@ -44,7 +54,7 @@ def build(settings: type[Settings], values: dict[str, Any], *, where: str) -> Se
     fields = {field.name: field for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(settings)
     arguments: dict[str, Any] = {}
-    for name, value in values.items():
+    for name, value in current_names(values).items():
         if name not in fields:
             raise ConfigError(f"{where}: unknown setting {name!r}. {suggestion(name, fields)}")
         if dataclasses.is_dataclass(hints[name]) and isinstance(value, dict):
@@ -56,7 +66,9 @@ def build(settings: type[Settings], values: dict[str, Any], *, where: str) -> Se
         if field.default is field.default_factory is dataclasses.MISSING and name not in arguments
     ]
     if missing:
-        raise ConfigError(f"{where}: {', '.join(missing)} missing. Set it in a recipe file or with a flag.")
+        raise ConfigError(
+            f"{where}: missing {', '.join(missing)}. Set the value in a recipe file or with a flag."
+        )
     return settings(**arguments)
 
 
@@ -85,6 +97,12 @@ def settings_from(
     return build(settings, merge(table, given, settings), where=where)
 
 
+def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings under their current names. A current name overrides its former one."""
+    former = {FORMER_NAMES[name]: value for name, value in values.items() if name in FORMER_NAMES}
+    return former | {name: value for name, value in values.items() if name not in FORMER_NAMES}
+
+
 def merge(recipe: dict[str, Any], overrides: dict[str, Any], settings: type) -> dict[str, Any]:
     """Return the recipe with each override in the table whose dataclass has the field.
 
@@ -94,7 +112,7 @@ def merge(recipe: dict[str, Any], overrides: dict[str, Any], settings: type) -> 
     merged = {key: dict(value) if isinstance(value, dict) else value for key, value in recipe.items()}
     owners = {field.name: owner for owner, field in scalar_fields(settings)}
     tables = {field.name for field in dataclasses.fields(settings)} - owners.keys()
-    for name, value in overrides.items():
+    for name, value in current_names(overrides).items():
         if name not in owners and name not in tables:
             raise ConfigError(f"unknown setting {name!r}. {suggestion(name, [*owners, *tables])}")
         if value is None:
@@ -165,6 +183,20 @@ def scalar_values(settings: Any) -> dict[str, Any]:
         field.name: getattr(getattr(settings, table) if table else settings, field.name)
         for table, field in scalar_fields(type(settings))
     }
+
+
+def default_values(settings: type) -> dict[str, Any]:
+    """Return the default of each field that has one, by name, and those of a table as a dict."""
+    hints = typing.get_type_hints(settings)
+    defaults: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        if dataclasses.is_dataclass(hints[field.name]):
+            defaults[field.name] = default_values(hints[field.name])  # type: ignore[arg-type]
+        elif field.default is not dataclasses.MISSING:
+            defaults[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            defaults[field.name] = field.default_factory()
+    return defaults
 
 
 def field_docs(settings: type) -> dict[str, str]:

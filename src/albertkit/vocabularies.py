@@ -12,7 +12,8 @@ from albertkit.files import atomic_path, json_text
 from albertkit.hub import HubOptions
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
-from albertkit.tokenization.folder import MODEL_FILE, WORD_LIST_FILE
+from albertkit.tokenization.folder import CONFIG_FILE as TOKENIZER_CONFIG_FILE
+from albertkit.tokenization.folder import INPUT_NAMES_KEY, MODEL_FILE, WORD_LIST_FILE, as_json, read_json
 from albertkit.tokenization.model_file import model_from_lines
 
 
@@ -73,6 +74,8 @@ def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
     for name, content in checkpoint.vocabulary.items():
         with atomic_path(folder / name) as new:
             new.write_bytes(content)
+    if TOKENIZER_CONFIG_FILE in names:
+        _add_input_names(folder / TOKENIZER_CONFIG_FILE)
     if set(names) in ({MODEL_FILE}, {WORD_LIST_FILE}):
         # Google's folders contain no settings; their vocabularies are lower case, the default.
         tokenizer = AutoTokenizer.from_pretrained(folder / names[0])
@@ -80,3 +83,15 @@ def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
             name for path in tokenizer.save_pretrained(folder) if (name := Path(path).name) not in names
         ]
     return names
+
+
+def _add_input_names(file: Path) -> None:
+    """Add the names of the inputs to the settings of a tokenizer, which `transformers` writes without them.
+
+    Without these names, `transformers` 5 omits the segments of a pair.
+    """
+    settings = read_json(file)
+    if settings.get(INPUT_NAMES_KEY) is None:
+        content = as_json({**settings, INPUT_NAMES_KEY: TokenizerBase.model_input_names})
+        with atomic_path(file) as new:
+            new.write_bytes(content)

@@ -83,9 +83,9 @@ def test_a_classifier_of_an_unknown_class_is_of_sequences(named: list[str] | Non
 @pytest.mark.parametrize(
     ("pruned", "message"),
     [
-        ({1: [0]}, "no layer 1 to prune. This model has 1"),
-        ({0: [4]}, r"heads to prune \[4\] must lie in 0 to 3"),
-        ({0: [0, 1, 2, 3]}, "would leave layer 0 without any"),
+        ({1: [0]}, "no layer 1 to prune. Expected the number of a layer with its own weights, 0 to 0"),
+        ({0: [4]}, r"heads to prune in layer 0 are \[4\]. Expected ids from 0 to 3"),
+        ({0: [0, 1, 2, 3]}, "would leave layer 0 without heads"),
     ],
 )
 def test_pruned_heads_that_no_model_has(pruned: dict, message: str) -> None:

@@ -140,7 +140,7 @@ def test_nothing_in_a_file_is_looked_up_or_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"a": array("Any", [2], [1])}, "sizes .* other data"),
+        ({"a": array("Any", [2], [1])}, "sizes .* do not match its data"),
         ({"a": array("Float32", [2], memoryview(b"1234"))}, "sizes .* but 4 bytes"),
         ({"a": array("Bits", [4], memoryview(b"1234"))}, "arrays of Bits are not supported"),
         ({"a": struct_of("Dict", [["k"], []])}, "not two lists of one length"),

@@ -436,7 +436,7 @@ def test_the_browser_export_says_how_vectors_are_made(write: Write, tmp_path: Pa
     assert note(folder).endswith('{ pooling: "cls", normalize: false } to its feature-extraction pipeline')
     prompts = {"prompts": {"query": "search: "}, "default_prompt_name": "query"}
     write_json(folder / "config_sentence_transformers.json", prompts)
-    assert note(folder).endswith("pipeline, and put 'search: ' before each text")
+    assert note(folder).endswith("pipeline, and prepend 'search: ' to each text")
     write_json(folder / "1_Pooling" / "config.json", pooling_of("cls_token") | {"include_prompt": False})
     assert "need a pooling without the prompt, which transformers.js does not compute" in note(folder)
     shutil.rmtree(folder)

@@ -82,7 +82,7 @@ def test_from_files_to_predictions(folder: Path, tmp_path: Path, run: Run) -> No
     )  # fmt: skip
     assert result.status == 0, result.errors
     assert result.json[0]["accuracy"] == 1.0
-    assert "train.csv: 32 examples, 1 left out" in result.errors
+    assert "train.csv: 32 examples, 1 skipped" in result.errors
     assert "2 labels (single label classification): new 16, old 16" in result.errors
 
     report = tmp_path / "report"
@@ -209,7 +209,7 @@ def test_a_label_seen_once_is_named(folder: Path, tmp_path: Path, run: Run) -> N
         "finetune", "text-classification", "--model", folder / "model", "--train", file, "--validation", file,
         "--output", tmp_path / "run", "--steps", "1", "--device", "cpu",
     )  # fmt: skip
-    assert "labels of a single training example, perhaps by mistake: 'nwe'" in result.errors
+    assert "labels with a single training example, perhaps by mistake: 'nwe'" in result.errors
 
 
 def test_a_model_that_is_kept_from_before_training_is_named(
@@ -325,19 +325,19 @@ def test_predict_uses_the_columns_of_the_training(classifier: Path, tmp_path: Pa
     output = tmp_path / "answers.csv"
     result = predicted(run, classifier, rows, output)
     assert result.status == 0, result.errors
-    assert "as in training: --text-column sentence\n" in result.errors
+    assert "options of the fine-tuning: --text-column sentence\n" in result.errors
     result = run("evaluate", "text-classification", "--model", classifier, "--data", rows, "--device", "cpu")
     assert result.status == 0, result.errors
-    assert "as in training: --text-column sentence --label-column kind\n" in result.errors
+    assert "options of the fine-tuning: --text-column sentence --label-column kind\n" in result.errors
     # A flag overrides them, and a file without these columns is read as without training.
     output.unlink()
     result = predicted(run, classifier, rows, output, "--text-column", "kind")
-    assert (result.status, "as in training" in result.errors) == (0, False)
+    assert (result.status, "options of the fine-tuning" in result.errors) == (0, False)
     other = tmp_path / "other.jsonl"
     other.write_text('{"text": "the house"}\n')
     output.unlink()
     result = predicted(run, classifier, other, output)
-    assert (result.status, "as in training" in result.errors) == (0, False)
+    assert (result.status, "options of the fine-tuning" in result.errors) == (0, False)
     result = predicted(run, classifier, other, output, "--text-column", "sentence")
     assert_one_line_error(result, "no column 'sentence'. The columns are text", "--text-column")
 
@@ -433,7 +433,7 @@ def test_an_interrupted_prediction_continues(
     assert result.status == 0, result.errors
     assert computed == [3]
     assert result.errors.splitlines() == [
-        f"continuing after 1,024 of 1,027 predictions, kept in {parts} from an interrupted run",
+        f"resuming after 1,024 of 1,027 predictions, which an interrupted run kept in {parts}",
         f"1,027 predictions in {output}",
     ]
     assert len(output.read_text().splitlines()) == CHUNK + 3

@@ -208,4 +208,4 @@ def test_holding_out_everything_is_explained(
     one = next(corpus.glob("*.txt"))
     tokenizer = ("--tokenizer", run_folder.parent / "tokenizer")
     result = albertkit("prepare", one, *tokenizer, "--holdout-every", 40, "--output", tmp_path, status=1)
-    assert "leaves nothing to train on" in result.stderr
+    assert "no text is left to train on" in result.stderr

@@ -201,6 +201,13 @@ def test_former_names_of_options(run: Run, given: str, message: str) -> None:
     assert ("--engine" in run(verb, "--help").output) == (verb != "prepare")
 
 
+def test_former_names_of_settings(run: Run) -> None:
+    found = run("finetune", "token-classification", "--labelled-pieces", "none")
+    assert found.status == 2
+    assert "'--labeled-tokens': 'none' is not one of" in found.errors
+    assert "--labelled-pieces" not in run("finetune", "--help").output
+
+
 def test_no_arguments_are_a_request_for_help(run: Run) -> None:
     found = run("export")
     assert found.status == 2

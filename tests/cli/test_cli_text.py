@@ -176,7 +176,7 @@ class TestEmbed:
         cut = run("embed", long, long[:15], long + long, "--model", model, "--truncate", "--json")
         assert cut.status == 0
         assert "2 of 3 texts exceed the maximum length of 24 tokens: 106 tokens were" in cut.errors
-        assert "up to 78 of one text" in cut.errors
+        assert "at most 78 in one text" in cut.errors
         assert run("embed", long[:15], "--model", model, "--truncate", "--json").errors == ""
 
     def test_long_text_for_a_model_trained_with_less(self, run, model, tmp_path):

@@ -6,7 +6,7 @@ alone. A script gets one argument, the folder that `models.py` filled, and print
     {"versions": {"transformers": "5.23.0"}}
     {"direction": "opens", "name": "AlbertModel", "difference": 2.4e-07}
     {"direction": "opens", "name": "AlbertForPreTraining", "error": "ValueError: ..."}
-    {"direction": "opens", "name": "AlbertForMultipleChoice", "limit": "has no such head"}
+    {"direction": "opens", "name": "AlbertForMultipleChoice", "limit": "has no head for this task"}
     {"direction": "writes", "name": "AlbertModel", "head": "AlbertModel", "folder": "...",
      "values": "....npz"}
 """

@@ -69,7 +69,7 @@ def main(work: Path) -> None:
         if not case.encoder:
             report_limit(case, "has no heads")
         elif json.loads((case.folder / "config.json").read_text())["inner_group_num"] > 1:
-            report_limit(case, "computes one inner layer in a group")
+            report_limit(case, "supports only one inner layer per group")
         else:
             check_opens(case, open_ours, case.encoder)
         if case.name == "AlbertModel":

@@ -51,10 +51,10 @@ if __name__ == "__main__":
     report_versions("keras-hub", "keras", "jax", "tensorflow-text")
     for one in read_cases(work_folder()):
         if one.head == "AlbertModel":
-            report_limit(one, "expects tensor names with the prefix that models with a head have")
+            report_limit(one, "expects tensor names with the prefix of models with a head")
         elif "pooler_output" in one.encoder:
             check_opens(one, open_ours, one.encoder)
         else:
             report_limit(
-                one, "converts only models that have a pooler" if one.encoder else "has no such head"
+                one, "converts only models that have a pooler" if one.encoder else "has no head for this task"
             )

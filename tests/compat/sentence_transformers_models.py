@@ -40,7 +40,7 @@ if __name__ == "__main__":
         if len(one.vectors):
             check_opens(one, open_ours, {"vectors": one.vectors})
         else:
-            report_limit(one, "has no vectors of texts")
+            report_limit(one, "computes vectors of texts, not of choices")
         if one.name == "AlbertModel":
             with errors_reported("writes", one.name):
                 write(one, work / "written" / "sentence-transformers" / one.name)

@@ -191,7 +191,7 @@ def test_the_note_of_the_report_gives_the_vectors_of_python(
     attach(model.config, modules)
     model.save_pretrained(folder)
     (note,) = export_web(folder, web(folder), int8=False).notes
-    read = re.search(r"""\{ pooling: "(\w+)", normalize: (\w+) \}.* put '(.*)' before each text""", note)
+    read = re.search(r"""\{ pooling: "(\w+)", normalize: (\w+) \}.* prepend '(.*)' to each text""", note)
     assert read
     options = {"pooling": read[1], "normalize": json.loads(read[2])}
     task = {"name": "feature-extraction", "texts": [read[3] + text for text in given], "options": options}

@@ -1,7 +1,9 @@
 """The page of `export web --page` in Chromium: answers of Python on 200 texts a head; offline use; axe."""
 
 import json
+import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,13 +32,15 @@ ASK = """async (asked) => {
 }"""
 
 
+VOCABULARY = resolve("bundled", patterns=("*.model",)) / "spiece.model"
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model for each head, its page in NAME-web, and `small`, the page of the bundled model."""
     npm_install(tmp_path_factory.mktemp("npm"), "@huggingface/tokenizers@0.2.0")  # or the tests are skipped
     root = tmp_path_factory.mktemp("pages")
-    vocabulary = resolve("bundled", patterns=("*.model",)) / "spiece.model"
-    save_random_models({name: HEADS[name] for name in ANSWERED}, vocabulary, root, seed=3)
+    save_random_models({name: HEADS[name] for name in ANSWERED}, VOCABULARY, root, seed=3)
     libraries = fetch_libraries()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export, "fetch_libraries", lambda: libraries)
@@ -218,7 +222,7 @@ class TestPage:
         site = Site(root / "small")
         page = browser.new_context().new_page()
         held: list[Any] = []
-        page.context.route("**/model.onnx.gz", lambda route: held.append(route))
+        page.context.route("**/model.onnx.gz?*", lambda route: held.append(route))
         page.goto(site.address)
         until(page, "document.getElementById('progress').value > 0.5", seconds=60)
         assert 0.5 < page.evaluate("document.getElementById('progress').value") < 1
@@ -244,10 +248,82 @@ class TestPage:
         assert watch.complaints == []
         page.context.close()
 
+    @pytest.mark.parametrize("is_secure", [True, False])
+    def test_a_returning_visitor_gets_the_new_model(
+        self, browser, root: Path, tmp_path: Path, is_secure: bool
+    ) -> None:
+        """Both models have the same size. Browsers reuse old files without asking for them again."""
+        name = "AlbertForSequenceClassification"
+        body = {"input": "The ship sank.", "top_k": 1}
+        expected = []
+        for number in (1, 2):
+            save_random_models({name: HEADS[name]}, VOCABULARY, tmp_path / str(number), seed=number)
+            web = tmp_path / f"{number}-web"
+            albertkit.export_web(tmp_path / str(number) / name, web, page=True, int8=False, name="same")
+            for file in web.rglob("*"):
+                os.utime(file, (1.7e9 + number, 1.7e9 + number))
+            (answer,) = albertkit.pipeline("text-classification", str(tmp_path / str(number) / name))(
+                body["input"], top_k=1
+            )
+            expected.append(answer["score"])
+        assert abs(expected[0] - expected[1]) > 10 * TOLERANCE
+        sizes = [(tmp_path / f"{one}-web" / "onnx" / "model.onnx").stat().st_size for one in (1, 2)]
+        assert sizes[0] == sizes[1]
+
+        shutil.copytree(tmp_path / "1-web", tmp_path / "site")
+        site = Site(tmp_path / "site")
+        address = site.address if is_secure else site.address.replace("127.0.0.1", "example.test")
+        page = browser.new_context().new_page()
+
+        def score() -> float:
+            ready(page)
+            assert page.evaluate("isSecureContext") == is_secure
+            (found,) = ask_all(page, "v1/classify", [body])
+            return found["results"][0][0]["score"]
+
+        page.goto(address)
+        assert abs(score() - expected[0]) < TOLERANCE
+        shutil.rmtree(tmp_path / "site")
+        shutil.copytree(tmp_path / "2-web", tmp_path / "site")
+        if is_secure:  # the browser shows the page that it kept, and updates it meanwhile
+            until(page, "navigator.serviceWorker.controller")
+            page.goto("about:blank")
+            page.goto(address)
+            page.get_by_text("This page was updated. Load it again.").wait_for()
+        page.goto("about:blank")
+        page.goto(address)
+        assert abs(score() - expected[1]) < TOLERANCE
+        assert page.get_by_text("This page was updated").count() == 0
+        page.context.close()
+        site.stop()
+
+    def test_opened_from_the_disk(self, browser, root: Path) -> None:
+        page = browser.new_context().new_page()
+        page.goto((root / "small" / "index.html").as_uri())
+        expected = (
+            "This page needs a web server. In its folder, run `python -m http.server`, and open "
+            "http://localhost:8000."
+        )
+        page.get_by_text(expected).wait_for()
+        assert not page.locator("#download").is_visible()
+        page.context.close()
+
+    def test_the_answers_to_the_last_question_go_with_an_error(self, opened) -> None:
+        page = opened("AlbertForQuestionAnswering-web")
+        settle(page)
+        assert page.locator("#answers").is_visible()
+        page.get_by_label("Question").fill("who " * 40)
+        settle(page)
+        assert "Expected at most 32. Shorten it." in page.locator("#answer .error").inner_text()
+        assert not page.locator("#answers").is_visible()
+        page.get_by_label("Question").fill("who?")
+        settle(page)
+        assert page.locator("#answers").is_visible()
+
     def test_a_file_that_is_missing_is_said(self, browser, root: Path, tmp_path: Path) -> None:
         site = Site(root / "small")
         page = browser.new_context().new_page()
-        page.context.route("**/model.onnx.gz", lambda route: route.fulfill(status=404))
+        page.context.route("**/model.onnx.gz?*", lambda route: route.fulfill(status=404))
         page.goto(site.address)
         until(page, "document.querySelector('#about.error')")
         expected = (

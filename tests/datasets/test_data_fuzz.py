@@ -424,7 +424,7 @@ def test_run_states(tmp_path: Path) -> None:
     )
 
     def read() -> None:
-        load_checkpoint(folder, model=model, optimizer=optimizer, fingerprint=fingerprint)
+        load_checkpoint(folder, model=model, optimizer=optimizer, fingerprint=fingerprint, defaults={})
 
     read()
     count_refused(read, damaged_json_files(folder / "training_state.json", seed=15, cases=CASES))

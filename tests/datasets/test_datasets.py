@@ -140,7 +140,7 @@ def test_rows_that_cannot_be_used_are_counted_and_named(write: Write) -> None:
         f"{reader.source}, line 3: 1 cells, expected 2",
         f"{reader.source}, line 8: 3 cells, expected 2",
     ]
-    assert report.lines()[:2] == [f"{reader.source}: 3 examples, 4 left out", "  malformed: 2"]
+    assert report.lines()[:2] == [f"{reader.source}: 3 examples, 4 skipped", "  malformed: 2"]
     assert report.to_json()["problems"]["unlabeled"]["count"] == 1
 
 
@@ -369,11 +369,11 @@ def test_what_labels_mean_can_be_said() -> None:
 def test_labels_that_teach_nothing_are_refused() -> None:
     with pytest.raises(DataError, match="every row has the label 'a'"):
         loaded_labels(["a", "a"])
-    with pytest.raises(DataError, match="each of the 30 rows has another label"):
+    with pytest.raises(DataError, match="each of the 30 rows has a different label"):
         loaded_labels([f"id{number}" for number in range(30)])
-    with pytest.raises(DataError, match="no example is left of"):
+    with pytest.raises(DataError, match="there are no usable examples"):
         loaded_labels(["", ""])
-    with pytest.raises(DataError, match="no example has any label"):
+    with pytest.raises(DataError, match="no example has a label"):
         loaded_labels([[], []])
 
 
@@ -435,7 +435,7 @@ def test_nothing_in_a_cell_is_never_a_text() -> None:
         assert report_of(texts).examples == 0
         assert set(report_of(texts).problems) == {"empty", "unlabeled"}
         (_, second) = TextTable(texts.table, DataOptions(id_column="id"), labeled=False)
-        assert second.id == "the examples given, row 2"
+        assert second.id == "the given examples, row 2"
         pairs = PairTable(
             [{"text": "a", "text_pair": "b", "score": value}, {"text": "a", "text_pair": value, "score": 1}]
         )
@@ -624,7 +624,7 @@ def test_training_rows_that_were_left_out_are_named_beside_an_unknown_label(writ
     validation = ConllFile(write("validation.conll", "c O\nd B-B\n"))
     with pytest.raises(DataError, match=r"validation.conll, line 1: the label 'B-B' is unknown") as caught:
         load_splits({"training": train, "validation": validation})
-    assert "bad.conll: 1 examples, 1 left out" in str(caught.value)
+    assert "bad.conll: 1 examples, 1 skipped" in str(caught.value)
     assert "malformed: 1" in str(caught.value)
 
 
@@ -725,7 +725,7 @@ def test_race_folders(tmp_path: Path, write: Write) -> None:
     assert (second.label, third.id, third.label) == (0, "middle/1-1", 1)
     assert report_of(reader).problems["mislabeled"].count == 1
     assert len(list(RaceFolder(tmp_path / "train" / "middle"))) == 1
-    with pytest.raises(DataError, match=r"no .txt in it. Expected a split of RACE"):
+    with pytest.raises(DataError, match=r"has no .txt files. Expected a split of RACE"):
         RaceFolder(tmp_path / "test")
     write("train/high/3.txt", "{}")
     with pytest.raises(DataError, match=r"3.txt: not a text of RACE"):
@@ -743,7 +743,12 @@ def test_tables_of_choices(write: Write) -> None:
     assert example == ChoiceExample(
         f"{reader.source}, line 2", "Al sat.", "He", ("stands, up.", "eats.", "sings.", "flies."), 2
     )
-    assert report_of(reader).problems["mislabeled"].first[0].endswith("line 3: '4' of 4 choices")
+    assert (
+        report_of(reader)
+        .problems["mislabeled"]
+        .first[0]
+        .endswith("line 3: the label is '4', but there are 4 choices")
+    )
     columns = DataOptions(
         context_column="ctx", question_column="", choice_columns="endings", label_column="answer"
     )

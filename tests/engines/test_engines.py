@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 import random
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -124,7 +125,7 @@ class TestWhatWeightsDoNotTell:
         engine.run(rows_of([3]))
         layer = model.albert.encoder.executed_layers()[0]
         hook = layer.ffn.register_forward_hook(lambda *_: seen.append(1))
-        assert_equal(model, rows_of([3, 7]), engine=engine)
+        assert_equal(model, rows_of([3, 7]), engine=engine, calls_model=True)
         assert seen
         hook.remove()
         seen.clear()
@@ -148,7 +149,7 @@ class TestWhatWeightsDoNotTell:
         model = make(CLASSIFIER)
         model.albert.encoder.executed_layers()[0].ffn = Doubled(32, 48)
         assert not fits(model)
-        assert_equal(model, rows_of([3, 7]))
+        assert_equal(model, rows_of([3, 7]), calls_model=True)
 
     def test_a_class_of_its_own(self):
         class Negated(type(make(CLASSIFIER))):
@@ -162,6 +163,19 @@ class TestWhatWeightsDoNotTell:
         own.load_state_dict(model.state_dict())
         (found,) = TorchEngine(own).run(rows_of([5]))
         np.testing.assert_allclose(found, -PlainEngine(model).run(rows_of([5]))[0], rtol=1e-6)
+
+    def test_an_engine_that_was_chosen_by_name_warns(self):
+        model = make(CLASSIFIER)
+        rows = rows_of([5])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            make_engine(model, "torch").run(rows)
+            hook = model.albert.pooler.register_forward_hook(lambda *_: None)
+            make_engine(model).run(rows)  # `auto` promises no engine
+        with pytest.warns(UserWarning, match=r"the engine 'torch' cannot compute this model") as caught:
+            make_engine(model, "torch").run(rows)
+        assert [one.filename for one in caught] == [__file__]
+        hook.remove()
 
     def test_a_replaced_forward(self):
         model = make(CLASSIFIER)
@@ -241,7 +255,7 @@ class TestWeightsThatChange:
         with torch.inference_mode():
             model = make(CLASSIFIER)
         assert not fits(model)
-        assert_equal(model, rows_of([5, 9]))
+        assert_equal(model, rows_of([5, 9]), calls_model=True)
 
     def test_copies_and_pickles(self):
         engine = TorchEngine(make(CLASSIFIER))

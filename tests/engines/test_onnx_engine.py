@@ -3,6 +3,7 @@
 import copy
 import pickle
 import random
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -11,7 +12,8 @@ import torch
 from engine_rows import CLASSIFIER, OUTPUTS, SHAPES, WHOLE_TEXT, assert_equal, rows_of, some_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from modeling_twins import HEADS, make
+from modeling_twins import HEADS, make, tiny
+from new_head import add_new_head, new_model
 from torch import nn
 
 from albertkit.checkpoints.arrays import to_arrays, to_numpy
@@ -23,6 +25,7 @@ from albertkit.engines.onnx_engine import OnnxNetwork, _alike
 from albertkit.engines.onnx_module import OnnxModuleEngine
 from albertkit.engines.plain import PlainEngine
 from albertkit.errors import ConfigError
+from albertkit.modeling.layers import FunctionActivation
 from albertkit.onnx.int8 import COMPUTED_LARGEST, quantize
 from albertkit.onnx.packed import build_rows
 
@@ -82,37 +85,88 @@ def test_the_model_is_not_called(monkeypatch):
 
 
 class TestWhatTheConfigDoesNotTell:
-    """Such models are called as they are."""
+    """Such models are called as they are, and a warning says so."""
 
-    def test_other_activations_and_norms(self):
-        for change in ("activation", "eps", "hook"):
-            model = make(CLASSIFIER, hidden_act="relu")
-            (layer,) = dict.fromkeys(model.albert.encoder.executed_layers())
-            if change == "activation":
-                layer.activation = nn.Tanh()
-            elif change == "eps":
-                layer.attention.LayerNorm.eps = 0.5
-            else:
-                layer.activation.register_forward_hook(lambda *values: -values[-1])
-            assert_equal(model, rows_of([3, 7]), engine=make_engine(model, "onnx"))
-
-    @pytest.mark.parametrize("change", ["hook", "module", "eps", "untied"])
-    def test_other_heads(self, change):
-        model = make("AlbertForMaskedLM")
-        head = model.predictions
-        if change == "hook":
-            head.dense.register_forward_hook(lambda *values: -values[-1])
-        elif change == "module":
-            head.decoder = nn.Sequential(head.decoder, nn.Tanh())
+    @pytest.mark.parametrize("change", ["activation", "approximation", "eps", "eps of embeddings", "hook"])
+    def test_other_activations_and_norms(self, change):
+        model = make(CLASSIFIER, hidden_act="gelu_new")
+        (layer,) = dict.fromkeys(model.albert.encoder.executed_layers())
+        if change == "activation":
+            layer.activation = nn.Tanh()
+        elif change == "approximation":
+            layer.activation = nn.GELU()
         elif change == "eps":
-            head.LayerNorm.eps = 0.5
+            layer.attention.LayerNorm.eps = 0.5
+        elif change == "eps of embeddings":
+            model.albert.embeddings.LayerNorm.eps = 0.5
         else:
+            layer.activation.register_forward_hook(lambda *values: -values[-1])
+        assert_called(model)
+
+    @pytest.mark.parametrize(
+        "change", ["hook", "module", "activation", "approximation", "function", "eps", "untied"]
+    )
+    def test_other_heads(self, change):
+        model = make("AlbertForMaskedLM", hidden_act="gelu_new")
+        head = model.predictions
+        if change == "untied":
             head.decoder.weight = nn.Parameter(-head.decoder.weight.detach())
-        assert_equal(model, rows_of([3, 7]), engine=make_engine(model, "onnx"), read=every_token)
+        else:
+            change_head(head, change, last="decoder")
+        assert_called(model, read=every_token)
+        assert_equal(model, rows_of([3]), engine=make_engine(model, "onnx"), output="hidden_states")
+
+    @pytest.mark.parametrize("change", ["hook", "module", "activation", "approximation", "function", "eps"])
+    def test_the_same_changes_in_a_new_head(self, change, monkeypatch):
+        add_new_head(monkeypatch)
+        model = new_model(tiny(hidden_act="gelu_new"))
+        change_head(model.detector, change, last="scores")
+        assert_called(model, read=every_token)
 
     def test_functions_as_activation(self):
-        model = make(CLASSIFIER, hidden_act=torch.tanh)
-        assert_equal(model, rows_of([3, 7]), engine=make_engine(model, "onnx"))
+        assert_called(make(CLASSIFIER, hidden_act=torch.tanh))
+
+    def test_wrong_rows_are_an_error_without_a_warning(self):
+        engine = make_engine(make(CLASSIFIER), "onnx")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(ValueError, match="more than max_position_embeddings"):
+                engine.run(rows_of([25]))
+
+
+def change_head(head: nn.Module, change: str, *, last: str) -> None:
+    """Change something that the names and weights of a head's tensors do not tell."""
+    if change == "hook":
+        head.dense.register_forward_hook(lambda *values: -values[-1])
+    elif change == "module":
+        linear = getattr(head, last)
+        setattr(head, last, Doubled(linear.in_features, linear.out_features))
+        getattr(head, last).load_state_dict(linear.state_dict())
+    elif change == "eps":
+        head.LayerNorm.eps = 0.5
+    else:
+        activations = {"activation": nn.Tanh(), "approximation": nn.GELU()}
+        head.activation = activations.get(change) or FunctionActivation(torch.tanh)
+
+
+class Doubled(nn.Linear):
+    def forward(self, input):
+        return 2 * super().forward(input)
+
+
+def assert_called(model, **options) -> None:
+    for name in ("onnx", "onnx-int8"):
+        with pytest.warns(UserWarning, match=f"the engine '{name}' cannot compute this model"):
+            assert_equal(model, rows_of([3, 7]), engine=make_engine(model, name), calls_model=True, **options)
+
+
+@pytest.mark.parametrize("values", SHAPES)
+def test_a_new_head_needs_only_its_definition_and_its_class(values, monkeypatch):
+    add_new_head(monkeypatch)
+    model = new_model(tiny(**values))
+    rows = rows_of([9, 3, 20])
+    for name, atol in (("onnx", 1e-4), ("torch", 1e-4), ("onnx-int8", 0.3)):
+        assert_equal(model, rows, engine=make_engine(model, name), atol=atol, read=every_token)
 
 
 class TestWeightsThatChange:

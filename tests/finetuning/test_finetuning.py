@@ -535,8 +535,6 @@ def test_every_metric_can_choose_the_model() -> None:
         ([0.5, 0.4, 0.5], 2, False),
         ([0.5, 0.4, 0.4], 0, False),
         ([0.5, 0.6, 0.5], 1, True),
-        ([math.nan, 0.4, 0.3], 1, True),
-        ([math.nan, math.nan, math.nan], 2, False),  # the last model is kept
     ],
 )
 def test_a_run_that_improves_nothing_says_so(

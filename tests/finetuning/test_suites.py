@@ -225,9 +225,9 @@ def test_what_cannot_be_measured(data: Path, models: Path, tmp_path: Path, run: 
         suite("gleu", data, models)
     with pytest.raises(DataError, match="nothing in the suite glue can be measured: cola: no data, expected"):
         suite("glue", tmp_path, models)
-    with pytest.raises(DataError, match=r"is one model. Expected .* glue_cola"):
+    with pytest.raises(DataError, match=r"is the folder of one model. Expected .* glue_cola"):
         suite("glue", data, models / "race")
-    with pytest.raises(DataError, match=r"is not a folder. Expected one"):
+    with pytest.raises(DataError, match=r"is not a folder. Expected a folder"):
         suite("squad", data, "bundled")
     for name in ("squad1", "squad1.1"):
         (tmp_path / "models" / name).mkdir(parents=True)

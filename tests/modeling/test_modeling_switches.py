@@ -105,13 +105,13 @@ def test_pruning_in_steps_and_errors():
         16,
         32,
     )
-    with pytest.raises(ConfigError, match=r"layer 1.*has 1"):
+    with pytest.raises(ConfigError, match=r"no layer 1 to prune.*0 to 0"):
         model.prune_heads({1: [0]})
     with pytest.raises(ConfigError, match="0 to 3"):
         model.prune_heads({0: [4]})
-    with pytest.raises(ConfigError, match="without any"):
+    with pytest.raises(ConfigError, match="without heads"):
         model.prune_heads({0: [1, 3]})
-    with pytest.raises(ConfigError, match=r"layer 7.*has 1"):
+    with pytest.raises(ConfigError, match=r"no layer 7 to prune.*0 to 0"):
         make("AlbertForMaskedLM", pruned_heads={7: [0]})
     model(**batch()).logits.mean().backward()  # what is left still trains
 
@@ -119,11 +119,11 @@ def test_pruning_in_steps_and_errors():
 @pytest.mark.parametrize(
     ("heads", "message"),
     [
-        ({0: [0], -1: [0]}, "no layer -1 to prune. This model has 1"),
+        ({0: [0], -1: [0]}, "no layer -1 to prune. Expected the number of a layer"),
         ({0: [0], "0": [1]}, "no layer '0' to prune"),
         ({0: [0], True: [1]}, "no layer True to prune"),
-        ({0: [0, -1]}, r"heads to prune \[0, -1\] must lie in 0 to 3"),
-        ({0: ["1"]}, r"heads to prune \['1'\] must lie in 0 to 3"),
+        ({0: [0, -1]}, r"heads to prune in layer 0 are \[0, -1\]. Expected ids from 0 to 3"),
+        ({0: ["1"]}, r"heads to prune in layer 0 are \['1'\]. Expected ids from 0 to 3"),
         ({0: "12"}, "heads to prune in layer 0 are '12'. Expected a list of ids"),
         ({0: 1}, "heads to prune in layer 0 are 1. Expected a list of ids"),
     ],
@@ -227,7 +227,7 @@ def test_gradient_checkpointing_recomputes_every_layer(monkeypatch):
     model.gradient_checkpointing_disable()
     model(**batch()).last_hidden_state.sum().backward()
     assert len(calls) == 9
-    with pytest.raises(ConfigError, match="non-reentrant"):
+    with pytest.raises(ConfigError, match=r"gradient_checkpointing_kwargs is .* Expected"):
         model.gradient_checkpointing_enable({"use_reentrant": True})
     model.activation_checkpointing_enable({"use_reentrant": False})
     assert model.is_activation_checkpointing

@@ -175,7 +175,7 @@ def test_albert_for_masked_lm(albert_base_v2):
     tokenizer = AlbertTokenizer.from_pretrained(albert_base_v2)
     model = AlbertForMaskedLM.from_pretrained(albert_base_v2)
     input_ids = torch.tensor(tokenizer.encode("Hello, my dog is cute", add_special_tokens=True)).unsqueeze(0)
-    with pytest.warns(FutureWarning, match="masked_lm_labels is now called labels"):
+    with pytest.warns(FutureWarning, match="masked_lm_labels is deprecated"):
         outputs = model(input_ids, masked_lm_labels=input_ids)
     loss, prediction_scores = outputs[:2]
     assert prediction_scores.shape == (*input_ids.shape, len(tokenizer))

@@ -1,6 +1,7 @@
 """ONNX files in int8: what they compute, their size, what is measured and refused; models read from files."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from modeling_twins import HEADS, make
 
 from albertkit import pipeline
 from albertkit.checkpoints.arrays import to_arrays
+from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Row, every_token
 from albertkit.engines.onnx_module import OnnxModuleEngine
@@ -22,7 +24,7 @@ from albertkit.modeling import auto
 from albertkit.onnx import int8_loss
 from albertkit.onnx.check import TEXTS, open_session
 from albertkit.onnx.export import LARGEST_SHARE, export_onnx
-from albertkit.onnx.int8_loss import is_labeled, measure_agreement
+from albertkit.onnx.int8_loss import labeled_task, measure_agreement
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 SIZE: dict[str, Any] = {
@@ -161,10 +163,53 @@ def test_not_a_number_is_too_large_a_loss() -> None:
 
 
 def test_which_files_have_labels() -> None:
-    assert is_labeled(Path("dev.tsv"), CLASSIFIER)
-    assert not is_labeled(Path("dev.txt"), CLASSIFIER)
-    assert is_labeled(Path("dev.txt"), "AlbertForTokenClassification")
-    assert not is_labeled(Path("dev.tsv"), "AlbertModel")
+    config, embedder = AlbertConfig(), AlbertConfig()
+    embedder.extra["sentence_pooling"] = "mean"
+    assert labeled_task(Path("dev.tsv"), CLASSIFIER, config) == "text-classification"
+    assert labeled_task(Path("dev.txt"), CLASSIFIER, config) is None
+    assert labeled_task(Path("dev.txt"), "AlbertForTokenClassification", config) == "token-classification"
+    assert labeled_task(Path("dev.tsv"), "AlbertModel", config) is None
+    assert labeled_task(Path("pairs.csv"), "AlbertModel", embedder) == "sentence-embedding"
+    assert labeled_task(Path("texts.txt"), "AlbertModel", embedder) is None
+    expected = r"^dev\.csv is not a file of texts, .* for fill-mask .* Expected a \.txt file .*--calibrate"
+    with pytest.raises(DataError, match=expected):
+        labeled_task(Path("dev.csv"), "AlbertForMaskedLM", config)
+
+
+def test_the_columns_and_lengths_of_the_fine_tuning(labeled: Path, tmp_path: Path) -> None:
+    """As in `evaluate`, unless the call names others."""
+    folder = shutil.copytree(labeled, tmp_path / "run")
+    classify = pipeline("text-classification", labeled, device="cpu")
+    labels = [one["label"] for one in classify(list(TEXTS), truncation=True, max_length=16)]
+    lines = [f"{text}\t{label}\tLABEL_9" for text, label in zip(TEXTS, labels, strict=True)]
+    file = tmp_path / "dev.tsv"
+    file.write_text("\n".join(["sentence\tkind\tother", *lines]) + "\n")
+    with pytest.raises(DataError, match=r"dev\.tsv: no column 'text'"):
+        export_onnx(folder, tmp_path / "a.onnx", int8=True, calibrate=file, max_drop=100)
+    settings = {"task": {"max_length": 16}}
+    columns = {"text_column": "sentence", "label_column": "kind"}
+    (folder / "report.json").write_text(json.dumps({"settings": settings, "columns": columns}))
+    report = export_onnx(folder, tmp_path / "b.onnx", int8=True, calibrate=file, max_drop=100)
+    assert report.loss is not None
+    assert (report.loss.exact, report.loss.examples) == (100, len(TEXTS))
+    with pytest.raises(DataError, match="LABEL_9"):
+        export_onnx(
+            folder, tmp_path / "c.onnx", int8=True, calibrate=file, max_drop=100, label_column="other"
+        )
+
+
+def test_the_pairs_of_an_embedder(tiny_vocabulary: Path, tmp_path: Path, run) -> None:
+    model = make("AlbertModel", **SIZE)
+    model.config.extra["sentence_pooling"] = "mean"
+    model.save_pretrained(tmp_path / "embedder")
+    AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path / "embedder")
+    file = tmp_path / "pairs.csv"
+    file.write_text("sentence1,sentence2\n" + "".join(f"{text},{text}\n" for text in ("the river", "a fox")))
+    options = ("--int8", "--calibrate", file, "--max-drop", "100", "--json")
+    result = run("export", "onnx", tmp_path / "embedder", tmp_path / "a.onnx", *options)
+    assert result.status == 0, result.errors
+    loss = json.loads(result.output)["loss"]
+    assert (loss["metric"], loss["exact"], loss["examples"]) == ("mrr", 100, 2)
 
 
 def test_what_does_not_go_together(labeled: Path, tmp_path: Path) -> None:
@@ -172,10 +217,10 @@ def test_what_does_not_go_together(labeled: Path, tmp_path: Path) -> None:
     file.write_text("text,label\nthe river,LABEL_0\n")
     texts.write_text("the river\n")
     for message, arguments in (
-        (r"^calibrate without effect.*Turn int8 on \(--int8\)", {"calibrate": file}),
+        (r"^calibrate without effect.*Turn on int8 \(--int8\)", {"calibrate": file}),
         ("^max_drop, header without effect.*int8 is off", {"max_drop": 1.0, "header": False}),
         (
-            "^text_column without effect: there is no file of labeled",
+            "^text_column without effect, because there is no file of labeled",
             {"int8": True, "text_column": "sentence"},
         ),
         (

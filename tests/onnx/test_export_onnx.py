@@ -24,8 +24,8 @@ from albertkit.checkpoints.arrays import to_arrays
 from albertkit.checkpoints.folder import WEIGHTS_FILE
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import ACTIVATION_NAMES
-from albertkit.conversion import file_sha256
 from albertkit.errors import CheckpointError, ConfigError, DataError
+from albertkit.files import file_sha256
 from albertkit.modeling import auto
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.onnx import export
@@ -401,7 +401,7 @@ def test_what_is_left_out_is_noted_and_double_precision_refused(tmp_path: Path) 
 
 
 def test_a_model_too_large_for_one_file(save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("albertkit.onnx.file._MOST_BYTES", 1_000)
+    monkeypatch.setattr("albertkit.onnx.writing._MOST_BYTES", 1_000)
     with pytest.raises(CheckpointError, match="Choose the dtype 'float16'"):
         export_onnx(save("AlbertModel"), tmp_path / "model.onnx")
 

@@ -266,6 +266,45 @@ class TestWrongInputs:
             with pytest.raises(ConfigError, match=rf"received 2 positional arguments.*{advice}"):
                 made[task]("a word", "another")
 
+    def test_a_misspelled_argument(self, made, monkeypatch):
+        """Of a call, of the constructor, and of `pipeline`, which reads no model for it."""
+        monkeypatch.setattr(
+            pipelines, "load_complete_model", lambda *_, **__: pytest.fail("a model was read")
+        )
+        for task, wrong, meant in (
+            ("fill-mask", "topk", "top_k"),
+            ("feature-extraction", "poling", "pooling"),
+            ("text-classification", "topk", "top_k"),
+            ("token-classification", "agregation_strategy", "aggregation_strategy"),
+            ("question-answering", "topk", "top_k"),
+            ("multiple-choice", "trunc", "truncation"),
+            ("sentence-order", "trunctation", "truncation"),
+        ):
+            given = dict(QUESTION if task == "question-answering" else CHOICE)
+            inputs = given if task in ("question-answering", "multiple-choice") else "a word[MASK]"
+            said = rf"the pipeline for {task}: unknown argument '{wrong}'\. Did you mean '{meant}'\?"
+            with pytest.raises(ConfigError, match=rf"{said} .*\b{meant}\b.*, batch_size, num_workers\.$"):
+                made[task](PAIRS[0] if task == "sentence-order" else inputs, **{wrong: 1})
+            for model in (made[task].model, None):
+                with pytest.raises(ConfigError, match=rf"{said} .*\b{meant}\b.*, device, "):
+                    pipeline(task, model, made[task].tokenizer, **{wrong: 1})
+            with pytest.raises(ConfigError, match=said):
+                type(made[task])(made[task].model, made[task].tokenizer, **{wrong: 1})
+        with pytest.raises(ConfigError, match=r"'local_file_only'\. Did you mean 'local_files_only'"):
+            pipeline("fill-mask", local_file_only=True)
+
+    def test_arguments_of_a_derived_class(self, made):
+        class Short(type(made["fill-mask"])):
+            def __call__(self, inputs, *, limit=5, **options):
+                return super().__call__(inputs[:limit], **options)
+
+        own = Short(made["fill-mask"].model, made["fill-mask"].tokenizer)
+        with pytest.raises(
+            ConfigError, match=r"'topk'\. Did you mean 'top_k'\? Expected some of limit, top_k, "
+        ):
+            own("[MASK] a word", limit=6, topk=1)
+        assert len(own("[MASK] a word", limit=6, top_k=1)) == 1
+
     def test_fields_by_name(self, made, classify):
         assert made["multiple-choice"](**CHOICE) == made["multiple-choice"](dict(CHOICE))
         with pytest.raises(ConfigError, match="passed twice"):

@@ -60,15 +60,7 @@ class TestAsTransformers:
     def test_answers(self, names, save):
         folder = save(names)
         ours = pipeline("zero-shot-classification", folder)
-        theirs = transformers.pipeline(
-            "zero-shot-classification",
-            model=transformers.AutoModelForSequenceClassification.from_pretrained(folder),
-            tokenizer=transformers.AutoTokenizer.from_pretrained(
-                folder,  # with the segments, which its tokenizer leaves out by default
-                model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-            ),
-            device=-1,
-        )
+        theirs = transformers.pipeline("zero-shot-classification", model=str(folder), device=-1)
         for inputs, options in (
             (TEXTS[0], {"candidate_labels": LABELS}),
             (TEXTS, {"candidate_labels": "sea, the house,,dinner"}),

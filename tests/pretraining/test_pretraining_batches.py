@@ -46,22 +46,26 @@ def test_masked_batches_restore_the_plain_ones(shards: ShardSet, words: WordTabl
     for masked, plain in islice(both, 150):
         assert masked.input_ids.shape == plain.input_ids.shape
         flat = masked.input_ids.reshape(-1).copy()
-        flat[masked.masked_positions] = masked.masked_labels
+        flat[masked.labels["masked"].positions] = masked.labels["masked"].values
         assert np.array_equal(flat, plain.input_ids.reshape(-1))
         assert np.array_equal(masked.token_type_ids, plain.token_type_ids)
-        assert not words.is_special[masked.masked_labels].any()
-        assert np.all(np.diff(masked.masked_positions) > 0)
-        assert len(plain.masked_positions) == 0
-        per_row = np.bincount(masked.masked_positions // masked.input_ids.shape[1], minlength=16)
+        assert not words.is_special[masked.labels["masked"].values].any()
+        assert np.all(np.diff(masked.labels["masked"].positions) > 0)
+        assert (masked.labels.keys(), plain.labels.keys()) == ({"masked", "order"}, {"order"})
+        assert np.array_equal(masked.labels["order"].values, plain.labels["order"].values)
+        per_row = np.bincount(masked.labels["masked"].positions // masked.input_ids.shape[1], minlength=16)
         assert per_row.max() <= 10  # 20 per 128
-        hidden, total = hidden + len(masked.masked_labels), total + masked.num_tokens
+        hidden, total = hidden + len(masked.labels["masked"].values), total + masked.num_tokens
     assert total > 100_000
     assert hidden / total == pytest.approx(0.15, abs=0.005)
 
 
 def test_layout_of_a_batch(shards: ShardSet, words: WordTable) -> None:
     batch = next(ExampleStream(shards, words, PLAIN, 16))
-    assert batch.input_ids.dtype == batch.masked_positions.dtype == np.int64
+    assert batch.input_ids.dtype == batch.labels["order"].values.dtype == np.int64
+    assert batch.labels["order"].positions.tolist() == [
+        *range(0, batch.input_ids.size, len(batch.input_ids[0]))
+    ]
     assert batch.input_ids.shape[1] % 8 == 0
     assert batch.input_ids.shape[1] <= 64
     assert batch.num_tokens == batch.attention_mask.sum()
@@ -98,7 +102,7 @@ def test_without_sentence_order_there_is_one_segment(shards: ShardSet, words: Wo
     settings = replace(PLAIN, masked_lm=True, sentence_order=False)
     batch = next(ExampleStream(shards, words, settings, 16))
     assert not batch.token_type_ids.any()
-    assert not batch.sentence_order_labels.any()
+    assert batch.labels.keys() == {"masked"}
     assert np.array_equal((batch.input_ids == words.sep).sum(1), np.ones(16))
     assert batch.attention_mask.sum(1).max() == 64
 
@@ -271,7 +275,7 @@ def test_settings_and_positions_that_make_no_sense(shards: ShardSet, words: Word
     ):  # fmt: skip
         with pytest.raises(ConfigError):
             ExampleSettings(**wrong)
-    with pytest.raises(ConfigError, match="every process needs a row"):
+    with pytest.raises(ConfigError, match="3 processes need at least 5"):
         ExampleStream(shards, words, PLAIN, 2, world_size=3)
     with pytest.raises(ConfigError, match="batch_tokens 100 gives 1 rows of 64 tokens"):
         ExampleStream(shards, words, PLAIN, batch_tokens=100, world_size=2)

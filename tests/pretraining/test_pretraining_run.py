@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pretraining_rows import rows_of
 from quick_runs import quick_runs  # noqa: F401  # a fixture
 from safetensors.torch import load_file
 
@@ -23,9 +24,10 @@ from albertkit.pretraining.initialization import (
     start_at_sinusoids,
     start_at_unit_mapping,
 )
-from albertkit.pretraining.objective import PretrainingObjective
+from albertkit.pretraining.loss import PretrainingObjective
 from albertkit.pretraining.prepare import prepare
-from albertkit.pretraining.run import _in_background, pretrain
+from albertkit.pretraining.rows import Labels
+from albertkit.pretraining.run import _in_background, run_pretraining
 from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
@@ -65,7 +67,7 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_v
 
 
 def run(data: Path, output: Path, settings: PretrainingSettings = SETTINGS):
-    return pretrain(settings, data / "shards", data / "tokenizer", output)
+    return run_pretraining(settings, data / "shards", data / "tokenizer", output)
 
 
 def test_losses_are_those_of_the_model_with_all_positions_projected(data: Path) -> None:
@@ -74,24 +76,24 @@ def test_losses_are_those_of_the_model_with_all_positions_projected(data: Path) 
     words = WordTable(data / "tokenizer/spiece.model")
     stream = ExampleStream(ShardSet(data / "shards/train"), words, SETTINGS.examples, 8)
     batch = next(stream)
-    objective = PretrainingObjective(order_weight=0.5)
+    objective = PretrainingObjective(replace(SETTINGS, order_weight=0.5))
     counts = objective.counts(batch)
     result = objective(model, batch, counts)
     labels = np.full(batch.input_ids.shape, -100)
-    labels.reshape(-1)[batch.masked_positions] = batch.masked_labels
+    labels.reshape(-1)[batch.labels["masked"].positions] = batch.labels["masked"].values
     whole = model(
         input_ids=torch.from_numpy(batch.input_ids),
         attention_mask=torch.from_numpy(batch.attention_mask),
         token_type_ids=torch.from_numpy(batch.token_type_ids),
         labels=torch.from_numpy(labels),
     )
-    orders = torch.from_numpy(batch.sentence_order_labels)
+    orders = torch.from_numpy(batch.labels["order"].values)
     order_loss = torch.nn.functional.cross_entropy(whole.sop_logits, orders)
     assert result.loss.item() == pytest.approx(whole.loss.item() + 0.5 * order_loss.item(), abs=1e-5)
     masked_loss, masked = result.sums["masked_loss"]
     assert masked_loss.item() / masked == pytest.approx(whole.loss.item(), abs=1e-5)
     right = (whole.prediction_logits.argmax(-1).numpy() == labels).sum()
-    assert result.sums["masked_accuracy"] == (torch.tensor(right), len(batch.masked_labels))
+    assert result.sums["masked_accuracy"] == (torch.tensor(right), len(batch.labels["masked"].values))
     assert counts["tokens"] == int(batch.attention_mask.sum())
 
 
@@ -113,8 +115,8 @@ def test_frequency_bias_starts_at_the_unigram_model(data: Path) -> None:
     words = WordTable(data / "tokenizer/spiece.model")
     batch = next(ExampleStream(shards, words, SETTINGS.examples, 64))
     with torch.no_grad():
-        started = PretrainingObjective().evaluate(model.eval(), [batch])["masked_loss"]
-    unigram = -np.log(shards.piece_frequencies()[batch.masked_labels]).mean()
+        started = PretrainingObjective(SETTINGS).evaluate(model.eval(), [batch])["masked_loss"]
+    unigram = -np.log(shards.piece_frequencies()[batch.labels["masked"].values]).mean()
     assert started == pytest.approx(unigram, abs=0.1)
     assert unigram < np.log(500) - 0.3
 
@@ -134,6 +136,24 @@ def test_interrupted_run_is_bitwise_the_uninterrupted_one(data: Path, tmp_path: 
     ]
     assert losses[0] == losses[1]
     assert len(losses[0]) == 9
+
+
+def test_a_checkpoint_from_before_some_settings_resumes_with_their_defaults(
+    data: Path, tmp_path: Path
+) -> None:
+    stopped = replace(SETTINGS, training=replace(SETTINGS.training, max_minutes=1e-9))
+    assert not run(data, tmp_path, stopped).finished
+    file = next(tmp_path.glob("checkpoints/*/training_state.json"))
+    state = json.loads(file.read_text())
+    for name in ("excerpt_probability", "masked_lm"):
+        del state["fingerprint"]["examples"][name]
+    for name in ("unit_mapping", "spike"):
+        del state["fingerprint"][name]
+    file.write_text(json.dumps(state))
+    changed = replace(SETTINGS, unit_mapping=True)
+    with pytest.raises(TrainingError, match="unit_mapping: saved False, now True"):
+        run(data, tmp_path, changed)
+    assert run(data, tmp_path).finished
 
 
 def test_a_run_ends_early_with_the_model_of_the_lowest_held_out_loss(
@@ -160,7 +180,7 @@ def test_an_early_end_needs_held_out_text(data: Path, tmp_path: Path) -> None:
     (tmp_path / "shards/train").symlink_to(data / "shards/train")
     settings = replace(SETTINGS, training=replace(SETTINGS.training, early_stopping=2))
     with pytest.raises(ConfigError, match="early_stopping is 2, but the run keeps no best model"):
-        pretrain(settings, tmp_path / "shards", data / "tokenizer", tmp_path / "run")
+        run_pretraining(settings, tmp_path / "shards", data / "tokenizer", tmp_path / "run")
 
 
 def test_learning_lowers_the_held_out_loss(data: Path, tmp_path: Path) -> None:
@@ -179,6 +199,11 @@ def test_learning_lowers_the_held_out_loss(data: Path, tmp_path: Path) -> None:
         ),
         ({"model": SHAPE | {"hidden_sise": 32}}, ConfigError, "hidden_size"),
         ({"batch_size": 4}, TrainingError, "batch_size: saved 8, now 4"),
+        (
+            {"examples": replace(SETTINGS.examples, masked_lm=False), "order_weight": 0.0},
+            ConfigError,
+            r"the weight of every objective \(order\) is 0",
+        ),
         ({"model": SHAPE}, TrainingError, "model.hidden_dropout_prob: saved 0.1, now nothing"),
     ],
 )
@@ -194,9 +219,9 @@ def test_other_shards_are_refused(data: Path, tmp_path: Path) -> None:
     run(data, tmp_path / "run", piece)
     prepare([data / "corpus.jsonl"], data / "tokenizer", tmp_path / "other", workers=1, holdout_every=9)
     with pytest.raises(TrainingError, match="data: saved"):
-        pretrain(piece, tmp_path / "other", data / "tokenizer", tmp_path / "run")
+        run_pretraining(piece, tmp_path / "other", data / "tokenizer", tmp_path / "run")
     with pytest.raises(DataError, match="not a finished shard folder"):
-        pretrain(piece, tmp_path / "nothing", data / "tokenizer", tmp_path / "run")
+        run_pretraining(piece, tmp_path / "nothing", data / "tokenizer", tmp_path / "run")
 
 
 def test_sinusoidal_start_makes_neighbours_alike() -> None:
@@ -260,7 +285,7 @@ def test_one_batch_is_learnt_or_the_check_fails(data: Path, tmp_path: Path) -> N
     assert last["train/masked_loss"] < 0.1 * first["train/masked_loss"]
     slow = replace(settings, training=replace(training, steps=5, learning_rate=1e-5, log_every=1))
     with pytest.raises(
-        TrainingError, match=r"one batch was not learned \(train/masked_loss 4\.\d+ -> 4\.\d+"
+        TrainingError, match=r"the run did not learn the batch \(train/masked_loss 4\.\d+ -> 4\.\d+"
     ):
         run(data, tmp_path / "slow", slow)
 
@@ -347,7 +372,7 @@ def test_the_published_rate_is_scaled_by_the_root_of_the_batch(
     ("changes", "warning"),
     [
         ({"optimizer": "lamb", "learning_rate": 1e-2}, "too high for LAMB"),
-        ({"optimizer": "adamw", "learning_rate": 1e-3}, "high for AdamW with weights of 0.02"),
+        ({"optimizer": "adamw", "learning_rate": 1e-3}, "high for AdamW with initializer_range 0.02"),
         ({"optimizer": "adamw", "learning_rate": 4e-4}, None),
         ({"optimizer": "adamw", "learning_rate": 4e-4, "warmup_steps": 0}, "there is no warm-up"),
     ],
@@ -365,19 +390,19 @@ def test_the_output_spread_is_that_of_the_masked_positions(data: Path) -> None:
     batches = fixed_batches(shards, words, SETTINGS.examples, 8, limit=8)
     torch.manual_seed(0)
     model = AlbertForPreTraining(AlbertConfig(vocab_size=words.size, **SHAPE, initializer_range=0.5)).eval()
-    objective = PretrainingObjective()
+    objective = PretrainingObjective(SETTINGS)
     with torch.no_grad():
         found = objective.evaluate(model, batches)["output_spread"]
         batch = batches[0]
         inputs = [batch.input_ids, batch.attention_mask, batch.token_type_ids]
         logits = model(*map(torch.from_numpy, inputs)).prediction_logits.flatten(0, 1)
-    assert len(batch.masked_positions) % 64
-    scores = logits[torch.from_numpy(batch.masked_positions)].double()
+    assert len(batch.labels["masked"].positions) % 64
+    scores = logits[torch.from_numpy(batch.labels["masked"].positions)].double()
     assert found == pytest.approx(float(scores.std(dim=0).mean() / scores.mean(dim=0).std()), rel=1e-4)
     # One masked position has no spread, and none has no scores: nothing is said of either.
-    nothing = replace(
-        batch, masked_positions=batch.masked_positions[:1], masked_labels=batch.masked_labels[:1]
-    )
+    masked = batch.labels["masked"]
+    few = Labels(masked.positions[:1], masked.values[:1])
+    nothing = replace(batch, labels=batch.labels | {"masked": few})
     with torch.no_grad():
         assert "output_spread" not in objective.evaluate(model, [nothing])
 
@@ -398,4 +423,4 @@ def test_examples_are_drawn_in_a_process_that_is_not_forked(
     monkeypatch.setattr(os, "fork", fork)
     drawn = _in_background(streams[1])
     for one, batch in zip(expected, drawn, strict=False):
-        assert all(np.array_equal(getattr(one, field), getattr(batch, field)) for field in vars(one))
+        assert (rows_of(one), one.position) == (rows_of(batch), batch.position)

@@ -74,7 +74,7 @@ def test_an_iterable_dataset_is_prepared_as_its_rows_are(tmp_path: Path) -> None
     assert hashes[0] == hashes[1]
     assert found[0].summary()["source_documents"] == 50
     for stream in (dataset.to_iterable_dataset(), iter(rows)):
-        with pytest.raises(DataError, match=r"the rows given: no column 'text'. The columns are body"):
+        with pytest.raises(DataError, match=r"the given rows: no column 'text'. The columns are body"):
             Corpus.find(stream)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.prepare import prepare
-from albertkit.pretraining.run import pretrain
+from albertkit.pretraining.run import run_pretraining
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.recipe import build, read_recipe
 from albertkit.tokenization.tokenizer import AlbertTokenizer
@@ -49,7 +49,7 @@ def run(tmp_path: Path, tiny_texts: list[str], tiny_vocabulary: Path) -> Path:
     prepare([corpus], tmp_path / "tokenizer", tmp_path / "shards", workers=1, holdout_every=10)
     (tmp_path / "recipe.toml").write_text(RECIPE)
     settings = build(PretrainingSettings, read_recipe(tmp_path / "recipe.toml"), where="recipe")
-    pretrain(settings, tmp_path / "shards", tmp_path / "tokenizer", tmp_path / "run")
+    run_pretraining(settings, tmp_path / "shards", tmp_path / "tokenizer", tmp_path / "run")
     return tmp_path / "run"
 
 

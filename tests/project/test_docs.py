@@ -127,7 +127,7 @@ SMALLER: dict[str, dict[str, str]] = {
     },
     "reference/cli.md": {
         'of Leith." --model my-model': 'of Leith." --model tagger',
-        'the harbour." --model my-model': 'the harbour." --model reader',
+        'the harbor." --model my-model': 'the harbor." --model reader',
     },
     "how-to/continue-pretraining.md": {
         "--holdout-every 20": "--holdout-every 20 --workers 1",
@@ -184,7 +184,7 @@ SMALLER: dict[str, dict[str, str]] = {
     },
     "how-to/tag.md": {"--steps 60": f"--steps 20 {IN_FP32}"},
     "how-to/zero-shot.md": {
-        "--steps 60": STEPS,  # the model that answers is made by documented_files.py, in all steps
+        "--steps 60": "--steps 1 --warmup-steps 0",  # the model that answers is made by documented_files.py, in all steps
         "--output topics": "--output again",
         "localhost:8080": "localhost:$PORT",
     },

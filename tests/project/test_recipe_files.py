@@ -17,7 +17,7 @@ from albertkit.config import AlbertConfig
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining import masking
 from albertkit.pretraining.prepare import prepare
-from albertkit.pretraining.run import pretrain
+from albertkit.pretraining.run import run_pretraining
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.recipe import build, read_recipe
 from albertkit.tokenization.tokenizer import AlbertTokenizer
@@ -66,7 +66,7 @@ def test_takes_two_steps(recipe: str, data: Path, tmp_path: Path) -> None:
     # bf16 takes minutes on CPUs without it.
     training = replace(settings.training, **in_steps, decay_steps=0, log_every=1, precision="fp32")
     small = replace(settings, **one_row, model=model, training=training)
-    result = pretrain(small, str(data / "shards"), str(data / "tokenizer"), str(tmp_path))
+    result = run_pretraining(small, str(data / "shards"), str(data / "tokenizer"), str(tmp_path))
     assert result.finished
     assert result.state.step == 2
     masked_lm = settings.examples.masked_lm

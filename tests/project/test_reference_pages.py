@@ -8,6 +8,7 @@ from places import ROOT
 
 import albertkit
 from albertkit import errors
+from albertkit.heads import HEADS
 
 PAGES = ROOT / "docs" / "reference"
 
@@ -71,6 +72,18 @@ def test_every_error_of_the_server_has_its_row() -> None:
     }
     assert len(raised) > 15
     assert raised == listed
+
+
+def test_every_model_class_is_on_its_page() -> None:
+    """Modules are not listed as a whole, because their other classes are parts of models."""
+    for room in ("modeling", "keras"):
+        public = {
+            f"::: {module}.{name}"
+            for name, module in albertkit._MODULES.items()
+            if module.startswith(f"albertkit.{room}.")
+        }
+        assert len(public) >= len(HEADS)
+        assert public <= {*read(f"{room}.md").splitlines()}
 
 
 @pytest.mark.parametrize("name", [*albertkit._MODULES, "__version__"])

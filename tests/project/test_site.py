@@ -32,6 +32,21 @@ def test_pages_for_users_do_not_lead_to_pages_for_developers() -> None:
         assert not re.search(r"\]\([./]*(dev/|CONTRIBUTING)", page.read_text(encoding="utf-8")), page.name
 
 
+def test_readers_can_have_the_letters() -> None:
+    """The file for download has the rows of both files of the examples, and the pages that read it link it."""
+    train, validation = (
+        (ROOT / "examples" / "data" / f"letters_{split}.csv").read_text(encoding="utf-8")
+        for split in ("train", "validation")
+    )
+    letters = (DOCS / "files" / "letters.csv").read_text(encoding="utf-8")
+    assert letters == train + validation.partition("\n")[2]
+    pages = {page.name: page.read_text(encoding="utf-8") for page in (DOCS / "how-to").glob("*.md")}
+    readers = {name for name, text in pages.items() if '"letters.csv"' in text}
+    assert {"optuna.md", "pandas-and-pytorch.md", "peft.md"} <= readers
+    for name in readers:
+        assert "](../files/letters.csv)" in pages[name], name
+
+
 def test_every_page_is_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
     pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}

@@ -213,10 +213,39 @@ def test_feature_extraction_and_sentence_similarity(server: Running, folders: An
     for path in ("/models/encoder", "/models/encoder/pipeline/sentence-similarity"):
         found = client(server, path).sentence_similarity(TEXTS[0], TEXTS[1:])
         np.testing.assert_allclose(found, vectors[1:] @ vectors[0], atol=1e-5)
-    # A model with another head makes vectors where the path or an option asks for them.
+    # A model with another head makes vectors where the path, the method or an option asks for them.
     other = client(server, "/models/classifier/pipeline/feature-extraction").feature_extraction(TEXTS)
     same = client(server, "/models/classifier").feature_extraction(TEXTS, normalize=True)
     np.testing.assert_array_equal(other, same)
+    for path in ("/models/classifier", "/models/pretrained", ""):
+        vectors = client(server, path).feature_extraction(TEXTS)
+        assert vectors.shape == (3, 32)
+        name = "classifier" if path == "/models/classifier" else "pretrained"
+        wanted = local(folders, "feature-extraction", name)(TEXTS, pooling="mean", normalize=True)
+        np.testing.assert_allclose(vectors, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "agent", ["curl/8.5", "unknown/None; hf_hub/0.23.0; python/3.9", "@huggingface/inference/4"]
+)
+def test_other_clients_send_no_parameters_for_any_task(server: Running, agent: str) -> None:
+    headers = server.headers | {"User-Agent": agent}
+    reply = server.ask("/models/classifier", {"inputs": TEXTS[0]}, headers=headers)
+    assert len(reply.json[0]) == 3
+    assert {"label", "score"} <= set(reply.json[0][0])
+
+
+def test_an_error_of_a_model_path_names_the_path_of_a_task(server: Running) -> None:
+    hint = (
+        "The path names no task, so fill-mask was chosen, the task of the model 'pretrained'. To choose "
+        "another, use the path /models/pretrained/pipeline/TASK."
+    )
+    for parameters in ({}, {"normalize": True}):
+        reply = server.ask("/models/pretrained", {"inputs": "a fox", "parameters": parameters})
+        assert reply.status == 422
+        assert reply.json["error"].endswith(f". {hint}")
+    reply = server.ask("/models/pretrained/pipeline/fill-mask", {"inputs": "a fox"})
+    assert "The path names" not in reply.json["error"]
 
 
 def test_the_async_client(server: Running) -> None:

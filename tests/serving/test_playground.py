@@ -401,6 +401,36 @@ class TestInABrowser:
         expected = classify(pair, top_k=None)
         assert same(rows(page, "#labels"), [(one["label"], one["score"]) for one in expected])
 
+    @pytest.mark.parametrize("reads_pairs", [True, False, None])
+    def test_the_second_text_depends_on_the_model(
+        self, opened, folders: dict[str, str], reads_pairs: bool | None
+    ) -> None:
+        def change(route) -> None:
+            response = route.fetch()
+            content = response.json()
+            assert {one["text_pairs"] for one in content["data"]} == {None}
+            for one in content["data"]:
+                one["text_pairs"] = reads_pairs
+            route.fulfill(response=response, json=content)
+
+        page = opened()
+        write(page, "Second text, for models that classify pairs", "a fox")
+        page.context.route("**/v1/models", change)
+        page.reload()
+        settle(page)
+        assert page.locator("#classified-pair").is_visible() == (reads_pairs is not False)
+        given = {"text": page.locator("#classified").input_value(), "text_pair": "a fox"}
+        classify = pipeline("text-classification", folders["classifier"], device="cpu")
+        expected = classify(given["text"] if reads_pairs is False else given, top_k=None)
+        expected = expected[0] if isinstance(expected[0], list) else expected
+        assert same(rows(page, "#labels"), [(one["label"], one["score"]) for one in expected])
+        note = "This model was trained on pairs of texts. Enter the second text too."
+        assert page.locator("#classify .status").inner_text() != note
+        if reads_pairs is not False:
+            page.locator("#classified-pair").fill("")
+            settle(page)
+            assert (page.locator("#classify .status").inner_text() == note) == (reads_pairs is True)
+
     def test_labels_of_your_choice(self, opened, folders: dict[str, str]) -> None:
         page = opened()
         classify = pipeline("zero-shot-classification", folders["nli"], device="cpu")

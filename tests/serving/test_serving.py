@@ -536,7 +536,7 @@ class TestRefusals:
             ),
             ("classify", {"input": "a", "a.b[0]": 1}, '"a.b[0]"', '"a.b[0]" is not a field of this request'),
             ("classify", {"input": ["a", {"a b": 1}]}, "input", 'input[1]."a b" is not a field'),
-            ("classify", {"input": "\ud800"}, None, "half a character"),
+            ("classify", {"input": "\ud800"}, None, "a lone surrogate"),
             ("classify", {"input": CONTEXT}, "input", 'allow truncation ("truncate": true)'),
             ("tag", {"input": "a", "aggregation_strategy": "x"}, "aggregation_strategy", "Expected 'none', "),
             ("choose", {"input": [CHOICES[0], {"choices": []}]}, "input", "input[1].context is missing"),
@@ -791,7 +791,9 @@ class TestFaults:
 
 
 @pytest.mark.parametrize("engine", ["auto", "torch"])
-def test_reload_takes_new_weights_and_drops_no_request(engine: str, folders: Any, tmp_path: Path) -> None:
+def test_reload_takes_new_weights_and_drops_no_request(
+    engine: str, folders: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     tokenizer = AlbertTokenizer.from_pretrained(folders["pretrained"])
     tokenizer.save_pretrained(tmp_path)
     model = AlbertForPreTraining.from_pretrained(folders["pretrained"])
@@ -812,7 +814,9 @@ def test_reload_takes_new_weights_and_drops_no_request(engine: str, folders: Any
 
         with ThreadPoolExecutor(3) as pool:
             asking = [pool.submit(ask) for _ in range(3)]
-            assert server.service.reload() == {"mine": "done"}
+            with caplog.at_level("INFO", logger="albertkit"):
+                assert server.service.reload() == {"mine": "done"}
+            assert [one.getMessage() for one in caplog.records] == ["reloaded mine"]
             after = server.results("/v1/fill-mask", body)
             ending.set()
             seen = set().union(*(one.result() for one in asking))
@@ -906,6 +910,21 @@ def test_an_engine_that_says_something_else_is_not_served(
         load_model("mine", folders[head], device="cpu")
 
 
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+def test_a_model_without_a_pooler(engine: str, folders: Any, tmp_path: Path) -> None:
+    config = AlbertModel.from_pretrained(folders["encoder"]).config
+    bare = AlbertModel(config, add_pooling_layer=False).eval()
+    bare.save_pretrained(tmp_path)
+    AlbertTokenizer.from_pretrained(folders["encoder"]).save_pretrained(tmp_path)
+    model = load_model("bare", str(tmp_path), device="cpu", engine=engine)
+    assert {output: scores.shape for output, scores in model.expected.items()} == {"hidden_states": (1, 32)}
+    row = model.any_pipeline.tokenizer("The captain.", return_tensors="pt")
+    with torch.no_grad():
+        states = bare(**row).last_hidden_state[0].numpy()
+    (found,) = model.any_pipeline(["The captain."])
+    np.testing.assert_allclose(found[0], states, atol=1e-4)
+
+
 def test_a_key(folders: Any) -> None:
     models = {"classifier": folders["classifier"]}
     with running(settings_for(models), key="secret") as server:
@@ -921,11 +940,17 @@ def test_a_key(folders: Any) -> None:
         assert described["paths"]["/v1/classify"]["post"]["security"] == [{"HTTPBearer": []}]
 
 
-def test_the_process_is_as_before_when_the_server_has_ended(folders: Any) -> None:
-    """Its garbage collector, and what it does on a signal."""
+def test_the_process_is_as_before_when_the_server_has_ended(
+    folders: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its garbage collector, what it does on a signal, and with warnings, which the server logs as one line."""
+    shutil.copytree(folders["classifier"], tmp_path / "pairs")
+    config = json.loads((tmp_path / "pairs" / "config.json").read_text())
+    (tmp_path / "pairs" / "config.json").write_text(json.dumps(config | {"text_pairs": True}))
     signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     before = [signal.getsignal(one) for one in signals]
-    settings = settings_for({"encoder": folders["encoder"]}, client_seconds=1.0)
+    models = {"encoder": folders["encoder"], "pairs": str(tmp_path / "pairs")}
+    settings = settings_for(models, client_seconds=1.0)
     listening = listen(settings)
     server = Running(None, listening.getsockname()[1])  # type: ignore[arg-type]
 
@@ -934,14 +959,23 @@ def test_the_process_is_as_before_when_the_server_has_ended(folders: Any) -> Non
         assert not gc.isenabled()
         for count in range(1, 4):  # of a script that the vocabulary does not cover
             assert server.ask("/v1/embeddings", {"input": ["😀😀"] * count}).status == 200
+        assert server.ask("/v1/classify", {"input": "the captain"}).status == 200
+        described = {one["id"]: one["text_pairs"] for one in server.ask("/v1/models").json["data"]}
+        assert described == {"encoder": None, "pairs": True}
         os.kill(os.getpid(), signal.SIGTERM)
 
-    with ThreadPoolExecutor(1) as pool, warnings.catch_warnings(record=True) as warned:
+    with ThreadPoolExecutor(1) as pool, warnings.catch_warnings():
         warnings.simplefilter("always")
+        shown = warnings.showwarning
         ending: list[Any] = []
         serve(settings, listening, ready=lambda names: ending.append(pool.submit(end)))
         ending[0].result()
-    assert not [one for one in warned if "unknown tokens" in str(one.message)]
+        assert warnings.showwarning is shown
+    logged = [one.getMessage() for one in caplog.records]
+    assert [one for one in logged if one.startswith("the model was")] == [
+        "the model was fine-tuned on pairs, but this is a single text"
+    ]
+    assert not [one for one in logged if "unknown tokens" in one]
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
     assert [signal.getsignal(one) for one in signals] == before

@@ -16,7 +16,11 @@ def browser() -> Iterator:
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra 'test'")
     with playwright.sync_playwright() as started:
         # Chromium refuses its sandbox to root, which is who runs tests in a container.
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = started.chromium.launch(
+            executable_path=chromium,
+            # example.test is this machine under a name that is not trusted.
+            args=["--no-sandbox", "--host-resolver-rules=MAP example.test 127.0.0.1"],
+        )
         yield browser
         browser.close()
 

@@ -4,6 +4,7 @@ import csv
 import json
 import random
 import re
+import shutil
 import subprocess
 import tarfile
 import warnings
@@ -76,12 +77,8 @@ def write_records(path: Path, texts: list[str], _: dict[str, str]) -> None:
 
 
 def write_letters(path: Path, texts: list[str], _: dict[str, str]) -> None:
-    """Write the letters of the examples, those to learn from first."""
-    folder = ROOT / "examples" / "data"
-    train, validation = (
-        (folder / f"letters_{split}.csv").read_text(encoding="utf-8") for split in ("train", "validation")
-    )
-    path.write_text(train + validation.partition("\n")[2], encoding="utf-8")
+    """Copy the file that the pages offer for download."""
+    shutil.copy(ROOT / "docs" / "files" / "letters.csv", path)
 
 
 def write_glue(path: Path, texts: list[str], _: dict[str, str]) -> None:
@@ -137,7 +134,7 @@ def write_topics(path: Path, texts: list[str], environment: dict[str, str]) -> N
     assert table
     assert command
     path.with_name("entail.csv").write_text(table[1], encoding="utf-8")
-    line = command[0].replace("--output topics", f"--precision fp32 --output {path.name}")
+    line = command[0].replace("--output topics", f"--output {path.name}")
     subprocess.run(["bash", "-c", line], cwd=path.parent, env=environment, check=True, capture_output=True)
 
 

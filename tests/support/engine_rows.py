@@ -1,6 +1,7 @@
 """Rows of any length for engines, and the comparison of an engine with the plain one."""
 
 import random
+from unittest.mock import patch
 
 import numpy as np
 
@@ -10,16 +11,9 @@ from albertkit.engines.torch_engine import TorchEngine
 from albertkit.heads import HEADS
 
 CLASSIFIER = "AlbertForSequenceClassification"
-OUTPUTS = {
-    CLASSIFIER: "logits",
-    "AlbertForMultipleChoice": "logits",
-    "AlbertForTokenClassification": "logits",
-    "AlbertForQuestionAnswering": "logits",
-    "AlbertForMaskedLM": "logits",
-    "AlbertForPreTraining": "logits",
-    "AlbertModel": "hidden_states",
-}
-WHOLE_TEXT = tuple(head for head in OUTPUTS if HEADS[head].reads_first)
+OUTPUTS = {name: next(iter(head.scores)) for name, head in HEADS.items()}
+"""The main output of each head."""
+WHOLE_TEXT = tuple(name for name, head in HEADS.items() if head.reads_first)
 SHAPES = [
     {},
     {"num_hidden_groups": 2, "num_hidden_layers": 4, "inner_group_num": 2},
@@ -50,9 +44,14 @@ def some_tokens(row: Row) -> list[int]:
     return rng.sample(range(len(row.input_ids)), rng.randint(0, min(3, len(row.input_ids))))
 
 
-def assert_equal(model, rows: list[Row], *, engine=None, atol: float = 1e-4, **options) -> None:
+def assert_equal(
+    model, rows: list[Row], *, engine=None, atol: float = 1e-4, calls_model: bool = False, **options
+) -> None:
+    """Compare the scores of an engine with those of the plain one, and see which of them computed."""
     expected = PlainEngine(model).run(rows, **options)
-    found = (engine or TorchEngine(model)).run(rows, **options)
+    with patch.object(PlainEngine, "batches", autospec=True, side_effect=PlainEngine.batches) as plain:
+        found = (engine or TorchEngine(model)).run(rows, **options)
+    assert plain.called == calls_model
     assert len(found) == len(expected) == len(rows)
     for one, other in zip(found, expected, strict=True):
         assert one.dtype == other.dtype

@@ -6,29 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from albertkit import heads
 from albertkit.config import AlbertConfig
-from albertkit.modeling.model import AlbertModel
+from albertkit.modeling.auto import model_class
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
-from albertkit.modeling.task_heads import (
-    AlbertForMultipleChoice,
-    AlbertForQuestionAnswering,
-    AlbertForSequenceClassification,
-    AlbertForTokenClassification,
-)
 
-HEADS: dict[str, type[AlbertPreTrainedModel]] = {
-    cls.__name__: cls
-    for cls in (
-        AlbertModel,
-        AlbertForPreTraining,
-        AlbertForMaskedLM,
-        AlbertForSequenceClassification,
-        AlbertForTokenClassification,
-        AlbertForQuestionAnswering,
-        AlbertForMultipleChoice,
-    )
-}
+HEADS: dict[str, type[AlbertPreTrainedModel]] = {name: model_class(name) for name in heads.HEADS}
 
 TINY: dict[str, Any] = {
     "vocab_size": 60,
@@ -73,7 +56,7 @@ def make_twins(head: str, *, attn_implementation: str = "sdpa", **values: Any) -
 def batch(head: str = "AlbertModel", *, length: int = 12, **which: bool) -> dict[str, Tensor]:
     """Inputs of three rows; `mask`, `segments`, `positions`, `embeds` add or change one each."""
     generator = torch.Generator().manual_seed(1)
-    shape = (3, 2, length) if head == "AlbertForMultipleChoice" else (3, length)
+    shape = (3, 2, length) if heads.HEADS[head].has_choices else (3, length)
     inputs = {"input_ids": torch.randint(5, TINY["vocab_size"], shape, generator=generator)}
     if which.get("mask"):
         mask = torch.ones(shape, dtype=torch.long)
@@ -91,7 +74,7 @@ def batch(head: str = "AlbertModel", *, length: int = 12, **which: bool) -> dict
 
 
 def labels_for(head: str, *, length: int = 12) -> dict[str, Tensor]:
-    """Labels as the head wants them, some of them to be ignored."""
+    """Labels as the head wants them, some of them to be ignored. A new head needs an entry here."""
     words = torch.arange(3 * length).view(3, length) % TINY["vocab_size"]
     words = words.masked_fill(words % 3 == 0, -100)
     return {

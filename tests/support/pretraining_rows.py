@@ -35,11 +35,10 @@ def rows_of(batch: PretrainingBatch) -> list[bytes]:
     for index, (ids, mask, types) in enumerate(
         zip(batch.input_ids, batch.attention_mask, batch.token_type_ids, strict=True)
     ):
-        here = batch.masked_positions // length == index
-        parts = (
-            *(ids[mask == 1], types[mask == 1], batch.sentence_order_labels[index : index + 1]),
-            *(batch.masked_positions[here] % length, batch.masked_labels[here]),
-        )
+        parts = [ids[mask == 1], types[mask == 1]]
+        for labels in batch.labels.values():
+            here = labels.positions // length == index
+            parts += [labels.positions[here] % length, labels.values[here]]
         rows.append(b"|".join(part.tobytes() for part in parts))
     return rows
 

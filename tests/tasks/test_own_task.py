@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 import torch
 from places import ROOT
+from small_task import FAST, ROWS, tiny_model
 
-from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import TextExample
 from albertkit.errors import CheckpointError, ConfigError, DataError, TrainingError
 from albertkit.files import write_json
@@ -23,34 +23,21 @@ from albertkit.finetuning.evaluate import evaluate
 from albertkit.finetuning.predict import predict
 from albertkit.finetuning.run import FinetuningRun
 from albertkit.finetuning.train import finetune
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pipelines import pipeline
 from albertkit.tasks.label_kinds import NUMBER
 from albertkit.tasks.labels import LabelSet
 from albertkit.tasks.measuring import Metric, directions
 from albertkit.tasks.task import Task
 from albertkit.tasks.text_classification import TextClassification
-from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 OWN = runpy.run_path(str(ROOT / "examples" / "own_task.py"))
-FAST: dict[str, Any] = {"learning_rate": 3e-3, "batch_size": 8, "device": "cpu", "precision": "fp32"}
-ROWS = [{"text": f"the {word} was {mark}", "label": label}
-        for mark, label in (("lost", "bad"), ("painted", "good"))
-        for word in ("river", "house", "key", "harbour", "letter")]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def model(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tokenizer = AlbertTokenizer(tiny_vocabulary)
-    shape = {"embedding_size": 16, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("model")
-    config = AlbertConfig(vocab_size=len(tokenizer), num_hidden_layers=2, initializer_range=0.2, **shape)
-    AlbertForPreTraining(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return tiny_model(tiny_vocabulary, tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +62,10 @@ def test_a_task_of_your_own_learns_and_predicts(model: Path, tmp_path: Path) -> 
     assert measured.metrics == {"exact": run.metrics["exact"]}
     found = predict(run.folder, input=[{"words": ["the", "bread"]}] * 3, task=task, device="cpu")
     assert [one["row"] for one in found] == [1, 2, 3]
-    with pytest.raises(ConfigError, match=r"was fine-tuned for 'several-tags'. Pass the task"):
+    with pytest.raises(ConfigError, match=r"was fine-tuned for 'several-tags', a task of your own"):
         evaluate(run.folder, data=sentences(3, 1), device="cpu")
     for name in (None, "token-classification", "ner", "text-classification"):
-        with pytest.raises(ConfigError, match=r"was fine-tuned for 'several-tags', a task of your own. Pass"):
+        with pytest.raises(ConfigError, match=r"was fine-tuned for 'several-tags', a task of your own"):
             pipeline(name, run.folder, device="cpu")
     assert pipeline("feature-extraction", run.folder, device="cpu")("the")
     answer = pipeline(task, run.folder, device="cpu")
@@ -244,10 +231,10 @@ def test_a_main_metric_that_is_not_there_is_refused(classifier: FinetuningRun) -
 @pytest.mark.parametrize(
     ("metrics", "message"),
     [
-        (Metric(cost, name="accuracy"), "'accuracy', like that of a metric of text-classification. Choose"),
+        (Metric(cost, name="accuracy"), "'accuracy', which is also the name of a metric of text-class"),
         (
             [cost, Metric(gain, name="cost")],
-            "the name of a metric is 'cost', like that of another of `metrics`",
+            "the name of a metric is 'cost', which is also the name of another metric in `metrics`",
         ),
         ("accuracy", "metrics has 'accuracy'. Expected functions .* pass its name as best_metric"),
         (["accuracy"], "metrics has 'accuracy'. Expected functions"),
@@ -262,7 +249,9 @@ def test_metrics_that_cannot_be(model: Path, tmp_path: Path, metrics: Any, messa
 @pytest.mark.parametrize("value", [float("nan"), None, "0.5", [0.5], np.array([1.0, 2.0])])
 def test_a_metric_without_a_number_is_named(classifier: FinetuningRun, value: Any) -> None:
     metric = Metric(lambda *_: value, name="cost")
-    with pytest.raises(DataError, match=r"the metric 'cost' returned .* for 10 examples. Expected a number"):
+    with pytest.raises(
+        DataError, match=r"the metric 'cost' returned .* for 10 examples. Expected a finite number"
+    ):
         evaluate(classifier.folder, data=ROWS, metrics=metric, device="cpu")
 
 
@@ -404,12 +393,6 @@ def test_a_model_without_the_head_of_the_task_is_named_with_the_head(
             use(task, classifier.folder)
         assert "AlbertForSequenceClassification" in str(error.value)
         assert needed in str(error.value)
-
-
-def test_a_pipeline_needs_an_instance_of_a_task(model: Path) -> None:
-    wrong: Any = Unbound
-    with pytest.raises(ConfigError, match=r"the task is the class Unbound. Pass an instance: Unbound\(\)"):
-        pipeline(wrong, model)
 
 
 def test_without_validation_data_some_examples_are_held_out(

@@ -347,7 +347,7 @@ class TestTokenClassification:
 
     def test_all_pieces_learn(self, tokenizer):
         task = bound(
-            TokenClassification(), tokenizer, max_length=48, labels=self.LABELS, labelled_pieces="all"
+            TokenClassification(), tokenizer, max_length=48, labels=self.LABELS, labeled_tokens="all"
         )
         example = WordsExample(("remembered", "Lanimofe", "remembered"), ("O", "B-PER", "S-LOC"))
         (row,) = task.features([example])

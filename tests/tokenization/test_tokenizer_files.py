@@ -128,6 +128,16 @@ def test_tokens_that_only_tokenizer_json_knows(tiny_vocabulary: Path, tmp_path: 
     assert len(alone) == len(tokenizer)
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_transformers_gives_the_segments_of_a_pair(name: str, tiny_vocabulary: Path, tmp_path: Path) -> None:
+    tokenizer = load(name, tiny_vocabulary, tmp_path / "source")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    expected = dict(tokenizer("a captain", "the sea"))
+    assert set(expected["token_type_ids"]) == {0, 1}
+    for cls in (transformers.AutoTokenizer, getattr(transformers, tokenizer.saved_class)):
+        assert dict(cls.from_pretrained(tmp_path / "saved")("a captain", "the sea")) == expected
+
+
 def _as_transformers_saves(model: Path, folder: Path) -> None:
     """Write the folder that `transformers` 5 makes of a spiece.model: user-defined symbols are added tokens
     in its tokenizer.json, special ones in the settings, and keep SentencePiece's score of 0."""

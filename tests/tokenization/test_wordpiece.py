@@ -273,6 +273,7 @@ def test_saving_and_loading(vocabulary: Path, tmp_path: Path, rules: dict[str, b
     assert again(texts) == tokenizer(texts)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert theirs(texts)["input_ids"] == tokenizer(texts)["input_ids"]
+    assert theirs("a", "b")["token_type_ids"] == tokenizer("a", "b")["token_type_ids"]
     # The tokenizer.json alone, for us and for any other reader: nothing is lost in it.
     reader = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     got = reader.encode_batch([(text, "我") for text in texts])
@@ -467,6 +468,7 @@ def test_embeddings_without_pieces_are_noted(model_folder: Path) -> None:
     AlbertForMaskedLM(small(vocab_size=size)).save_pretrained(model_folder)
     (note,) = convert(model_folder, model_folder.parent / "out").notes
     assert (
-        note == f"the vocabulary has {len(PIECES)} pieces, and 7 of the model's {size} embeddings have none"
+        note == f"the vocabulary has {len(PIECES)} pieces, but the model has {size} embeddings: "
+        "7 embeddings have no piece"
     )
     assert len(AutoTokenizer.from_pretrained(model_folder.parent / "out")) == len(PIECES)

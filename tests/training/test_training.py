@@ -159,6 +159,25 @@ def test_resume_with_other_settings_is_refused(
         run(tmp_path, settings(**changes), same | fingerprint)
 
 
+def test_a_checkpoint_without_a_new_setting_resumes_with_its_default(tmp_path: Path) -> None:
+    saved = {"data": "books", "task": {"length": 8, "labelled_pieces": "all"}}
+    run(tmp_path, settings(max_minutes=1e-9), saved)
+    file = checkpoints(tmp_path)[-1] / "training_state.json"
+    state = json.loads(file.read_text())
+    del state["fingerprint"]["weight_decay"]  # its default is in TrainingSettings
+    file.write_text(json.dumps(state))
+    now = {"data": "books", "task": {"length": 8, "labeled_tokens": "all", "width": 2.0}, "mode": "fast"}
+    defaults = {"task": {"width": 2.0, "depth": 3}, "mode": "fast"}
+    for changes, other, named in (
+        ({}, {"mode": "slow"}, r"\(mode: saved 'fast', now 'slow'\)"),
+        ({}, {"task": now["task"] | {"width": 1.0}}, r"\(task\.width: saved 2\.0, now 1\.0\)"),
+        ({"weight_decay": 0.5}, {}, r"\(weight_decay: saved 0\.01, now 0\.5\)"),
+    ):
+        with pytest.raises(TrainingError, match=named):
+            run(tmp_path, settings(**changes), now | other, defaults=defaults)
+    assert run(tmp_path, settings(), now, defaults=defaults).finished
+
+
 def test_trapezoid_takes_more_steps_until_its_decay_begins(tmp_path: Path) -> None:
     trapezoid = {
         "schedule": "trapezoid",
@@ -317,7 +336,7 @@ def test_a_run_counted_in_tokens_is_the_one_counted_in_steps(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tokens": 5}, "steps is 12 and tokens is 5. Set the length of a run in one of them"),
+        ({"tokens": 5}, "steps is 12 and tokens is 5. Set exactly one of them"),
         ({"steps": None}, "steps is None and tokens is None"),
         ({"warmup_tokens": 5}, "warmup_tokens is set, but the length of the run is in steps"),
         ({"warmup_steps": 13}, r"warm-up \(13\) and decay \(0\) together are longer than the run \(12 steps"),

@@ -88,6 +88,7 @@ def test_the_page_has_all_that_it_names(npm, model, tmp_path: Path) -> None:
         assert len(packed) == one["bytes"]
         assert len(expected[one["name"]]) == one["size"]
         assert gzip.decompress(packed) == expected[one["name"]]
+        assert hashlib.sha256(expected[one["name"]]).hexdigest() == one["sha256"]
     # What the page, its styles and its scripts name is there, and nothing comes from elsewhere.
     index = (folder / "index.html").read_text()
     for name in re.findall(r'(?:src|href)="([^"]+)"', index):
@@ -194,6 +195,16 @@ def test_the_page_reports_how_much_of_a_context_it_did_not_read(tmp_path: Path) 
 
 
 @needs_node
+def test_the_page_knows_what_the_config_says_of_pairs(tmp_path: Path) -> None:
+    for pairs in (True, False, None):
+        config = {"max_position_embeddings": 16} | ({} if pairs is None else {"text_pairs": pairs})
+        script = _ASK.replace("{ max_position_embeddings: 16 }", json.dumps(config))
+        (answer,) = _node(tmp_path, script, "model.js", "tokens.js", argument=[["v1/models", {}]])
+        expected = {"id": "a", "tasks": ["b"], "max_tokens": 16, "text_pairs": pairs}
+        assert answer == {"data": [expected]}
+
+
+@needs_node
 def test_the_page_reports_how_much_of_a_masked_text_it_did_not_read(tmp_path: Path) -> None:
     given = [{"input": f"[MASK] {_words(size)}", "top_k": 1} for size in (3, 30)]
     answers = _ask(tmp_path, "v1/fill-mask", *given)
@@ -209,20 +220,27 @@ def test_the_page_refuses_a_question_longer_than_half_a_row(tmp_path: Path) -> N
 
 
 _DOWNLOAD = """
+import { createHash } from "node:crypto";
 const responses = JSON.parse(process.argv[2]);
 const packed = new Uint8Array(await new Response(
   new Blob(["{}"]).stream().pipeThrough(new CompressionStream("gzip"))).arrayBuffer());
 const names = [
   "config.json", "tokenizer.json", "tokenizer_config.json", "model.onnx", "ort-wasm-simd-threaded.wasm",
 ];
+const sha256 = createHash("sha256").update("{}").digest("hex");
 const about = { version: "1", name: "a", task: "b",
-  downloads: names.map((name) => ({ name, path: `model/${name}.gz`, bytes: packed.length, size: 2 })) };
+  downloads: names.map((name) => (
+    { name, path: `model/${name}.gz`, bytes: packed.length, size: 2, sha256 })) };
 const bodies = {
-  packed, unpacked: "{}", html: "<html>", damaged: packed.slice(0, 15), about: JSON.stringify(about),
+  packed, unpacked: "{}", other: "[]", html: "<html>", damaged: packed.slice(0, 15),
+  about: JSON.stringify(about),
   broken: new ReadableStream({ pull: (controller) => controller.error(new TypeError("terminated")) }),
 };
-globalThis.fetch = async (address) => {
-  const name = String(address).split("/").at(-1);
+if (responses.isInsecure) Object.defineProperty(globalThis, "crypto", { value: undefined });
+globalThis.fetch = async (address, { cache }) => {
+  const name = address.pathname.split("/").at(-1);
+  const version = name === "files.json" ? "" : `?${sha256.slice(0, 16)}`;
+  if (cache !== "no-cache" || address.search !== version) throw new Error(`may be an old file: ${address}`);
   const usual = name === "files.json" ? { body: "about" } : {};
   const { status = 200, body = "packed" } = responses[name] ?? usual;
   if (status === 0) throw new TypeError("fetch failed");
@@ -232,6 +250,7 @@ const kept = [];
 const cache = {
   match: async () => undefined,
   put: async (address) => { kept.push(address.split("/").at(-1)); },
+  delete: async () => {},
 };
 globalThis.self = { caches: { open: async () => cache } };
 globalThis.onmessage = null;
@@ -276,6 +295,12 @@ await import("./worker.js");
             {"model.onnx.gz": {"body": "damaged"}},
             "model/model.onnx.gz could not be downloaded completely. Load this page again.",
         ),
+        (
+            {"model.onnx.gz": {"body": "other"}},
+            "model/model.onnx.gz could not be downloaded: the server sends another version. "
+            "Load this page again.",
+        ),
+        ({"model.onnx.gz": {"body": "other"}, "isInsecure": True}, None),
         (
             {"model.onnx.gz": {"body": "html"}},
             "model/model.onnx.gz could not be downloaded completely. Load this page again.",

@@ -66,7 +66,10 @@ def unpack(archive: Path, folder: Path) -> Path:
                     room -= member.size
                     is_data = ".data-" in member.name
                     if room < 0 or (member.size > _LARGEST_READ_WHOLE and not is_data):
-                        raise CheckpointError(f"{archive} expands to more than its size allows.")
+                        raise CheckpointError(
+                            f"{archive} is not a plausible archive: its files are too large for its size. "
+                            "Copy it again."
+                        )
                     _extract(tar, member, folder)
     except CheckpointError:
         raise

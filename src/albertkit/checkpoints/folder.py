@@ -213,8 +213,8 @@ def _read_pickle(path: Path) -> dict[str, np.ndarray]:
         raise
     except Exception as error:  # a damaged pickle can raise almost any exception
         raise CheckpointError(
-            f"{path} ({path.stat().st_size:,} bytes) is damaged, incomplete, or has more than tensors. "
-            f"Expected a dictionary of tensors saved by torch ({type(error).__name__})."
+            f"{path} ({path.stat().st_size:,} bytes) is damaged or incomplete, or contains other objects "
+            f"than tensors. Expected a dictionary of tensors saved by torch ({type(error).__name__})."
         ) from error
     if not isinstance(value, dict) or not all(
         isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in value.items()
@@ -232,12 +232,16 @@ def _read_shards(path: Path) -> dict[str, np.ndarray]:
     for file in sorted(set(weight_map.values())):
         # An index from the internet must not refer to files outside its folder.
         if file not in names:
-            raise CheckpointError(f"{path} names the shard {file!r:.200}, which is not in {path.parent}.")
+            raise CheckpointError(
+                f"{path} names the shard {file!r:.200}, which is not in {path.parent}. Copy the missing file "
+                "there."
+            )
         shard = read(path.parent / file)
         promised = [name for name, place in weight_map.items() if place == file]
         if absent := sorted(set(promised) - set(shard)):
             raise CheckpointError(
-                f"{path} lists {', '.join(absent[:4])} in the shard {file}, which does not have it."
+                f"{path} lists {', '.join(absent[:4])} in the shard {file}, which lacks them. Copy both "
+                "files again."
             )
         tensors |= {name: shard[name] for name in promised}
     return tensors

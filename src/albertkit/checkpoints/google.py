@@ -230,11 +230,12 @@ def _config_by_shapes(folder: Path, tensors: Mapping[str, np.ndarray], notes: li
     size = next(of_that_width, None)
     if size is None or len(words) != 2:
         raise CheckpointError(
-            f"{folder} has no {GOOGLE_CONFIG_FILE}, and its tensors have no published shape. Put the file "
-            "there: the tensors do not show the numbers of heads and layers."
+            f"{folder} has no {GOOGLE_CONFIG_FILE}, and the shapes of its tensors are not those of a "
+            "published model. Add the file: the tensors do not determine the number of heads and layers."
         )
     notes.append(
-        f"there is no {GOOGLE_CONFIG_FILE}; by its shapes this is ALBERT {size}; dropout unknown, set to 0"
+        f"there is no {GOOGLE_CONFIG_FILE}. The shapes are those of ALBERT {size}. The dropout probabilities "
+        "are unknown and set to 0"
     )
     preset = AlbertConfig.preset(cast(Any, size), vocab_size=words[0])
     return google_config(preset.to_dict())
@@ -257,7 +258,10 @@ def _multiply_out(values: dict[str, Any], tensors: dict[str, np.ndarray], notes:
         )
     words = next((name for name in tensors if canonical(name) == f"albert.{_WORDS}"), None)
     if words is None or tensors[words].ndim != 2 or tensors[words].shape[1:] != tensors[factor].shape[:1]:
-        raise CheckpointError(f"{factor} does not fit the word embeddings, which it should multiply.")
+        raise CheckpointError(
+            f"the shape of {factor} does not match the word embeddings, so they cannot be multiplied. Copy "
+            "the checkpoint again."
+        )
     hidden_size = tensors[factor].shape[-1]
     dtype = tensors[factor].dtype
     tensors[words] = (tensors[words].astype(np.float64) @ tensors[factor].astype(np.float64)).astype(dtype)

@@ -155,7 +155,7 @@ class _Raising:
             keys, entries = data
             if not isinstance(keys, list) or not isinstance(entries, list) or len(keys) != len(entries):
                 raise self._error("the keys and values of a Dict are not two lists of one length")
-            # Many Dicts of one shared list could exhaust the memory from a small file.
+            # A small file could exhaust the memory with many Dicts that share one list.
             self._entries_left -= len(keys)
             if self._entries_left < 0 or not all(isinstance(key, str) for key in keys):
                 raise self._error("a Dict has keys other than texts, or there are more entries than bytes")
@@ -166,12 +166,12 @@ class _Raising:
         kind = self._type(value)
         sizes = self._field(value, "size", list)
         if not all(type(size) is int for size in sizes) or not possible_sizes(sizes):
-            raise self._error(f"an array has the sizes {sizes[:8]}, in all {len(sizes)}")
+            raise self._error(f"an array has the {len(sizes)} sizes {sizes[:8]}")
         data = value.get("data")
         if isinstance(data, memoryview):
             return self._numbers(data, kind, tuple(sizes))
         if not isinstance(data, list) or len(data) != prod(sizes):
-            raise self._error(f"an array of {kind.name} has the sizes {sizes} but other data")
+            raise self._error(f"an array of {kind.name} has the sizes {sizes}, which do not match its data")
         items = np.empty(len(data), dtype=object)
         items[:] = [self.value(item) for item in data]
         return items.reshape(sizes, order="F")

@@ -75,7 +75,7 @@ class LoadReport:
         if self.unexpected:
             lines.append(f"in the file, but not in this model: {', '.join(self.unexpected)}")
         lines += [
-            f"not used: {name} differs from {source}, which this model shares it with"
+            f"not used: {name} differs from {source}, but the model has a single tensor for both"
             for name, source in self.conflicting.items()
         ]
         return "\n  ".join([*lines, *left_out(self.ignored)])

@@ -100,17 +100,22 @@ def merged_pruned_heads(config: AlbertConfig, heads: Mapping[int, Iterable[int]]
     for layer, gone in heads.items():
         if not _is_index(layer, distinct):
             raise ConfigError(
-                f"no layer {layer!r} to prune. This model has {distinct} with their own weights "
-                f"(0 to {distinct - 1})."
+                f"there is no layer {layer!r} to prune. Expected the number of a layer with its own weights, "
+                f"0 to {distinct - 1}."
             )
         if isinstance(gone, str) or not isinstance(gone, Iterable):
             raise ConfigError(f"heads to prune in layer {layer} are {gone!r}. Expected a list of ids.")
         gone = list(gone)
         if not all(_is_index(head, config.num_attention_heads) for head in gone):
-            raise ConfigError(f"heads to prune {gone} must lie in 0 to {config.num_attention_heads - 1}")
+            raise ConfigError(
+                f"heads to prune in layer {layer} are {gone}. Expected ids from 0 to "
+                f"{config.num_attention_heads - 1}."
+            )
         merged[layer] = sorted({*config.pruned_heads.get(layer, []), *gone})
         if len(merged[layer]) == config.num_attention_heads:
-            raise ConfigError(f"pruning heads {merged[layer]} would leave layer {layer} without any")
+            raise ConfigError(
+                f"pruning heads {merged[layer]} would leave layer {layer} without heads. Keep at least one."
+            )
     return merged
 
 
@@ -149,7 +154,6 @@ def check_head(config: AlbertConfig, architecture: str, *, name: str) -> None:
     trained = (config.architectures or [""])[0]
     if trained in HEADS and HEADS[trained].is_mistaken_for(head_of(architecture)):
         raise CheckpointError(
-            f"{name!r} was trained for {HEADS[trained].task} ({trained}), not for "
-            f"{HEADS[architecture].task} ({architecture}): its scores have another meaning. Pass a "
-            "checkpoint of that task."
+            f"{name!r} was trained for {HEADS[trained].task} ({trained}), not for {HEADS[architecture].task} "
+            f"({architecture}): its scores have a different meaning. Pass a checkpoint of that task."
         )

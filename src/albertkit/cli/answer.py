@@ -19,7 +19,7 @@ def answer(
     questions: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Questions (default: from --file or standard input).",
+            help="Questions (default: read from --file or standard input).",
             metavar="QUESTION",
             show_default=False,
         ),
@@ -36,16 +36,18 @@ def answer(
         bool | None,
         typer.Option(
             "--no-answer/--answer-always",
-            help="Whether 'no answer' is a possible answer.",
-            show_default="if the model was fine-tuned on such questions",
+            help="Whether the result can be that the context has no answer.",
+            show_default="if the model was fine-tuned on unanswerable questions",
         ),
     ] = None,
     *,
     options: TextOptions,
 ) -> None:
-    """Answer questions with spans of a context of any length. A .tsv file has questions and contexts.
+    """Answer questions with spans of a context of any length.
 
-    Example: albertkit answer "Who opened it?" --context "Queen Anne opened the harbour." --model my-model
+    In a .tsv file, the first column has the questions and the second the contexts.
+
+    Example: albertkit answer "Who opened it?" --context "Queen Anne opened the harbor." --model my-model
     """
     if context is not None and context_file is not None:
         raise DataError("the context is passed twice, with --context and --context-file. Pass one of them.")

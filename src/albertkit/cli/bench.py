@@ -28,8 +28,8 @@ def bench(
     against: Annotated[
         str,
         typer.Option(
-            help="Other libraries to measure, separated by commas: transformers, onnxruntime (with the graph "
-            "of transformers)."
+            help="Other libraries to measure, separated by commas: transformers, onnxruntime (the model of "
+            "transformers, exported to ONNX)."
         ),
     ] = "",
     minutes: Annotated[
@@ -44,19 +44,19 @@ def bench(
     batches: Annotated[str, typer.Option(help="Batch sizes in texts.")] = "1,8,32",
     plot: Annotated[
         Path | None,
-        typer.Option(help="Plot the results in this .png, .svg or .pdf file.", show_default=False),
+        typer.Option(help="Write a plot of the results to this .png, .svg or .pdf file.", show_default=False),
     ] = None,
     dtype: Annotated[
         str,
         typer.Option(
             help="Data type of the weights: float32, bfloat16 or float16. The engines plain and torch also "
-            "compute in it."
+            "compute in this data type."
         ),
     ] = "float32",
     processor_time: Annotated[
         bool,
         typer.Option(
-            "--processor-time", help="Measure CPU time instead of elapsed time, for a busy machine."
+            "--processor-time", help="Measure CPU time instead of elapsed time. Use it on a busy machine."
         ),
     ] = False,
     device: Device = None,
@@ -66,17 +66,18 @@ def bench(
 ) -> None:
     """Measure a model's speed by engine, text length and batch size.
 
-    The report also compares each speed with that of the largest matrix product.
+    The report also gives each speed as a share of the speed of a large matrix product on this machine.
 
     Example: albertkit bench --against transformers --plot bench.png
     """
     from albertkit.files import check_picture
+    from albertkit.inputs import read_texts
 
     if plot is not None:
         check_picture(plot)
     sizes = {"lengths": _numbers("lengths", lengths), "batches": _numbers("batches", batches)}
     others = [name.strip() for name in against.split(",") if name.strip()]
-    lines = [] if texts is None else _read_texts(texts)
+    lines = [] if texts is None else read_texts(texts)
 
     import tempfile
     import time
@@ -84,18 +85,18 @@ def bench(
 
     from rich.console import Console
 
+    from albertkit.bench.loading import load
     from albertkit.bench.measuring import run
     from albertkit.bench.sides import other_sides, own_sides
     from albertkit.bench.summary import figures
-    from albertkit.pipelines import pipeline
 
-    loaded = pipeline(None, model, device=device, dtype=dtype)
-    sides, left_out = own_sides(loaded.model, loaded.tokenizer)
+    loaded, tokenizer = load(model, device=device, dtype=dtype)
+    sides, left_out = own_sides(loaded, tokenizer)
     with tempfile.TemporaryDirectory() as folder, Console(stderr=True).status("measuring") as status:
-        all_sides = [*sides, *other_sides(others, loaded.model, loaded.tokenizer, Path(folder))]
+        all_sides = [*sides, *other_sides(others, loaded, tokenizer, Path(folder))]
         report = run(
-            loaded.model,
-            loaded.tokenizer,
+            loaded,
+            tokenizer,
             all_sides,
             name=model,
             texts=lines,
@@ -107,7 +108,7 @@ def bench(
         )
     if not report.grid and not report.texts:
         needed = "; ".join(f"{name} {reason}" for name, reason in report.left_out.items())
-        raise ConfigError(f"nothing could be measured in {minutes:g} minutes ({needed}). Raise --minutes.")
+        raise ConfigError(f"nothing could be measured in {minutes:g} minutes ({needed}). Increase --minutes.")
     report.left_out = left_out | report.left_out
     report.about["computed_in"] = {side.name: side.dtype for side in sides}
     if plot is not None:
@@ -135,22 +136,6 @@ def _numbers(name: str, given: str) -> list[int]:
     if not all(one.isdecimal() and int(one) > 0 for one in numbers):
         raise ConfigError(f"{name} is {given!r}. Expected whole numbers separated by commas, such as 16,128.")
     return sorted({int(one) for one in numbers})
-
-
-def _read_texts(file: Path) -> list[str]:
-    from albertkit.errors import DataError
-    from albertkit.inputs import format_of, read_inputs
-
-    format = format_of(file)
-    with file.open("rb") as stream:
-        found = list(read_inputs(stream, str(file), format=format, fields=("text",), rest="others"))
-    texts = []
-    for number, one in enumerate(found, start=1):
-        text = one.get("text") if isinstance(one, dict) else one
-        if not isinstance(text, str):
-            raise DataError(f"{file}, text {number}: {one!r:.60}. Expected a text.")
-        texts.append(text)
-    return texts
 
 
 def _print(report: "Report", plot: Path | None) -> None:

@@ -22,16 +22,19 @@ def choose(
     ] = None,
     question: Annotated[
         str | None,
-        typer.Option(help="Question. If it contains '_', each choice fills that gap.", show_default=False),
+        typer.Option(help="Question. If it contains '_', each choice replaces the '_'.", show_default=False),
     ] = None,
     model: TunedModel = BUNDLED,
     truncate: Truncate = False,
     *,
     options: TextOptions,
 ) -> None:
-    """Choose the best answer. A .tsv file has a context, a question and the choices, a column each.
+    """Choose the best of several answers to a question.
 
-    Example: albertkit choose fox ship --context "It left the harbour." --question "What was it?" --model M
+    In a .tsv file, the first column has the context, the second the question, and each further column a
+    choice.
+
+    Example: albertkit choose fox ship --context "It left the harbor." --question "What was it?" --model M
     """
     if (choices is None or not choices) != (context is None):
         raise DataError("received only one of CHOICE and --context. Pass both, or --file.")

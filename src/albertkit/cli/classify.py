@@ -28,12 +28,14 @@ def classify(
     ] = None,
     multi_label: Annotated[
         bool,
-        typer.Option("--multi-label", help="Score each label of --labels independently: several can apply."),
+        typer.Option(
+            "--multi-label", help="Score each label of --labels independently, so that several can apply."
+        ),
     ] = False,
     template: Annotated[
         str | None,
         typer.Option(
-            help="Sentence to test for each label of --labels, which replaces {}.",
+            help="Hypothesis to test for each label of --labels. The label replaces {}.",
             show_default="This example is {}.",
         ),
     ] = None,

@@ -26,7 +26,7 @@ def convert(
     max_shard_size: Annotated[
         str | None,
         typer.Option(
-            help="For a Hugging Face folder: maximum size of a file of weights, such as 500MB.",
+            help="For a Hugging Face folder: maximum size of each weights file, such as 500MB.",
             show_default="one file",
         ),
     ] = None,

@@ -24,24 +24,27 @@ def embed(
         Literal["mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"] | None,
         typer.Option(
             help="How to combine the vectors of the tokens into one vector.",
-            show_default="as the model was trained, else mean",
+            show_default="the model's pooling if it was trained for sentence embedding, otherwise mean",
         ),
     ] = None,
     normalize: Annotated[
         bool | None,
-        typer.Option(help="Scale the vectors to length 1.", show_default="as the model was trained, else no"),
+        typer.Option(
+            help="Scale the vectors to length 1.",
+            show_default="yes if the model was trained with normalization, otherwise no",
+        ),
     ] = None,
     prompt_name: Annotated[
         str | None,
         typer.Option(
-            help="Name of a prompt in the model's config, to put before every text.",
+            help="Name of the prompt in the model's config that is prepended to every text.",
             show_default="the model's default prompt, if any",
         ),
     ] = None,
     truncate: Truncate = False,
     output: Annotated[
         Path | None,
-        typer.Option(help="Write the vectors to this .npy file, one row per text.", show_default=False),
+        typer.Option(help="Write the vectors to this .npy file, with one row per text.", show_default=False),
     ] = None,
     *,
     options: TextOptions,
@@ -84,7 +87,7 @@ def embed(
     if cut:
         typer.echo(
             f"{len(cut):,} of {count:,} texts exceed the maximum length of {encode.trained_length:,} tokens: "
-            f"{sum(cut):,} tokens were left out, up to {max(cut):,} of one text",
+            f"{sum(cut):,} tokens were truncated, at most {max(cut):,} in one text",
             err=True,
         )
 

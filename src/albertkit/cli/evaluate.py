@@ -32,7 +32,7 @@ def evaluate(
     suite: Annotated[
         str | None,
         typer.Option(
-            help="Benchmark suite, compared with published results: glue, squad, race or all.",
+            help="Benchmark suite to evaluate and compare with published results: glue, squad, race or all.",
             autocompletion=one_of(SUITES),
         ),
     ] = None,
@@ -54,7 +54,8 @@ def evaluate(
     early_exit_curve: Annotated[
         Path | None,
         typer.Option(
-            help="Also evaluate with every patience, and plot the metrics in this .png, .svg or .pdf file.",
+            help="Also evaluate with every patience, and write a plot of the metrics to this .png, .svg or "
+            ".pdf file.",
             show_default=False,
         ),
     ] = None,

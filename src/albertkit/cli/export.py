@@ -10,6 +10,33 @@ from albertkit.cli.options import JsonReport, Source
 from albertkit.cli.printing import print_result
 from albertkit.datasets.options import DataOptions
 
+Architecture = Annotated[
+    str | None,
+    typer.Option(
+        help="Model class, such as AlbertModel for the encoder only.",
+        show_default="the class in the config, if the source has its weights",
+    ),
+]
+StoredDtype = Annotated[
+    Literal["float32", "float16", "bfloat16"] | None,
+    typer.Option(help="Data type of the stored weights.", show_default="as in the source"),
+]
+Calibrate = Annotated[
+    Path | None,
+    typer.Option(
+        help="Data to measure the accuracy drop on: labeled examples of the model's task, or a .txt file "
+        "with one text per line.",
+        show_default="sentences included in albertkit",
+    ),
+]
+ComparedTexts = Annotated[
+    Path | None,
+    typer.Option(
+        help="Compare the outputs on the lines of this file.",
+        show_default="sentences included in albertkit",
+    ),
+]
+
 app = typer.Typer(
     help="Export a model for other runtimes.\n\nExample: albertkit export onnx bundled bundled.onnx",
     no_args_is_help=True,
@@ -24,17 +51,8 @@ def onnx(
         Path,
         typer.Argument(help="A .onnx file, or a folder for model.onnx, the config and the tokenizer."),
     ],
-    architecture: Annotated[
-        str | None,
-        typer.Option(
-            help="Model class, such as AlbertModel for the encoder only.",
-            show_default="the class in the config, if its weights are there",
-        ),
-    ] = None,
-    dtype: Annotated[
-        Literal["float32", "float16", "bfloat16"] | None,
-        typer.Option(help="Data type of the stored weights.", show_default="as in the source"),
-    ] = None,
+    architecture: Architecture = None,
+    dtype: StoredDtype = None,
     compute: Annotated[
         Literal["float32", "float16"],
         typer.Option(help="Data type of the computation; float16 is for GPUs."),
@@ -44,44 +62,34 @@ def onnx(
         bool,
         typer.Option(
             "--int8",
-            help="Quantize the layers' matrices to int8. The file is about a quarter of the size, and faster "
-            "on CPUs with int8 instructions (VNNI). The report gives the loss in accuracy.",
+            help="Quantize the layers' matrices to int8. The file has about a quarter of the size, and the "
+            "model runs faster on CPUs with int8 instructions (VNNI). The report gives the accuracy drop.",
         ),
     ] = False,
-    calibrate: Annotated[
-        Path | None,
-        typer.Option(
-            help="Measure the loss on labeled examples of the model's task, or on the texts of a .txt file.",
-            show_default="sentences that come with albertkit",
-        ),
-    ] = None,
+    calibrate: Calibrate = None,
     max_drop: Annotated[
         float | None,
         typer.Option(
-            min=0, help="Maximum loss in accuracy with --int8, in percentage points.", show_default="0.5"
+            min=0, help="Maximum accuracy drop with --int8, in percentage points.", show_default="0.5"
         ),
     ] = None,
     all_inputs: Annotated[
         bool,
         typer.Option(
             "--all-inputs",
-            help="Require the attention mask and the segments as inputs, for runtimes without optional ONNX "
-            "inputs.",
+            help="Make attention_mask and token_type_ids required inputs, for runtimes that do not support "
+            "optional ONNX inputs.",
         ),
     ] = False,
-    texts: Annotated[
-        Path | None,
-        typer.Option(
-            help="Compare on the lines of this file.", show_default="sentences that come with albertkit"
-        ),
-    ] = None,
+    texts: ComparedTexts = None,
     json: JsonReport = False,
     *,
     columns: dict[str, Any],
 ) -> None:
     """Export a model to ONNX, and compare its outputs with the NumPy reference.
 
-    No file is kept if the outputs differ. With --int8, the loss in accuracy decides instead.
+    If the outputs differ, the command fails and writes no file. With --int8, it fails if the accuracy drop
+    exceeds --max-drop.
 
     Example: albertkit export onnx my-model my-model.onnx
     """
@@ -108,35 +116,20 @@ def onnx(
 @settings_flags(DataOptions, parameter="columns", panel="data")
 def web(
     source: Source,
-    target: Annotated[Path, typer.Argument(help="New or empty folder.")],
-    architecture: Annotated[
-        str | None,
-        typer.Option(
-            help="Model class, such as AlbertModel for the encoder only.",
-            show_default="the class in the config, if its weights are there",
-        ),
-    ] = None,
-    dtype: Annotated[
-        Literal["float32", "float16", "bfloat16"] | None,
-        typer.Option(help="Data type of the stored weights.", show_default="as in the source"),
-    ] = None,
+    target: Annotated[Path, typer.Argument(help="Folder to write, new or empty.")],
+    architecture: Architecture = None,
+    dtype: StoredDtype = None,
     int8: Annotated[
         bool,
-        typer.Option(help="Also write onnx/model_quantized.onnx, in int8, and measure its loss in accuracy."),
+        typer.Option(help="Also write onnx/model_quantized.onnx in int8, and measure its accuracy drop."),
     ] = True,
-    calibrate: Annotated[
-        Path | None,
-        typer.Option(
-            help="Measure the loss on labeled examples of the model's task, or on the texts of a .txt file.",
-            show_default="sentences that come with albertkit",
-        ),
-    ] = None,
+    calibrate: Calibrate = None,
     max_drop: Annotated[
         float | None,
         typer.Option(
             min=0,
-            help="Maximum loss in accuracy of the int8 model, in percentage points. If it loses more, it is "
-            "not written.",
+            help="Maximum accuracy drop of the int8 model, in percentage points. If the drop is larger, the "
+            "int8 model is not written.",
             show_default="0.5",
         ),
     ] = None,
@@ -151,19 +144,14 @@ def web(
         str | None,
         typer.Option(help="Model name to show on the page.", show_default="the last part of SOURCE"),
     ] = None,
-    texts: Annotated[
-        Path | None,
-        typer.Option(
-            help="Compare on the lines of this file.", show_default="sentences that come with albertkit"
-        ),
-    ] = None,
+    texts: ComparedTexts = None,
     json: JsonReport = False,
     *,
     columns: dict[str, Any],
 ) -> None:
     """Export a model for transformers.js, in browsers and in Node.js.
 
-    The folder gets onnx/model.onnx, onnx/model_quantized.onnx (int8), config.json and the tokenizer's files.
+    The new folder has onnx/model.onnx, onnx/model_quantized.onnx (int8), config.json and the tokenizer files.
 
     Example: albertkit export web my-model my-model-web
     """

@@ -17,7 +17,9 @@ def fill_mask(
     top_k: Annotated[int, typer.Option(help="Number of words to return for each [MASK].")] = 5,
     targets: Annotated[
         str | None,
-        typer.Option(help="Words to choose from, separated by commas (default: all).", show_default=False),
+        typer.Option(
+            help="Candidate words, separated by commas (default: the whole vocabulary).", show_default=False
+        ),
     ] = None,
     *,
     options: TextOptions,

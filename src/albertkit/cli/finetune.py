@@ -26,8 +26,8 @@ def finetune(
     validation: Annotated[
         str | None,
         typer.Option(
-            help="Labeled data to select the best model with: a file or a folder.",
-            show_default="a held-out tenth of --train",
+            help="Labeled data that selects the best model: a file or a folder.",
+            show_default="a tenth of --train, held out",
         ),
     ] = None,
     model: Model = BUNDLED,
@@ -35,8 +35,8 @@ def finetune(
     seeds: Annotated[
         int,
         typer.Option(
-            help="Number of runs with different seeds. The report gives their mean and standard deviation. "
-            "The best model is kept.",
+            help="Number of runs with different seeds. The report gives the mean and standard deviation of "
+            "their metrics. albertkit keeps the best model.",
             min=1,
         ),
     ] = 1,

@@ -119,7 +119,7 @@ def _megabytes(number: int) -> str:
 
 app = typer.Typer(
     cls=DefaultVerbGroup,
-    help="Inspect a model: its size and cost, its attention, and the words it prefers.\n\n"
+    help="Inspect a model: its size and cost, its attention, and its predictions for groups of people.\n\n"
     "`albertkit inspect MODEL` is short for `albertkit inspect model MODEL`.\n\n"
     "Example: albertkit inspect bundled",
     no_args_is_help=True,

@@ -51,13 +51,15 @@ def attention(
 
 def bias(
     template: Annotated[
-        str, typer.Option(help="Text with one [MASK], and with [X] where a word of --groups is inserted.")
+        str, typer.Option(help="Text with one [MASK], and with [X] in place of the words of --groups.")
     ],
-    groups: Annotated[str, typer.Option(help="Words to insert for [X], at least two, separated by commas.")],
+    groups: Annotated[str, typer.Option(help="Words that replace [X], separated by commas; at least two.")],
     top_k: Annotated[int, typer.Option(help="Number of predicted words for each group.")] = 5,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Plot the comparison in this .png, .svg or .pdf file.", show_default=False),
+        typer.Option(
+            help="Write a plot of the comparison to this .png, .svg or .pdf file.", show_default=False
+        ),
     ] = None,
     model: Model = BUNDLED,
     device: Device = None,

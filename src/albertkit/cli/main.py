@@ -16,6 +16,7 @@ from albertkit import __version__
 from albertkit.cli.flags import old_names
 from albertkit.errors import AlbertKitError, did_you_mean
 from albertkit.logs import lines_shown
+from albertkit.recipe import FORMER_NAMES
 
 TEXT, RAW, LABELED, CHECKPOINTS = (
     "Use a model on text",
@@ -46,7 +47,7 @@ VERBS = {
 }
 """Verb -> file in this room, function or group of verbs in it, panel in the help."""
 OLD_NAMES = {"prepare": {"engine": "runner"}}
-"""Verb -> former names of its options, besides `--backend`, the former name of `--engine`."""
+"""Verb -> former names of its options, besides those of all verbs: `--backend` and `recipe.FORMER_NAMES`."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -74,7 +75,10 @@ def make_app(verbs: Iterable[str] = VERBS) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={
             "help_option_names": ["-h", "--help"],
-            "token_normalize_func": old_names(backend="engine"),
+            "token_normalize_func": old_names(
+                backend="engine",
+                **{old.replace("_", "-"): new.replace("_", "-") for old, new in FORMER_NAMES.items()},
+            ),
         },
     )
     app.callback()(_options)

@@ -17,7 +17,9 @@ from albertkit.recipe import field_docs
 Texts = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Input texts (default: from --file or standard input).", metavar="TEXT", show_default=False
+        help="Input texts (default: read from --file or standard input).",
+        metavar="TEXT",
+        show_default=False,
     ),
 ]
 Model = Annotated[
@@ -44,7 +46,7 @@ Tokenizer = Annotated[
 Corpus = Annotated[
     list[str],
     typer.Argument(
-        help="Text files, folders or glob patterns: .txt, .jsonl or .parquet, also with .gz or .zst.",
+        help="Text files, folders or glob patterns: .txt, .jsonl or .parquet, optionally with .gz or .zst.",
         metavar="FILE",
     ),
 ]
@@ -66,7 +68,10 @@ Patience = Annotated[
 ]
 Truncate = Annotated[
     bool,
-    typer.Option("--truncate", help="Truncate texts that exceed the maximum length, and report the cut."),
+    typer.Option(
+        "--truncate",
+        help="Truncate texts that exceed the maximum length, and report the number of removed tokens.",
+    ),
 ]
 Recipe = Annotated[Path | None, typer.Option(help="TOML file with settings. Flags override it.")]
 Task = Annotated[
@@ -98,11 +103,11 @@ class TextOptions:
     """Read the inputs from this UTF-8 file, one per line: plain text, .tsv (tab-separated columns without a
     header) or .jsonl. Blank lines are skipped. For tables with a header, use `albertkit predict`."""
     format: InputFormat | None = None
-    """Format of the inputs, if no file extension shows it (default: lines)."""
+    """Format of the inputs, if the file extension does not determine it (default: lines)."""
     device: str | None = None
     """Device: cpu, cuda, cuda:1, mps, ... (default: the best available device)."""
     batch_size: int | None = None
-    """Maximum number of texts per batch (default: depends on the device). With 1, each line of a pipe is
+    """Maximum number of texts per batch (default: depends on the device). With 1, each line of piped input is
     answered as it arrives."""
     engine: str = "auto"
     """Inference engine: auto (depends on the model), onnx or onnx-int8 (ONNX Runtime on the CPU), torch

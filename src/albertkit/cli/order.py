@@ -11,9 +11,9 @@ from albertkit.hub import BUNDLED
 def order(
     texts: Texts = None, model: Model = BUNDLED, truncate: Truncate = False, *, options: TextOptions
 ) -> None:
-    """Predict whether two texts are in the right order or swapped. A .tsv file has two columns.
+    """Predict whether two texts are in the right order or swapped. In a .tsv file, each line has two columns.
 
-    Example: albertkit order "The ship left the harbour." "By noon it was out of sight."
+    Example: albertkit order "The ship left the harbor." "By noon it was out of sight."
     """
     if texts and len(texts) != 2:
         raise DataError(f"texts received: {len(texts)}. Expected two, or a file of pairs.")

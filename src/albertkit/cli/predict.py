@@ -17,7 +17,7 @@ from albertkit.tasks.settings import TaskSettings
 @settings_flags(DataOptions, parameter="columns", panel="data")
 def predict(
     task: Task,
-    input: Annotated[str, typer.Option(help="File or folder of examples. Labels in it are ignored.")],
+    input: Annotated[str, typer.Option(help="File or folder of examples. Labels are ignored.")],
     output: Annotated[
         Path, typer.Option(help="File to write the predictions to: .jsonl, .csv, .tsv or .parquet.")
     ],
@@ -34,7 +34,8 @@ def predict(
         ),
     ] = "local",
     workers: Annotated[
-        int | None, typer.Option(help="Number of Ray workers (default: one per GPU, or per CPU).", min=1)
+        int | None,
+        typer.Option(help="Number of Ray workers (default: one per GPU, or per CPU without GPUs).", min=1),
     ] = None,
     keep_columns: Annotated[
         bool, typer.Option("--keep-columns", help="Copy the columns of the input to the output.")
@@ -45,7 +46,7 @@ def predict(
 ) -> None:
     """Write a prediction for each example of a file of any size.
 
-    After an interruption, the same command resumes the work.
+    To resume after an interruption, run the same command again.
 
     Example: albertkit predict text-classification --model run --input new.jsonl --output answers.jsonl
     """

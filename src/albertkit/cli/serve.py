@@ -15,8 +15,8 @@ from albertkit.serving.settings import ServingSettings
 Models = Annotated[
     list[str],
     typer.Option(
-        help="Model folder, Hugging Face Hub name, or 'bundled', optionally after the name that requests "
-        "use. Can be repeated.",
+        help="Model folder, Hugging Face Hub name, or 'bundled'. Requests refer to the model by NAME "
+        "(default: the last part of MODEL). Can be repeated.",
         metavar="[NAME=]MODEL",
         autocompletion=named(models),
     ),
@@ -61,7 +61,7 @@ def playground(
     device: Device = None,
     browser: Annotated[bool, typer.Option(help="Open the page in your browser.")] = True,
 ) -> None:
-    """Try models in your browser: serve a page to this machine only, until Ctrl-C.
+    """Serve a page for trying models in your browser, to this machine only, until Ctrl-C.
 
     Example: albertkit playground --model bundled --model reviews=runs/reviews
     """

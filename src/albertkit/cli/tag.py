@@ -23,14 +23,14 @@ def tag(
         ),
     ] = "first",
     words: Annotated[
-        bool, typer.Option("--words", help="The texts are already split into words, separated by spaces.")
+        bool, typer.Option("--words", help="Treat the texts as words separated by spaces.")
     ] = False,
     *,
     options: TextOptions,
 ) -> None:
     """Find entities, chunks or parts of speech in texts of any length.
 
-    Example: albertkit tag "Queen Anne opened the harbour of Leith." --model my-model
+    Example: albertkit tag "Queen Anne opened the harbor of Leith." --model my-model
     """
     given = options.read(texts)
     find = options.pipeline("token-classification", model)

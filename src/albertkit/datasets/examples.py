@@ -27,7 +27,7 @@ class PairExample:
     text: str
     pair: str | None = None
     negative: str | None = None
-    """A negative: a text that does not belong to the first one, though it may look similar."""
+    """A negative: a text that does not belong to the first text, although it may look similar."""
     score: float | None = None
     """Similarity score, higher for more similar texts; None for texts that belong together."""
     id: str = ""
@@ -44,7 +44,7 @@ class WordsExample:
 
 @dataclass(frozen=True, slots=True)
 class QuestionExample:
-    """A question about a text, and the answers with their positions in the text."""
+    """A question about a context, and the answers with their positions in the context."""
 
     id: str
     question: str
@@ -53,12 +53,12 @@ class QuestionExample:
     """Each answer with the index of its first character in the context. If it is empty and `is_impossible` is
     False, the example has no label."""
     is_impossible: bool = False
-    """Whether the text does not answer the question (SQuAD 2.0)."""
+    """Whether the context does not answer the question (SQuAD 2.0)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceExample:
-    """A text, possibly with a question about it, and the choices, one of which is right (RACE, SWAG)."""
+    """A context with an optional question, and the choices, of which exactly one is right (RACE, SWAG)."""
 
     id: str
     context: str

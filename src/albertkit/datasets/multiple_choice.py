@@ -33,7 +33,7 @@ class RaceFolder(Reader[ChoiceExample]):
         self.files = sorted(Path(folder).rglob("*.txt"))
         if not self.files:
             raise DataError(
-                f"{folder}: no .txt in it. Expected a split of RACE, with the folders middle and high."
+                f"{folder} has no .txt files. Expected a split of RACE, with the folders middle and high."
             )
 
     def rows(self, report: ReadingReport) -> Iterator[tuple[str, ChoiceExample | None]]:
@@ -70,7 +70,8 @@ class RaceFolder(Reader[ChoiceExample]):
             return self.leave_out(report, "empty", origin)
         label = place_of(answer, texts)
         if answer is not None and label is None:
-            return self.leave_out(report, "mislabeled", origin, f"answer {answer!r} of {len(texts)} choices")
+            detail = f"the answer is {answer!r}, but there are {len(texts)} choices"
+            return self.leave_out(report, "mislabeled", origin, detail)
         return ChoiceExample(name, context, question.strip(), texts, label)
 
 
@@ -130,7 +131,7 @@ class ChoiceTable(TableReader[ChoiceExample]):
                 return self.leave_out(report, "unlabeled", row.origin)
             label = place_of(written, texts)
             if label is None:
-                detail = f"{written!r:.40} of {len(texts)} choices"
+                detail = f"the label is {written!r:.40}, but there are {len(texts)} choices"
                 return self.leave_out(report, "mislabeled", row.origin, detail)
         return ChoiceExample(self.name_of(row), context, question, texts, label)
 

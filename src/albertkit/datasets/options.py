@@ -12,10 +12,10 @@ class DataOptions:
     pair_column: str | None = None
     """Column of the second texts, for tasks on pairs."""
     negative_column: str | None = None
-    """Column of negatives for sentence embedding: texts that do not match the first text."""
+    """For sentence embedding: column of the negatives, which are texts that do not match the first text."""
     label_column: str | None = None
     """Column of the labels, or its number in a CoNLL file (default: label; for token classification:
-    ner_tags, or the last column of a CoNLL file). For a multi-label task, name its columns of 0 and 1,
+    ner_tags, or the last column of a CoNLL file). For a multi-label task, list the columns of 0 and 1,
     separated by commas."""
     label_separator: str | None = None
     """Separator between the labels in one cell, if a text can have several."""
@@ -31,10 +31,13 @@ class DataOptions:
     choice_columns: str = "ending0,ending1,ending2,ending3"
     """Columns of the choices, separated by commas, or one column with lists."""
     id_column: str | None = None
-    """Column of the example ids (default: file and line)."""
+    """Column of the example ids (default: no column; the id is the file and line)."""
     header: bool = True
-    """The first row of a CSV or TSV file has the column names. Without a header, the names are 0, 1, ..."""
+    """Whether the first row of a CSV or TSV file has the column names. Without a header, the names are 0, 1,
+    ..."""
     delimiter: str | None = None
-    """Character between the cells of a CSV or TSV file, '\\t' for a tab (default: by the file extension)."""
+    """Character that separates the cells of a CSV or TSV file; '\\t' for a tab (default: determined by the
+    file extension)."""
     glue: str | None = None
-    """Name of a GLUE task, to read its official files. Pass the data as FOLDER/SPLIT, such as GLUE/train."""
+    """Name of the GLUE task whose official files to read. Pass the data as FOLDER/SPLIT, such as
+    GLUE/train."""

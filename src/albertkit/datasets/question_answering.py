@@ -44,7 +44,7 @@ class QuestionReader(Reader[QuestionExample]):
         if not answers:
             return self.leave_out(report, "unlabeled", origin)
         placed = [
-            (text, start) for text, near in answers if (start := _nearest(context, text, near)) is not None
+            (text, start) for text, near in answers if (start := nearest(context, text, near)) is not None
         ]
         if not placed:
             return self.leave_out(
@@ -53,12 +53,12 @@ class QuestionReader(Reader[QuestionExample]):
         return QuestionExample(name, question, context, tuple(placed))
 
 
-def _is_answer(text: Any, start: Any) -> bool:
+def is_answer(text: Any, start: Any) -> bool:
     """Return whether an answer is a text and the index of a character."""
     return isinstance(text, str) and isinstance(start, int) and not isinstance(start, bool)
 
 
-def _nearest(context: str, text: str, near: int) -> int | None:
+def nearest(context: str, text: str, near: int) -> int | None:
     """Return the index of the occurrence of a text in the context closest to the expected index."""
     if not text.strip():
         return None
@@ -108,13 +108,13 @@ class SquadFile(QuestionReader):
                         name = str(asked["id"])
                         if name in known:
                             raise DataError(
-                                f"{self.path}: two questions have the id {name!r}. Expected each once."
+                                f"{self.path}: two questions have the id {name!r}. Expected unique ids."
                             )
                         known.add(name)
                         origin = f"{self.path}, question {name}"
                         answers = [(one["text"], one["answer_start"]) for one in asked.get("answers", ())]
-                        if not all(_is_answer(*answer) for answer in answers):
-                            raise TypeError(f"the answers are {answers!r:.60}. Expected texts with numbers.")
+                        if not all(is_answer(*answer) for answer in answers):
+                            raise TypeError(f"the answers are {answers!r:.60}. Expected texts with offsets.")
                         example = self.checked(
                             report,
                             origin,
@@ -185,7 +185,7 @@ def _answers(given: Any) -> tuple[list[tuple[str, int]], bool]:
             texts, starts = [texts], [starts]
         if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
             answers = list(zip(texts, starts, strict=True))
-            if all(_is_answer(*answer) for answer in answers):
+            if all(is_answer(*answer) for answer in answers):
                 return answers, not answers
     raise DataError(
         f"expected the text of an answer, or {{'text': [...], 'answer_start': [...]}}, found {given!r:.60}"

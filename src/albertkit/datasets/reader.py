@@ -78,7 +78,7 @@ class ReadingReport:
     def lines(self) -> list[str]:
         """Return the lines of the report, which is shown before training."""
         left_out = self.rows - self.examples
-        also = f", {left_out:,} left out" if left_out else ""
+        also = f", {left_out:,} skipped" if left_out else ""
         lines = [f"{self.source}: {self.examples:,} examples{also}"]
         for problem, rows in self.problems.items():
             lines.append(f"  {problem}: {rows.count:,}")
@@ -159,25 +159,6 @@ class Reader(ABC, Generic[ExampleT]):
         return texts
 
 
-class ExampleReader(Reader[ExampleT]):
-    """Examples in memory.
-
-    Args:
-        examples: objects of the class that the task takes.
-        source: the name of the examples in error messages.
-        labeled: whether examples must have labels.
-    """
-
-    def __init__(self, examples: Sequence[ExampleT], source: str, *, labeled: bool = True) -> None:
-        super().__init__(source, labeled=labeled)
-        self.examples = examples
-
-    def rows(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT]]:  # noqa: ARG002
-        """Yield the examples, counted from 1."""
-        for number, example in enumerate(self.examples, start=1):
-            yield f"{self.source}, example {number}", example
-
-
 class TableReader(Reader[ExampleT]):
     """The examples of a table, one per usable row.
 
@@ -212,6 +193,11 @@ class TableReader(Reader[ExampleT]):
             else:
                 yield row.origin, self.example(row, report)
 
+    def rename(self, name: str) -> None:
+        """Change the name of a table in memory, for reports and errors."""
+        if isinstance(self.table, ObjectTable):
+            self.source = self.table.name = name
+
     def name_of(self, row: Row) -> str:
         """Return the id of the example of a row; without a column of ids, the file and the line."""
         name = row.values.get(self.options.id_column) if self.options.id_column else None
@@ -223,8 +209,8 @@ class MappingTable(TableReader[Any]):
 
     Args:
         source: see `TableReader`.
-        make: returns the example of a row, a mapping from column to value. If it raises DataError,
-            LookupError, TypeError or ValueError, the row is left out and counted.
+        make: returns the example of a row, see `made_example`. If it raises DataError, the row is left out
+            and counted.
         options: columns and layout.
         labeled: whether examples must have labels.
     """
@@ -246,10 +232,23 @@ class MappingTable(TableReader[Any]):
     def example(self, row: Row, report: ReadingReport) -> Any:
         """Return the function's example of a row."""
         try:
-            return self.make(row.values)
-        except (DataError, LookupError, TypeError, ValueError) as error:
-            detail = f"no {error}" if isinstance(error, KeyError) else str(error)
-            return self.leave_out(report, "malformed", row.origin, detail)
+            return made_example(self.make, row.values)
+        except DataError as error:
+            return self.leave_out(report, "malformed", row.origin, str(error))
+
+
+def made_example(make: Callable[[Mapping[str, Any]], Any], values: Mapping[str, Any]) -> Any:
+    """Return a function's example of a row, a mapping from column to value.
+
+    Raises:
+        DataError: the function raised DataError, LookupError, TypeError or ValueError.
+    """
+    try:
+        return make(values)
+    except KeyError as error:
+        raise DataError(f"no {error}") from error
+    except (LookupError, TypeError, ValueError) as error:
+        raise DataError(str(error)) from error
 
 
 def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
@@ -278,7 +277,7 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
             f"{name} is {data!r:.60} ({type(data).__name__}). Expected a path, a table or an "
             "iterable of examples."
         )
-    features = getattr(data, "features", None)  # of an IterableDataset, whose rows are read once
+    features = getattr(data, "features", None)  # the features of an IterableDataset, whose rows are read once
     if isinstance(data, Iterator) or not hasattr(data, "__len__"):
         data = list(data)
     if isinstance(data, Mapping) or hasattr(data, "column_names"):
@@ -289,7 +288,7 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
     if isinstance(first, str):
         raise DataError(
             f"{name} is an iterable of texts, such as {first!r:.60}. Expected dicts, such as "
-            '{"text": ...}, or examples. To read a file, give its path alone.'
+            '{"text": ...}, or examples. To read a file, pass only its path.'
         )
     return ObjectTable(data, name=name, features=features) if isinstance(first, Mapping) else list(data)
 

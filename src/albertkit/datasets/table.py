@@ -236,7 +236,7 @@ class ObjectTable(Table):
         self,
         rows: Iterable[Mapping[str, Any]],
         *,
-        name: str = "the examples given",
+        name: str = "the given examples",
         features: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(rows, Mapping):

@@ -158,7 +158,9 @@ class EntailmentFile(Reader[TextExample]):
                 yield origin, self._example(element, name, origin, report)
                 element.clear()
         except ElementTree.ParseError as error:
-            raise DataError(f"{self.path}, after pair {number}: not XML ({error})") from error
+            raise DataError(f"{self.path}, after pair {number}: not XML ({error}). {_LAYOUT}") from error
+        if not number:
+            raise DataError(f"{self.path} has no <pair>. {_LAYOUT}")
 
     def _example(
         self, element: ElementTree.Element, name: str, origin: str, report: ReadingReport
@@ -178,6 +180,11 @@ class EntailmentFile(Reader[TextExample]):
         return TextExample(text, hypothesis, label, name)
 
 
+_LAYOUT = (
+    "Files that end in .xml are read as those of the PASCAL challenges of textual entailment: "
+    '<pair id="8" entailment="NO"><t>text</t><h>hypothesis</h></pair>. In Python, pass the texts of other '
+    "files as an iterable of dicts."
+)
 _ENTAILMENT = {
     **dict.fromkeys(("YES", "TRUE"), "entailment"),
     **dict.fromkeys(("NO", "FALSE"), "not_entailment"),

@@ -80,7 +80,10 @@ class ConllFile(Reader[WordsExample]):
                 listed = ", ".join(f"{place} {cell!r}" for place, cell in enumerate(cells))
                 raise DataError(f"{origin}: no column {column} for the {what}. The columns are {listed}.")
         if self.labeled and self.word_column % len(cells) == self.label_column % len(cells):
-            raise DataError(f"{origin}: word and label are the same column. The line is {' '.join(cells)!r}.")
+            raise DataError(
+                f"{origin}: word and label are the same column. The line is {' '.join(cells)!r}. Set the "
+                "columns with --words-column and --label-column."
+            )
         return len(cells)
 
 

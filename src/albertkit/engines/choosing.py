@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from albertkit.checkpoints.formats import load_config
 from albertkit.checkpoints.report import LoadReport
-from albertkit.checkpoints.shapes import check_head
+from albertkit.checkpoints.shapes import check_head, saved_class
 from albertkit.config import AlbertConfig
 from albertkit.devices import CPU
 from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.engines.onnx_engine import OnnxEngine
-from albertkit.errors import ConfigError, suggestion
+from albertkit.errors import CheckpointError, ConfigError, suggestion, warn_caller
+from albertkit.heads import head_of
 from albertkit.hub import HubOptions
 from albertkit.onnx.int8 import INT8, QUANTIZATION
 
@@ -38,7 +39,7 @@ def make_engine(model: "LightModel | AlbertPreTrainedModel", name: str = "auto")
 
     Args:
         model: A light model or a PyTorch model. If a PyTorch model has hooks or custom modules, every engine
-            calls the model.
+            calls the model, and warns if it was chosen by name.
         name: One of `ENGINES`.
 
     Raises:
@@ -81,16 +82,17 @@ def _module_engine(model: Any, name: str) -> Engine:
 
     settle_threads()
     device = model.device.type
+    chosen = None if name == "auto" else name
     if name == "plain" or (name == "auto" and device not in _WELL_TESTED):
         return PlainEngine(model)
     if name == "torch" or (name == "auto" and not (is_int8(model) and device == "cpu")):
-        return TorchEngine(model)
+        return TorchEngine(model, chosen=chosen)
     if device != "cpu":
         raise ConfigError(
             f"the model is on {model.device}, but the engine {name!r} computes on the CPU. Move the model "
             "there, or choose the engine 'torch'."
         )
-    return OnnxModuleEngine(model, int8=name == "onnx-int8" or is_int8(model))
+    return OnnxModuleEngine(model, int8=name == "onnx-int8" or is_int8(model), chosen=chosen)
 
 
 def is_int8(model: "LightModel | AlbertPreTrainedModel") -> bool:
@@ -148,3 +150,32 @@ def load_model(
             **(model_kwargs or {}),
         )
     return model, info["report"]
+
+
+def load_complete_model(
+    name: str | Path, architecture: str, *, task: str | None = None, **options: Any
+) -> Model:
+    """Return a model whose head has all its weights. Warn about tensors that the model does not use.
+
+    Args:
+        name: A folder, a checkpoint of another library, or a hub name.
+        architecture: The name of the model class.
+        task: The task for error messages; None for the task of the class.
+        options: Other options of `load_model`.
+
+    Raises:
+        CheckpointError: As for `load_model`; also if a tensor of the head is missing.
+        AlbertKitError: As for `load_model`.
+    """
+    model, report = load_model(name, architecture, **options)
+    # Feature extraction does not need the pooler, which some checkpoints lack.
+    missing = [tensor for tensor in report.missing if not tensor.startswith("pooler.")]
+    if missing:
+        raise CheckpointError(
+            f"{str(name)!r} was not trained for {task or head_of(architecture).task}: it is saved as "
+            f"{saved_class(model.config)}, whose weights lack {', '.join(missing)}. "
+            f"Fine-tune it for that task first ({architecture}), or pass a checkpoint that has them."
+        )
+    if report.unexpected or report.conflicting:
+        warn_caller(f"{name}: {report}")
+    return model

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
+from albertkit.config import AlbertConfig
 from albertkit.config_fields import ACTIVATION_NAMES
+from albertkit.errors import warn_caller
 from albertkit.heads import HEADS, Output
 from albertkit.modeling.auto import model_class
 from albertkit.modeling.layers import (
@@ -26,7 +28,6 @@ from albertkit.modeling.layers import (
 )
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.pretraining_heads import AlbertMLMHead, AlbertSOPHead, MaskedWordModel
 
 _PARTS = frozenset(
     {
@@ -34,7 +35,6 @@ _PARTS = frozenset(
         *(nn.Linear, nn.LayerNorm, nn.Embedding, nn.Dropout, nn.ModuleList, nn.Tanh),
     }
 )
-_HEAD_PARTS = frozenset({AlbertMLMHead, AlbertSOPHead})
 _SAMPLES = 61  # number of values of each matrix that are compared to detect changes
 _Made = TypeVar("_Made")
 Head = Callable[[Tensor], Tensor]
@@ -78,37 +78,74 @@ def own_parameters(module: nn.Module) -> list[Tensor]:
 
 
 def as_configured(model: AlbertPreTrainedModel) -> bool:
-    """Return whether the layers of a fitting model match its config."""
-    config, layers = model.config, encoder_of(model).encoder.executed_layers()
+    """Return whether the encoder of a fitting model matches its config."""
+    config, encoder = model.config, encoder_of(model)
+    layers = encoder.encoder.executed_layers()
     if config.hidden_act not in ACTIVATION_NAMES or len(layers) != config.depth:
         return False
-    expected = make_activation(config.hidden_act)
-    norms = (norm for layer in layers for norm in (layer.attention.LayerNorm, layer.full_layer_layer_norm))
+    expected = _settings(make_activation(config.hidden_act))
+    norms = (part for part in parts_of(encoder) if isinstance(part, nn.LayerNorm))
     return all(norm.eps == config.layer_norm_eps for norm in norms) and all(
-        type(layer.activation) is type(expected)
-        and getattr(layer.activation, "approximate", None) == getattr(expected, "approximate", None)
-        and not _has_hooks(layer.activation)
-        for layer in layers
+        _settings(layer.activation) == expected for layer in layers
     )
 
 
 def head_as_configured(model: AlbertPreTrainedModel) -> bool:
-    """Return whether the head of a fitting model has the modules, activation and ties of its class."""
-    encoder = encoder_of(model)
-    parts = [part for child in model.children() if child is not encoder for part in parts_of(child)]
-    expected = None if callable(model.config.hidden_act) else type(make_activation(model.config.hidden_act))
-    if any(type(part) not in {*_PARTS, *_HEAD_PARTS, expected} or _has_hooks(part) for part in parts):
-        return False
-    if not isinstance(model, MaskedWordModel):
+    """Return whether the head of a fitting model is the head of a new model, except for its weights.
+
+    The graphs compute what a new model computes: they do not see other modules, activations, ties or values
+    of eps. The encoder must be `as_configured`.
+    """
+    if model is encoder_of(model):
         return True
-    head = model.predictions
-    tied = head.decoder.weight is encoder.embeddings.word_embeddings.weight
-    same = type(head.activation) is expected and head.LayerNorm.eps == model.config.layer_norm_eps
-    return same and tied == model.config.tie_word_embeddings and (not tied or head.decoder.bias is head.bias)
+    config, expected = _NEW_HEADS.get(model, (None, None))
+    if config != model.config:
+        config = model.config.replace()
+        with torch.device("meta"):
+            expected = _describe_head(type(model)(config))
+        _NEW_HEADS[model] = config, expected
+    return _describe_head(model) == expected
+
+
+_NEW_HEADS: WeakKeyDictionary[nn.Module, tuple[AlbertConfig, list[Any]]] = WeakKeyDictionary()
+
+
+def _describe_head(model: AlbertPreTrainedModel) -> list[Any]:
+    """Return what determines the scores of a head besides its weights: modules, settings and ties."""
+    encoder = encoder_of(model)
+    names = {id(encoder.embeddings.word_embeddings.weight): "words"}  # of each parameter
+    described: list[Any] = []
+    for child_name, child in model.named_children():
+        if child is not encoder:
+            for number, part in enumerate(parts_of(child)):
+                ties = [
+                    (name, names.setdefault(id(parameter), f"{child_name} {number} {name}"))
+                    for name, parameter in part._parameters.items()
+                    if parameter is not None
+                ]
+                described.append((child_name, list(part._modules), _settings(part), ties))
+    return described
+
+
+def _settings(part: nn.Module) -> tuple[Any, ...]:
+    """Return the class of a module, whether it has hooks, and its settings, such as `eps`."""
+    values = {} if isinstance(part, nn.Dropout) else vars(part)
+    settings = {name: value for name, value in values.items() if isinstance(value, float | str)}
+    return type(part), _has_hooks(part), settings
 
 
 def _has_hooks(part: nn.Module) -> bool:
     return bool(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part))
+
+
+def warn_of_call(engine: str) -> None:
+    """Warn that the model is called, although the user chose an engine that computes it from its weights."""
+    warn_caller(
+        f"the engine {engine!r} cannot compute this model, so albertkit calls the model, as the engine "
+        "'plain' does. Expected a class of albertkit without hooks, with its own modules, with the "
+        "activation and layer_norm_eps of its config, with weights of one type, and with "
+        "attn_implementation='sdpa'."
+    )
 
 
 def _global_hooks() -> bool:

@@ -6,7 +6,14 @@ import torch
 
 from albertkit.checkpoints.arrays import to_arrays
 from albertkit.engines.engine import BatchScores, Engine, Job, Row
-from albertkit.engines.fitting import MadeFromWeights, as_configured, fits, head_as_configured, head_of
+from albertkit.engines.fitting import (
+    MadeFromWeights,
+    as_configured,
+    fits,
+    head_as_configured,
+    head_of,
+    warn_of_call,
+)
 from albertkit.engines.light_model import LightModel
 from albertkit.engines.onnx_engine import OnnxEngine, check_rows
 from albertkit.engines.plain import PlainEngine
@@ -23,30 +30,37 @@ class OnnxModuleEngine(Engine):
     Args:
         model: The model. It is computed without dropout and gradients, also in training mode.
         int8: Whether to multiply the layers' matrices in int8.
+        chosen: The name by which the user chose this engine, for a warning if the model must be called; None
+            for no warning.
     """
 
-    def __init__(self, model: AlbertPreTrainedModel, *, int8: bool = False) -> None:
+    def __init__(
+        self, model: AlbertPreTrainedModel, *, int8: bool = False, chosen: str | None = None
+    ) -> None:
         self.model = model
         self.int8 = int8
+        self.chosen = chosen
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """Yield the scores of batches as `Engine.batches` does, the longest rows first."""
         model = self.model
-        suits = self._suits(job.output, rows)
+        suits = self._suits(job.output)
+        if not suits and self.chosen is not None:
+            warn_of_call(self.chosen)
         if suits and job.output == "logits" and getattr(model, "patience", None) is not None:
             raise ConfigError(
                 "this engine computes all layers in ONNX Runtime, but the model has a patience of "
                 f"{model.patience}. Choose the engine 'torch', or call set_patience(None)."
             )
-        engine = self._engine() if suits else PlainEngine(model)
-        return engine.batches(rows, job)
-
-    def _suits(self, output: Output, rows: Sequence[Row]) -> bool:
-        model = self.model
         try:
             check_rows(rows, model.config)
         except DataError:
-            return False  # calling the model raises the error
+            suits = False  # calling the model raises the error
+        engine = self._engine() if suits else PlainEngine(model)
+        return engine.batches(rows, job)
+
+    def _suits(self, output: Output) -> bool:
+        model = self.model
         return (
             fits(model)
             and as_configured(model)

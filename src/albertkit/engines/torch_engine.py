@@ -21,7 +21,7 @@ from torch import Tensor
 from albertkit.early_exit import exits_of
 from albertkit.engines.batches import Batch, Group, length_of, plan
 from albertkit.engines.engine import BatchScores, Engine, Job, Row
-from albertkit.engines.fitting import Head, MadeFromWeights, encoder_of, fits, head_of
+from albertkit.engines.fitting import Head, MadeFromWeights, encoder_of, fits, head_of, warn_of_call
 from albertkit.engines.packed_layers import PackedLayer, RowAttention, can_reorder
 from albertkit.engines.plain import PlainEngine, default_batch_tokens, evaluating
 from albertkit.heads import Output
@@ -145,10 +145,13 @@ class TorchEngine(Engine):
 
     Args:
         model: The model. It is computed without dropout and gradients, also in training mode.
+        chosen: The name by which the user chose this engine, for a warning if the model must be called; None
+            for no warning.
     """
 
-    def __init__(self, model: AlbertPreTrainedModel) -> None:
+    def __init__(self, model: AlbertPreTrainedModel, *, chosen: str | None = None) -> None:
         self.model = model
+        self.chosen = chosen
         self.exit_depths: Counter[int] = Counter()
         """Number of rows that exited after each layer, for a model with a patience."""
 
@@ -157,7 +160,10 @@ class TorchEngine(Engine):
         model = self.model
         head = head_of(model, job.output)
         limit = model.config.max_position_embeddings
-        if head is None or not fits(model) or any(not 0 < length_of(row) <= limit for row in rows):
+        suits = head is not None and fits(model)
+        if not suits and self.chosen is not None:
+            warn_of_call(self.chosen)
+        if head is None or not suits or any(not 0 < length_of(row) <= limit for row in rows):
             yield from PlainEngine(model).batches(rows, job)
             return
         with evaluating(model):

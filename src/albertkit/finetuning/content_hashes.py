@@ -8,16 +8,17 @@ import numpy as np
 
 from albertkit.checkpoints.arrays import to_numpy
 from albertkit.config import AlbertConfig
-from albertkit.datasets.reader import ExampleReader, Reader, TableReader
+from albertkit.datasets.example_objects import ExampleReader
+from albertkit.datasets.reader import Reader, TableReader
 from albertkit.datasets.table import ObjectTable
 from albertkit.engines.light_model import LightModel, Model
+from albertkit.files import file_sha256
 
 
 def content_sha256(path: Path) -> str | None:
     """Return the hash of a file, or of all names and contents in a folder, or None for neither."""
     if path.is_file():
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        return file_sha256(path)
     if not path.is_dir():
         return None
     found = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Measure a fine-tuned model on labeled data: `evaluate`."""
+"""Evaluate a fine-tuned model on labeled data: `evaluate`."""
 
 import logging
 from dataclasses import asdict, replace
@@ -42,17 +42,17 @@ def evaluate(
     overwrite: bool = False,
     **settings: Any,
 ) -> Evaluation:
-    """Measure a fine-tuned model on labeled data.
+    """Evaluate a fine-tuned model on labeled data.
 
     Args:
         model: folder or name of the model.
         data: labeled examples: the path of a file or folder, a list of dicts, a DataFrame, an Arrow table, a
             `datasets.Dataset`, or an iterable of dicts or of the task's examples.
         task: name of the task, or a task of your own; None for the task that the model was fine-tuned for.
-        output: new folder for report.json, report.md, predictions and pictures; None for none.
-        metrics: metrics of your own: functions of the true and the predicted answers, or `Metric`.
-        main_metric: name of the most important metric; None for the one that chose the best model, as the
-            report.json beside the model says, else the task's.
+        output: new folder for report.json, report.md, predictions and plots; None to write no files.
+        metrics: your own metrics: functions of the true and the predicted answers, or `Metric`.
+        main_metric: name of the most important metric; None for the metric that selected the best model,
+            which is in the report.json next to the model, or for the task's main metric if there is none.
         device: "auto", "cpu", "cuda" and so on.
         batch_tokens: maximum number of tokens per batch, including padding; None for a default that suits the
             device.
@@ -63,11 +63,14 @@ def evaluate(
         overwrite: whether to replace the report of an earlier evaluation in `output`.
         **settings: fields of `TaskSettings` and `DataOptions`; the defaults are those of the fine-tuning.
 
+    Returns:
+        The evaluation, with the metrics, the predictions, and the content of the report.
+
     Raises:
-        ConfigError: a task, setting or metric is unknown; the model was not trained with early exit but
-            patience or a curve is requested; or `output` is the folder of a fine-tuning run.
-        DataError: the data cannot be read, has other labels or another kind of examples than the model was
-            fine-tuned on, or the model has no head.
+        ConfigError: a task, setting or metric is unknown; patience or a curve is requested, but the model was
+            not trained with early exit; or `output` is the folder of a fine-tuning run.
+        DataError: the data cannot be read, its labels or its kind of examples differ from those of the
+            fine-tuning, or the model has no head.
     """
     if early_exit_curve is not None:
         require("torch", extra="train")

@@ -13,10 +13,9 @@ from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Engine
 from albertkit.engines.light_model import Model
-from albertkit.errors import DataError
 from albertkit.results import Result, with_baseline
 from albertkit.tasks.loading import RowCounts, features_of_all
-from albertkit.tasks.measuring import Judged
+from albertkit.tasks.measuring import Judged, checked_scores
 from albertkit.tasks.task import Task, example_name
 
 
@@ -50,15 +49,16 @@ class Evaluation(Result):
     @cached_property
     def baseline(self) -> dict[str, float]:
         """Metrics of the best prediction that ignores the input."""
-        return self.task.baseline(self.examples)
+        found = self.task.baseline(self.examples)
+        return checked_scores(found, task=self.task.name, examples=len(self.examples), method="baseline")
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
         """Each prediction as plain values, with the `id` and the true answer (`true`) of its example."""
         return [
             {"id": example_name(example, number)}
-            | self.task.record(example, prediction)
-            | {"true": self.task.truth(example)}
+            | self.task.checked_record(example, prediction)
+            | {"true": self.task.checked_truth(example)}
             for number, (example, prediction) in enumerate(
                 zip(self.examples, self.predictions, strict=True), start=1
             )
@@ -67,7 +67,8 @@ class Evaluation(Result):
     def score_of(self, numbers: Sequence[int]) -> float:
         """Return the main metric over some examples. For a metric at the best threshold, use the model's own.
 
-        The result is NaN if your own metric has no value for these examples.
+        The result is NaN if the metric has no value for these examples, because they are only a part of the
+        data: the function may raise any error, such as for a division by zero.
         """
         examples, predictions = (
             [side[number] for number in numbers] for side in (self.examples, self.predictions)
@@ -76,9 +77,10 @@ class Evaluation(Result):
             warnings.filterwarnings("ignore", message="A single label", category=UserWarning)  # few examples
             try:
                 scores = self.task.measure(examples, predictions)
-            except DataError:
+            except Exception:
                 return math.nan
-        return scores[self.main_metric.removeprefix("best_")]
+        plain = self.main_metric.removeprefix("best_")
+        return scores.get(plain, scores.get(self.main_metric, math.nan))
 
     def summary(self) -> dict[str, Any]:
         """Return the values to show, by name."""
@@ -138,7 +140,7 @@ class EvaluationSet:
             engine = make_engine(model, engine)
         for examples, rows in self._chunks:
             outputs = task.run(engine, rows, batch_tokens=self.batch_tokens)
-            predictions += task.predictions(examples, rows, outputs)
+            predictions += task.checked_predictions(examples, rows, outputs)
         predictions = task.compared(self.examples, predictions)
         return Evaluation(
             task=task,

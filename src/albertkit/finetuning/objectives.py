@@ -17,7 +17,6 @@ with a negative), C choices, T tokens, H hidden size, K labels.
 """
 
 import hashlib
-import inspect
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -33,6 +32,7 @@ from albertkit.engines.engine import Row
 from albertkit.engines.plain import Batch, pad_batch
 from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.finetuning.batches import UnitBatch
+from albertkit.finetuning.objective_checks import check_arguments, check_logits, check_loss, objective_name
 from albertkit.heads import HEADS
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.tasks.task import Task
@@ -47,13 +47,14 @@ class HeadObjective:
         task: the task, which converts rows to labels.
         device: the device of the model.
         loss: a function of logits (..., K) and labels that returns the mean loss over labeled items; None for
-            the loss of the model's head.
+            the loss of the model's head. The result for the first batch is checked.
     """
 
     def __init__(
         self, task: Task, device: torch.device, *, loss: Callable[[Tensor, Tensor], Tensor] | None = None
     ) -> None:
         self.task, self.device, self.loss = task, device, loss
+        self._is_checked = False
 
     def counts(self, batch: UnitBatch) -> dict[str, int]:
         """Count labeled items and real tokens."""
@@ -75,8 +76,18 @@ class HeadObjective:
         if self.loss is None:
             mean = model(**inputs, return_dict=True).loss
         else:
+            if "labels" not in inputs:
+                raise ConfigError(
+                    f"`labels_of` of {self.task.name} returns no 'labels', which its objective needs. "
+                    'Expected {"labels": array}.'
+                )
             labels = inputs.pop("labels")
-            mean = self.loss(model(**inputs, return_dict=True).logits.float(), labels)
+            logits = model(**inputs, return_dict=True).logits.float()
+            mean = self.loss(logits, labels) if items else logits.sum() * 0
+            if items and not self._is_checked:
+                check_loss(self.task, mean)
+                self._is_checked = True
+            mean = mean.reshape(())
         total = items * mean
         return StepOutput(loss=total / max(counts["items"], 1), sums={"loss": (total.detach(), items)})
 
@@ -93,7 +104,7 @@ class EmbeddingObjective:
     def __init__(self, task: SentenceEmbedding, world: World, *, temperature: float) -> None:
         self.task, self.world, self.temperature = task, world, temperature
         self._loss = torch.zeros(())  # the loss of the current batch
-        self._waiting: list[tuple[int, Tensor]] = []  # for each of its parts: seed, gradients (B, W, H)
+        self._waiting: list[tuple[int, Tensor]] = []  # seed and gradients (B, W, H) of each of its parts
 
     def counts(self, batch: UnitBatch) -> dict[str, int]:
         """Count examples and real tokens."""
@@ -113,7 +124,7 @@ class EmbeddingObjective:
             carrier = (self._vectors(model, batch) * gradients).sum()
         items = len(batch.units)
         share = self._loss * (items / counts["items"])
-        # The value is the part's share; the gradient is that of the whole loss for the part's vectors.
+        # The value is the part's share of the loss. The gradient is that of the whole loss.
         return StepOutput(
             loss=carrier + (share - carrier).detach(), sums={"loss": (self._loss * items, items)}
         )
@@ -169,9 +180,14 @@ def make_objective(
     if task.objective == "embedding":
         assert isinstance(task, SentenceEmbedding)
         return EmbeddingObjective(task, world, temperature=temperature)
-    _check_logits(task)
+    check_logits(task)
     if callable(task.objective):
-        _check_arguments(task, task.objective)
+        check_arguments(task, task.objective)
+    if class_weights is not None and task.objective != "head":
+        raise ConfigError(
+            f"class_weights are for the loss of the model's head, but {task.name} has the objective "
+            f"{objective_name(task)!r}. Set class_weights to 'none', or weight the classes in the objective."
+        )
     if class_weights is not None:
         loss = weighted_cross_entropy(class_weights.to(world.device))
     elif callable(task.objective):
@@ -185,31 +201,6 @@ def make_objective(
             "possible too."
         )
     return HeadObjective(task, world.device, loss=loss)
-
-
-def _check_logits(task: Task) -> None:
-    """Raise ConfigError if the model lacks the logits that the objective of the task needs."""
-    scores = HEADS[task.architecture].scores.get("logits")
-    if callable(task.objective) and (scores is None or scores.names != ("logits",)):
-        raise ConfigError(
-            f"the objective of {task.name} is a function of logits and labels, and {task.architecture} has "
-            "none under that name. Expected objective = 'head', or an architecture with one tensor of logits."
-        )
-
-
-def _check_arguments(task: Task, objective: Callable[..., Any]) -> None:
-    """Raise ConfigError for a function that cannot be called with logits and labels."""
-    try:
-        signature = inspect.signature(objective)
-    except ValueError:  # functions that are not written in Python may have no signature
-        return
-    try:
-        signature.bind("logits", "labels")
-    except TypeError as error:
-        raise ConfigError(
-            f"the objective of {task.name} cannot be called with logits and labels ({error}). Expected "
-            "objective = staticmethod(function), where function takes (logits, labels)."
-        ) from None
 
 
 def weighted_cross_entropy(weights: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
@@ -260,7 +251,10 @@ def balanced_weights(counts: Counter[int] | None, classes: int) -> Tensor:
         ConfigError: the task does not have single classes.
     """
     if counts is None:
-        raise ConfigError("class_weights are for tasks with one class per example or word. Set it to 'none'.")
+        raise ConfigError(
+            "class_weights are for tasks with one class per example or word. Set it to 'none'. In a task of "
+            "your own with single classes, let `learnt_classes` of the task return their counts."
+        )
     total, seen = counts.total(), len(counts)
     return torch.tensor([total / (seen * counts[one]) if counts[one] else 1.0 for one in range(classes)])
 
@@ -279,7 +273,7 @@ def training_inputs(task: Task, rows: Sequence[Row], device: torch.device) -> di
             f"example {unlabeled.example} has no labels. Expected labeled examples to learn from."
         )
     batch: dict[str, Any] = {**training_batch(task, rows, device)}
-    if task.architecture == "AlbertForMultipleChoice":
+    if HEADS[task.architecture].has_choices:
         choices = {len(unit) for unit in task.units(rows)}
         if len(choices) != 1:
             raise DataError(
@@ -287,7 +281,9 @@ def training_inputs(task: Task, rows: Sequence[Row], device: torch.device) -> di
                 "same number in each."
             )
         batch = {name: value.unflatten(0, (-1, *choices)) for name, value in batch.items()}
-    return batch | {name: torch.from_numpy(one).to(device) for name, one in task.labels_of(rows).items()}
+    return batch | {
+        name: torch.from_numpy(np.asarray(one)).to(device) for name, one in task.labels_of(rows).items()
+    }
 
 
 def training_batch(task: Task, rows: Sequence[Row], device: torch.device) -> Batch:
@@ -359,7 +355,7 @@ def _not_wrong(texts: Tensor) -> Tensor:
     first, second, candidates = texts[:, 0], texts[:, 1], texts[:, 1:].T.flatten()
     same_first = first[:, None] == first  # (B, B)
     same_as_second = second[:, None] == candidates  # (B, (W - 1) B)
-    right = same_first.float() @ same_as_second.float() > 0  # right for any equal first text
+    right = same_first.float() @ same_as_second.float() > 0  # right for this first text or an equal one
     return right | (first[:, None] == candidates)
 
 

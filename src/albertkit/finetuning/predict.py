@@ -100,7 +100,9 @@ def predict(
     progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Predictions:
-    """Predict for each example. With an output file, the same call continues after an interruption.
+    """Return or write the prediction for each example.
+
+    With an output file, the same call resumes after an interruption.
 
     Args:
         model: folder or name of the model.
@@ -113,15 +115,17 @@ def predict(
             device.
         engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
         patience: number of consecutive layers that must agree before an example exits early.
-        runner: "local" for this process, "ray" for a Ray cluster; needs an output file.
+        runner: "local" for this process, or "ray" for a Ray cluster, which needs an output file.
         workers: number of Ray workers; None for one per GPU, or per CPU if there are no GPUs.
         keep_columns: whether to copy the columns of the input to the output.
-        progress: called with the numbers of finished and of all examples; None for a progress bar.
+        progress: function that is called with the number of finished examples and the number of all examples;
+            None for a progress bar.
         **settings: fields of `TaskSettings` and `DataOptions`; the defaults are those of the fine-tuning.
 
     Returns:
-        The predictions. Each has `row`, the number of the input's row from 1; `id` if the input has ids; the
-        kept columns; the prediction; and for tasks that truncate texts `cut`, the number of removed tokens.
+        The predictions. Each record has `row`, the number of the input row, counted from 1; `id` if the input
+        has ids; the kept columns; the prediction; and, for tasks that truncate texts, `cut`, the number of
+        removed tokens.
 
     Raises:
         ConfigError: a task, engine, runner or setting is unknown.
@@ -245,7 +249,7 @@ def predict_file(
     count = min(len(done or ()) * part_size, total)
     if done:
         logger.info(
-            f"continuing after {count:,} of {total:,} predictions, kept in {parts} from an interrupted run"
+            f"resuming after {count:,} of {total:,} predictions, which an interrupted run kept in {parts}"
         )
     examples = islice(_asked(reader, keep_columns), count, None)
     finished = ordered_map(
@@ -291,7 +295,9 @@ def _check_runner(runner: str, workers: int | None) -> None:
 
 def _check_output(source: Path, output: Path) -> None:
     if output.suffix.lower() not in WRITERS:
-        raise DataError(f"{output}: predictions are written as {', '.join(WRITERS)}. Choose one of them.")
+        raise DataError(
+            f"{output}: unsupported file type. Expected a name that ends in {', '.join(WRITERS)}."
+        )
     if output.suffix.lower() == ".parquet":
         require("pyarrow", extra="arrow")
     folder = next(parent for parent in output.absolute().parents if parent.exists())

@@ -79,13 +79,13 @@ class Predictor:
         """
         examples = [one.example for one in asked]
         self.task.check_fit(examples)
-        rows = self.task.features(examples)
+        rows = self.task.checked_features(examples)
         self._warn_of_unknown(rows, len(examples))
         outputs = self.task.run(self._computing, rows, batch_tokens=self.batch_tokens)
-        predictions = self.task.predictions(examples, rows, outputs)
+        predictions = self.task.checked_predictions(examples, rows, outputs)
         records = []
         for one, prediction in zip(asked, predictions, strict=True):
-            record = self.task.record(one.example, prediction)
+            record = self.task.checked_record(one.example, prediction)
             records.append(one.beside(record) | record)
         if self.task.cuts:  # then every example has the number of removed tokens
             for record in records:

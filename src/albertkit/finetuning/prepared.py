@@ -57,7 +57,7 @@ class Prepared:
     @property
     def model_class(self) -> type[AlbertPreTrainedModel]:
         """The model class to train."""
-        return getattr(auto, self.task.architecture)
+        return auto.model_class(self.task.architecture)
 
 
 def prepare(
@@ -115,7 +115,7 @@ def _hold_out(splits: Splits[Any], seed: int) -> None:
     count = len(training) // HELD_OUT
     if not count:
         raise DataError(
-            f"{report.source}: {len(training)} training examples are too few to hold out one of {HELD_OUT}. "
+            f"{report.source}: {len(training)} training examples are too few to hold out one in {HELD_OUT}. "
             "Pass validation data."
         )
     chosen = set(random.Random(seed).sample(range(len(training)), count))

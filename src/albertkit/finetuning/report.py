@@ -1,6 +1,6 @@
 """The report of an evaluation: report.json for programs, report.md for people, predictions, plots."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +57,12 @@ def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
     }
     pictures = [_by_length_picture(folder, by_length, evaluation.main_metric)]
     labels = list(evaluation.task.config.id2label.values())
-    if {one.predicted for one in judged} <= {*labels} and len(labels) <= MOST_LABELS:
+    answers = {answer for one in judged for answer in (one.true, one.predicted)}
+    if answers <= {*labels} and len(labels) <= MOST_LABELS:
         pictures.append(_confusion_picture(folder, judged, labels))
     if reliability:
         pictures.append(_calibration_picture(folder, reliability))
-    if judged and isinstance(judged[0].predicted, float):
+    if judged and isinstance(judged[0].predicted, float) and _are_numbers(answers):
         pictures.append(_numbers_picture(folder, judged, evaluation.task.axes))
     ranks = [rank for one in evaluation.predictions if (rank := getattr(one, "rank", None)) is not None]
     if ranks:
@@ -71,6 +72,10 @@ def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
     write_json(folder / REPORT_JSON, finite(report))
     (folder / REPORT_MARKDOWN).write_text(_markdown(report, pictures), encoding="utf-8")
     return report
+
+
+def _are_numbers(answers: Iterable[Any]) -> bool:
+    return all(isinstance(answer, int | float) for answer in answers)
 
 
 def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from albertkit.errors import ConfigError, TrainingError
 from albertkit.finetuning.batches import Epochs, fingerprint
 from albertkit.finetuning.collapse import CollapseWatch, collapse, prior_loss
 from albertkit.finetuning.evaluation import Evaluation
+from albertkit.finetuning.objective_checks import objective_name
 from albertkit.finetuning.objectives import balanced_weights, make_objective
 from albertkit.finetuning.prepared import Prepared, starting_model
 from albertkit.finetuning.report import write_report
@@ -20,15 +21,16 @@ from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import COLUMNS_KEY
 from albertkit.metrics.comparing import is_better
 from albertkit.pipelines import pipeline
-from albertkit.recipe import scalar_values
-from albertkit.results import Result, with_baseline
+from albertkit.recipe import default_values, scalar_values
+from albertkit.results import with_baseline
 from albertkit.tasks.registry import TASKS
 from albertkit.tasks.task import Task
 from albertkit.training.callbacks import Callback
 from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World
 from albertkit.training.loop import train
-from albertkit.training.model_card import check_push_options, finetuning_card, push_run
+from albertkit.training.model_card import PushOptions, finetuning_card
+from albertkit.training.run_folder import RunFolder
 from albertkit.training.run_state import RunResult, RunState
 from albertkit.training.settings import TrainingSettings
 
@@ -38,7 +40,7 @@ MOST_RESTARTS = 2
 
 
 @dataclass(frozen=True, repr=False)
-class FinetuningRun(Result):
+class FinetuningRun(RunFolder):
     """The result of `finetune`."""
 
     folder: Path
@@ -83,38 +85,16 @@ class FinetuningRun(Result):
         return pipeline(None if self.task.name in TASKS else self.task, self.folder, **options)
 
     @property
-    def history(self) -> list[dict[str, float]]:
-        """The logged metrics of the run, oldest first: the lines of `metrics.jsonl`."""
-        return read_metrics(self.folder)
+    def _folder(self) -> Path:
+        return self.folder
 
-    def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        """Upload the model and its tokenizer to the hub, with a model card written from the report.
-
-        Checkpoints, logs, reports and predictions are not uploaded: they may hold texts of the data. The
-        README.md of an existing repository is replaced.
-
-        Args:
-            repo_id: "organization/name", or a name of your own account; created if it does not exist.
-            options: fields of `CardOptions` (`license`, `language`, `datasets`, `base_model`, `limitations`)
-                and of `UploadOptions` (`commit_message`, `commit_description`, `private`, `token`,
-                `revision`, `create_pr`).
-
-        Returns:
-            The URL of the commit or of the pull request.
-
-        Raises:
-            ConfigError: an unknown argument.
-            TrainingError: the run is not finished.
-            UploadError: the hub refused the upload or cannot be reached.
-        """
-        chosen = check_push_options(options)
+    def _card(self, repo_id: str, options: PushOptions) -> str:
         if self.report is None:
             raise TrainingError(
                 f"the run in {self.folder} has no report. Finish it with the same call, and push from the "
                 "main process."
             )
-        card = finetuning_card(self.folder, repo_id, self.report, chosen)
-        return push_run(self.folder, repo_id, card, chosen)
+        return finetuning_card(self.folder, repo_id, self.report, options)
 
     def summary(self) -> dict[str, Any]:
         """Return the values to show, by name."""
@@ -132,10 +112,6 @@ class FinetuningRun(Result):
             | with_baseline(self.metrics, self.baseline)
             | {"folder": self.folder}
         )
-
-    def picture(self) -> Path:
-        """Return the image of the curves."""
-        return self.folder / "curves.png"
 
 
 def run_prepared(
@@ -172,7 +148,7 @@ def run_prepared(
     report = None
     if evaluation:
         state = result.state
-        # If no evaluation has a value of the metric (NaN), `train` keeps the last model.
+        # If no evaluation had a value, as in runs of earlier versions, `train` keeps the last model.
         kept_step = state.step if state.best is None else state.best_step
         beats_untrained = _beats_untrained(state, folder, *_best_by(prepared, tried))
         if beats_untrained is False:
@@ -192,7 +168,7 @@ def run_prepared(
             "model": prepared.start,
             "restarts": restarts,
             "collapsed": reason,
-            # A run without a limit has None: JSON cannot hold infinity.
+            # A run without a limit has None: JSON cannot represent infinity.
             "settings": {name: value for name, value in asdict(tried).items() if value != math.inf},
             "step": kept_step,
             "beats_untrained": beats_untrained,
@@ -243,6 +219,12 @@ def _train(
     training = settings.training(steps_per_epoch=epochs.steps, hidden_size=prepared.config.hidden_size)
     metric, lower = _best_by(prepared, settings)
     watch = CollapseWatch(training, prior)
+    added = {  # checkpoints of earlier versions lack these values
+        "main_metric": metric,
+        "own_metrics": prepared.task.own_directions,
+        "task_name": prepared.task.name,  # "task" has the settings of the task
+        "objective": objective_name(prepared.task),
+    }
 
     def save_model(target: Path) -> None:
         model.save_pretrained(target)
@@ -276,7 +258,8 @@ def _train(
         is_hopeless=watch if watched else None,
         fingerprint=_identity(settings)
         | {"model": prepared.start, "training_data": fingerprint(prepared.units)}
-        | {"main_metric": metric, "own_metrics": prepared.task.own_directions},
+        | added,
+        defaults=default_values(FinetuningSettings) | added,
         world=world,
         callbacks=callbacks,
         about={"task": prepared.task.name, "model": prepared.start} | scalar_values(settings),

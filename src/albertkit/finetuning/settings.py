@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from albertkit.errors import ConfigError
+from albertkit.recipe import SHARE, number
 from albertkit.tasks.settings import ProblemType, TaskSettings
 from albertkit.training.settings import OptimizerName, RunSettings, TrainingSettings
 
@@ -16,30 +17,32 @@ _RATE, _RATE_WIDTH = 3e-5, 768
 class FinetuningSettings(RunSettings):
     """All settings of a fine-tuning run, except its data."""
 
-    epochs: float = 3.0
+    epochs: float = number(3.0, "epochs")
     """Number of passes over the training examples, unless steps is set."""
-    batch_size: int = 32
-    """Number of examples (for question answering: windows) per step, over all processes."""
-    warmup: float = 0.1
-    """Share of the run that is warm-up, in which the learning rate rises from 0. Then it decays linearly to
-    0."""
-    warmup_steps: int | None = None
-    """Length of the warm-up in steps, instead of warmup."""
+    batch_size: int = number(32, "rows")
+    """Number of examples (for question answering: windows) per step, summed over all processes."""
+    warmup: float = number(0.1, SHARE)
+    """Warm-up as a share of the run. During the warm-up, the learning rate rises from 0; afterwards it decays
+    linearly to 0."""
+    warmup_steps: int | None = number(None, "steps")
+    """Length of the warm-up in steps. It overrides warmup."""
     optimizer: OptimizerName = "adamw"
     """Optimizer, as for pretrain. The original code fine-tunes with its AdamW."""
-    dropout: float | None = None
-    """Dropout probability of the hidden states (default: the model's)."""
-    attention_dropout: float | None = None
-    """Dropout probability of the attention weights (default: the model's)."""
-    classifier_dropout: float | None = None
-    """Dropout probability before the head (default: the model's)."""
+    dropout: float | None = number(None, SHARE)
+    """Dropout probability of the hidden states (default: the value in the model's config)."""
+    attention_dropout: float | None = number(None, SHARE)
+    """Dropout probability of the attention weights (default: the value in the model's config)."""
+    classifier_dropout: float | None = number(None, SHARE)
+    """Dropout probability before the head (default: the value in the model's config)."""
     class_weights: Literal["none", "balanced"] = "none"
-    """Weights of the labels in the loss: none, or balanced (inverse to their frequency, with a mean of 1)."""
+    """Weights of the labels in the loss: none (all 1), or balanced (inversely proportional to the label's
+    frequency, with a mean of 1)."""
     temperature: float = 0.05
-    """For sentence embedding: temperature of the loss, which divides the cosine similarities. A smaller value
-    emphasizes the nearest negatives. Gao et al. 2021 and sentence-transformers use the default."""
+    """For sentence embedding: temperature of the loss. The loss divides the cosine similarities by it. A
+    smaller value emphasizes the nearest negatives. The default is that of Gao et al. 2021 and
+    sentence-transformers."""
     problem_type: ProblemType | None = None
-    """For text classification: meaning of the labels (default: inferred from the labels)."""
+    """For text classification: type of the labels (default: inferred from the labels)."""
     early_exit: bool = False
     """For text classification: train a classifier after each layer, so that --patience can skip later
     layers."""
@@ -53,9 +56,9 @@ class FinetuningSettings(RunSettings):
 
     best_metric: str | None = None
     """Metric that selects the best model (default: the task's main metric)."""
-    evaluate_every: int | None = None
+    evaluate_every: int | None = number(None, "steps")
     """Number of steps between evaluations (default: one evaluation per epoch)."""
-    log_every: int = 20
+    log_every: int = number(20, "steps")
     """Number of steps between lines of metrics.jsonl."""
     task: TaskSettings = field(default_factory=TaskSettings)
 

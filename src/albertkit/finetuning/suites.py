@@ -173,13 +173,15 @@ def _model(one: Measurement, models: str, *, alone: bool) -> str | None:
     if not folder.is_dir() or (folder / "config.json").is_file():
         if alone:
             return models
-        what = "is one model" if folder.is_dir() else "is not a folder"
+        what = "is the folder of one model" if folder.is_dir() else "is not a folder"
         raise DataError(
-            f"{models} {what}. Expected one with a model for each task: {one.models[0]} and so on."
+            f"{models} {what}. Expected a folder with a model for each task: {one.models[0]} and so on."
         )
     there = [name for name in one.models if (folder / name / "config.json").is_file()]
     if len(there) > 1:
-        raise DataError(f"{folder} has {' and '.join(there)}, which are for the same task. Move one away.")
+        raise DataError(
+            f"{folder} has {' and '.join(there)}, which are for the same task. Keep only one of them."
+        )
     return str(folder / there[0]) if there else None
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.datasets.options import DataOptions
+from albertkit.errors import ConfigError
 from albertkit.files import finite, full_disk_named, write_json
 from albertkit.finetuning.prepared import Prepared, prepare
 from albertkit.finetuning.run import FinetuningRun, run_prepared
@@ -49,13 +50,13 @@ def finetune(
     world: World | None = None,
     **settings: Any,
 ) -> FinetuningRun:
-    """Fine-tune a model on labeled data, or continue the run in `output`, and report its metrics.
+    """Fine-tune a model on labeled data, or resume the run in `output`, and report its metrics.
 
-    Ctrl-C stops after the current step and writes a checkpoint; the same call continues from there.
+    Ctrl-C stops the run after the current step and writes a checkpoint. The same call resumes the run.
 
-    If a run collapses (the model predicts the same for everything, or learns nothing), it starts again in
-    `output/restart-1` with half the learning rate and another seed, up to two times. `output` then has the
-    model of the last run.
+    If a run collapses (the model predicts the same for every input, or learns nothing), it restarts in
+    `output/restart-1` with half the learning rate and another seed. It restarts at most twice. `output` then
+    has the model of the last run.
 
     Args:
         task: name of the task, or a task of your own.
@@ -66,23 +67,34 @@ def finetune(
         output: folder of the run.
         metrics: your own metrics: functions of the true and the predicted answers, or `Metric`. The first one
             selects the best model.
-        callbacks: called in the main process during the run: at its start, steps, evaluations, checkpoints
-            and end. For callbacks, each seed and each restart is a separate run.
+        callbacks: callbacks that the training loop calls in the main process: at the start of the run, after
+            each step, evaluation and checkpoint, and at its end. Each seed and each restart is a separate
+            run.
         recipe: TOML file of settings, or the settings.
-        seeds: number of runs with different seeds. Several runs are in `output/seed-0` and so on; `output`
-            has the best model, the mean and the standard deviation.
+        seeds: number of runs with different seeds. With several seeds, the runs are in `output/seed-0` and so
+            on. `output` has the best model, and the mean and standard deviation of the metrics.
         device: "auto", "cpu", "cuda" and so on.
         world: the processes of the run, instead of those that `torchrun` started.
         **settings: fields of `FinetuningSettings`, `TaskSettings` and `DataOptions`, which override the
             recipe.
 
+    Returns:
+        The run: its folder, metrics and report. With several seeds, the best run.
+
     Raises:
         MissingExtraError: the extra `train` is not installed.
-        DataError: the data cannot be read, has no examples, or has labels that are not in the training data.
+        DataError: the data cannot be read or has no examples, or the validation data has labels that are not
+            in the training data.
         ConfigError: the task is unknown, or the task or the model does not support a setting.
-        TrainingError: a run is resumed with other settings or data, or the losses stay bad.
+        TrainingError: a run is resumed with other settings or data, or the loss keeps diverging.
+        DiskFullError: the disk has no space left.
     """
     load_plotting()  # raise for missing libraries before any work
+    if type(seeds) is not int or seeds < 1:
+        raise ConfigError(
+            f"seeds is {seeds!r}. Expected the number of runs, at least 1. Their seeds count up from the "
+            "setting `seed`: seed=0, seeds=3 runs with 0, 1 and 2."
+        )
     called = checked_callbacks(callbacks)
     flags, columns = split_settings(FinetuningSettings, settings, call=finetune)
     options = build(DataOptions, columns, where="columns")

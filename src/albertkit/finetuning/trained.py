@@ -20,9 +20,9 @@ from albertkit.errors import ConfigError, DataError, did_you_mean, suggestion
 from albertkit.files import read_json
 from albertkit.finetuning.early_exit import set_patience
 from albertkit.finetuning.report import REPORT_JSON
-from albertkit.recipe import build, scalar_fields
+from albertkit.recipe import build, current_names, scalar_fields
 from albertkit.tasks.loading import open_reader
-from albertkit.tasks.registry import TASKS, task_for, task_of
+from albertkit.tasks.registry import TASKS, task_for
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.text_files import file_format
@@ -90,6 +90,7 @@ def split_settings(
     Raises:
         ConfigError: an argument is a field of neither.
     """
+    given = current_names(given)
     known = [{field.name for _, field in scalar_fields(one)} for one in (settings, DataOptions)]
     for name in given:
         if not any(name in names for names in known):
@@ -120,7 +121,7 @@ def load_task(
         CheckpointError: the head belongs to another task.
     """
     model = str(model)
-    chosen = task_for(load_config(model), model) if task is None else task_of(task)
+    chosen = task_for(load_config(model), model, task)
     loaded, report = load_model(model, chosen.architecture, device=device)
     missing = [name for name in report.missing if not name.startswith(chosen.unused)]
     if missing:
@@ -171,7 +172,7 @@ def open_trained(
             f"--{name.replace('_', '-')} {shlex.quote(value)}" if value is not False else f"--no-{name}"
             for name, value in used.items()
         )
-        logger.info("as in training: %s", shown)
+        logger.info("options of the fine-tuning: %s", shown)
     reader = open_reader(bound, source, options, name=name, labeled=labeled)
     if note := bound.room_note():
         logger.info("%s", note)

@@ -52,19 +52,23 @@ def inspect_attention(
     truncate: bool = False,
     device: str | None = None,
 ) -> Attention:
-    """Show the attention of each token by layer and head, and how the vectors change by layer.
+    """Compute the attention of each token by layer and head, and how the hidden states change by layer.
 
     Args:
-        text: the text.
-        pair: a second text, which makes a pair.
+        text: the text to inspect.
+        pair: the second text, to inspect a pair of texts.
         model: folder or hub name of a model, or a loaded model.
         tokenizer: the tokenizer of a loaded model.
-        html: new file for the HTML page.
-        truncate: whether to truncate a text that is too long instead of raising.
+        html: new file for an HTML page with the attention of every layer and head; None to write no page.
+        truncate: whether to truncate a text that is too long instead of raising an error.
         device: "cpu", "cuda" and so on; None for the best available device.
 
+    Returns:
+        The attention probabilities by layer, and the similarity of the hidden states of different layers. In
+        a notebook, it is displayed as the HTML page.
+
     Raises:
-        DataError: a text is empty or too long for the model or a report, or the file exists.
+        DataError: a text is empty, or too long for the model or for a report; or the HTML file exists.
     """
     if html is not None:
         check_new_file(Path(html))
@@ -90,13 +94,16 @@ def compare_groups(
     """Compare the words that a model predicts for several groups of people.
 
     Args:
-        template: a text with `[X]` for the words of the groups, and one `[MASK]`.
-        groups: at least two words for `[X]`; the others are compared with the first.
-        top_k: number of words for each group.
+        template: a text with one `[MASK]`, and with `[X]` in place of the words of the groups.
+        groups: words that replace `[X]`, at least two. Each group is compared with the first.
+        top_k: number of predicted words for each group.
         plot: .png, .svg or .pdf file for a plot of the comparison.
         model: folder or hub name of a model, or a loaded model.
         tokenizer: the tokenizer of a loaded model.
         device: "cpu", "cuda" and so on; None for the best available device.
+
+    Returns:
+        The predicted words of each group, and the probabilities of these words in all groups.
 
     Raises:
         DataError: the template lacks `[X]` or does not have exactly one mask, or there are fewer than two

@@ -186,7 +186,7 @@ class TFAlbertForTokenClassification(_ClassifyingModel):
 
 @_register
 class TFAlbertForMultipleChoice(_ClassifyingModel):
-    """ALBERT with one score per choice; each choice is a row: inputs (B, C, T), `outputs[0]` (B, C)."""
+    """ALBERT with one score per choice: inputs are (B, C, T), and `outputs[0]` is logits (B, C)."""
 
     architecture = "AlbertForMultipleChoice"
     output_name = "MultipleChoiceModelOutput"

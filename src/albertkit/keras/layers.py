@@ -20,7 +20,7 @@ from albertkit.tuple_outputs import make_output
 
 try:
     import keras
-except ImportError as error:  # the classes here derive from Keras classes, so import it now, not lazily
+except ImportError as error:  # not imported lazily, because the classes here derive from Keras classes
     raise MissingExtraError(
         f"albertkit.keras needs Keras 3 and one backend for it ({error}): pip install 'albertkit[keras]' "
         "tensorflow, or install jax and set KERAS_BACKEND=jax before Python starts"
@@ -200,7 +200,7 @@ class AlbertAttention(Brick):
         query = self._split(self.query(hidden_states))  # (B, T, N, D)
         key, value = self._split(self.key(hidden_states)), self._split(self.value(hidden_states))
         scores = ops.einsum("bqnd,bknd->bnqk", query / math.sqrt(self.head_size), key)  # (B, N, T, T)
-        # Softmax in fp32, because it adds many exponentials, whatever the data type of the weights.
+        # Softmax in fp32 for every data type of the weights, because it sums many exponentials.
         scores = ops.cast(scores, "float32")
         if attention_mask is not None:
             scores = ops.where(attention_mask, scores, -math.inf)

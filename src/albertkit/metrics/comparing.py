@@ -13,7 +13,7 @@ def check_same_length(references: Sized, predictions: Sized) -> None:
             f"{len(predictions)} predictions for {len(references)} references. Expected one for each."
         )
     if not len(references):
-        raise DataError("no predictions. Expected at least one, because the mean of none is not a number.")
+        raise DataError("no predictions. Expected at least one.")
 
 
 def is_better(value: float, other: float, *, lower: bool = False) -> bool:

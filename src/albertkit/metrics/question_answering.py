@@ -165,7 +165,7 @@ def best_threshold(
 def check_ids(wanted: Mapping[str, object], given: Mapping[str, object]) -> None:
     """Raise DataError unless every wanted question is present, and there is at least one."""
     if not wanted:
-        raise DataError("no questions. Expected at least one, because the mean of none is not a number.")
+        raise DataError("no questions. Expected at least one.")
     if missing := [key for key in wanted if key not in given]:
         raise DataError(
             f"{len(missing)} of {len(wanted)} questions have no prediction, first {missing[0]!r}. "

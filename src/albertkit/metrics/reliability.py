@@ -51,7 +51,7 @@ def calibration(confidences: Sequence[float], right: Sequence[bool], *, bins: in
     check_same_length(right, confidences)
     confidence, is_right = np.asarray(confidences, float), np.asarray(right, float)
     if not ((confidence >= 0) & (confidence <= 1)).all():
-        raise DataError("a confidence is outside of 0 to 1. Expected probabilities, not logits.")
+        raise DataError("a confidence is not between 0 and 1. Expected probabilities, not logits.")
     edges = np.linspace(0, 1, bins + 1)
     places = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
     found = []

@@ -24,9 +24,15 @@ from albertkit.modeling.task_heads import (
 
 
 def model_class(architecture: str) -> type[AlbertPreTrainedModel]:
-    """Return the model class with this name, a key of `heads.HEADS`."""
-    rooms = (model, pretraining_heads, task_heads)
-    return next(getattr(room, architecture) for room in rooms if hasattr(room, architecture))
+    """Return the model class with this name, a key of `heads.HEADS`.
+
+    Raises:
+        ConfigError: There is no PyTorch class of this name.
+    """
+    for room in (model, pretraining_heads, task_heads):
+        if hasattr(room, architecture):
+            return getattr(room, architecture)
+    raise ConfigError(f"there is no PyTorch class {architecture!r}. Expected a class of albertkit.modeling.")
 
 
 class _AutoModel:
@@ -37,7 +43,7 @@ class _AutoModel:
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Any:
-        """Load a model of this Auto class's model class; see `AlbertPreTrainedModel.from_pretrained`.
+        """Load a model of the class in `model_class`; see `AlbertPreTrainedModel.from_pretrained`.
 
         Raises:
             ConfigError: The checkpoint's model_type is not "albert".
@@ -54,7 +60,7 @@ class _AutoModel:
         torch_dtype: torch.dtype | str | None = None,
         **options: Any,
     ) -> Any:
-        """Return a newly initialized model with this config.
+        """Return a model with random weights and this config.
 
         Args:
             config: The config of the model.
@@ -83,42 +89,42 @@ class _AutoModel:
 
 
 class AutoModel(_AutoModel):
-    """Loads AlbertModel."""
+    """Loads an `AlbertModel`, for code that does not name an architecture."""
 
     model_class = AlbertModel
 
 
 class AutoModelForPreTraining(_AutoModel):
-    """Loads AlbertForPreTraining."""
+    """Loads an `AlbertForPreTraining`, for code that does not name an architecture."""
 
     model_class = AlbertForPreTraining
 
 
 class AutoModelForMaskedLM(_AutoModel):
-    """Loads AlbertForMaskedLM."""
+    """Loads an `AlbertForMaskedLM`, for code that does not name an architecture."""
 
     model_class = AlbertForMaskedLM
 
 
 class AutoModelForSequenceClassification(_AutoModel):
-    """Loads AlbertForSequenceClassification."""
+    """Loads an `AlbertForSequenceClassification`, for code that does not name an architecture."""
 
     model_class = AlbertForSequenceClassification
 
 
 class AutoModelForTokenClassification(_AutoModel):
-    """Loads AlbertForTokenClassification."""
+    """Loads an `AlbertForTokenClassification`, for code that does not name an architecture."""
 
     model_class = AlbertForTokenClassification
 
 
 class AutoModelForQuestionAnswering(_AutoModel):
-    """Loads AlbertForQuestionAnswering."""
+    """Loads an `AlbertForQuestionAnswering`, for code that does not name an architecture."""
 
     model_class = AlbertForQuestionAnswering
 
 
 class AutoModelForMultipleChoice(_AutoModel):
-    """Loads AlbertForMultipleChoice."""
+    """Loads an `AlbertForMultipleChoice`, for code that does not name an architecture."""
 
     model_class = AlbertForMultipleChoice

@@ -93,8 +93,8 @@ class AlbertEmbeddings(nn.Module):
             token_type_ids = torch.zeros((), dtype=torch.long, device=words.device)
         if position_ids is None:
             position_ids = torch.arange(words.shape[1], device=words.device)
-        # Call the tables instead of slicing them: hooks must run, and accelerate may keep the weights
-        # elsewhere.
+        # Call the embedding modules instead of slicing their weights: hooks must run, and accelerate may keep
+        # the weights on another device.
         segments = self.token_type_embeddings(token_type_ids)  # (E,) or (B, T, E)
         positions = self.position_embeddings(position_ids)  # (T, E) or (B, T, E)
         return self.dropout(self.LayerNorm(words + segments + positions))
@@ -194,7 +194,7 @@ class AlbertAttention(nn.Module):
         scores = query @ key.transpose(-1, -2) / math.sqrt(self.head_size)  # (B, N, T, T)
         if attention_mask is not None:
             scores = scores.masked_fill(~attention_mask, -math.inf)
-        # Softmax in fp32, because it adds many exponentials, whatever the data type of the weights.
+        # Softmax in fp32 for every data type of the weights, because it sums many exponentials.
         probabilities = scores.softmax(dim=-1, dtype=torch.float32).to(value.dtype)
         weights = self.attention_dropout(probabilities)
         if head_mask is not None:
@@ -206,7 +206,7 @@ class AlbertAttention(nn.Module):
     def prune_heads(self, heads: Iterable[int]) -> None:
         """Remove heads, numbered as before any pruning. Heads that are already removed are ignored."""
         kept = [head for head in self.kept_heads if head not in set(heads)]
-        # (N,) -> (N*D,): the rows of query, key and value, and the columns of dense, that stay.
+        # (N,) -> (N*D,): the remaining rows of query, key and value, and columns of dense.
         places = torch.tensor([self.kept_heads.index(head) for head in kept], dtype=torch.long)
         index = (places[:, None] * self.head_size + torch.arange(self.head_size)).flatten()
         self.query = _select(self.query, index, dim=0)

@@ -36,7 +36,8 @@ def classification_loss(
         if len(strange):
             raise DataError(
                 f"{name} contain {int(strange[0])}, but there are {classes} classes. Expected 0 to "
-                f"{classes - 1}, or {ignored} for none (the config's num_labels counts the classes)."
+                f"{classes - 1}, or {ignored} for no label. num_labels in the config is the number of "
+                "classes."
             )
     total = F.cross_entropy(logits.float(), labels, ignore_index=ignored, reduction="sum")
     return total / (labels != ignored).sum().clamp(min=1)

@@ -99,7 +99,7 @@ class AlbertModel(AlbertPreTrainedModel):
             attention_mask: (B, T), 1 = token, 0 = padding; or (B, T, T) or (B, 1, T, T), with 1 where the
                 query (row) may attend to the key (column).
             token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
-            position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
+            position_ids: (B, T), (1, T) or (T,); default 0 to T - 1.
             head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
             inputs_embeds: (B, T, E) instead of `input_ids`.
             output_attentions: Whether to also return the attention probabilities of each executed layer, each

@@ -55,7 +55,7 @@ class AlbertPreTrainedModel(ModelSwitches, PushToHub):
     # --- initialization -------------------------------------------------------------------------
 
     def post_init(self) -> None:
-        """Initialize the parameters of this class and tie weights. Every constructor calls it last.
+        """Initialize the parameters of this class and tie weights. Every constructor calls this method last.
 
         As in the original, matrices are drawn from a normal distribution with standard deviation
         `initializer_range`, truncated at two deviations; biases are 0 and LayerNorm weights are 1. The
@@ -66,7 +66,7 @@ class AlbertPreTrainedModel(ModelSwitches, PushToHub):
         self.tie_weights()
 
     def init_weights(self) -> None:
-        """Call `post_init`; this is its older name."""
+        """Call `post_init`. `init_weights` is its older name."""
         self.post_init()
 
     @torch.no_grad()
@@ -86,14 +86,14 @@ class AlbertPreTrainedModel(ModelSwitches, PushToHub):
                 nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std)
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:
-        """Return an output of the head for last hidden states, without dropout.
+        """Return the scores of the head for last hidden states, without dropout.
 
         Args:
             states: (P, H), hidden states of single tokens; for scores of whole texts, the states of [CLS].
-            output: The output: one of the `scores` in `heads.HEADS`.
+            output: The name of the output, which is a key of `scores` in `heads.HEADS`.
 
         Returns:
-            Scores (P, K), a row for each token.
+            Scores (P, K), with a row for each token.
         """
         raise NotImplementedError(f"{type(self).__name__} has no scores {output!r} of {states.shape}")
 
@@ -173,7 +173,7 @@ class AlbertPreTrainedModel(ModelSwitches, PushToHub):
 
     @classmethod
     def load_tf_weights(cls, config: AlbertConfig, tf_checkpoint_path: str | Path) -> Self:
-        """Load the weights of a TensorFlow checkpoint into a model with this config."""
+        """Return a model with this config and the weights of a TensorFlow checkpoint."""
         return cls.from_pretrained(tf_checkpoint_path, config=config)
 
     @classmethod
@@ -185,7 +185,7 @@ class AlbertPreTrainedModel(ModelSwitches, PushToHub):
         ignore_mismatched_sizes: bool = False,
         **constructor: Any,
     ) -> tuple[Self, LoadReport]:
-        """Return a model in evaluation mode, whose parameters share the arrays' memory, and a loading report.
+        """Return a model in evaluation mode and a load report. The parameters share the arrays' memory.
 
         Args:
             config: The config of the model.
@@ -236,7 +236,7 @@ class AlbertPreTrainedModel(ModelSwitches, PushToHub):
             push_to_hub: Must be False.
             safe_serialization: Must be True, because pickled weights can run code when they are loaded.
             max_shard_size: Maximum size of a file, in bytes or as text such as "500MB". Larger weights are
-                split into several files with an index. None writes one file.
+                split into several files with an index. None writes a single file.
 
         Raises:
             ConfigError: `hidden_act` is a function, `safe_serialization=False` or `push_to_hub=True`.
@@ -291,7 +291,7 @@ class AlbertPreTrainedModel(ModelSwitches, PushToHub):
         Raises:
             ConfigError: This model has no decoder.
         """
-        raise ConfigError(f"{type(self).__name__} has no output embeddings to replace by {value}")
+        raise ConfigError(f"{type(self).__name__} has no output embeddings to replace with {value}")
 
     def tie_weights(self) -> None:
         """Use the word embeddings as the decoder's matrix if `config.tie_word_embeddings` is set."""
@@ -305,15 +305,15 @@ class AlbertPreTrainedModel(ModelSwitches, PushToHub):
         pad_to_multiple_of: int | None = None,
         mean_resizing: bool = True,
     ) -> nn.Embedding:
-        """Change the vocabulary size: of embeddings, decoder, bias and config together.
+        """Change the vocabulary size of the embeddings, the decoder, the bias and the config together.
 
-        Remaining tokens keep their rows.
+        The remaining tokens keep their embeddings.
 
         Args:
             new_num_tokens: Number of tokens; None for the current number.
-            pad_to_multiple_of: Number to whose next multiple the number of tokens is rounded up.
-            mean_resizing: Whether to draw new rows close to the mean of the old rows, as `transformers` does.
-                False draws them as at initialization.
+            pad_to_multiple_of: Round the number of tokens up to a multiple of this number.
+            mean_resizing: Whether to draw new embeddings close to the mean of the old ones, as `transformers`
+                does. False draws them as at initialization.
 
         Returns:
             The word embeddings.
@@ -327,12 +327,16 @@ class AlbertPreTrainedModel(ModelSwitches, PushToHub):
     # --- the encoder's switches -----------------------------------------------------------------
 
     def prune_heads(self, heads_to_prune: Mapping[int, Iterable[int]]) -> None:
-        """Remove attention heads: {layer: heads, numbered as before any pruning}.
+        """Remove attention heads.
 
-        The layers are those with their own weights: number `group * inner_group_num + inner`. A shared layer
-        loses the heads wherever it is applied. `config.pruned_heads` records them, so a saved model loads
-        with its smaller shape (in albertkit; `transformers` 5 does not support pruned ALBERT models). A head
-        mask keeps the old numbers, but returned attentions contain only the remaining heads.
+        A shared layer loses the heads wherever it is applied. `config.pruned_heads` records the heads, so a
+        saved model loads with its smaller shape. (`transformers` 5 cannot load pruned ALBERT models.) A head
+        mask still has an entry for every original head, but returned attentions contain only the remaining
+        heads.
+
+        Args:
+            heads_to_prune: The heads to remove from each layer, numbered as before any pruning. The layers
+                are those with their own weights; their number is `group * inner_group_num + inner`.
 
         Raises:
             ConfigError: A layer or head does not exist, or a layer would have no heads left.
@@ -340,7 +344,7 @@ class AlbertPreTrainedModel(ModelSwitches, PushToHub):
         self.base_model.prune_heads(heads_to_prune)
 
     def finish(self, output: Output, return_dict: bool | None) -> Output:
-        """Return the output, or the tuple of its fields that are set if a tuple was requested.
+        """Return the output as a dataclass, or as a tuple of the fields that are set.
 
         `torch.jit.trace` and `nn.DataParallel` do not accept dataclasses, so they get a named tuple.
         """
@@ -382,7 +386,10 @@ class AlbertPreTrainedModel(ModelSwitches, PushToHub):
         )
 
     def get_memory_footprint(self, return_buffers: bool = True) -> int:
-        """Return the bytes of the parameters (shared ones count once) and, by default, of the buffers."""
+        """Return the size of the parameters and, by default, of the buffers, in bytes.
+
+        Shared parameters count once.
+        """
         buffers = self.buffers() if return_buffers else ()
         return sum(tensor.nbytes for tensor in (*self.parameters(), *buffers))
 
@@ -393,5 +400,5 @@ class AlbertPreTrainedModel(ModelSwitches, PushToHub):
 
     @property
     def dummy_inputs(self) -> dict[str, Tensor]:
-        """A small batch for tracing."""
+        """A small batch of inputs for tracing the model."""
         return {"input_ids": torch.tensor([[self.config.bos_token_id, 5, 6, self.config.eos_token_id]])}

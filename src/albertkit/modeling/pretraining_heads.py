@@ -290,7 +290,7 @@ def _make_mlm_head(config: AlbertConfig) -> AlbertMLMHead:
 def _current_labels(labels: Tensor | None, masked_lm_labels: Tensor | None) -> Tensor | None:
     if masked_lm_labels is None:
         return labels
-    warnings.warn("masked_lm_labels is now called labels", FutureWarning, stacklevel=5)
+    warnings.warn("masked_lm_labels is deprecated. Use labels.", FutureWarning, stacklevel=5)
     if labels is not None:
         raise ValueError("labels and masked_lm_labels are the same argument. Pass only labels.")
     return masked_lm_labels

@@ -47,7 +47,8 @@ class ModelSwitches(nn.Module):
         """
         if gradient_checkpointing_kwargs not in (None, {}, {"use_reentrant": False}):
             raise ConfigError(
-                f"gradient checkpointing here is non-reentrant and cannot use {gradient_checkpointing_kwargs}"
+                f"gradient_checkpointing_kwargs is {gradient_checkpointing_kwargs}. Expected "
+                "{'use_reentrant': False} or None."
             )
         self._encoder().gradient_checkpointing = True
 

@@ -78,7 +78,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
             position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
             head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
             inputs_embeds: (B, T, E) instead of `input_ids`.
-            labels: Labels for `config.problem_type`: class ids (B,) or (B, 1) for
+            labels: Labels that match `config.problem_type`: class ids (B,) or (B, 1) for
                 "single_label_classification", numbers (B,) or (B, K) for "regression", 0 and 1 (B, K) for
                 "multi_label_classification". If the problem type is not set, this call sets it: regression if
                 K = 1, otherwise multi-label for float labels and single-label for integers. With early exit,
@@ -152,7 +152,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
                 f"got shape {tuple(labels.shape)}"
             )
         if self.config.problem_type is None:
-            self.config.problem_type = problem  # a saved model records it
+            self.config.problem_type = problem  # so that a saved model has it
         if problem == "regression":
             return regression_loss(logits, labels)
         if problem == "single_label_classification":
@@ -247,7 +247,7 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         return_dict: bool | None = None,
         **options: Unpack[OutputOptions],
     ) -> QuestionAnsweringModelOutput:
-        """Compute for each token the logits that the answer starts or ends there.
+        """Compute the start and end logits of each token.
 
         Args:
             input_ids: (B, T) token ids; or pass `inputs_embeds`.

@@ -22,24 +22,24 @@ from albertkit.checkpoints.onnx_file import ONNX_FILE
 from albertkit.checkpoints.report import LoadReport
 from albertkit.checkpoints.shapes import architecture_of, fit
 from albertkit.config import AlbertConfig
-from albertkit.conversion import TOLERANCES, cast, file_sha256
+from albertkit.conversion import TOLERANCES, cast
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
-from albertkit.files import check_new_folder
+from albertkit.files import check_new_folder, file_sha256
 from albertkit.heads import HEADS, head_of
-from albertkit.inputs import NumberedInputs, format_of
+from albertkit.inputs import NumberedInputs, format_of, read_texts
 from albertkit.onnx.check import TEXTS, compare
-from albertkit.onnx.file import (
+from albertkit.onnx.graph import OLDEST_OPSET, onnx
+from albertkit.onnx.int8 import INT8, QUANTIZATION
+from albertkit.onnx.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
+from albertkit.onnx.int8_loss import Loss, labeled_task, measure_agreement, measure_on_labels
+from albertkit.onnx.writing import (
     metadata_of,
     new_file,
     vocabulary_file,
     write_beside,
     write_file,
 )
-from albertkit.onnx.graph import OLDEST_OPSET, onnx
-from albertkit.onnx.int8 import INT8, QUANTIZATION
-from albertkit.onnx.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
-from albertkit.onnx.int8_loss import Loss, is_labeled, measure_agreement, measure_on_labels, read_texts
 from albertkit.published import contradictions
 from albertkit.recipe import build
 from albertkit.tokenization.base import TokenizerBase
@@ -105,7 +105,7 @@ class OnnxReport:
             f"computed in {self.compute}",
             *(f"  in   {name}  {kind}" for name, kind in self.inputs.items()),
             *(f"  out  {name}  {kind}" for name, kind in self.outputs.items()),
-            f"{self.file_bytes:,} bytes, {self.size_ratio:.3f} times those of the weights",
+            f"{self.file_bytes:,} bytes, {self.size_ratio:.3f} times the size of the weights",
             f"differs from the reference by at most {self.largest_difference:.1e} "
             f"(bound {self.tolerance:.0e}), on batches of {batches}"
             if self.loss is None
@@ -131,46 +131,51 @@ def export_onnx(
     texts: str | Path | Sequence[str] = TEXTS,
     **columns: Any,
 ) -> OnnxReport:
-    """Write a model as an ONNX file of standard operators.
+    """Export a model to an ONNX file with standard operators.
 
-    The file gets its name only after its outputs on the texts have been compared with those of the NumPy
-    reference.
+    The function compares the outputs of the file with those of the NumPy reference. If they differ, it raises
+    an error and leaves no file.
 
     Args:
         source: a folder, a checkpoint of another library, or a name, as for `from_pretrained`.
         target: a file named `.onnx`; or a folder for `model.onnx`, config.json and the tokenizer's files
             (only `model.onnx` if the folder is the source).
-        architecture: the model class; None for the first class whose weights the source has completely,
-            beginning with the class in its config.
-        dtype: data type of the stored weights, one of `DTYPES`; None keeps the source's.
-        compute: data type of the computation, "float32", or "float16" for GPUs. When the runtime loads the
-            file, it casts weights of another type once.
-        opset: version of the operators, from 17.
-        int8: multiply the layers' matrices as integers, on CPUs (`onnx/int8.py`). Instead of a comparison
-            with float32, the loss is measured.
-        calibrate: labeled examples of the model's task, to measure the loss of its metric; or a `.txt` of
-            texts, to compare decisions. None uses `texts`.
-        max_drop: maximum loss of int8, in points of 100; None for 0.5.
-        all_inputs: require `attention_mask` and `token_type_ids`. Otherwise they are optional: they have
-            ONNX's optional type, which ONNX Runtime supports, but not every other runtime.
+        architecture: the model class; None for the class in the config, or else for the first class whose
+            weights the source has completely.
+        dtype: data type of the stored weights, one of `DTYPES`; None for the data type in the source.
+        compute: data type of the computation, "float32", or "float16" for GPUs. If the weights have another
+            data type, the runtime casts them once when it loads the file.
+        opset: version of the operators, at least 17.
+        int8: whether to quantize the layers' matrices to int8, for CPUs (`onnx/int8.py`). The function then
+            measures the accuracy drop instead of comparing the outputs.
+        calibrate: file to measure the accuracy drop on: labeled examples of the model's task, for its metric;
+            or a `.txt` file with one text per line, for the share of equal predictions. None uses `texts`.
+        max_drop: maximum accuracy drop of int8, in percentage points; None for 0.5.
+        all_inputs: whether `attention_mask` and `token_type_ids` are required inputs. Otherwise they have
+            ONNX's optional type, which ONNX Runtime supports, but some other runtimes do not.
         texts: texts for the comparison, or a file with one text per line.
-        **columns: fields of `DataOptions`: where the labeled examples are in their file.
+        **columns: fields of `DataOptions` that describe the columns of the labeled examples; by default those
+            of the fine-tuning.
+
+    Returns:
+        The report of the export: the files, their checksums, the inputs and outputs, and the largest
+        difference or the accuracy drop.
 
     Raises:
         ModelNotFoundError: the source does not exist.
-        CheckpointError: the source is damaged or lacks tensors of the architecture; the target
-            cannot be written; the model is too large for one file; the outputs differ; or int8 loses
-            too much.
+        CheckpointError: the source is damaged or lacks tensors of the architecture; the target cannot be
+            written; the model is too large for one file; the outputs differ; or the accuracy drop is too
+            large.
         ConfigError: an architecture, data type or opset is unknown, or arguments cannot be combined.
         DataError: there are no texts, or the target exists.
     """
     target = Path(target).expanduser()
     calibrate = None if calibrate is None else Path(calibrate)
-    options = check_int8_options(int8, calibrate, max_drop, columns)
+    check_int8_options(int8, calibrate, max_drop, columns)
     if calibrate is not None and texts is not TEXTS:
         raise ConfigError(
-            "texts and calibrate (--texts, --calibrate) are both given, and int8 is measured on one of them. "
-            "Leave out texts, or give a .txt of them as calibrate."
+            "texts and calibrate (--texts, --calibrate) are both set, but the accuracy drop of int8 is "
+            "measured on one of them. Omit texts, or pass them in a .txt file as calibrate."
         )
     optional_inputs = not all_inputs
     if isinstance(texts, str | Path):
@@ -187,11 +192,11 @@ def export_onnx(
     add_model_file(checkpoint)
     config = checkpoint.to_config()
     architecture, weights, loaded = choose_architecture(config, checkpoint.tensors, architecture)
-    by_labels = calibrate is not None and is_labeled(calibrate, architecture)
-    if columns and not by_labels:
+    task = None if calibrate is None else labeled_task(calibrate, architecture, config)
+    if columns and task is None:
         raise ConfigError(
             f"{calibrate} is read as texts, and {', '.join(columns)} describe the columns of labeled "
-            "examples. Leave them out, or give a file of labeled examples."
+            "examples. Omit them, or pass a file of labeled examples as calibrate."
         )
     notes = [*checkpoint.notes, *(f"unexpected, left out: {name}" for name in loaded.unexpected)]
     notes += [f"left out: {name} differs from {first}" for name, first in loaded.conflicting.items()]
@@ -220,8 +225,8 @@ def export_onnx(
         )
         loss, largest, batches = None, None, []
         if int8:
-            if calibrate and by_labels:
-                loss = measure_on_labels(source, architecture, new, calibrate, options=options)
+            if calibrate is not None and task is not None:
+                loss = measure_on_labels(source, task, architecture, new, calibrate, columns)
             else:
                 texts = texts if calibrate is None else read_texts(calibrate)
                 loss = measure_agreement(new, model, tokenizer, texts, optional_inputs=optional_inputs)
@@ -279,31 +284,32 @@ def _check_arguments(
 
 def check_int8_options(
     int8: bool, calibrate: str | Path | None, max_drop: float | None, columns: dict[str, Any]
-) -> DataOptions:
-    """Return the columns of the labeled examples, after checking that every option has an effect.
+) -> None:
+    """Check that every option has an effect, and the columns of the labeled examples.
 
     Raises:
         ConfigError: options of int8 without int8, columns without `calibrate`, or a value is wrong.
         DataError: `calibrate` is not a file.
     """
-    options = build(DataOptions, columns, where="columns")
+    build(DataOptions, columns, where="columns")
     if not int8:
         given = {"calibrate": calibrate, "max_drop": max_drop, **columns}
         if unused := [name for name, value in given.items() if value is not None]:
             raise ConfigError(
-                f"{', '.join(unused)} without effect: options for the loss of int8, but int8 is off. Turn "
-                "int8 on (--int8), or omit them."
+                f"{', '.join(unused)} without effect, because int8 is off. Turn on int8 (--int8), or omit "
+                "these options."
             )
     if columns and calibrate is None:
         raise ConfigError(
-            f"{', '.join(columns)} without effect: there is no file of labeled examples. Pass one as "
+            f"{', '.join(columns)} without effect, because there is no file of labeled examples. Pass one as "
             "calibrate (--calibrate)."
         )
     if max_drop is not None and not max_drop >= 0:  # this form also fails for NaN
-        raise ConfigError(f"max_drop is {max_drop}. Expected at least 0 points of 100.")
+        raise ConfigError(f"max_drop is {max_drop}. Expected at least 0 percentage points.")
     if calibrate is not None and not Path(calibrate).is_file():
-        raise DataError(f"{calibrate}: no such file. Expected examples to measure the loss of int8 on.")
-    return options
+        raise DataError(
+            f"{calibrate}: no such file. Expected examples to measure the accuracy drop of int8 on."
+        )
 
 
 def _size_note(file: Path, weight_bytes: int, stored: np.dtype) -> list[str]:
@@ -311,7 +317,9 @@ def _size_note(file: Path, weight_bytes: int, stored: np.dtype) -> list[str]:
     share = file.stat().st_size / (weight_bytes * 4 // stored.itemsize)
     if share <= LARGEST_SHARE:
         return []
-    return [f"{share:.2f} of the size in float32: in so small a model, most weights are not matrices"]
+    return [
+        f"{share:.2f} of the size in float32, because most weights of such a small model are not matrices"
+    ]
 
 
 # Endings of files, not of folders such as albert-v2.1.
@@ -379,8 +387,8 @@ def _round(weights: Arrays, dtype: np.dtype, notes: list[str]) -> dict[str, np.n
     )
     if change:
         notes.append(
-            f"weights were rounded to {dtype.name}, by at most {change:.1e}; the reference used the "
-            "rounded ones"
+            f"the weights were rounded to {dtype.name}, by at most {change:.1e}. The reference used the "
+            "rounded weights"
         )
     return rounded
 

@@ -3,25 +3,27 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from albertkit.checkpoints.arrays import DTYPES
 from albertkit.checkpoints.onnx_file import read_onnx
+from albertkit.checkpoints.sentence_modules import TASK as SENTENCE_EMBEDDING
+from albertkit.checkpoints.sentence_modules import sentence_modules
 from albertkit.checkpoints.shapes import fit
 from albertkit.config import AlbertConfig
 from albertkit.conversion import cast
-from albertkit.datasets.options import DataOptions
+from albertkit.devices import CPU
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, DataError
 from albertkit.finetuning.evaluation import EvaluationSet
-from albertkit.finetuning.trained import load_task
+from albertkit.finetuning.trained import open_trained
 from albertkit.heads import head_of
-from albertkit.inputs import format_of, read_inputs
+from albertkit.inputs import format_of
 from albertkit.onnx.check import Batch, Model, batches, expected_outputs, open_session
 from albertkit.tasks.loading import load_splits
 from albertkit.tasks.registry import TASKS
-from albertkit.tasks.settings import TaskSettings
 from albertkit.tokenization.base import TokenizerBase
 
 AGREEMENT = "agreement"
@@ -60,41 +62,62 @@ class Loss:
             )
 
 
-def is_labeled(file: Path, architecture: str) -> bool:
-    """Tell whether a file has examples with labels: a `.txt` has texts, unless it is of tagged words."""
-    task = head_of(architecture).task
-    return task in TASKS and (file.suffix != ".txt" or task == "token-classification")
+def labeled_task(file: Path, architecture: str, config: AlbertConfig) -> str | None:
+    """Return the task whose labeled examples a file has, or None for texts.
 
+    A `.txt` file has texts, unless the model tags words.
 
-def read_texts(file: Path) -> list[str]:
-    """Return the texts of a file.
+    Args:
+        file: the file.
+        architecture: the name of the model class.
+        config: of the model.
 
     Raises:
-        DataError: there are none.
+        DataError: the file is a table, but the task has no labeled examples.
     """
-    with file.open("rb") as stream:
-        texts = list(read_inputs(stream, str(file), format=format_of(file), fields=("text",)))
-    if not texts:
-        raise DataError(f"{file} has no texts to compare on. Expected one text per line.")
-    return texts
+    task = head_of(architecture).task
+    if task == "feature-extraction" and sentence_modules(config) is not None:
+        task = SENTENCE_EMBEDDING
+    if task in TASKS and (file.suffix != ".txt" or task == "token-classification"):
+        return task
+    try:
+        format_of(file)
+    except DataError:
+        raise DataError(
+            f"{file} is not a file of texts, and the accuracy drop of a model for {task} is not measured on "
+            "labeled examples. Expected a .txt file with one text per line as calibrate (--calibrate)."
+        ) from None
+    return None
 
 
 def measure_on_labels(
-    source: str | Path, architecture: str, rounded: Path, data: Path, *, options: DataOptions
+    source: str | Path, task: str, architecture: str, rounded: Path, data: Path, columns: dict[str, Any]
 ) -> Loss:
     """Return what the task's main metric loses.
 
     Args:
         source: the model.
-        architecture: the name of a model class whose task has labeled files.
+        task: the name of the task.
+        architecture: the name of the model class.
         rounded: the file in int8.
         data: labeled examples.
-        options: where the examples are in it.
+        columns: fields of `DataOptions`, which override those of the fine-tuning.
     """
-    task, exact = load_task(head_of(architecture).task, source, TaskSettings())
+    bound, exact, reader, _ = open_trained(
+        str(source),
+        task,
+        str(data),
+        columns,
+        call=measure_on_labels,
+        name="calibrate",
+        labeled=True,
+        device=CPU,
+        patience=None,
+    )
     weights, _ = fit(architecture, exact.config, cast(read_onnx(rounded), DTYPES["float32"]))
-    splits = load_splits(task, {"data": task.reader(str(data), options)}, labels=task.labels)
-    examples = EvaluationSet(task, splits.examples["data"])
+    splits = load_splits(bound, {"data": reader}, labels=bound.labels)
+    bound.check_fit(splits.examples["data"])
+    examples = EvaluationSet(bound, splits.examples["data"])
     before, after = (
         examples.evaluate(model, exact.config, engine=engine)
         for model, engine in (

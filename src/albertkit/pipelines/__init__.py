@@ -10,19 +10,19 @@ length share a batch. The answers keep the order of the texts and do not depend 
 This file creates pipelines. Each pipeline class has its own file.
 """
 
-import warnings
 from collections.abc import Mapping
+from contextlib import suppress
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, overload
 
 from albertkit.checkpoints.formats import load_config
-from albertkit.checkpoints.shapes import saved_class
 from albertkit.config import AlbertConfig
-from albertkit.config_fields import one_of
+from albertkit.config_fields import is_misspelled, one_of
 from albertkit.devices import Device, best_device, read_device
-from albertkit.engines.choosing import load_model
+from albertkit.engines.choosing import load_complete_model
 from albertkit.engines.light_model import LightModel, Model
-from albertkit.errors import CheckpointError, ConfigError, suggestion
+from albertkit.errors import ConfigError, suggestion
 from albertkit.heads import HEADS
 from albertkit.hub import BUNDLED
 from albertkit.pipelines.feature_extraction import FeatureExtractionPipeline
@@ -35,7 +35,7 @@ from albertkit.pipelines.sentence_order import SentenceOrderPipeline
 from albertkit.pipelines.text_classification import TextClassificationPipeline
 from albertkit.pipelines.token_classification import TokenClassificationPipeline
 from albertkit.pipelines.zero_shot_classification import ZeroShotClassificationPipeline
-from albertkit.tasks.registry import TASKS, user_task_of
+from albertkit.tasks.registry import TASKS, needs_class, task_of, user_task_of
 from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.vocabularies import load_tokenizer
@@ -95,11 +95,11 @@ def pipeline(
     task: Literal["zero-shot-classification"], model: Any = None, **options: Any
 ) -> ZeroShotClassificationPipeline: ...
 @overload
-def pipeline(task: Task, model: Any = None, **options: Any) -> TaskPipeline: ...
+def pipeline(task: Task | type[Task], model: Any = None, **options: Any) -> TaskPipeline: ...
 @overload
 def pipeline(task: str | None = None, model: Any = None, **options: Any) -> Pipeline: ...
 def pipeline(
-    task: str | Task | None = None,
+    task: str | Task | type[Task] | None = None,
     model: str | Path | Model | None = None,
     tokenizer: str | Path | TokenizerBase | None = None,
     *,
@@ -129,10 +129,10 @@ def pipeline(
             model; None for the bundled model, which is not fine-tuned.
         tokenizer: a folder, a hub name, or a tokenizer; None for the tokenizer in the model's folder or file.
             Required for a model that is already loaded.
-        config: a config that replaces the checkpoint's own.
-        device: "cpu", "cuda:1", "mps" and so on, or the number of a GPU, -1 for the CPU. A machine without
-            GPUs warns about a GPU number and uses the CPU. None for the best single device (CUDA, then MPS,
-            then CPU); a model that is already loaded then stays on its device.
+        config: a config that replaces the checkpoint's config.
+        device: "cpu", "cuda:1", "mps" and so on; or the number of a GPU, or -1 for the CPU. On a machine
+            without GPUs, the function warns about a GPU number and uses the CPU. None for the best single
+            device (CUDA, then MPS, then CPU); a model that is already loaded then stays on its device.
         device_map: another name of `device`; pass only one of them.
         dtype: data type of the weights, float32 by default. The engines `torch` and `plain` compute in this
             type; `onnx` and `onnx-int8` always compute in float32.
@@ -141,7 +141,7 @@ def pipeline(
         revision: branch, tag or commit on the hub.
         cache_dir: folder for downloads, instead of the hub's own cache.
         token: hub token; True for the saved token, False for none, None for the saved token if there is one.
-        local_files_only: whether to use only files of earlier downloads.
+        local_files_only: whether to use only files that are already downloaded.
         trust_remote_code: has no effect: code of a checkpoint never runs.
         model_kwargs: further arguments for the model's `from_pretrained`, such as `attn_implementation`. It
             can also contain the arguments from `device_map` to `local_files_only` above.
@@ -150,7 +150,7 @@ def pipeline(
             in a batch), `engine`, and default arguments of every call, such as `top_k=3`.
 
     Returns:
-        The pipeline, which you call with inputs.
+        The pipeline. Call it with inputs.
 
     Raises:
         ModelNotFoundError: there is no model of this name or in this folder.
@@ -182,19 +182,26 @@ def pipeline(
     hub_options = direct
     if device is not None and device_map is not None:
         raise ConfigError("device and device_map are the same argument. Pass only device.")
-    if isinstance(task, type) and issubclass(task, Task):
-        raise ConfigError(f"the task is the class {task.__name__}. Pass an instance: {task.__name__}()")
+    chosen: type[Pipeline]
     if pipeline_class is not None:
         chosen = pipeline_class
-    elif isinstance(task, Task):
-        chosen = TaskPipeline.of(task)
+    elif isinstance(task, Task | type):
+        chosen = TaskPipeline.of(task_of(task))
     else:
         name = _infer_task(model, config, hub_options) if task is None else task
+        if name not in _PIPELINES:  # perhaps the name of a task of the user
+            with suppress(OSError):  # if there is no such model, the name of the task is the first problem
+                _refuse_user_task(model, config, hub_options)
         chosen = _choose(name)
         if task is None or chosen.task in TASKS:
             _refuse_user_task(model, config, hub_options)
     place = read_device(one_of(device=device, device_map=device_map))
     dtype = one_of(dtype=dtype, torch_dtype=torch_dtype)
+    if pipeline_class is None:  # before a model is downloaded
+        ours = [
+            one for one in signature(pipeline).parameters if any(is_misspelled(n, [one]) for n in defaults)
+        ]
+        chosen._check_arguments("__init__", defaults, also=ours)
     if isinstance(model, str | Path | None):
         model = BUNDLED if model is None else model
         tokenizer = model if tokenizer is None else tokenizer
@@ -204,7 +211,8 @@ def pipeline(
             raise ConfigError("a loaded model does not include its tokenizer. Pass tokenizer=...")
         if config is not None or dtype is not None or model_kwargs:
             raise ConfigError(
-                "config, dtype and model_kwargs are for loading a model, but this one is already loaded"
+                "config, dtype and model_kwargs are for loading a model, but this model is already loaded. "
+                "Omit them."
             )
         defaults["device"] = place
     if isinstance(tokenizer, str | Path):
@@ -246,13 +254,19 @@ def _infer_task(
         if not isinstance(config, AlbertConfig):
             config = load_config(model if config is None else config, **hub_options)
         names = config.architectures or []
-    tasks = [HEADS[name].task for name in names if name in HEADS]
+    tasks = {name: HEADS[name].task for name in names if name in HEADS}
     if not tasks:
         raise ConfigError(
             f"the task is None, and the class {', '.join(names) or 'unknown'} of the model does not imply "
             f"it. Expected a task, one of {known}."
         )
-    return tasks[0]
+    name, task = next(iter(tasks.items()))
+    if task not in _PIPELINES:
+        raise ConfigError(
+            f"the task is None, and {name}, the class of the model, has no pipeline, because it is for "
+            f"{task}. Expected a task, one of {known}, or a `Task` of your own."
+        )
+    return task
 
 
 def _refuse_user_task(
@@ -268,10 +282,7 @@ def _refuse_user_task(
         if not isinstance(config, AlbertConfig):
             config = load_config(model if config is None else config, **hub_options)
     if (name := user_task_of(config)) is not None:
-        raise ConfigError(
-            f"{where} was fine-tuned for {name!r}, a task of your own. Pass the `Task` object itself: "
-            "pipeline(MyTask(), model)"
-        )
+        raise needs_class(where, name)
 
 
 def _load(
@@ -283,23 +294,13 @@ def _load(
     hub_options: dict[str, Any],
     model_kwargs: dict[str, Any],
 ) -> Model:
-    model, report = load_model(
+    return load_complete_model(
         name,
         chosen.architecture,
+        task=chosen.task,
         device=device,
         config=config,
         dtype=dtype,
         model_kwargs=model_kwargs,
         **hub_options,
     )
-    # Feature extraction does not need the pooler, which some checkpoints lack.
-    missing = [tensor for tensor in report.missing if not tensor.startswith("pooler.")]
-    if missing:
-        raise CheckpointError(
-            f"{str(name)!r} was not trained for {chosen.task}: it is saved as {saved_class(model.config)}, "
-            f"whose weights lack {', '.join(missing)}. "
-            f"Fine-tune it for that task first ({chosen.architecture}), or pass a checkpoint that has them."
-        )
-    if report.unexpected or report.conflicting:
-        warnings.warn(f"{name}: {report}", UserWarning, stacklevel=3)
-    return model

@@ -35,7 +35,7 @@ torch: Any = optional("torch", extra="torch")
 
 
 class FeatureExtractionPipeline(Pipeline):
-    """Computes the vectors of a text or of its tokens; `pipeline("feature-extraction")` creates one."""
+    """Computes the vectors of a text or of its tokens; `pipeline("feature-extraction")` creates it."""
 
     task = "feature-extraction"
     architecture = "AlbertModel"
@@ -89,18 +89,19 @@ class FeatureExtractionPipeline(Pipeline):
 
         Args:
             inputs: a text, a list of texts, an iterable of texts, or a file of texts.
-            others: not accepted: a second positional argument is an error.
+            others: not supported; a second positional argument raises an error.
             pooling: for one vector per text, "mean" (of all tokens, including [CLS] and [SEP]), "cls", "max",
                 "mean_sqrt_len_tokens", "weightedmean" or "lasttoken", or several of these to concatenate
                 their vectors; for one vector per token, "none". None for the model's pooling, or "none" if
-                the model was not trained for sentence embedding. The Dense modules of a model of
-                sentence-transformers apply only to its own pooling.
+                the model was not trained for sentence embedding. The Dense modules of a sentence-transformers
+                model are applied only with the pooling of the model.
             normalize: whether to scale the vectors to length 1; None for the model's setting, which applies
                 only to one vector per text.
-            prompt_name: name of a prompt of the model, which is added before each text; None for the model's
-                default prompt, if it has one.
-            prompt: text that is added before each text, instead of a prompt of the model; "" for none.
-            truncation: whether to truncate a text that exceeds the maximum length instead of raising.
+            prompt_name: name of the model's prompt to prepend to each text; None for the model's default
+                prompt, if it has one.
+            prompt: text to prepend to each text, instead of a prompt of the model; "" for none.
+            truncation: whether to truncate a text that exceeds the maximum length instead of raising an
+                error.
             max_length: maximum number of tokens of a text, including [CLS] and [SEP]. Default: with
                 truncation the maximum length of the fine-tuning, otherwise the model's maximum; for a model
                 of sentence-transformers always its `max_seq_length`.
@@ -110,7 +111,7 @@ class FeatureExtractionPipeline(Pipeline):
                 lists.
             parse_special_tokens: whether `[SEP]` and other special tokens in a text are parsed; None for the
                 tokenizer's setting.
-            on_cut: function that is called with the number of removed tokens of each truncated text.
+            on_cut: function that is called for each truncated text, with the number of removed tokens.
             batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, which has no effect.
 
         Returns:

@@ -1,8 +1,9 @@
 """The base class of pipelines: reads inputs of all kinds, computes them in batches, answers in order."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from inspect import Parameter, signature
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict
@@ -11,7 +12,14 @@ from albertkit.devices import Device, read_device
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Engine, Row
 from albertkit.engines.light_model import LightModel, Model, class_names
-from albertkit.errors import AlbertKitError, ConfigError, DataError, UnknownTokensWarning, warn_caller
+from albertkit.errors import (
+    AlbertKitError,
+    ConfigError,
+    DataError,
+    UnknownTokensWarning,
+    check_arguments,
+    warn_caller,
+)
 from albertkit.hub_upload import PushToHub
 from albertkit.pipelines.limits import check_size
 from albertkit.pipelines.sources import Source, check_table
@@ -20,8 +28,8 @@ from albertkit.tasks.settings import saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
 
-_INPUTS_AHEAD = 512  # number of inputs of an iterable that are sorted by length together ...
-_BATCHES_AHEAD = 16  # ... or number of batches, if `batch_size` is set
+_INPUTS_AHEAD = 512  # number of inputs of an iterable that are sorted by length together
+_BATCHES_AHEAD = 16  # the same as a number of batches, if `batch_size` is set
 
 Features = Callable[[list[Any]], Sequence[Any]]
 
@@ -45,13 +53,13 @@ class Batching(TypedDict, total=False):
 
 
 class Pipeline(PushToHub, ABC):
-    """Base class of pipelines: a task, a tokenizer and a model behind one call.
+    """Base class of pipelines. A pipeline tokenizes inputs, runs a model, and returns predictions.
 
     Args:
         model: a light model or a PyTorch model of a class in `accepts`. Its mode (training or evaluation) is
             restored.
         tokenizer: the tokenizer that the model was trained with.
-        task: the name of the task, for compatibility with `transformers`; any other name than the pipeline's
+        task: the name of the task, for compatibility with `transformers`. A name that is not the pipeline's
             raises an error.
         device: the device to move the model to; None does not move it.
         batch_size: maximum number of rows in a batch; None for as many as `batch_tokens` allows. With 1, each
@@ -70,14 +78,16 @@ class Pipeline(PushToHub, ABC):
     """Other names of the task."""
     architecture: ClassVar[str]
     """The name of the model class to load."""
-    accepts: ClassVar[tuple[str, ...]]
-    """The names of the accepted model classes."""
+    accepts: ClassVar[tuple[str, ...]] = ()
+    """The names of the accepted model classes; empty for only `architecture`."""
     fields: ClassVar[tuple[str, ...]] = ("text",)
-    """The parts of an input: the keys of a mapping, the columns of a TSV file."""
+    """The fields of an input: the keys of a mapping, or the columns of a TSV file."""
     rest: ClassVar[str | None] = None
     """The field that receives all further columns."""
     reads_lists: ClassVar[bool] = False
     """Whether the values of an input may be lists, like the columns of a table."""
+    no_arguments: ClassVar[str] = ""
+    """A hint for unknown arguments, which begins with a space."""
     by_name: ClassVar[str] = "Pass several texts as a list"
     """What to do instead of passing several positional arguments."""
 
@@ -92,12 +102,15 @@ class Pipeline(PushToHub, ABC):
         batch_tokens: int | None = None,
         num_workers: int | None = None,
         engine: str | Engine | None = None,
+        **further: Any,
     ) -> None:
+        self._check_arguments("__init__", further)
         if task not in (None, "", self.task, *self.aliases):
             raise ConfigError(f"the task is {task!r}. Expected {self.task!r}, or pipeline({task!r}, ...).")
-        if not class_names(model) & {*self.accepts}:
+        accepted = self.accepts or (self.architecture,)
+        if not class_names(model) & {*accepted}:
             raise ConfigError(
-                f"{self.task} needs a model of class {' or '.join(self.accepts)}, got {_class_name(model)}. "
+                f"{self.task} needs a model of class {' or '.join(accepted)}, got {_class_name(model)}. "
                 f'To load a model by its folder or name, use pipeline("{self.task}", model=...).'
             )
         if not isinstance(tokenizer, TokenizerBase):
@@ -127,12 +140,12 @@ class Pipeline(PushToHub, ABC):
 
     @property
     def device(self) -> Any:
-        """The model's device: a `torch.device`, or "cpu" if torch is not installed."""
+        """The model's device: a `torch.device`, or "cpu" if PyTorch is not installed."""
         return self.model.device
 
     @property
     def dtype(self) -> Any:
-        """The data type of the model's weights, torch's or else NumPy's; `torch_dtype` is its older name."""
+        """The data type of the weights: a PyTorch type, or a NumPy type if PyTorch is not installed."""
         return self.model.dtype
 
     @property
@@ -149,6 +162,31 @@ class Pipeline(PushToHub, ABC):
     def trained_length(self) -> int:
         """Maximum length that the model was fine-tuned with, or `max_length` if the config lacks it."""
         return min(saved_lengths(self.model.config).get("max_length", self.max_length), self.max_length)
+
+    @classmethod
+    def _check_arguments(cls, method: str, given: Mapping[str, Any], also: Iterable[str] = ()) -> None:
+        """Raise ConfigError for a keyword argument that a method does not have.
+
+        Args:
+            method: name of the method.
+            given: the keyword arguments.
+            also: names of other arguments that the caller could mean.
+        """
+        if not given:
+            return
+        shared = Shared if method == "__init__" else Batching
+        known = [*cls._own_arguments(method), *shared.__annotations__, *also]
+        check_arguments(f"the pipeline for {cls.task}", given, dict.fromkeys(known), cls.no_arguments)
+
+    @classmethod
+    def _own_arguments(cls, method: str) -> list[str]:
+        """Return the keyword arguments that a method has besides those of all pipelines."""
+        classes = [one for one in cls.__mro__ if issubclass(one, Pipeline)]
+        methods = [vars(one)[method] for one in classes if method in vars(one)]
+        parameters = [one for each in methods for one in signature(each).parameters.values()]
+        kinds = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+        positional = {"self", "inputs", "model", "tokenizer"}
+        return [one.name for one in parameters if one.kind in kinds and one.name not in positional]
 
     def _is_single(self, inputs: Any) -> bool:
         """Return whether `inputs` is a single input."""
@@ -173,6 +211,7 @@ class Pipeline(PushToHub, ABC):
         answer: Callable[..., list[Any]],
         batch_size: int | None = None,
         num_workers: int | None = None,
+        **further: Any,
     ) -> Any:
         """Answer all inputs, a few batches at a time.
 
@@ -183,7 +222,9 @@ class Pipeline(PushToHub, ABC):
             answer: function of examples, their features, and `batch_size`, which returns the answers.
             batch_size: maximum number of rows in a batch; None for the pipeline's setting.
             num_workers: see `Pipeline`.
+            further: other keyword arguments of the call, which raise an error.
         """
+        self._check_arguments("__call__", further)
         if others:
             raise ConfigError(
                 f"received {1 + len(others)} positional arguments. Expected one. {self.by_name}."
@@ -206,7 +247,7 @@ class Pipeline(PushToHub, ABC):
             return self._stream(source, features, answer, ahead)
         items = list(source.items)
         source.items = iter(items)
-        checked = len(items) > ahead  # otherwise the only chunk is checked before it is answered
+        checked = len(items) > ahead  # a single chunk is checked when it is read, before its answers
         if checked:
             self._check(items, source, features)
         answers = self._stream(source, features, answer, ahead, checked=checked)
@@ -217,7 +258,7 @@ class Pipeline(PushToHub, ABC):
     ) -> list[Any]:
         """Return a task's predictions for examples; `options` are those of its `predictions`."""
         outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
-        return task.predictions(examples, rows, outputs, **options)
+        return task.checked_predictions(examples, rows, outputs, **options)
 
     def _stream(
         self,
@@ -271,19 +312,19 @@ class Pipeline(PushToHub, ABC):
         return "a text"
 
     def predict(self, inputs: Any) -> Any:
-        """Answer inputs, like a call of the pipeline. scikit-learn uses this name."""
+        """Call the pipeline. scikit-learn expects a method with this name."""
         return self(inputs)
 
     def transform(self, inputs: Any) -> Any:
-        """Answer inputs, like a call of the pipeline. scikit-learn uses this name."""
+        """Call the pipeline. scikit-learn expects a method with this name."""
         return self(inputs)
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> None:
-        """Save the model and its tokenizer into a folder, from which `pipeline` loads them.
+        """Save the model and its tokenizer to a folder that `pipeline` can load.
 
         Args:
-            save_directory: the folder.
-            options: options of the model's `save_pretrained`.
+            save_directory: the folder; it is created if it does not exist.
+            options: arguments of the model's `save_pretrained`.
         """
         self.model.save_pretrained(save_directory, **options)
         self.tokenizer.save_pretrained(save_directory)
@@ -296,7 +337,7 @@ class Pipeline(PushToHub, ABC):
 
     @abstractmethod
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """Answer one input, a list of them, an iterable of them, or a file of them."""
+        """Return the predictions for one input, a list or other iterable of inputs, or a file of inputs."""
 
 
 def _warn_of(unknown: UnknownTokens) -> bool:

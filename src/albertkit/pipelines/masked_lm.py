@@ -15,7 +15,7 @@ from albertkit.tokenization.base import TokenizerBase
 
 
 class FillMaskPipeline(Pipeline):
-    """Predicts the words for a mask; `pipeline("fill-mask")` creates one."""
+    """Predicts the words for each [MASK]; `pipeline("fill-mask")` creates it."""
 
     task = "fill-mask"
     architecture = "AlbertForMaskedLM"
@@ -50,12 +50,12 @@ class FillMaskPipeline(Pipeline):
         Args:
             inputs: a text, a list of texts, an iterable of texts, or a file of texts, each with at least one
                 mask.
-            others: not accepted: a second positional argument is an error.
+            others: not supported; a second positional argument raises an error.
             top_k: number of words for each mask.
             targets: words to choose from, instead of the whole vocabulary. Each must be a single piece.
-                "man" means the word, which the vocabulary writes as "_man", with a word-start mark.
+                "man" stands for the piece that begins a word, which the vocabulary writes as "▁man".
             tokenizer_kwargs: `max_length`, the maximum length of a row; `truncation` and `padding` are
-                accepted but have no effect, because every mask is read in texts of any length.
+                accepted but have no effect, because texts can have any length.
             batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, which has no effect.
 
         Returns:

@@ -16,11 +16,10 @@ from albertkit.tokenization.base import TokenizerBase
 
 
 class MultipleChoicePipeline(Pipeline):
-    """Chooses the best answer for a context and a question; `pipeline("multiple-choice")` creates one."""
+    """Chooses the best answer to a question about a context; `pipeline("multiple-choice")` creates it."""
 
     task = "multiple-choice"
     architecture = "AlbertForMultipleChoice"
-    accepts = ("AlbertForMultipleChoice",)
     fields = ("context", "question")
     rest = "choices"
     by_name = 'Pass context="...", question="..." and choices=["...", "..."] by name'
@@ -52,13 +51,13 @@ class MultipleChoicePipeline(Pipeline):
             inputs: {"context": ..., "question": ..., "choices": [...]}, where the question is optional;
                 a list or other iterable of these; or a file: .jsonl, or .tsv with the columns context,
                 question (may be empty) and one column for each choice.
-            others: not accepted: a second positional argument is an error.
+            others: not supported; a second positional argument raises an error.
             context: the context of a single input, instead of `inputs`.
             question: the question of that input; optional.
-            choices: the possible answers of that input, at least two.
+            choices: the choices of that input, at least two.
             truncation: whether to truncate a context at its end if the input exceeds the maximum length of
-                the fine-tuning, instead of raising if it exceeds the model's maximum. The answer then has
-                `cut`, the maximum number of tokens removed for a choice.
+                the fine-tuning. Otherwise an input that exceeds the model's maximum raises an error. The
+                answer for a truncated context has `cut`, the maximum number of tokens removed for a choice.
             batching: `batch_size`, the maximum number of rows in a batch (each choice is a row);
                 `num_workers`, which has no effect.
 

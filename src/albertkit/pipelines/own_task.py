@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
-from albertkit.datasets.reader import as_source
+from albertkit.datasets.reader import as_source, made_example
 from albertkit.datasets.table import Table
 from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model
-from albertkit.pipelines.interface import Batching, Pipeline
+from albertkit.errors import DataError
+from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
@@ -19,6 +20,7 @@ class TaskPipeline(Pipeline):
 
     definition: ClassVar[Task]
     reads_lists = True
+    no_arguments = " `record` of the task determines the answers."
 
     @classmethod
     def of(cls, task: Task) -> "type[TaskPipeline]":
@@ -27,11 +29,10 @@ class TaskPipeline(Pipeline):
             "definition": task,
             "task": task.name,
             "architecture": task.architecture,
-            "accepts": (task.architecture,),
         }
         return type(cls.__name__, (cls,), values)
 
-    def __init__(self, model: Model, tokenizer: TokenizerBase, **shared: Any) -> None:
+    def __init__(self, model: Model, tokenizer: TokenizerBase, **shared: Unpack[Shared]) -> None:
         super().__init__(model, tokenizer, **shared)
         lengths: dict[str, Any] = {**saved_lengths(model.config)}
         self.bound = self.definition.bind(tokenizer, model.config, TaskSettings(**lengths))
@@ -55,6 +56,7 @@ class TaskPipeline(Pipeline):
 
         Raises:
             DataError: the task cannot read an input.
+            ConfigError: an option is unknown.
         """
         if not isinstance(inputs, str | Mapping | Path) and hasattr(inputs, "columns"):
             table = as_source(inputs, name="inputs")
@@ -62,7 +64,7 @@ class TaskPipeline(Pipeline):
         return self._run(
             inputs,
             others,
-            features=self.bound.features,
+            features=self.bound.checked_features,
             answer=self._answer,
             **batching,
         )
@@ -73,8 +75,13 @@ class TaskPipeline(Pipeline):
     def _read(self, given: Any) -> Any:
         if isinstance(given, str):
             given = {"text": given}
-        return self.bound.example(given) if isinstance(given, Mapping) else given
+        if not isinstance(given, Mapping):
+            return given
+        try:
+            return made_example(self.bound.example, given)
+        except DataError as error:
+            raise DataError(f"the task {self.bound.name} cannot read {given!r:.80}: {error}") from error
 
     def _answer(self, examples: list[Any], rows: list[Row], *, batch_size: int | None) -> list[Any]:
         predictions = self._predict(self.bound, examples, rows, batch_size)
-        return [self.bound.record(*pair) for pair in zip(examples, predictions, strict=True)]
+        return [self.bound.checked_record(*pair) for pair in zip(examples, predictions, strict=True)]

@@ -16,7 +16,7 @@ from albertkit.tokenization.base import TokenizerBase
 
 
 class QuestionAnsweringPipeline(Pipeline):
-    """Answers a question with a span of a context; `pipeline("question-answering")` creates one.
+    """Answers a question with a span of a context; `pipeline("question-answering")` creates it.
 
     If the model's config has `null_score_diff_threshold` (saved by fine-tuning on data with unanswerable
     questions), the result can be that there is no answer.
@@ -24,7 +24,6 @@ class QuestionAnsweringPipeline(Pipeline):
 
     task = "question-answering"
     architecture = "AlbertForQuestionAnswering"
-    accepts = ("AlbertForQuestionAnswering",)
     fields = ("question", "context")
     by_name = 'Pass question="..." and context="..." by name'
 
@@ -71,28 +70,30 @@ class QuestionAnsweringPipeline(Pipeline):
         Args:
             inputs: {"question": ..., "context": ...}; a list or other iterable of these; or a file: .tsv with
                 these two columns, .jsonl.
-            others: not accepted: a second positional argument is an error.
+            others: not supported; a second positional argument raises an error.
             question: the question, or a list of questions, instead of `inputs`.
             context: the context of the question; or a list with one context for each question, or a single
                 context for all of them.
-            top_k: maximum number of answers. Answers do not overlap: of overlapping ones, the best is
-                returned.
-            doc_stride: overlap of the windows of a long context, in tokens. Default: as in the fine-tuning,
-                else 128.
-            max_seq_len: maximum number of tokens of a window, up to the model's maximum. Default: as in the
-                fine-tuning, else 384.
+            top_k: maximum number of answers. The answers do not overlap: of several overlapping answers, only
+                the best is returned.
+            doc_stride: overlap of the windows of a long context, in tokens. Default: the value of the
+                fine-tuning, or 128.
+            max_seq_len: maximum number of tokens of a window, up to the model's maximum. Default: the value
+                of the fine-tuning, or 384.
             max_question_len: maximum number of tokens of a question; a longer question raises an error.
-                Default: half of a window. The maximum of the fine-tuning is not used.
-            max_answer_len: maximum number of tokens of an answer. Default: as in the fine-tuning, else 30.
-            handle_impossible_answer: whether "no answer" (an empty answer) is possible; None for models whose
-                config has a threshold for it.
+                Default: half of a window. The pipeline ignores the maximum of the fine-tuning.
+            max_answer_len: maximum number of tokens of an answer. Default: the value of the fine-tuning, or
+                30.
+            handle_impossible_answer: whether "no answer" (an empty answer) is a possible result. None: only
+                if the model's config has a threshold for it.
             batching: `batch_size`, the maximum number of windows in a batch; `num_workers`, which has no
                 effect.
 
         Returns:
-            {score, start, end, answer} for a question: characters `start:end` of the context. With `top_k`
-            over 1, a list of up to that many, best first. A list or generator of these for several questions.
-            "No answer" is "" at 0:0. It comes first if its score beats the best answer by the threshold.
+            For a question, {score, start, end, answer}: the answer is characters `start:end` of the context.
+            With `top_k` above 1, a list of at most `top_k` answers, best first. For several questions, a list
+            or generator of these. "No answer" is "" at 0:0. It comes first if its score exceeds the score of
+            the best answer by more than the threshold.
 
         Raises:
             DataError: question or context is missing or empty, or a question is too long.

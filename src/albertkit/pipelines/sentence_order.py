@@ -17,11 +17,10 @@ from albertkit.tokenization.base import TokenizerBase
 
 
 class SentenceOrderPipeline(Pipeline):
-    """Predicts whether two texts are in order or swapped; `pipeline("sentence-order")` creates one."""
+    """Predicts whether two texts are in order or swapped; `pipeline("sentence-order")` creates it."""
 
     task = "sentence-order"
     architecture = "AlbertForPreTraining"
-    accepts = ("AlbertForPreTraining",)
     fields = ("text", "text_pair")
     by_name = "Pass the two texts of a pair as a tuple, (text, text_pair)"
 
@@ -52,14 +51,14 @@ class SentenceOrderPipeline(Pipeline):
         Args:
             inputs: a pair as (text, text_pair) or {"text": ..., "text_pair": ...}; a list or other iterable
                 of pairs; or a file: .tsv with two columns, .jsonl.
-            others: not accepted: a second positional argument is an error.
-            truncation: whether to truncate pairs that exceed the model's maximum length (the longer text of
-                each) instead of raising. The answer then has `cut`, the number of removed tokens.
+            others: not supported; a second positional argument raises an error.
+            truncation: whether to truncate the longer text of a pair that exceeds the model's maximum length,
+                instead of raising an error. The answer then has `cut`, the number of removed tokens.
             batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, which has no effect.
 
         Returns:
-            {label, score} for a pair: "in order" or "swapped", and its probability. A list or generator of
-            these for several pairs.
+            For a pair, {label, score}: "in order" or "swapped", and its probability. For several pairs, a
+            list or generator of these.
 
         Raises:
             DataError: an input is not a pair, or is too long.

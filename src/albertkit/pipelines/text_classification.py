@@ -21,12 +21,11 @@ _UNSET: Any = ""  # not None, because top_k=None means all labels
 
 
 class TextClassificationPipeline(Pipeline):
-    """Predicts the labels of a text or a pair; `pipeline("text-classification")` creates one."""
+    """Predicts the labels of a text or a pair; `pipeline("text-classification")` creates it."""
 
     task = "text-classification"
     aliases = ("sentiment-analysis",)
     architecture = "AlbertForSequenceClassification"
-    accepts = ("AlbertForSequenceClassification",)
     fields = ("text", "text_pair")
     by_name = 'Pass several texts as a list, and the second text of a pair as text_pair="..."'
 
@@ -64,26 +63,26 @@ class TextClassificationPipeline(Pipeline):
         Args:
             inputs: a text; a pair as {"text": ..., "text_pair": ...} or (text, text_pair); a list or other
                 iterable of these; or a file: one text per line, .tsv with one or two columns, .jsonl.
-            others: not accepted: a second positional argument is an error.
+            others: not supported; a second positional argument raises an error.
             text_pair: the second text, if `inputs` is a single text.
-            top_k: number of labels; None for all. If not set: the best label; for models with
-                `problem_type="multi_label_classification"`, all labels with a probability over one half, as
+            top_k: number of labels to return; None for all. By default, the best label; for a model with
+                `problem_type="multi_label_classification"`, all labels with a probability above 0.5, as
                 in `albertkit predict`.
             function_to_apply: function that converts logits to scores: "softmax", "sigmoid" or "none"; None
                 for the function of the config's `problem_type` (softmax; sigmoid for multi-label or a single
                 label; none for regression).
-            truncation: True truncates a text that exceeds the maximum length instead of raising; for a pair,
-                the longer text, or "only_first" or "only_second". The answer then has `cut`, the number of
-                removed tokens.
+            truncation: True truncates a text that exceeds the maximum length, or the longer text of a pair,
+                instead of raising an error. "only_first" and "only_second" truncate that text of a pair. The
+                answer then has `cut`, the number of removed tokens.
             max_length: maximum number of tokens of an input, including [CLS] and [SEP]. Default: with
                 truncation the maximum length of the fine-tuning, otherwise the model's maximum.
-            padding: as for a tokenizer; it does not change answers.
+            padding: accepted as for a tokenizer, but does not change the answers.
             batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, which has no effect.
 
         Returns:
-            For a text [{label, score}]; for a pair, and for each of several inputs, {label, score}. With
-            `top_k`, a list of that many, best first. For a multi-label model without `top_k`, a list of the
-            labels that apply, which may be empty. A list or generator of these for several inputs.
+            For a text, [{label, score}]. For a pair, and for each of several inputs, {label, score}. With
+            `top_k`, a list of `top_k` labels, best first. For a multi-label model without `top_k`, a list of
+            the labels that apply, which may be empty. For several inputs, a list or generator of these.
 
         Raises:
             DataError: an input is not a text, or is too long.

@@ -24,12 +24,11 @@ class _Sentence(NamedTuple):
 
 
 class TokenClassificationPipeline(Pipeline):
-    """Predicts the labels of the words in a text; `pipeline("token-classification")` creates one."""
+    """Predicts the labels of the words in a text; `pipeline("token-classification")` creates it."""
 
     task = "token-classification"
     aliases = ("ner",)
     architecture = "AlbertForTokenClassification"
-    accepts = ("AlbertForTokenClassification",)
 
     def __init__(
         self,
@@ -60,24 +59,24 @@ class TokenClassificationPipeline(Pipeline):
     ) -> Any:
         """Label the words of texts.
 
-        A text is split into words like the training data of taggers: at spaces, and at the punctuation around
-        words. Texts of any length are read, in overlapping windows.
+        The pipeline splits a text into words like the training data of taggers: at spaces, and at the
+        punctuation around words. It splits long texts into overlapping windows.
 
         Args:
             inputs: a text; a list or other iterable of texts; or a file with one text per line.
-            others: not accepted: a second positional argument is an error.
-            aggregation_strategy: "none" for every piece, "simple" to group neighboring pieces of the same
+            others: not supported; a second positional argument raises an error.
+            aggregation_strategy: "none" for every token, "simple" to group neighboring tokens of the same
                 type; "first", "max" and "average" to group words (see `tasks.entities`).
-            ignore_labels: labels, or entity types, to leave out; default "O".
-            is_split_into_words: whether the input is a list of words, or a list or other iterable of such
-                lists. Offsets then refer to the words joined with spaces.
+            ignore_labels: labels, or entity types, to omit; default "O".
+            is_split_into_words: whether the input is a list of words, or an iterable of lists of words.
+                Offsets then refer to the words joined with spaces.
             stride: overlap of windows, in tokens; None for the pipeline's setting.
             batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, which has no effect.
 
         Returns:
-            For a text a list of {entity, score, index, word, start, end}, or with aggregation
-            {entity_group, score, word, start, end}: characters `start:end` of the text. A list or generator
-            of these lists for several texts.
+            For a text, a list of {entity, score, index, word, start, end}, or with aggregation, of
+            {entity_group, score, word, start, end}. `start:end` are the characters in the text. For several
+            texts, a list or generator of these lists.
 
         Raises:
             DataError: an input is not a text or a list of words.

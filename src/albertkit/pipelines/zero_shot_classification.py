@@ -34,7 +34,6 @@ class ZeroShotClassificationPipeline(Pipeline):
 
     task = "zero-shot-classification"
     architecture = "AlbertForSequenceClassification"
-    accepts = ("AlbertForSequenceClassification",)
     by_name = 'Pass several texts as a list, and the labels as candidate_labels=["...", "..."]'
 
     def __init__(
@@ -73,22 +72,22 @@ class ZeroShotClassificationPipeline(Pipeline):
         Args:
             inputs: a text, a list of texts, an iterable of texts, or a file of texts.
             candidate_labels: the labels, as a list or separated by commas.
-            others: not accepted: a third positional argument is an error.
-            hypothesis_template: the sentence that a label becomes; `{}` is replaced by the label. Default:
+            others: not supported; a third positional argument raises an error.
+            hypothesis_template: the hypothesis to test for each label. The label replaces `{}`. Default:
                 "This example is {}."
             multi_label: whether to score each label independently, against contradiction, so that several
                 can apply. Otherwise, the scores of all labels sum to 1. A single label is always independent.
-            truncation: whether to truncate a text that exceeds the maximum length instead of raising. The
-                hypothesis is never truncated. The answer then has `cut`, the maximum number of tokens removed
-                for a label.
+            truncation: whether to truncate a text that exceeds the maximum length instead of raising an
+                error. The answer then has `cut`, the maximum number of tokens removed for a label. The
+                hypothesis is never truncated.
             max_length: maximum number of tokens of a text with its hypothesis and special tokens. Default:
                 with truncation the maximum length of the fine-tuning, otherwise the model's maximum.
             batching: `batch_size`, the maximum number of rows in a batch (each label of a text is a row);
                 `num_workers`, which has no effect.
 
         Returns:
-            {"sequence": the text, "labels": best first, "scores": their probabilities}. A list or generator
-            of these for several texts.
+            {"sequence": the text, "labels": the labels, best first, "scores": their probabilities}. For
+            several texts, a list or generator of these.
 
         Raises:
             DataError: an input is not a text, or is too long.
@@ -194,7 +193,9 @@ def _read_labels(given: str | Sequence[str] | None) -> list[str]:
     if isinstance(given, str):  # as in `transformers`; labels in a list are not stripped
         labels = [label.strip() for label in labels if label.strip()]
     if not labels or not all(label.strip() for label in labels):
-        raise ConfigError(f"candidate_labels is {given!r:.80}. Expected at least one label, and none empty.")
+        raise ConfigError(
+            f"candidate_labels is {given!r:.80}. Expected at least one label, and no empty label."
+        )
     return [*labels]
 
 

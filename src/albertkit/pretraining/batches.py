@@ -16,18 +16,19 @@ from itertools import pairwise
 import numpy as np
 
 from albertkit.errors import ConfigError, DataError
-from albertkit.pretraining.examples import Drawing, Example, Row
+from albertkit.pretraining.examples import Drawing, Example
+from albertkit.pretraining.rows import Labels, Row
 from albertkit.pretraining.settings import LENGTH_MULTIPLE, ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 
-BLOCK_DOCUMENTS = 256  # minimum; more for large batches, so that a block fills several
+BLOCK_DOCUMENTS = 256  # minimum; larger batches need more documents, so that a block fills several batches
 _BLOCK_BATCHES = 16  # minimum number of batches per block, for batches by tokens
-_BUCKETS = 8  # maximum
+_BUCKETS = 8  # maximum number of bucket lengths
 
 
 def padded_length(tokens: int) -> int:
-    """Return the padded length of a row of `length` tokens that is the longest of its batch."""
+    """Return the padded length of a batch whose longest row has this number of tokens."""
     return -(-tokens // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
 
 
@@ -42,14 +43,12 @@ class Position:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingBatch:
-    """One batch (legend: B rows, T tokens, P masked tokens in all rows)."""
+    """One batch (legend: B rows, T tokens)."""
 
     input_ids: np.ndarray  # [B, T] int64
     attention_mask: np.ndarray  # [B, T] int64, 1 for real tokens
-    token_type_ids: np.ndarray  # [B, T] int64, 1 in segment B
-    masked_positions: np.ndarray  # [P] int64, ascending, into the flattened [B * T]
-    masked_labels: np.ndarray  # [P] int64, the original ids there
-    sentence_order_labels: np.ndarray  # [B] int64, 0 in order, 1 swapped (all 0 without the objective)
+    token_type_ids: np.ndarray  # [B, T] int64, 1 in the second segment
+    labels: dict[str, Labels]  # by the name of the objective
     num_tokens: int  # tokens without padding, including special tokens
     position: Position  # where the stream continues after this batch
 
@@ -66,9 +65,9 @@ class PretrainingBatch:
             input_ids=input_ids,
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
-            masked_positions=np.concatenate([row.hidden + index * length for index, row in enumerate(rows)]),
-            masked_labels=np.concatenate([row.labels for row in rows]),
-            sentence_order_labels=np.array([row.order_label for row in rows], dtype=np.int64),
+            labels={
+                name: Labels.collate([row.labels[name] for row in rows], length) for name in rows[0].labels
+            },
             num_tokens=int(attention_mask.sum()),
             position=position,
         )
@@ -81,7 +80,7 @@ class PretrainingBatch:
 
         Returns:
             Batches of nearly equal numbers of rows, each padded to its own longest row. Together they have
-            the rows, masked tokens and tokens of this batch; each has its position.
+            the rows, labels and tokens of this batch; each has its position.
 
         Raises:
             ConfigError: `parts` is less than 1.
@@ -96,15 +95,13 @@ class PretrainingBatch:
         rows, old_length = slice(begin, stop), self.input_ids.shape[1]
         lengths = self.attention_mask[rows].sum(axis=1)
         length = padded_length(int(lengths.max()))
-        masked = slice(*np.searchsorted(self.masked_positions, [begin * old_length, stop * old_length]))
-        row, column = np.divmod(self.masked_positions[masked], old_length)
         return PretrainingBatch(
             input_ids=self.input_ids[rows, :length],
             attention_mask=self.attention_mask[rows, :length],
             token_type_ids=self.token_type_ids[rows, :length],
-            masked_positions=(row - begin) * length + column,
-            masked_labels=self.masked_labels[masked],
-            sentence_order_labels=self.sentence_order_labels[rows],
+            labels={
+                name: labels.of_rows(begin, stop, old_length, length) for name, labels in self.labels.items()
+            },
             num_tokens=int(lengths.sum()),
             position=self.position,
         )
@@ -136,12 +133,13 @@ class Batching:
                 f"batch_tokens={self.batch_tokens}"
             )
         rows = self.batch_size or (self.batch_tokens or 0) // self.max_seq_length
-        # A remainder is split between two batches, and half of both must still have a row for each process.
+        # The last two batches may be split evenly. Then half of their rows must be enough for all processes.
         needed = 2 * self.world_size - 1
         if rows < needed:
             raise ConfigError(
-                f"{self} gives {rows} rows of {self.max_seq_length} tokens: every process needs a row "
-                f"of every batch, so {self.world_size} need at least {needed}"
+                f"{self} gives {rows} rows of {self.max_seq_length} tokens, but {self.world_size} processes "
+                f"need at least {needed}, so that each has a row of every batch. Increase the batch size, or "
+                "start fewer processes."
             )
 
     def __str__(self) -> str:
@@ -274,7 +272,7 @@ class ExampleStream(Iterator[PretrainingBatch]):
     def _no_such_position(self) -> DataError:
         return DataError(
             f"{self.shards.folder}: no batch at {self.position} with {self.batching}. "
-            "A run continues only with the shards, settings and batch size that it began with."
+            "A run can only be resumed with the shards, settings and batch size that it started with."
         )
 
 

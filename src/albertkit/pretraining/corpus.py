@@ -78,18 +78,18 @@ class Corpus:
             if all(isinstance(one, (str, Path)) for one in first):
                 inputs = list(rest)
             else:  # read once, so the first row alone tells the columns
-                ObjectTable(first, name="the rows given").check_columns({"text_column": text_column})
-                table = ObjectTable(_Once(rest), name="the rows given")
+                ObjectTable(first, name="the given rows").check_columns({"text_column": text_column})
+                table = ObjectTable(_Once(rest), name="the given rows")
                 return cls(table=table, text_column=text_column, streamed=True)
         if _is_stream(inputs):
-            table = ObjectTable(inputs, name="the rows given")  # type: ignore[arg-type]
+            table = ObjectTable(inputs, name="the given rows")  # type: ignore[arg-type]
             table.check_columns({"text_column": text_column})
             return cls(table=table, text_column=text_column, streamed=True)
         paths = inputs if isinstance(inputs, (list, tuple)) else [inputs]
         if not paths:
             raise DataError("there is no input. Expected files, folders, glob patterns or rows.")
         if not all(isinstance(path, (str, Path)) for path in paths):
-            table = as_source(inputs, name="the rows given")
+            table = as_source(inputs, name="the given rows")
             if not isinstance(table, Table):
                 raise DataError(f"{inputs!r:.60}: expected paths, or rows that are dicts")
             table.check_columns({"text_column": text_column})
@@ -116,7 +116,7 @@ class Corpus:
                 has_text = has_text or bool(document.text.strip())
                 yield from _cut(replace(document, consumed=(before + share * size) / total))
             if not has_text:
-                raise DataError(f"{path}: {_no_text(size)}. Omit it, or put its text in place.")
+                raise DataError(f"{path}: {_no_text(size)}. Omit the file, or add text to it.")
             before += size
 
     def _read_rows(self, table: Table) -> Iterator[SourceDocument]:

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from albertkit.errors import ConfigError
-from albertkit.pretraining import chunks, masking, original_quirks
+from albertkit.pretraining import chunks, original_quirks
 from albertkit.pretraining.chunks import Chunk
+from albertkit.pretraining.objectives import EXCERPT, ORDER, PLAN, SHUFFLE, drawn_objectives
+from albertkit.pretraining.rows import Row
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
-
-_ORDER, _PLAN, _SHUFFLE, _MASK, _EXCERPT = range(5)  # what a random stream is for
-_NOTHING = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +30,6 @@ class Example:
     def num_tokens(self) -> int:
         """Number of tokens, special ones included."""
         return len(self.chunk) + (2 if self.chunk.second is None else 3)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """An example as ids, without padding (legend: T tokens, P masked tokens)."""
-
-    ids: np.ndarray  # [T] int64, as the model sees them: [CLS] A [SEP] B [SEP]
-    second_begin: int  # where segment B begins; T if there is none
-    hidden: np.ndarray  # [P] int64, ascending: the masked positions
-    labels: np.ndarray  # [P] int64, the original ids there
-    order_label: int
 
 
 class Drawing:
@@ -63,6 +51,7 @@ class Drawing:
         if not 0 <= seed < 1 << 64:
             raise ConfigError(f"seed must be between 0 and 2**64 - 1, not {seed}")
         self.shards, self.words, self.settings, self.seed = shards, words, settings, seed
+        self.objectives = drawn_objectives(settings)
         self._order: tuple[int, np.ndarray] | None = None  # (epoch, its permutation)
 
     def block(self, epoch: int, block: int, num_blocks: int) -> tuple[list[Example], np.random.Generator]:
@@ -72,7 +61,7 @@ class Drawing:
             The examples, and the random stream they were shuffled with, for further choices of their order.
         """
         if self._order is None or self._order[0] != epoch:
-            self._order = epoch, self._stream(_ORDER, epoch).permutation(len(self.shards))
+            self._order = epoch, self._stream(ORDER, epoch).permutation(len(self.shards))
         # The last block takes the remainder, so none is too small to fill a batch.
         cuts = [len(self.shards) * index // num_blocks for index in (block, block + 1)]
         max_tokens = self.settings.max_tokens
@@ -83,28 +72,27 @@ class Drawing:
             for document in self._order[1][cuts[0] : cuts[1]].tolist()
             for number, chunk in enumerate(self._plan(epoch, document, max_tokens))
         ]
-        rng = self._stream(_SHUFFLE, epoch, block)
+        rng = self._stream(SHUFFLE, epoch, block)
         return [examples[index] for index in rng.permutation(len(examples)).tolist()], rng
 
     def row(self, epoch: int, example: Example) -> Row:
-        """Return the row of an example, masked as the settings say."""
+        """Return the row of an example, with the labels of all objectives."""
         first, second, order_label = self._segments(epoch, example)
         words = self.words
         parts = [[words.cls], first, [words.sep]]
         if second is not None:
             parts += [second, [words.sep]]
-        ids, second_begin = np.concatenate(parts), len(first) + 2
-        hidden, labels = _NOTHING, _NOTHING
-        if self.settings.masked_lm:
-            rng = self._stream(_MASK, epoch, example.document, example.number)
-            quirks = self.settings.original_quirks
-            choose = original_quirks.choose if quirks else masking.choose
-            hidden, _ = choose(ids, words, self.settings, rng)
-            ids, labels = masking.hide(ids, hidden, words, rng, replace_with_any=quirks)
-        return Row(ids, second_begin, hidden, labels, order_label)
+        row = Row(np.concatenate(parts), len(first) + 2, order_label, {})
+
+        def stream(purpose: int) -> np.random.Generator:
+            return self._stream(purpose, epoch, example.document, example.number)
+
+        for objective in self.objectives:
+            row.ids, row.labels[objective.name] = objective.draw(row, words, stream)
+        return row
 
     def _plan(self, epoch: int, document: int, max_tokens: int) -> list[Chunk]:
-        rng = self._stream(_PLAN, epoch, document)
+        rng = self._stream(PLAN, epoch, document)
         settings = self.settings
         short = settings.short_sequence_probability
         if settings.original_quirks:
@@ -128,7 +116,7 @@ class Drawing:
         if chunk.second is None:
             return first, None, chunk.label
         if share := self.settings.excerpt_probability:
-            rng = self._stream(_EXCERPT, epoch, example.document, example.number)
+            rng = self._stream(EXCERPT, epoch, example.document, example.number)
             if rng.random() < share:
                 begin = min(chunk.first[0], chunk.second[0])
                 pair = chunks.excerpt(tokens[begin : begin + len(chunk)], self.words, rng)

@@ -68,7 +68,7 @@ def continued_model(name: str, overrides: dict[str, Any]) -> AlbertForPreTrainin
     if groups < had:
         raise ConfigError(
             f"{name} has {had} groups of layers with different weights, but num_hidden_groups is {groups}. "
-            f"Expected at least as many."
+            f"Expected {had} or more."
         )
     config = AlbertConfig.from_dict(model.config.to_dict() | {"num_hidden_groups": groups})
     grown = AlbertForPreTraining(config)

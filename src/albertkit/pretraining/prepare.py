@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.errors import DataError
+from albertkit.files import file_sha256
 from albertkit.logs import ProgressBar, lines_shown
 from albertkit.parallel import check_runner, ordered_map
 from albertkit.pretraining.corpus import Corpus
 from albertkit.pretraining.prepared_folder import PreparedFolder
 from albertkit.pretraining.settings import PreparationSettings
-from albertkit.pretraining.shards import Manifest, ShardRecord, file_sha256
+from albertkit.pretraining.shards import Manifest, ShardRecord
 from albertkit.pretraining.units import SPLITS, Work, units
 from albertkit.recipe import settings_from, takes_settings
 from albertkit.results import Result
@@ -39,7 +40,7 @@ class PrepareProgress:
     text_bytes: int  # of text in UTF-8, without compression and markup of the files
     fraction: float  # of the corpus's bytes
     units: int
-    kept: int  # units kept from an interrupted run
+    reused: int  # shards reused from an interrupted run
     seconds: float
 
 
@@ -52,7 +53,7 @@ class PrepareReport(Result):
     validation: Manifest | None
     source_documents: int
     text_bytes: int
-    kept_units: int
+    reused_shards: int
     seconds: float
 
     def summary(self) -> dict[str, Any]:
@@ -61,7 +62,7 @@ class PrepareReport(Result):
         return {
             "source_documents": self.source_documents,
             "text_bytes": self.text_bytes,
-            "units_kept": self.kept_units,
+            "shards_reused": self.reused_shards,
             "documents": self.train.documents,
             "sentences": self.train.sentences,
             "tokens": self.train.tokens,
@@ -82,26 +83,31 @@ def prepare(
     progress: Callable[[PrepareProgress], None] | None = None,
     **settings: Any,
 ) -> PrepareReport:
-    """Split a corpus into documents of sentences of ids, and write them as shards.
+    """Tokenize a corpus into documents of sentences of token ids, and write them as shards.
 
-    After an interruption, the same call keeps the finished shards and continues.
+    After an interruption, the same call keeps the finished shards and resumes the work.
 
     Args:
         inputs: files, folders or glob patterns (`.txt`, `.jsonl`, `.parquet`, also compressed); or rows with
             a column of texts: a list of dicts, a `datasets.Dataset`, a pandas or Arrow table. A
-            `datasets.IterableDataset` and a generator of dicts are streamed: one unit of the texts is in
-            memory at a time.
-        tokenizer: a tokenizer's folder, or its `spiece.model`; the normalization is read from the
-            `tokenizer_config.json` in the same folder.
+            `datasets.IterableDataset` and a generator of dicts are streamed: about `unit_characters`
+            characters are in memory at a time.
+        tokenizer: a tokenizer's folder, or its `spiece.model`. The `tokenizer_config.json` in the same folder
+            determines the normalization.
         output: folder to write; must not contain finished shards.
-        progress: called after every unit; None for a progress bar.
+        progress: function that is called after every unit of about `unit_characters` characters; None for a
+            progress bar.
         **settings: fields of `PreparationSettings`. The shards depend on neither `workers` nor `runner`.
+
+    Returns:
+        The report, with the number of documents, sentences and tokens, and the speed.
 
     Raises:
         ConfigError: a setting is unknown or out of range, or the runner is unknown.
         ModelNotFoundError, TokenizerError: the tokenizer does not exist or is damaged.
-        DataError: there is no text, a file cannot be read (the message gives the line), `output` has finished
-            shards, or the disk is full.
+        DataError: there is no text, a file cannot be read (the message gives the line), or `output` has
+            finished shards or cannot be written.
+        DiskFullError: the disk has no space left.
         MissingExtraError: the runner is Ray, which is not installed.
 
     Warns:
@@ -159,21 +165,21 @@ def _prepare(
             hint="finished shards are kept; a smaller unit_characters needs less memory",
         )
         records: dict[str, list[ShardRecord]] = {split: [] for split in SPLITS}
-        text_bytes, kept, source_documents = 0, 0, 0
+        text_bytes, reused, source_documents = 0, 0, 0
         for unit in done:
-            was_kept = unit.shards is None
-            made = finished[unit.number][1] if was_kept else prepared.keep(unit)
+            is_finished = unit.shards is None
+            made = finished[unit.number][1] if is_finished else prepared.keep(unit)
             for split, record in made.items():
                 records[split].append(record)
             text_bytes += unit.text_bytes
-            kept += was_kept
+            reused += len(made) if is_finished else 0
             source_documents += unit.source_documents
             progress(
                 PrepareProgress(
                     text_bytes=text_bytes,
                     fraction=unit.consumed,
                     units=unit.number + 1,
-                    kept=kept,
+                    reused=reused,
                     seconds=time.monotonic() - start,
                 )
             )
@@ -190,7 +196,7 @@ def _prepare(
         validation=manifests.get("validation"),
         source_documents=source_documents,
         text_bytes=text_bytes,
-        kept_units=kept,
+        reused_shards=reused,
         seconds=time.monotonic() - start,
     )
 
@@ -210,8 +216,8 @@ def _check_content(
     names = corpus.name
     if not records["train"] and records["validation"]:
         raise DataError(
-            f"{names}: holding out every {holdout_every}th of {source_documents} source documents, from the "
-            "first on, leaves nothing to train on. Add documents or omit holdout_every."
+            f"{names}: with holdout_every={holdout_every}, no text is left to train on ({source_documents} "
+            "source documents read). Add documents, or omit holdout_every."
         )
     if not records["train"]:
         raise DataError(f"{names}: no text to train on ({source_documents} source documents read)")
@@ -223,8 +229,8 @@ def _check_content(
         )
     if holdout_every and not records["validation"]:
         raise DataError(
-            f"{names}: holding out every {holdout_every}th of {source_documents} source documents leaves "
-            "nothing to validate on. Choose a smaller holdout_every."
+            f"{names}: with holdout_every={holdout_every}, no text is held out for validation "
+            f"({source_documents} source documents read). Choose a smaller holdout_every."
         )
 
 

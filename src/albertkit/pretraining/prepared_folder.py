@@ -15,8 +15,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from albertkit.errors import DataError, DiskFullError
-from albertkit.files import atomic_path, check_new_folder, full_disk_named, made_folder, read_json, write_json
-from albertkit.pretraining.shards import MANIFEST, Manifest, ShardRecord, checked, file_sha256
+from albertkit.files import (
+    atomic_path,
+    check_new_folder,
+    file_sha256,
+    full_disk_named,
+    made_folder,
+    read_json,
+    write_json,
+)
+from albertkit.pretraining.shards import MANIFEST, Manifest, ShardRecord, checked
 from albertkit.pretraining.units import SPLITS, Unit
 
 Records = dict[str, ShardRecord]  # of one unit, by split

@@ -10,16 +10,15 @@ from albertkit.extras import require
 from albertkit.logs import lines_shown
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.recipe import settings_from, takes_settings
-from albertkit.results import Result
 from albertkit.training.callbacks import Callback, checked_callbacks
-from albertkit.training.curves import read_metrics
-from albertkit.training.model_card import check_push_options, pretraining_card, push_run
+from albertkit.training.model_card import PushOptions, pretraining_card
+from albertkit.training.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, repr=False)
-class PretrainingRun(Result):
+class PretrainingRun(RunFolder):
     """The result of `pretrain`."""
 
     output: Path
@@ -39,51 +38,26 @@ class PretrainingRun(Result):
     settings: dict[str, Any] = field(default_factory=dict)
     """The settings of the run, as tables of a recipe."""
 
-    def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        """Upload the model and its tokenizer to the hub, with a model card written from its figures.
+    @property
+    def _folder(self) -> Path:
+        return self.output
 
-        Checkpoints, logs, reports and predictions are not uploaded: they may hold texts of the data. The
-        README.md of an existing repository is replaced.
-
-        Args:
-            repo_id: "organization/name", or a name of your own account; created if it does not exist.
-            options: fields of `CardOptions` (`license`, `language`, `datasets`, `base_model`, `limitations`)
-                and of `UploadOptions` (`commit_message`, `commit_description`, `private`, `token`,
-                `revision`, `create_pr`).
-
-        Returns:
-            The URL of the commit or of the pull request.
-
-        Raises:
-            ConfigError: an unknown argument.
-            UploadError: the hub refused the upload or cannot be reached.
-        """
-        chosen = check_push_options(options)
+    def _card(self, repo_id: str, options: PushOptions) -> str:
         figures = {"steps": self.step, "tokens": self.tokens, "minutes of training": round(self.minutes, 1)}
-        card = pretraining_card(
+        return pretraining_card(
             self.output,
             repo_id,
             settings=self.settings,
             figures=figures,
             metrics=self.metrics,
-            options=chosen,
+            options=options,
         )
-        return push_run(self.output, repo_id, card, chosen)
 
     def summary(self) -> dict[str, Any]:
         """Return the values to show, by name."""
         state = "finished" if self.finished else "stopped; the same call resumes the run"
         figures = {"run": state, "step": self.step, "tokens": self.tokens, "minutes": round(self.minutes, 1)}
         return figures | self.metrics | {"output": self.output}
-
-    @property
-    def history(self) -> list[dict[str, float]]:
-        """The logged metrics of the run, oldest first: the lines of `metrics.jsonl`."""
-        return read_metrics(self.output)
-
-    def picture(self) -> Path:
-        """Return the image of the curves."""
-        return self.output / "curves.png"
 
     def pipeline(self, task: str = "fill-mask", **options: Any) -> Any:
         """Return a pipeline of the model.
@@ -108,39 +82,44 @@ def pretrain(
     callbacks: Sequence[Callback] = (),
     **settings: Any,
 ) -> PretrainingRun:
-    """Pretrain on masked language modeling and sentence order, or continue the run in `output`.
+    """Pretrain a model on masked language modeling and sentence order, or resume the run in `output`.
 
-    Ctrl-C stops after the current step and writes a checkpoint; the same call continues from there. On a GPU,
-    a second process draws the examples. It imports your script, so call this function under
+    Ctrl-C stops the run after the current step and writes a checkpoint. The same call resumes the run. On a
+    GPU, a second process draws the examples. That process imports your script, so call this function under
     `if __name__ == "__main__":`.
 
     Args:
-        recipe: TOML file of settings, or its content; None for the default settings.
+        recipe: TOML file of settings, or its content as a dict; None for the default settings.
         data: folder of the shards that `prepare` wrote.
         tokenizer: folder or name of the tokenizer of the shards; it is copied into every checkpoint.
         output: folder of the run.
         device: "auto" (the best available device), "cpu", "cuda", "cuda:1", "mps" and so on.
-        callbacks: called in the main process during the run: at its start, steps, evaluations, checkpoints
-            and end.
+        callbacks: callbacks that the training loop calls in the main process: at the start of the run, after
+            each step, evaluation and checkpoint, and at its end.
         **settings: fields of `PretrainingSettings` and its tables, which override the recipe; `model` is a
             dict of arguments of `AlbertConfig`.
 
+    Returns:
+        The run: its folder, its last step, and its metrics.
+
     Raises:
         MissingExtraError: the extra `train` is not installed.
-        DataError: the shards are missing, damaged or were made with another tokenizer.
-        ConfigError: a setting is unknown or out of range, or the shape is impossible.
-        TrainingError: a run is resumed with other settings or data, losses stay bad, or outputs are constant.
+        DataError: the shards are missing or damaged, or were prepared with another tokenizer.
+        ConfigError: a setting is unknown or out of range, or the sizes of the model do not match.
+        TrainingError: a run is resumed with other settings or data, the loss keeps diverging, or the outputs
+            are constant.
+        DiskFullError: the disk has no space left.
     """
     require("torch", extra="train")
     from albertkit.files import full_disk_named
-    from albertkit.pretraining.run import pretrain as run
+    from albertkit.pretraining.run import run_pretraining
     from albertkit.training.distributed import join_world
 
     called = checked_callbacks(callbacks)
     chosen = settings_from(PretrainingSettings, recipe, settings)
     output = Path(output)
     with lines_shown(), join_world(device) as world, full_disk_named(output):
-        result = run(chosen, data, tokenizer, output, world=world, callbacks=called)
+        result = run_pretraining(chosen, data, tokenizer, output, world=world, callbacks=called)
         state = result.state
         ending = "finished" if result.finished else "stopped (the same command resumes the run)"
         if world.is_main:

@@ -16,11 +16,11 @@ from albertkit.hub import resolve
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.batches import ExampleStream, Position, PretrainingBatch, fixed_batches
 from albertkit.pretraining.initialization import initialize
-from albertkit.pretraining.objective import PretrainingObjective
+from albertkit.pretraining.loss import PretrainingObjective
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
-from albertkit.recipe import scalar_values
+from albertkit.recipe import default_values, scalar_values
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.callbacks import Callback
 from albertkit.training.curves import read_metrics
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 OVERFITTED = 0.1  # share of its first loss below which one batch counts as learned
 
 
-def pretrain(
+def run_pretraining(
     settings: PretrainingSettings,
     data: str | Path,
     tokenizer: str | Path,
@@ -55,7 +55,7 @@ def pretrain(
 
     Raises:
         DataError, ConfigError: see `albertkit.pretrain`.
-        TrainingError: see `albertkit.pretrain`; or one batch was not learned.
+        TrainingError: see `albertkit.pretrain`; or the run did not learn the batch of `overfit_one_batch`.
     """
     data, output = Path(data), Path(output)
     world = world or World(torch.device("cpu"))
@@ -66,7 +66,7 @@ def pretrain(
     pieces = AlbertTokenizer.from_pretrained(tokenizer)
     words = WordTable(vocabulary)
     model = initialize(settings, train_shards).to(world.device)
-    objective = PretrainingObjective(settings.order_weight, settings.examples, world.device)
+    objective = PretrainingObjective(settings, world.device)
     objective.freeze_unused(model)
     if world.is_main:
         for warning in settings.warnings():
@@ -117,7 +117,7 @@ def pretrain(
 
     best_metric = None
     if evaluated and settings.training.early_stopping:
-        best_metric = "masked_loss" if settings.examples.masked_lm else "order_loss"
+        best_metric = objective.main_metric
     result = train(
         model,
         objective,
@@ -130,6 +130,7 @@ def pretrain(
         lower_is_better=True,
         fingerprint={key: value for key, value in asdict(settings).items() if key not in _FREE}
         | {"data": [shard.sha256 for shard in train_shards.manifest.shards]},
+        defaults=default_values(PretrainingSettings),
         world=world,
         flops_per_token=_training_flops(model, settings),
         callbacks=callbacks,
@@ -195,7 +196,7 @@ def _require_overfitted(output: Path) -> None:
     shown = ", ".join(f"{name} {lines[0][name]:.3f} -> {lines[-1][name]:.3f}" for name in names)
     if any(lines[-1][name] > OVERFITTED * lines[0][name] for name in names):
         raise TrainingError(
-            f"one batch was not learned ({shown}). Try more steps or another learning rate, in another "
+            f"the run did not learn the batch ({shown}). Try more steps or another learning rate, in another "
             "output folder. If that does not help, the model, the data or the optimizer is broken."
         )
-    logger.info("one batch was learned: %s", shown)
+    logger.info("the run learned the batch: %s", shown)

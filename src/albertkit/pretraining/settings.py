@@ -2,11 +2,12 @@
 
 import math
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from albertkit.config import ARGUMENTS
 from albertkit.errors import ConfigError, suggestion
+from albertkit.recipe import SHARE, number
 from albertkit.training.settings import TrainingSettings
 
 LENGTH_MULTIPLE = 8  # gives few different matrix shapes, which hardware computes fast
@@ -16,20 +17,20 @@ LENGTH_MULTIPLE = 8  # gives few different matrix shapes, which hardware compute
 class TokenizerSettings:
     """Settings of vocabulary training."""
 
-    vocab_size: int = 30_000
+    vocab_size: int = number(30_000, "pieces")
     """Size of the vocabulary, including special tokens."""
     cased: bool = False
     """Distinguish uppercase and lowercase letters."""
     keep_accents: bool = False
     """Keep accents. Nearly all languages except English need them."""
-    coverage: float = 0.99995
+    coverage: float = number(0.99995, SHARE)
     """Share of the characters in the text that the vocabulary must cover. Use 0.9995 for Chinese."""
     text_column: str = "text"
-    """Column of the texts in .jsonl and .parquet files, and in rows."""
-    threads: int = 2
+    """Column of the texts in .jsonl and .parquet files, and in rows that are passed as dicts."""
+    threads: int = number(2, "threads")
     """Number of SentencePiece threads."""
     seed: int = 0
-    """Random seed of the sample of training lines."""
+    """Random seed for sampling the training lines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,24 +38,24 @@ class PreparationSettings:
     """Settings for converting raw text to shards of tokenized documents."""
 
     text_column: str = "text"
-    """Column of the texts in .jsonl and .parquet files, and in rows."""
+    """Column of the texts in .jsonl and .parquet files, and in rows that are passed as dicts."""
     language: str = "en"
     """Language of the text, as an ISO 639 code, for the sentence splitter."""
     sentence_per_line: bool = False
     """Read each line as one sentence. In .txt files, blank lines separate the documents."""
-    section_sentences: int = 64
+    section_sentences: int = number(64, "sentences")
     """Split longer documents into sections of about this many sentences (0: do not split)."""
-    holdout_every: int | None = None
-    """Hold out one in this many source documents for validation (default: none)."""
+    holdout_every: int | None = number(None, "documents")
+    """With a value of N, hold out one of every N source documents for validation (default: hold out none)."""
     seed: int = 0
-    """Random seed of the choice of held-out documents."""
-    workers: int | None = None
+    """Random seed for choosing the held-out documents."""
+    workers: int | None = number(None, "processes")
     """Number of processes (default: one per CPU; with Ray, one per CPU of the cluster)."""
     runner: str = "local"
     """Where to run: local (this machine) or ray (a Ray cluster). Both write the same shards."""
-    unit_characters: int = 8_000_000
-    """Number of characters per shard. More characters need more memory: the default needs about 0.4 GB, and
-    0.2 GB for each worker."""
+    unit_characters: int = number(8_000_000, "characters")
+    """Number of characters per shard. More characters need more memory: the default needs about 0.4 GB, plus
+    0.2 GB per worker."""
 
     def __post_init__(self) -> None:
         if self.holdout_every is not None and self.holdout_every < 2:
@@ -79,32 +80,32 @@ class PreparationSettings:
 class ExampleSettings:
     """Settings for drawing training examples; the defaults are the paper's (Lan et al. 2019, section 4.1)."""
 
-    max_seq_length: int = 128
+    max_seq_length: int = number(128, "tokens")
     """Maximum length of a sequence in tokens, including special tokens."""
-    warmup_seq_length: int = 32
+    warmup_seq_length: int = number(32, "tokens")
     """Maximum length of the sequences in the length warm-up at the start of a run (Li et al. 2021)."""
-    warmup_documents: int = 0
+    warmup_documents: int = number(0, "documents")
     """Length warm-up: number of documents in the first epoch to split into sequences of at most
     warmup_seq_length. On short sequences, the model learns attention to neighboring tokens much sooner."""
-    short_sequence_probability: float = 0.1
-    """Share of the sequences that have a random shorter length."""
+    short_sequence_probability: float = number(0.1, SHARE)
+    """Share of the sequences that are shortened to a random length."""
     masked_lm: bool = True
     """Train on masked language modeling."""
-    masked_lm_probability: float = 0.15
+    masked_lm_probability: float = number(0.15, SHARE)
     """Share of the tokens to predict."""
-    max_predictions: int | None = None
+    max_predictions: int | None = number(None, "tokens")
     """Maximum number of tokens to predict per sequence (default: 20 per 128 tokens)."""
-    max_ngram: int = 3
+    max_ngram: int = number(3, "words")
     """Maximum number of consecutive whole words to mask together."""
     sentence_order: bool = True
     """Train on sentence order: swap the two segments half of the time, and predict whether they are
     swapped."""
-    excerpt_probability: float = 0.0
-    """Share of the pairs whose second segment consists of words of the first. For these, the order head
-    predicts whether some of the words were replaced."""
+    excerpt_probability: float = number(0.0, SHARE)
+    """Share of the pairs whose second segment consists of words from the first segment. For these pairs, the
+    order head predicts whether some of the words were replaced."""
     original_quirks: bool = False
-    """Draw examples with the rules of the original code, including those that leak the sentence order.
-    pretraining/original_quirks.py lists them."""
+    """Draw examples by the rules of the original code, including the rules that leak the sentence order.
+    pretraining/original_quirks.py lists the rules."""
 
     def __post_init__(self) -> None:
         for name in ("max_seq_length", "warmup_seq_length"):
@@ -117,11 +118,11 @@ class ExampleSettings:
         if self.warmup_documents and self.warmup_seq_length > self.max_seq_length:
             raise ConfigError(
                 f"warmup_seq_length is {self.warmup_seq_length}, longer than max_seq_length, which is "
-                f"{self.max_seq_length}. Sequences of the length warm-up are the shorter ones."
+                f"{self.max_seq_length}. Choose a smaller warmup_seq_length."
             )
-        for name in ("short_sequence_probability", "masked_lm_probability", "excerpt_probability"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"{name} must lie between 0 and 1, not {getattr(self, name)}")
+        for share in (one.name for one in fields(self) if one.metadata.get("unit") == SHARE):
+            if not 0 <= getattr(self, share) <= 1:
+                raise ConfigError(f"{share} must be between 0 and 1, not {getattr(self, share)}")
         for name in ("max_ngram", "max_predictions"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ConfigError(f"{name} must be 1 or more, not {value}")
@@ -145,18 +146,19 @@ class ExampleSettings:
 class PretrainingSettings:
     """All settings of a pretraining run, except its data."""
 
-    batch_size: int | None = None
-    """Number of sequences per step, over all processes."""
-    batch_tokens: int | None = None
-    """Number of tokens per step, including padding, instead of batch_size. Each batch has sequences of
-    similar length."""
+    batch_size: int | None = number(None, "rows")
+    """Number of sequences per step, summed over all processes."""
+    batch_tokens: int | None = number(None, "tokens")
+    """Number of tokens per step, including padding. Set it instead of batch_size. Each batch then has
+    sequences of similar length."""
     init_from: str | None = None
-    """Model to continue pretraining, with a new optimizer. The table [model] then overrides its config."""
+    """Model whose pretraining to continue, with a new optimizer. The table [model] then overrides its
+    config."""
     order_weight: float = 1.0
     """Weight of the sentence-order loss relative to the masked language modeling loss."""
     frequency_bias: bool = False
-    """Initialize the output bias with the log frequencies of the pieces, so that the layers do not have to
-    learn them."""
+    """Initialize the output bias to the log frequencies of the pieces, so that the layers do not have to
+    learn the frequencies."""
     sinusoidal_positions: bool = False
     """Initialize the position embeddings with sinusoids instead of random values. The model then learns
     attention to neighboring tokens sooner."""
@@ -164,10 +166,11 @@ class PretrainingSettings:
     """Initialize the embedding mapping so that the input of the first layer has variance 1, as the inputs of
     all other layers have."""
     matching_head: bool = False
-    """Initialize one head of the first layer so that each token attends to other occurrences of its piece."""
+    """Initialize one head of the first layer so that each token attends to other tokens with the same
+    piece."""
     overfit_one_batch: bool = False
     """Check the setup: train on the first batch only. Its loss must fall to almost 0."""
-    evaluation_sequences: int = 1024
+    evaluation_sequences: int = number(1024, "rows")
     """Number of held-out sequences per evaluation."""
     model: dict[str, Any] = field(default_factory=dict)
     """Arguments of `AlbertConfig`, except `vocab_size`, which is the tokenizer's."""
@@ -190,7 +193,7 @@ class PretrainingSettings:
                 nearest = suggestion(name, ARGUMENTS)
                 raise ConfigError(f"[model]: unknown setting {name!r}. {nearest}")
         if "vocab_size" in self.model:
-            raise ConfigError("[model] has vocab_size, but that is the tokenizer's. Omit it.")
+            raise ConfigError("[model] sets vocab_size, but the tokenizer determines it. Omit it.")
         if self.init_from is None and "hidden_size" not in self.model:
             raise ConfigError("[model] has no hidden_size. Set the shape of the model, as in recipes/.")
         if self.init_from is not None:
@@ -228,8 +231,8 @@ class PretrainingSettings:
             found.append(f"a learning rate of {rate:g} is too high for LAMB: runs at 1e-2 collapsed")
         if training.optimizer.startswith("adamw") and self.init_from is None and rate > _ADAMW_LIMIT * spread:
             found.append(
-                f"a learning rate of {rate:g} is high for AdamW with weights of {spread:g} "
-                f"(initializer_range): runs above {_ADAMW_LIMIT:g} times their size collapsed"
+                f"a learning rate of {rate:g} is high for AdamW with initializer_range {spread:g}: runs with "
+                f"a learning rate above {_ADAMW_LIMIT:g} times initializer_range collapsed"
             )
         if training.schedule == "linear" and not training.warmup and self.init_from is None:
             found.append("there is no warm-up: set warmup_steps or warmup_tokens")

@@ -20,7 +20,7 @@ import numpy as np
 
 from albertkit.errors import DataError
 from albertkit.extras import optional
-from albertkit.files import read_json, write_json
+from albertkit.files import file_sha256, read_json, write_json
 from albertkit.tokenization.folder import read_settings
 from albertkit.tokenization.normalization import Normalization
 
@@ -287,9 +287,3 @@ class ShardBuilder:
 
 def _offsets(lengths: list[int]) -> Any:
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]), type=pa.int32())
-
-
-def file_sha256(path: Path) -> str:
-    """Return the hash of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -48,10 +48,13 @@ def train_tokenizer(
         output: new folder of the tokenizer.
         **settings: fields of `TokenizerSettings`.
 
+    Returns:
+        The folder of the tokenizer, and statistics of its vocabulary.
+
     Raises:
         ConfigError: a setting is unknown or out of range.
-        DataError: there is no text, or too little for so many pieces; files cannot be read; or `output`
-            exists.
+        DataError: there is no text, or too little text for this vocabulary size; a file cannot be read; or
+            `output` exists.
     """
     from albertkit.files import check_new_folder
     from albertkit.pretraining.corpus import Corpus

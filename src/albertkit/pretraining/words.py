@@ -55,7 +55,9 @@ class WordTable:
     def _special(self, processor: sentencepiece.SentencePieceProcessor, pieces: list[str], name: str) -> int:
         index: int = processor.piece_to_id(name)
         if pieces[index] != name:
-            raise TokenizerError(f"{self.model_file}: no piece {name!r}, which pretraining needs")
+            raise TokenizerError(
+                f"{self.model_file}: the vocabulary has no piece {name!r}, which pretraining needs"
+            )
         return index
 
     def starts(self, ids: np.ndarray) -> np.ndarray:

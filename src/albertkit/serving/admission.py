@@ -45,7 +45,7 @@ class Gate:
             raise ApiError(
                 429,
                 "overloaded",
-                f"with the requests before it, this one takes about {seconds} seconds. Expected at most "
+                f"with the requests before it, this request takes about {seconds} seconds. Expected at most "
                 f"{ticket.seconds:g} seconds. Try again later, or allow more time ({DEADLINE_HEADER}).",
                 param=ticket.param,
                 retry_after=math.ceil(max(1.0, wait * _MARGIN - ticket.seconds_left())),

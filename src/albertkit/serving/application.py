@@ -172,7 +172,8 @@ def _inference_endpoint(service: Service) -> Callable[..., Any]:
     async def endpoint(request: fastapi.Request, seconds: float | None = _DEADLINE) -> fastapi.Response:
         value = await _read(service, request)
         name, task = request.path_params.get("model"), request.path_params.get("task")
-        call = inference_paths.read_call(value, service.models, name=name, task=task)
+        agent = request.headers.get("user-agent", "")
+        call = inference_paths.read_call(value, service.models, name=name, task=task, agent=agent)
         try:
             return await service.answer(call.request(), request, seconds=seconds, shape=call.shape)
         except ApiError as error:

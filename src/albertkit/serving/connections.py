@@ -57,7 +57,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """
         if len(self.headers) >= _MOST_HEADERS:
             self._head_bytes = _LONGEST_HEAD + 1
-            raise ValueError(f"the head has more than {_MOST_HEADERS} headers")
+            raise ValueError(f"the request has more than {_MOST_HEADERS} headers")
         super().on_header(name, value)
 
     def send_400_response(self, msg: str) -> None:

@@ -37,6 +37,13 @@ from albertkit.tasks.entities import Aggregation
 from albertkit.tasks.label_kinds import Function
 
 
+def with_hint(error: ApiError, hint: str) -> ApiError:
+    """Return an error with a hint at the end of its message, if the request does not fit its task."""
+    if hint and error.status == 422:
+        error.args = (f"{str(error).removesuffix('.')}. {hint}",)
+    return error
+
+
 class Call(Strict):
     """A request of the client. An option that is null is the same as no option."""
 
@@ -47,7 +54,7 @@ class Call(Strict):
 
     inputs: Any
     _model: str = pydantic.PrivateAttr()
-    _is_guess: bool = pydantic.PrivateAttr(False)
+    _hint: str = pydantic.PrivateAttr("")
 
     @classmethod
     def option_names(cls) -> set[str]:
@@ -55,12 +62,12 @@ class Call(Strict):
         if "parameters" not in cls.model_fields:
             return cls.model_fields.keys() - {"inputs"}
         annotation = cls.model_fields["parameters"].annotation
-        kinds: tuple[Any, ...] = get_args(annotation) or (annotation,)  # a class and None, or a class
+        kinds: tuple[Any, ...] = get_args(annotation) or (annotation,)  # `Class | None`, or a class
         return set(kinds[0].model_fields)
 
-    def to(self, model: str, *, is_guess: bool) -> Self:
-        """Set the model of the call. `is_guess` tells that nothing in the request named the model or task."""
-        self._model, self._is_guess = model, is_guess
+    def to(self, model: str, *, hint: str) -> Self:
+        """Set the model of the call. `hint` explains the model and the task, if the request names no task."""
+        self._model, self._hint = model, hint
         return self
 
     def options(self) -> dict[str, Any]:
@@ -94,14 +101,8 @@ class Call(Strict):
             name = nested + theirs.get(error.param, error.param)
             message = re.sub(f"^{error.param} is ", f"{name} is ", message)
             error.param = name
-        if self._is_guess and error.status == 422:
-            message = (
-                f"{message.removesuffix('.')}. The path names no model and no task, so the model "
-                f"{self._model!r:.80} was chosen, with the task {self.task}. To choose another, use the path "
-                "/models/NAME or /pipeline/TASK."
-            )
         error.args = (message,)
-        return error
+        return with_hint(error, self._hint)
 
     def _renamed_options(self, given: Strict) -> dict[str, Any]:
         return {self.renames.get(name, name): value for name, value in given if value is not None}
@@ -132,7 +133,7 @@ class TextClassificationParameters(Strict):
 
     top_k: Count | None = Field(None, description="Number of labels, best first. Default: all.")
     function_to_apply: Function | None = None
-    truncate: bool | None = Field(None, description="Truncate texts over the maximum length.")
+    truncate: bool | None = Field(None, description="Truncate texts that exceed the maximum length.")
 
 
 class TextClassificationCall(Call):
@@ -157,10 +158,11 @@ class ZeroShotClassificationParameters(Strict):
 
     candidate_labels: CandidateLabels
     hypothesis_template: Name | None = Field(
-        None, description=f'Sentence to test for each label, which replaces {{}}. Default: "{TEMPLATE}"'
+        None,
+        description=f'Hypothesis to test for each label. The label replaces {{}}. Default: "{TEMPLATE}"',
     )
     multi_label: bool | None = None
-    truncate: bool | None = Field(None, description="Truncate texts over the maximum length.")
+    truncate: bool | None = Field(None, description="Truncate texts that exceed the maximum length.")
 
 
 class ZeroShotClassificationCall(Call):
@@ -238,15 +240,13 @@ class FeatureExtractionCall(Call):
     own = EmbeddingsRequest
     inputs: str | Texts
     normalize: bool | None = Field(None, description="Scale the vectors to length 1. Default: true.")
-    truncate: bool | None = Field(None, description="Truncate texts over the maximum length.")
+    truncate: bool | None = Field(None, description="Truncate texts that exceed the maximum length.")
     truncation_direction: Literal["right", "Right"] | None = Field(
         None, description="Only truncation at the end of a text is supported."
     )
     dimensions: int | None = Field(None, description="If set, it must be the size of the model's vectors.")
     encoding_format: Literal["float"] | None = Field(None, description="Only float is supported.")
-    prompt_name: str | None = Field(
-        None, description="Name of a prompt of the model, to put before each text."
-    )
+    prompt_name: str | None = Field(None, description="Name of the model's prompt to prepend to each text.")
 
     def options(self) -> dict[str, Any]:
         """Return the options that have an effect."""
@@ -269,7 +269,7 @@ class Sentences(Strict):
 class SentenceSimilarityParameters(Strict):
     """Options of `sentence-similarity`. The client itself sends none."""
 
-    truncate: bool | None = Field(None, description="Truncate texts over the maximum length.")
+    truncate: bool | None = Field(None, description="Truncate texts that exceed the maximum length.")
 
 
 class SentenceSimilarityCall(Call):

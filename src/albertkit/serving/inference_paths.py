@@ -4,22 +4,31 @@ A path names a model, a task, both or neither. Without a task, the form of the b
 head of the model. If there is no model either, options that only one task has decide.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from albertkit.serving.api_errors import ApiError
-from albertkit.serving.inference_client import CALLS, Call, FeatureExtractionCall
+from albertkit.serving.inference_client import CALLS, Call, FeatureExtractionCall, with_hint
 from albertkit.serving.models import ServedModel, find_model
 from albertkit.serving.reading import parse_request, written
 
 PATHS = ("/", "/models/{model:path}/pipeline/{task}", "/models/{model:path}", "/pipeline/{task}")
 """The paths. The first that matches a request is used."""
 
+_CLIENT = re.compile(r"\bhf_hub/[1-9]")
+"""The client in Python, in `User-Agent`. Only its `feature_extraction` sends no `parameters`. Other clients, and
+releases before 1, omit them if they are empty."""
 _ZERO_SHOT = {"candidate_labels", "hypothesis_template", "multi_label"}  # options of no other task
 
 
 def read_call(
-    value: dict[str, Any], models: Mapping[str, ServedModel], *, name: str | None, task: str | None
+    value: dict[str, Any],
+    models: Mapping[str, ServedModel],
+    *,
+    name: str | None,
+    task: str | None,
+    agent: str = "",
 ) -> Call:
     """Return the call of a body, with its model.
 
@@ -28,6 +37,7 @@ def read_call(
         models: models by name.
         name: name of the model in the path; None for the first model with the task.
         task: task in the path; None to determine it from the body or the model.
+        agent: the header `User-Agent`.
 
     Raises:
         ApiError: the model or task does not exist, the model is not for the task, or the body does not match
@@ -38,19 +48,37 @@ def read_call(
             404, "unknown_task", f"there is no task {task!r:.80}. The tasks are {', '.join(CALLS)}."
         )
     name = name.rstrip("/") if name else None
-    task = task or _task_of_form(value) or (_task_of_options(value) if name is None else None)
-    is_guess = name is None and task is None
+    task = task or _task_of_form(value, agent) or (_task_of_options(value) if name is None else None)
+    hint = ""
     if task is None:
         served = find_model(models, name, None)
         task = _task_of_model(served)
+        hint = _choice_of(served.name, task, is_named=name is not None)
     else:
         served = find_model(models, name, CALLS[task].task)
     kind = CALLS[task]
-    _check_options(kind, value, f"{task}, the task of this request to the model {served.name!r:.80}")
-    return parse_request(kind, value).to(served.name, is_guess=is_guess)
+    try:
+        _check_options(kind, value, f"{task}, the task of this request to the model {served.name!r:.80}")
+        call = parse_request(kind, value)
+    except ApiError as error:
+        raise with_hint(error, hint) from None
+    return call.to(served.name, hint=hint)
 
 
-def _task_of_form(value: dict[str, Any]) -> str | None:
+def _choice_of(name: str, task: str, *, is_named: bool) -> str:
+    """Return a sentence on why this model and this task were chosen, and how to choose others."""
+    if is_named:
+        return (
+            f"The path names no task, so {task} was chosen, the task of the model {name!r:.80}. To choose "
+            f"another, use the path /models/{name:.80}/pipeline/TASK."
+        )
+    return (
+        f"The path names no model and no task, so the model {name!r:.80} was chosen, with the task {task}. "
+        "To choose another, use the path /models/NAME, /pipeline/TASK or /models/NAME/pipeline/TASK."
+    )
+
+
+def _task_of_form(value: dict[str, Any], agent: str) -> str | None:
     """Return the task of a body with a form that no other task has."""
     inputs = value.get("inputs")
     forms = inputs if isinstance(inputs, dict) else {}
@@ -60,6 +88,9 @@ def _task_of_form(value: dict[str, Any]) -> str | None:
         return "question-answering"
     if not _ZERO_SHOT.isdisjoint(_parameters(value)):
         return "zero-shot-classification"
+    texts = inputs if isinstance(inputs, list) else [inputs]
+    if value.keys() == {"inputs"} and _CLIENT.search(agent) and all(isinstance(one, str) for one in texts):
+        return "feature-extraction"
     options = value.keys() - {"inputs", "parameters"}
     return "feature-extraction" if options & FeatureExtractionCall.model_fields.keys() else None
 

@@ -22,6 +22,7 @@ from albertkit.serving.batching import RowQueue
 from albertkit.serving.queued_engine import QueuedEngine
 from albertkit.serving.work import Ticket
 from albertkit.tasks.feature_extraction import text_vectors
+from albertkit.tasks.text_classification import PAIRS_KEY
 
 _PROBE = "She opened the door and went into the room."
 _TOLERANCE = 1e-3  # of the largest score
@@ -77,6 +78,7 @@ class ServedModel:
             "tasks": list(self.pipelines),
             "max_tokens": min(longest, vectors.max_length or longest),
             "embedding_size": vectors.size(config.hidden_size),
+            "text_pairs": config.extra.get(PAIRS_KEY),
         }
 
 
@@ -187,6 +189,7 @@ def _scores_by_definition(model: Model, row: Row, outputs: list[Output]) -> dict
     scores = {"hidden_states": found["hidden_states"][-1]} | {
         output: found[one.names[0]] if len(one.names) == 1 else np.stack([found[n] for n in one.names], -1)
         for output, one in head.scores.items()
+        if output in outputs
     }
     return {output: scores[output].reshape(-1, scores[output].shape[-1])[:1] for output in outputs}
 

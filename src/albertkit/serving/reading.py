@@ -21,6 +21,7 @@ Place = tuple[str | int, ...]
 _VALUES = 10_000  # maximum number of values in a body, in addition to those of its inputs
 _VALUES_PER_INPUT = 64
 _MAX_ERRORS = 4  # maximum number of errors in one response
+_TOKEN_IDS = " Token ids are not supported, because each model has its own vocabulary. Send texts."
 _FORMS = {"string_type": "a text", "model_type": "an object", "list_type": "a list"}  # errors of another form
 
 
@@ -94,7 +95,9 @@ def _parse(content: bytes, *, most: int) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
         return value
     except UnicodeEncodeError:
-        raise _wrong("the body has half a character, a lone surrogate such as \\ud800", None) from None
+        raise _wrong(
+            "the body contains a lone surrogate, such as \\ud800, which is not a character", None
+        ) from None
     except UnicodeDecodeError as error:
         problem = f"it is not UTF-8 at byte {error.start}"
     except json.JSONDecodeError as error:
@@ -146,7 +149,13 @@ def _schema_error(schema: type[Strict], error: pydantic.ValidationError) -> ApiE
     first = next(iter(next(iter(found.values()))))
     has_option = first[0] == "parameters" and isinstance(first[-1], str)
     param = written(first[:2] if has_option else first[:1])
-    return _wrong(f"{' '.join(sentences[:_MAX_ERRORS]):.1000} See /openapi.json.", param)
+    ids = _TOKEN_IDS if first[0] == "input" and _are_ids(found["input"][first][0]["input"]) else ""
+    return _wrong(f"{' '.join(sentences[:_MAX_ERRORS]):.1000}{ids} See /openapi.json.", param)
+
+
+def _are_ids(value: Any) -> bool:
+    """Return whether an element of the input is a token id, or a list of token ids."""
+    return all(type(one) is int for one in value) if isinstance(value, list) else type(value) is int
 
 
 def _place(error: Any) -> Place:

@@ -45,8 +45,8 @@ from albertkit.tasks.label_kinds import Function
 from albertkit.tasks.multiple_choice import GAP
 from albertkit.tokenization.special_tokens import Parsing
 
-_LIGATURES = {"\ufdfa": 17, "\ufdfb": 7}  # Arabic phrases -> characters that tokenization adds
-_SPECIAL_CHARACTERS = 10  # characters of ordinary text with as many tokens as [CLS] and two [SEP]
+_LIGATURES = {"\ufdfa": 17, "\ufdfb": 7}  # Arabic ligature -> number of characters that normalization adds
+_SPECIAL_CHARACTERS = 10  # number of characters with as many tokens as [CLS] and two [SEP]
 _PLACE = re.compile(r"^input (\d+) \(counted from 0\):")
 _TRUNCATION = re.compile(r"(, or allow truncation )\(truncation=True[^)]*\)")
 
@@ -116,13 +116,14 @@ class ClassifyRequest(TaskRequest):
     task = "text-classification"
     input: str | TextPair | TextsAndPairs
     top_k: Count | None = Field(
-        default_factory=lambda: None,  # no default in the description: null and no field differ
+        default_factory=lambda: None,  # the schema shows no default, because null and a missing field differ
         description="Number of labels, best first; null for all. Default: the best label, or for a "
         "multi-label model all labels with a probability above 0.5.",
     )
     function_to_apply: Function | None = None
     truncate: bool = Field(
-        False, description="Truncate texts over the maximum length, and report the number of removed tokens."
+        False,
+        description="Truncate texts that exceed the maximum length, and report the number of removed tokens.",
     )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
@@ -144,14 +145,14 @@ class ZeroShotRequest(TaskRequest):
     input: str | Texts
     candidate_labels: CandidateLabels
     hypothesis_template: Name = Field(
-        TEMPLATE, description="Sentence to test for each label, which replaces {}."
+        TEMPLATE, description="Hypothesis to test for each label. The label replaces {}."
     )
     multi_label: bool = Field(
         False, description="Score each label independently. By default, the scores of all labels sum to 1."
     )
     truncate: bool = Field(
         False,
-        description="Truncate texts over the maximum length, but not the labels, and report the number of "
+        description="Truncate texts that exceed the maximum length, but not the labels. Report the number of "
         "removed tokens.",
     )
 
@@ -204,22 +205,23 @@ class AnswerRequest(TaskRequest):
     input: Question | Questions
     top_k: Count = 1
     max_answer_tokens: Length | None = Field(
-        None, description="Maximum number of tokens of an answer. null: as in the fine-tuning, else 30."
+        None, description="Maximum number of tokens of an answer. null: as in the fine-tuning, or 30."
     )
     handle_impossible_answer: bool | None = Field(
-        None, description="Whether 'no answer' is a possible answer. null: as the model was trained."
+        None, description="Whether 'no answer' is a possible result. null: as in the fine-tuning."
     )
     doc_stride: Overlap | None = Field(
         None,
-        description="Overlap of the windows of a long context, in tokens. null: as in the fine-tuning, else "
+        description="Overlap of the windows of a long context, in tokens. null: as in the fine-tuning, or "
         "128.",
     )
     max_seq_len: Length | None = Field(
-        None, description="Maximum length of a window in tokens. null: as in the fine-tuning, else 384."
+        None, description="Maximum length of a window in tokens. null: as in the fine-tuning, or 384."
     )
     max_question_len: Length | None = Field(
         None,
-        description="Maximum number of tokens of a question; a longer one is an error. null: half a window.",
+        description="Maximum number of tokens of a question. A longer question is an error. null: half of a "
+        "window.",
     )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
@@ -243,7 +245,8 @@ class ChooseRequest(TaskRequest):
     input: Choices | Annotated[list[Choices], ListField(min_length=1)]
     truncate: bool = Field(
         False,
-        description="Truncate contexts over the maximum length, and report the number of removed tokens.",
+        description="Truncate contexts that exceed the maximum length, and report the number of removed "
+        "tokens.",
     )
 
     def characters(self) -> int:
@@ -265,7 +268,8 @@ class OrderRequest(TaskRequest):
     task = "sentence-order"
     input: OrderedPair | Annotated[list[OrderedPair], ListField(min_length=1)]
     truncate: bool = Field(
-        False, description="Truncate pairs over the maximum length, and report the number of removed tokens."
+        False,
+        description="Truncate pairs that exceed the maximum length, and report the number of removed tokens.",
     )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
@@ -283,14 +287,15 @@ class EmbeddingsRequest(TaskRequest):
     user: Name | None = Field(None, description="Ignored.")
     pooling: Pooling | None = Field(
         None,
-        description="How to combine the vectors of the tokens into one vector. null: as the model was "
-        "trained, else mean.",
+        description="How to combine the vectors of the tokens into one vector. null: the model's pooling, or "
+        "mean.",
     )
     normalize: bool = Field(True, description="Scale the vectors to length 1.")
     prompt_name: Name | None = Field(
-        None, description="Name of a prompt of the model, to put before each text. null: the model's default."
+        None,
+        description="Name of the model's prompt to prepend to each text. null: the model's default prompt.",
     )
-    truncate: bool = Field(False, description="Truncate texts over the maximum length.")
+    truncate: bool = Field(False, description="Truncate texts that exceed the maximum length.")
 
     def results(self, pipeline: Any) -> list[Any]:
         """Return the vector of each text."""
@@ -326,7 +331,7 @@ class TokenizeRequest(TaskRequest):
     """Texts, or pairs of texts, to tokenize."""
 
     input: str | TextPair | TextsAndPairs
-    masks: bool = Field(False, description="Read [MASK] in a text as the mask token, as fill-mask does.")
+    masks: bool = Field(False, description="Parse [MASK] in a text as the mask token, as fill-mask does.")
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return the tokens of each input."""
@@ -349,7 +354,7 @@ class InspectRequest(TaskRequest):
     """One text, or a pair of texts, to inspect: attention by layer and head, hidden states by layer."""
 
     input: str | TextPair
-    masks: bool = Field(False, description="Read [MASK] in a text as the mask token, as fill-mask does.")
+    masks: bool = Field(False, description="Parse [MASK] in a text as the mask token, as fill-mask does.")
     truncate: bool = Field(
         False,
         description="Truncate a text that is too long to show, and report the number of removed tokens.",

@@ -26,7 +26,7 @@ class Candidate(pydantic.BaseModel):
     sequence: str
     window: list[int] | None = pydantic.Field(
         None,
-        description="For a text over the maximum length: start and end of the characters that were read.",
+        description="For a text that exceeds the maximum length: start and end of the window in characters.",
     )
 
 
@@ -196,6 +196,9 @@ class ModelEntry(pydantic.BaseModel):
     tasks: list[str]
     max_tokens: int
     embedding_size: int
+    text_pairs: bool | None = pydantic.Field(
+        description="Whether the model was fine-tuned on pairs of texts; null: unknown."
+    )
 
 
 class ModelList(pydantic.BaseModel):

@@ -1,5 +1,6 @@
 """Start and stop a server in this process: the socket, the key, the signals."""
 
+import errno
 import logging
 import os
 import signal
@@ -39,9 +40,9 @@ def listen(settings: ServingSettings) -> socket.socket:
         listening.bind((settings.host, settings.port))
     except OSError as error:
         listening.close()
-        raise OSError(
-            error.errno, f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
-        ) from error
+        hint = " Choose another port with --port, or 0 for any." if error.errno == errno.EADDRINUSE else ""
+        message = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}.{hint}"
+        raise OSError(error.errno, message) from error
     return listening
 
 
@@ -110,6 +111,11 @@ def load_service(settings: ServingSettings) -> tuple[Service, GarbageCollector]:
     return service, garbage
 
 
+def log_warnings() -> None:
+    """Log each warning as one line, without a line of code: that is always a line of the server."""
+    warnings.showwarning = lambda message, *_: logger.warning("%s", message)
+
+
 def serve(
     settings: ServingSettings, listening: socket.socket, ready: Callable[[list[str]], None] | None = None
 ) -> None:
@@ -126,6 +132,7 @@ def serve(
         AlbertKitError: a model cannot be loaded, or its scores are wrong.
     """
     key = read_key(settings)
+    shown = warnings.showwarning
     service, garbage = load_service(settings)
     server = make_server(service, key=key, garbage=garbage)
 
@@ -143,6 +150,7 @@ def serve(
             signal.SIGHUP, lambda *_: threading.Thread(target=reload, name="reload").start()
         )
     try:
+        log_warnings()
         listening.listen(BACKLOG)
         if ready is not None:
             ready(service.describe())
@@ -151,6 +159,7 @@ def serve(
         listening.close()
         service.close()
         garbage.release()
+        warnings.showwarning = shown
         for one, handler in previous.items():
             signal.signal(one, handler)
 

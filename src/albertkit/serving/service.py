@@ -139,6 +139,8 @@ class Service:
                     outcomes[name] = str(error)
                 self.metrics.reload(name, "done" if outcomes[name] == "done" else "failed")
             self._probed = (float("-inf"), {})
+            if done := [name for name, outcome in outcomes.items() if outcome == "done"]:
+                logger.info("reloaded %s", ", ".join(done))
             return outcomes
 
     async def ready(self) -> dict[str, bool]:

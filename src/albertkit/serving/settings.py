@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from albertkit.errors import ConfigError
+from albertkit.recipe import number
 
 KEY_VARIABLE = "ALBERTKIT_SERVING_KEY"
 
@@ -25,7 +26,7 @@ class ServingSettings:
     """Address to listen on. With the default, only this machine can connect."""
     port: int = 8080
     """Port to listen on; 0 for any free port."""
-    workers: int = 1
+    workers: int = number(1, "processes")
     """Number of processes. Each has its own copy of the models and its share of the cores."""
     playground: bool = False
     """Serve a page for trying the models in a browser, at /playground."""
@@ -33,26 +34,26 @@ class ServingSettings:
     """File with the key that requests must send as a bearer token (default: the environment variable
     ALBERTKIT_SERVING_KEY)."""
 
-    batch_tokens: int | None = None
+    batch_tokens: int | None = number(None, "tokens")
     """Maximum number of tokens per batch (default: depends on the device). A batch can combine several
     requests."""
-    batch_wait: float = 0.004
+    batch_wait: float = number(0.004, "seconds")
     """Maximum time in seconds to wait for requests that are being tokenized, before computing a batch that is
     not full."""
-    max_requests: int = 64
+    max_requests: int = number(64, "requests")
     """Maximum number of requests in progress. The server answers further requests with status 429."""
-    max_body_bytes: int = 2_000_000
+    max_body_bytes: int = number(2_000_000, "bytes")
     """Maximum size of a request body, in bytes."""
-    max_items: int = 256
+    max_items: int = number(256, "inputs")
     """Maximum number of inputs per request."""
-    max_characters: int = 200_000
+    max_characters: int = number(200_000, "characters")
     """Maximum number of characters per request. A context counts once for each choice."""
-    max_tokens: int = 65_536
+    max_tokens: int = number(65_536, "tokens")
     """Maximum number of tokens per request."""
-    max_seconds: float = 30.0
+    max_seconds: float = number(30.0, "seconds")
     """Maximum time in seconds until the response. A request can set a shorter time in the header
     X-Request-Timeout."""
-    client_seconds: float = 10.0
+    client_seconds: float = number(10.0, "seconds")
     """Maximum time in seconds for a client to send a request, and to receive a response."""
 
     def __post_init__(self) -> None:

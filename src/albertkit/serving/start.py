@@ -23,21 +23,21 @@ def serve(
     ready: Callable[[str, list[str]], None] | None = None,
     **settings: Any,
 ) -> None:
-    """Serve models over HTTP until SIGTERM or Ctrl-C. Then finish the requests in progress, and return.
+    """Serve models over HTTP until SIGTERM or Ctrl-C, then finish the requests in progress and return.
 
     Args:
-        model: folders, hub names or "bundled". The name of a model in requests is the name of its folder,
-            NAME in "NAME=MODEL", or its key in a dict.
+        model: folders, hub names or "bundled". Requests name a model by its key in a dict, by NAME in
+            "NAME=MODEL", or otherwise by the name of its folder.
         task: tasks of the pipelines, if the heads of the models do not determine them: "TASK" for a single
-            model, "NAME=TASK", or a dict.
-        ready: called with the address and the names of the models when the server accepts requests; None logs
-            them.
+            model, "NAME=TASK", or a dict from names to tasks.
+        ready: function that is called with the address and the names of the models when the server accepts
+            requests; None logs them.
         **settings: fields of `ServingSettings`.
 
     Raises:
         MissingExtraError: the extra `serve` is not installed.
         ConfigError: a setting is unknown or out of range, or two models have the same name.
-        AlbertKitError: a model cannot be loaded, or its scores are wrong.
+        AlbertKitError: a model cannot be loaded, or its scores differ from the reference.
     """
     chosen = named_settings(model, task, settings)
     from albertkit.serving import server

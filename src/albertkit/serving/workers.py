@@ -1,5 +1,6 @@
 """Several worker processes on one socket, under uvicorn's supervisor."""
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -19,10 +20,13 @@ from uvicorn.supervisors import Multiprocess
 
 from albertkit.cores import VARIABLE, usable_cores
 from albertkit.errors import AlbertKitError, ConfigError
+from albertkit.logs import LineHandler
 from albertkit.serving.application import make_application
 from albertkit.serving.metrics import FOLDER_VARIABLE
-from albertkit.serving.server import BACKLOG, load_service, read_key, uvicorn_config
+from albertkit.serving.server import BACKLOG, load_service, log_warnings, read_key, uvicorn_config
 from albertkit.serving.settings import ServingSettings
+
+logger = logging.getLogger("albertkit.serving")
 
 _LOADING_SECONDS = 120  # maximum time until a new worker answers the supervisor
 _PAUSE = 0.1  # seconds between two checks of whether a worker has loaded the models
@@ -103,6 +107,13 @@ class _Supervisor(Multiprocess):
             process.child_conn.close()
         threading.Thread(target=self._announce, daemon=True).start()
 
+    def handle_hup(self) -> None:
+        """Replace the workers, and log when all are replaced."""
+        before = list(self.processes)
+        super().handle_hup()
+        if not any(old is new for old, new in zip(before, self.processes, strict=False)):
+            logger.info("reloaded the models in %d processes", len(before))
+
     def _announce(self) -> None:
         workers = [process.process.sentinel for process in self.processes]
         while self.names.empty():
@@ -120,6 +131,10 @@ class _Supervisor(Multiprocess):
 def _load_application(settings: ServingSettings, names: "SimpleQueue[list[str]]") -> Callable[..., Any]:
     """Load the models in a worker, and return the application."""
     threading.Thread(target=_exit_with_parent, daemon=True).start()
+    if not logger.hasHandlers():
+        logging.getLogger("albertkit").addHandler(LineHandler())
+        logging.getLogger("albertkit").setLevel(logging.INFO)
+    log_warnings()
     try:
         key = read_key(settings)
         service, garbage = load_service(settings)

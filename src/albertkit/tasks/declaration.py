@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from albertkit.datasets.reader import FORMATS
-from albertkit.heads import Output
+from albertkit.errors import ConfigError, did_you_mean
+from albertkit.heads import HEADS, Output, scores_of
 from albertkit.tasks.measuring import Direction
 
 
@@ -18,13 +19,16 @@ class TaskDeclaration:
     metrics: ClassVar[Mapping[str, Direction]] = {}
     """All metrics that can select the best model. Some apply only to some data."""
     objective: ClassVar[str | Callable[..., Any]] = "head"
-    """The loss: "head" for the loss of the model class, "binary_cross_entropy", "embedding", or a function,
-    as a `staticmethod`. The function receives two torch tensors: the logits, (B, K) or (B, T, K) in float32,
-    and the `labels` of `labels_of`. It returns the mean loss, a tensor with one element."""
+    """The loss: "head" for the loss of the model class, "binary_cross_entropy", "embedding", or a function: a
+    method of the task, or `staticmethod(function)`. The function receives two torch tensors: the logits,
+    (B, K) or (B, T, K) in float32, and the `labels` of `labels_of`. It returns the mean loss, a tensor with
+    one element."""
     answer: ClassVar[str] = "label"
     """Column of a record that is compared with `truth`."""
-    probability: ClassVar[str | None] = None
+    probability: str | None = None
     """Column of a record with the probability of the answer, for the calibration in reports, if any."""
+    example_class: ClassVar[type | None] = None
+    """The class of the examples. If it is set, examples in memory must be objects of this class."""
     output: ClassVar[Output] = "logits"
     """The output of the model that the task uses."""
     saved_settings: ClassVar[tuple[str, ...]] = ("max_length",)
@@ -46,3 +50,49 @@ class TaskDeclaration:
     """Extensions of files that the task reads as tables."""
     axes: ClassVar[tuple[str, str]] = ("true", "predicted")
     """Labels of the x and the y axis in plots of predicted numbers."""
+
+    def check_declaration(self) -> None:
+        """Check the attributes that the class of the task declares.
+
+        Raises:
+            ConfigError: the class has no name or architecture, or one that cannot be; or `metrics` is not a
+                mapping from names to "higher" or "lower".
+        """
+        title = type(self).__name__
+        for attribute, example in (("name", "my-task"), ("architecture", "AlbertForSequenceClassification")):
+            value = getattr(self, attribute, None)
+            if not isinstance(value, str) or not value:
+                raise ConfigError(
+                    f"{title} has no {attribute}. Expected an attribute such as {attribute} = {example!r}."
+                )
+        scores = scores_of(self.architecture, self.output) if self.architecture in HEADS else None
+        if scores is None or scores.width == "V":
+            able = [
+                name
+                for name, head in HEADS.items()
+                if self.output in head.scores and head.scores[self.output].width != "V"
+            ]
+            why = f"which computes no {self.output}"
+            if self.architecture not in HEADS:
+                why = f"which is not a model class{did_you_mean(self.architecture, able)}"
+            elif scores is not None:
+                why = "whose scores are those of the words of the vocabulary"
+            raise ConfigError(
+                f"the architecture of {self.name} is {self.architecture!r}, {why}. Expected one of "
+                f"{', '.join(able)}. Set `architecture` of the task to one of them."
+            )
+        metrics: Any = self.metrics
+        if isinstance(metrics, Mapping) and not metrics:
+            raise ConfigError(
+                f"{title} declares no metrics. Expected an attribute such as "
+                'metrics = directions("accuracy").'
+            )
+        is_valid = isinstance(metrics, Mapping) and all(
+            isinstance(name, str) and way in ("higher", "lower") for name, way in metrics.items()
+        )
+        if not is_valid:
+            raise ConfigError(
+                f"the metrics of {self.name} are {metrics!r:.80}. Expected a mapping from the name of each "
+                "metric to 'higher' or 'lower', the values that are better. Use "
+                'directions("accuracy", lower=["error"]).'
+            )

@@ -182,7 +182,11 @@ class _Numbers(LabelKind):
 
     def scores(self, true: Sequence[Any], predicted: Sequence[Any], names: Sequence[str]) -> dict[str, float]:
         found = number_scores(true, predicted)
-        return {name: 0.0 if math.isnan(value) else value for name, value in found.items()}
+        correlations = ("pearson", "spearman")
+        return {
+            name: 0.0 if name in correlations and math.isnan(value) else value
+            for name, value in found.items()
+        }
 
     def main_metric(self, names: Sequence[str]) -> str:
         return "pearson"
@@ -284,6 +288,6 @@ def number_of(label: Any) -> float | None:
         return None
     try:
         number = float(label)
-    except ValueError:
+    except (TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None

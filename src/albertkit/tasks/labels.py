@@ -12,7 +12,7 @@ A label from a reader is text, a number, or several texts. The training examples
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, get_args
@@ -47,10 +47,10 @@ class LabelSet:
 
     Args:
         kind: `CLASS`, `SEVERAL`, `NUMBER` or `TAGS`.
-        names: one name per score; the model has as many scores.
+        names: the name of each score, in the order of the scores.
 
     Raises:
-        ConfigError: there are no names, or a duplicate name.
+        ConfigError: there are no names, or a name occurs twice.
     """
 
     kind: LabelKind
@@ -58,11 +58,13 @@ class LabelSet:
 
     def __post_init__(self) -> None:
         if not self.names or len(set(self.names)) != len(self.names):
-            raise ConfigError(f"the labels are {list(self.names)!r:.200}. Expected at least one, each once.")
+            raise ConfigError(
+                f"the labels are {list(self.names)!r:.200}. Expected at least one label, and no duplicates."
+            )
 
     @classmethod
     def of(cls, config: AlbertConfig, *, kind: LabelKind | None = None) -> "LabelSet":
-        """Return the labels of a model; without a kind, the kind of its problem type."""
+        """Return the labels of a model. By default, the problem type in its config determines the kind."""
         names = (config.id2label[number] for number in range(config.num_labels))
         return cls(kind_of(config) if kind is None else kind, tuple(names))
 
@@ -72,7 +74,7 @@ class LabelSet:
         return {name: number for number, name in enumerate(self.names)}
 
     def read(self, label: Any) -> Any:
-        """Return the label of an example in the set; raise `UnknownLabel` if it is not in the set."""
+        """Return the label of an example as a name in the set; raise `UnknownLabel` if the set lacks it."""
         return self.kind.read(label, self.names)
 
     def encode(self, label: Any, where: str) -> Any:
@@ -85,19 +87,21 @@ class LabelSet:
         return found if self.kind.problem_type is None else found | {"problem_type": self.kind.problem_type}
 
     def notes(self, labels: Iterable[Any]) -> list[str]:
-        """Return notes on the labels of the training examples: their names, and likely mistakes."""
+        """Return notes on the labels of the training examples: their counts, and likely mistakes."""
         if self.kind is NUMBER:
-            numbers = list(chain.from_iterable(one if isinstance(one, list) else [one] for one in labels))
-            return [f"labels are numbers (regression): {min(numbers):g} to {max(numbers):g}"]
-        flat = chain.from_iterable(one if isinstance(one, list) else as_tuple(one) for one in labels)
-        counts = Counter(map(str, flat))
+            numbers = [one for one in map(number_of, _leaves(labels)) if one is not None]
+            span = f": {min(numbers):g} to {max(numbers):g}" if numbers else ""
+            return [f"labels are numbers (regression){span}"]
+        counts = Counter(map(str, _leaves(labels)))
+        if not counts.keys() <= {*self.names}:  # a task of your own may have other answers than label names
+            return [f"{len(self.names)} labels ({self.kind.title}): {', '.join(self.names[:_LABELS_SHOWN])}"]
         notes = []
         shown = ", ".join(f"{name} {counts[name]:,}" for name in self.names[:_LABELS_SHOWN])
         more = ", ..." if len(self.names) > _LABELS_SHOWN else ""
         notes.append(f"{len(self.names)} labels ({self.kind.title}): {shown}{more}")
         if rare := [name for name in self.names if counts[name] == 1]:
             shown = ", ".join(map(repr, rare[:_RARE_SHOWN])) + (", ..." if len(rare) > _RARE_SHOWN else "")
-            notes.append(f"labels of a single training example, perhaps by mistake: {shown}")
+            notes.append(f"labels with a single training example, perhaps by mistake: {shown}")
         if self.kind is SEVERAL:
             return notes
         if len(self.names) > _FEW_NUMBERS and all(name.removeprefix("-").isdecimal() for name in self.names):
@@ -117,6 +121,15 @@ class LabelSet:
             if any(mark in name for name in self.names)
         ]
         return notes
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield the labels in lists and tuples of any depth."""
+    if isinstance(value, list | tuple | map):
+        for one in value:
+            yield from _leaves(one)
+    else:
+        yield value
 
 
 def infer_labels(
@@ -156,14 +169,16 @@ def infer_labels(
         names = _names(single)
         if len(names) == len(found) >= 20:
             raise DataError(
-                f"each of the {len(found)} rows has another label ({names[0]!r}, {names[1]!r}, ...). Choose "
-                "the column of the labels (--label-column). If they are amounts, use --problem-type "
+                f"each of the {len(found)} rows has a different label ({names[0]!r}, {names[1]!r}, ...). "
+                "Choose the column of the labels (--label-column). If they are amounts, use --problem-type "
                 "regression."
             )
     if not names:
-        raise DataError("no example has any label. Expected labels for some examples.")
+        raise DataError("no example has a label. Expected labels for some examples.")
     if kind is CLASS and len(names) < 2:
-        raise DataError(f"every row has the label {''.join(names)!r}. Expected at least two labels.")
+        raise DataError(
+            f"every row has the label {''.join(names)!r}. Expected at least two different labels."
+        )
     return LabelSet(kind, names)
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic
 
+from albertkit.datasets.example_objects import ExampleReader
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import ExampleReader, ExampleT, Reader, ReadingReport, as_source
-from albertkit.errors import AlbertKitError, DataError
+from albertkit.datasets.reader import ExampleT, Reader, ReadingReport, TableReader, as_source
+from albertkit.errors import AlbertKitError, ConfigError, DataError
 from albertkit.tasks.label_kinds import NUMBER, UnknownLabel
 from albertkit.tasks.labels import LabelSet
 from albertkit.tasks.rows import UnknownTokens
@@ -33,11 +34,20 @@ def open_reader(
 
     Raises:
         DataError: the source or a column does not exist.
+        ConfigError: `Task.reader` returned something else.
     """
     source = as_source(data, name=name)
     if isinstance(source, list):
-        return ExampleReader(source, name, labeled=labeled)
-    return task.reader(source, options, labeled=labeled)
+        return ExampleReader(source, name, kind=task.example_class, labeled=labeled)
+    reader: Any = task.reader(source, options, labeled=labeled)
+    if not isinstance(reader, Reader):
+        raise ConfigError(
+            f"`reader` of {task.name} returned {reader!r:.60} ({type(reader).__name__}). Expected a reader. "
+            "Make a list of dicts, and return super().reader(rows, options, labeled=labeled)."
+        )
+    if isinstance(source, str) and isinstance(reader, TableReader):
+        reader.rename(source)  # rows that a reader of your own read from a file
+    return reader
 
 
 @dataclass(frozen=True)
@@ -77,9 +87,9 @@ def load_splits(
     reports: dict[str, ReadingReport] = {}
     for name, reader in readers.items():
         reports[name] = ReadingReport(reader.source)
-        located[name] = list(reader.read(reports[name]))
+        located[name] = list(_labeled(task, reader, reports[name]))
         if not located[name]:
-            raise DataError("\n".join(["no example is left of", *reports[name].lines()]))
+            raise DataError("\n".join(["there are no usable examples:", *reports[name].lines()]))
     first, *_ = located
     learnt_from = None if labels else first
     if labels is None:
@@ -101,6 +111,16 @@ def load_splits(
     return Splits(examples, reports, labels)
 
 
+def _labeled(task: Task, reader: Reader[Any], report: ReadingReport) -> Iterator[tuple[str, Any]]:
+    """Yield the examples that have labels, and count the others."""
+    for origin, example in reader.read(report):
+        if task.is_labeled(example):
+            yield origin, example
+        else:
+            report.add("unlabeled", origin)
+            report.examples -= 1
+
+
 def _labels(
     task: Task,
     examples: list[Any],
@@ -109,9 +129,15 @@ def _labels(
     problem_type: ProblemType | None,
 ) -> LabelSet | None:
     try:
-        return task.find_labels(examples, reader.label_names(), problem_type)
+        labels: Any = task.find_labels(examples, reader.label_names(), problem_type)
     except DataError as error:
         raise DataError(f"{reader.source}: {error}{_left_out(report)}") from error
+    if not isinstance(labels, LabelSet | None):
+        raise ConfigError(
+            f"`find_labels` of {task.name} returned {labels!r:.60}. Expected LabelSet(kind, names), or None "
+            "for a task without label names."
+        )
+    return labels
 
 
 def _left_out(report: ReadingReport) -> str:
@@ -146,7 +172,7 @@ def _checked(
             f"choose another column, or {_OTHERWISE[whose]}."
         )
     if not found:
-        raise DataError("\n".join(["no example is left of", *report.lines()]))
+        raise DataError("\n".join(["there are no usable examples:", *report.lines()]))
     return found
 
 
@@ -199,12 +225,12 @@ def features_of_all(task: Task, examples: Iterable[Any]) -> Iterator[tuple[list[
     for chunk in chunks(examples):
         count += len(chunk)
         try:
-            yield chunk, task.features(chunk)
+            yield chunk, task.checked_features(chunk)
         except AlbertKitError as error:
             before = len(wrong)
             for number, example in enumerate(chunk, start=1):
                 try:
-                    task.features([example])
+                    task.checked_features([example])
                 except AlbertKitError as own:
                     wrong.append(example_name(example, count - len(chunk) + number))
                     first = first or own

@@ -44,6 +44,7 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
 
     name = "multiple-choice"
     architecture = "AlbertForMultipleChoice"
+    example_class = ChoiceExample
     answer = "choice"
     probability = "score"
     metrics = directions("accuracy", "middle", "high")

@@ -36,7 +36,7 @@ from albertkit.text_files import file_format
 from albertkit.tokenization.encoding import Encoding
 
 NO_ANSWER = (0, 0)  # start and end at [CLS]
-_BELOW_ALL = 0.01  # distance of a threshold below all differences, larger than rounding errors
+_BELOW_ALL = 0.01  # distance of the threshold below all differences; larger than rounding errors
 _USUALLY_ENOUGH = 20  # spans per window that usually contain all answers
 THRESHOLD_KEY = "null_score_diff_threshold"
 """The config key of the threshold by which [CLS] must beat the best answer for "no answer"."""
@@ -96,6 +96,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
     name = "question-answering"
     architecture = "AlbertForQuestionAnswering"
+    example_class = QuestionExample
     answer = "answer"
     metrics = directions(
         *("exact", "f1", "best_exact", "best_f1", "has_answer_exact", "has_answer_f1"),
@@ -104,7 +105,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     saved_settings = ("max_length", "doc_stride", "max_question_length", "max_answer_length")
     training_multiple = 1  # the loss of this head treats padding as a possible position
     for_predictions = ("offsets",)
-    skips_unlabeled = True  # answers that no window contains
+    skips_unlabeled = True  # unlabeled: no window contains the answer
 
     def __init__(self, *, n_best: int = 1) -> None:
         self.n_best = n_best
@@ -113,12 +114,9 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         """Read the config; raise ConfigError if a size leaves no room."""
         super().use_config(config)
         settings = self.settings
-        for name, value, least in (
-            ("doc_stride", settings.doc_stride, 0),
-            ("max_question_length", settings.max_question_length, 1),
-            ("max_answer_length", settings.max_answer_length, 1),
-            ("n_best", self.n_best, 1),
-        ):
+        leasts = {"doc_stride": 0, "max_question_length": 1, "max_answer_length": 1, "n_best": 1}
+        for name, least in leasts.items():
+            value = self.n_best if name == "n_best" else getattr(settings, name)
             if value is not None and value < least:
                 raise ConfigError(f"{name} is {value}. Expected at least {least}.")
         self.max_question_length = min(settings.max_question_length or self.max_length, self.max_length // 2)
@@ -250,7 +248,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         )  # (2, S + 1 of every window)
         norm = float(log_sum_exp(possible).sum())
         null = min(float(logits[:, 0].sum()) for _, logits in windows)
-        # Best first; of spans with equal scores those of the first window.
+        # Best first. Of spans with equal scores, the span of the first window comes first.
         spans = heapq.merge(*(self._spans(*window) for window in windows), key=lambda one: -one[0])
         answers: list[Answer] = []
         for logit, first, last in spans:
@@ -325,7 +323,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
         `exact` and `f1` use the threshold in the config, or 0 if it has none.
         """
-        # By index, because a table may have duplicate ids.
+        # The keys are indices, because a table may have duplicate ids.
         answers = {str(n): [text for text, _ in one.answers] for n, one in enumerate(examples)}
         texts = {str(n): one.best(None).text for n, one in enumerate(predictions)}
         threshold = self.for_examples(examples).threshold
@@ -351,7 +349,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         threshold = scores["best_f1_threshold"]
         differences = [d for one in predictions if (d := one.no_answer_difference) < math.inf]
         above = [one for one in differences if one > threshold]
-        if len(above) == len(differences):  # answering nothing is best, so there is no middle
+        if len(above) == len(differences):  # predicting no answer for all is best, so there is no midpoint
             return {THRESHOLD_KEY: threshold - _BELOW_ALL}
         return {THRESHOLD_KEY: (threshold + min(above)) / 2 if above else threshold}
 
@@ -375,13 +373,14 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             "start": answer.start,
             "end": answer.end,
             "score": answer.score,
-            # It is infinite if there is no possible answer, as in a context of a single combining mark.
+            # The difference is infinite without a possible answer, as in a context of one combining mark.
             "no_answer_difference": prediction.no_answer_difference if prediction.answers else None,
         }
 
-    def truth(self, example: QuestionExample) -> list[str]:
-        """Return all right answers; an empty list means no answer."""
-        return [text for text, _ in example.answers]
+    def truth(self, example: QuestionExample) -> list[str] | None:
+        """Return all right answers. An empty list means that the context does not answer the question."""
+        texts = [text for text, _ in example.answers]
+        return texts if texts or example.is_impossible else None
 
     def constant_answer(self, examples: Sequence[QuestionExample], predictions: Sequence[Answered]) -> None:
         """Return None: answering nothing may be best (see `tuned`), and contexts share no answers."""

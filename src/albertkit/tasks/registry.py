@@ -29,17 +29,24 @@ def task_of(task: str | Task[Any, Any, Any] | type[Task]) -> Task:
     """Return the task with a name; a task itself, or its class, is also accepted.
 
     Raises:
-        ConfigError: there is no such task, or the class needs arguments.
+        ConfigError: there is no such task, the class needs arguments, or it declares something that cannot
+            be, such as the name of another task.
     """
-    if isinstance(task, Task):
-        return task
     if isinstance(task, type) and issubclass(task, Task):
         try:
-            return task()
+            task = task()
         except TypeError as error:
             raise ConfigError(
                 f"the task is the class {task.__name__}. Pass an instance ({error})."
             ) from error
+    if isinstance(task, Task):
+        task.check_declaration()
+        if task.name in TASKS and type(task) is not TASKS[task.name]:
+            raise ConfigError(
+                f"the name of {type(task).__name__} is {task.name!r}, which is a task of albertkit. Choose "
+                "another `name`, because models record it."
+            )
+        return task
     if task not in TASKS:
         raise ConfigError(
             f"the task is {task!r}{did_you_mean(str(task), TASKS)}. Expected one of {', '.join(TASKS)}, or a "
@@ -48,16 +55,28 @@ def task_of(task: str | Task[Any, Any, Any] | type[Task]) -> Task:
     return TASKS[task]()
 
 
-def task_for(config: AlbertConfig, model: str) -> Task:
-    """Return the task that a model was fine-tuned for.
+def task_for(
+    config: AlbertConfig, model: str, task: str | Task[Any, Any, Any] | type[Task] | None = None
+) -> Task:
+    """Return the task that a model was fine-tuned for, or the task that the caller chose instead.
 
     Args:
         config: the config of the model.
         model: the name of the model, for messages.
+        task: see `task_of`; None for the task in the config.
 
     Raises:
-        ConfigError: the config does not record the task, or names a task of your own.
+        ConfigError: the task cannot be, see `task_of`; the config does not record the task; or the model was
+            fine-tuned for a task of your own, whose class the caller did not pass.
     """
+    own = user_task_of(config)
+    if own is not None and not isinstance(task, Task | type):
+        raise needs_class(model, own)
+    if task is not None:
+        chosen = task_of(task)
+        if own is not None and chosen.name in TASKS:
+            raise needs_class(model, own)
+        return chosen
     name = config.extra.get(TASK_KEY)
     if name is None:
         classes = config.architectures or []
@@ -69,6 +88,15 @@ def task_for(config: AlbertConfig, model: str) -> Task:
         return TASKS[name]()
     what = "does not record its task" if name is None else f"was fine-tuned for {name!r}"
     raise ConfigError(f"{model} {what}. Pass the task: {', '.join(TASKS)}, or a `Task` of your own.")
+
+
+def needs_class(model: str, name: str) -> ConfigError:
+    """Return the error for a model of a task of your own that is used without the class of the task."""
+    return ConfigError(
+        f"{model} was fine-tuned for {name!r}, a task of your own, and does not contain its code. In Python, "
+        "pass an object of your class: task=MyTask() for `evaluate` and `predict`, or pipeline(MyTask(), "
+        "model). The command line and the server know only albertkit's tasks."
+    )
 
 
 def user_task_of(config: Any) -> str | None:

@@ -4,7 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
+
+from albertkit.config import IGNORED_LABEL
 from albertkit.engines.engine import Row
 from albertkit.errors import DataError
 from albertkit.tokenization.base import TokenizerBase
@@ -82,6 +86,50 @@ def _too_long(text: Text, row: Row, max_length: int) -> DataError:
         "Python; --truncate, or --truncation of finetune, evaluate and predict; "
         '"truncate": true in a request)'
     )
+
+
+def check_rows(rows: Any, examples: Sequence[Any], *, task: str, max_length: int) -> None:
+    """Check the rows that `Task.features` returned for some examples.
+
+    Raises:
+        DataError: a row is longer than `max_length`, has segments for another number of tokens, or belongs to
+            no example.
+    """
+    if not isinstance(rows, list | tuple) or not all(isinstance(row, Row) for row in rows):
+        wrong = next((row for row in rows if not isinstance(row, Row)), rows) if rows else rows
+        raise DataError(f"`features` of {task} returned {wrong!r:.60}. Expected a list of `Row`.")
+    for row in rows:
+        if not 0 <= row.example < len(examples):
+            raise DataError(
+                f"`features` of {task} returned a row of example {row.example}, but it received "
+                f"{len(examples)} examples. Expected the index of the example, counted from 0."
+            )
+        count, example = len(row.input_ids), examples[row.example]
+        if count != len(row.token_type_ids):
+            raise DataError(
+                f"`features` of {task} returned a row with {count} input_ids and {len(row.token_type_ids)} "
+                f"token_type_ids for the example {example!r:.60}. Expected equal numbers."
+            )
+        if count > max_length:
+            raise DataError(
+                f"`features` of {task} returned a row of {count} tokens for the example {example!r:.60}, but "
+                f"max_length is {max_length}. Truncate long texts in `features`, such as with "
+                "text_rows(..., max_length=self.max_length, truncation=True), shorten the example, or raise "
+                "max_length if the model allows it."
+            )
+
+
+def count_items(labels: Any, *, units: int) -> int:
+    """Return the number of labeled items in the labels of a batch of tokens.
+
+    Args:
+        labels: (B, T) or (B, T, K): -100 or NaN for tokens without a label; (B,) for labels of rows.
+        units: the result if `labels` is not such an array.
+    """
+    if not isinstance(labels, np.ndarray) or labels.ndim == 0:
+        return units
+    first = labels.reshape(*labels.shape[:2], -1)[..., 0]  # (B, T, K) -> (B, T); the K labels are one item
+    return int(np.count_nonzero((first != IGNORED_LABEL) & (first == first)))
 
 
 def owned(windows: Sequence[range]) -> list[range]:

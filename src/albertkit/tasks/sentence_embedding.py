@@ -72,6 +72,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
 
     name = TASK
     architecture = "AlbertModel"
+    example_class = PairExample
     answer = "similarity"
     metrics = directions("mrr", "accuracy_at_1", "accuracy_at_10", "spearman", "pearson")
     objective = "embedding"
@@ -99,6 +100,10 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             return GluePairs(path.parent, options.glue, path.name, labeled=labeled)
         return PairTable(source, options, labeled=labeled)
 
+    def is_labeled(self, example: PairExample) -> bool:
+        """Return True: single texts and pairs are training examples without a score."""
+        return True
+
     def saved(self, examples: Sequence[PairExample]) -> dict[str, Any]:
         """Also return the config entries that describe how vectors are computed."""
         return super().saved(examples) | replace(self.modules, max_length=self.max_length).entries()
@@ -117,11 +122,14 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         trained = (*self.modules.pooling, *map(type, self.modules.steps))
         excludes = self._prompt_tokens > 0 and not self.modules.include_prompt
         if trained[1:] or trained[0] not in TRAINED_POOLINGS or excludes:
+            after = ", ".join(type(one).__name__ for one in self.modules.steps)
             raise ConfigError(
-                f"the pooling of the model is {' and '.join(self.modules.pooling)}, followed by "
-                f"{len(self.modules.steps)} modules. For fine-tuning, expected one of "
-                f"{', '.join(TRAINED_POOLINGS)} over all tokens, without modules after it. Choose one of "
-                "these poolings, which removes the modules, or train the model with sentence-transformers."
+                f"the pooling of the model is {' and '.join(self.modules.pooling)}"
+                + (f", followed by {after}" if after else "")
+                + (", without the tokens of the prompt" if excludes else "")
+                + f". For fine-tuning, expected {' or '.join(TRAINED_POOLINGS)} over all tokens, without modules "
+                "after it. Choose one of these with pooling (--pooling), which removes the modules, or train "
+                "the model with sentence-transformers."
             )
         if batch_size < 2:
             raise ConfigError(

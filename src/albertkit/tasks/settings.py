@@ -6,6 +6,7 @@ from typing import Literal
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import SETTINGS_KEY
 from albertkit.errors import ConfigError
+from albertkit.recipe import number
 
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
 """The problem types in a model's config."""
@@ -13,29 +14,32 @@ ProblemType = Literal["single_label_classification", "multi_label_classification
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """The settings that convert examples to rows. By default, a fine-tuned model uses the saved ones."""
+    """Settings for converting examples to rows. By default, a fine-tuned model uses its saved settings."""
 
-    max_length: int | None = None
+    max_length: int | None = number(None, "tokens")
     """Maximum length in tokens, including special tokens (default: the model's maximum)."""
     truncation: bool = True
-    """Truncate longer texts and report how many, instead of raising an error. Long contexts of questions, and
-    long texts of token classification, are read in windows instead. Long questions are truncated at the
-    end."""
-    doc_stride: int = 128
+    """Truncate longer texts and report how many there are, instead of raising an error. Long contexts
+    (question answering) and long texts (token classification) are not truncated, but split into windows. Long
+    questions are truncated at the end."""
+    doc_stride: int = number(128, "tokens")
     """For question answering: overlap of the windows, in tokens."""
-    max_question_length: int | None = 64
-    """Maximum number of tokens of a question, at most half of max_length. Pipelines do not use it: their
-    limit is half of max_length, and a longer question raises an error."""
-    max_answer_length: int = 30
+    max_question_length: int | None = number(64, "tokens")
+    """Maximum number of tokens of a question, at most half of max_length. Pipelines ignore this setting:
+    their limit is half of max_length, and a longer question raises an error."""
+    max_answer_length: int = number(30, "tokens")
     """Maximum number of tokens of an answer."""
-    labelled_pieces: Literal["first", "all"] = "first"
-    """For token classification: tokens of a word that learn its label, the first or all. With all, the later
-    tokens of a word labeled B-, S- or U- learn the label I- of the same type, if there is one."""
+    labeled_tokens: Literal["first", "all"] = "first"
+    """For token classification: which tokens of a word are trained on its label, the first or all. With all,
+    the later tokens of a word labeled B-, S- or U- are trained on the label I- of the same type, if it
+    exists."""
     pooling: Literal["mean", "cls", "max"] | None = None
-    """For sentence embedding: how to combine the vectors of the tokens into one: their mean, the vector of
-    [CLS], or the maximum in each dimension (default: as the model was trained, else mean)."""
+    """For sentence embedding: how to combine the vectors of the tokens into one vector: their mean, the
+    vector of [CLS], or the maximum in each dimension (default: the model's pooling, or mean if it has
+    none)."""
     normalize: bool | None = None
-    """For sentence embedding: scale the vectors to length 1 (default: as the model was trained, else no)."""
+    """For sentence embedding: scale the vectors to length 1 (default: the model's setting, or no if it has
+    none)."""
 
 
 def saved_lengths(config: AlbertConfig) -> dict[str, int]:

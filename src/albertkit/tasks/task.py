@@ -27,22 +27,19 @@ from albertkit.config_fields import SETTINGS_KEY, TASK_KEY
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import MappingTable, Reader
 from albertkit.engines.engine import Engine, Row, first_token
-from albertkit.errors import ConfigError
-from albertkit.heads import HEADS, scores_of
-from albertkit.tasks.declaration import TaskDeclaration
+from albertkit.errors import ConfigError, DataError
 from albertkit.tasks.label_kinds import entropy
 from albertkit.tasks.labels import LabelSet
-from albertkit.tasks.measuring import Direction, Judged, Metric, OwnMetrics, is_constant, own_metrics
+from albertkit.tasks.rows import check_rows, count_items
+from albertkit.tasks.scoring import ExampleT, PredictionT, TaskScoring
 from albertkit.tasks.settings import ProblemType, TaskSettings
 from albertkit.tokenization.base import TokenizerBase
 
-ExampleT = TypeVar("ExampleT")
 RowT = TypeVar("RowT", bound=Row)
-PredictionT = TypeVar("PredictionT")
 
 
-class Task(TaskDeclaration, ABC, Generic[ExampleT, RowT, PredictionT]):
-    """Base class of tasks: defines how examples are read, trained on, predicted and measured."""
+class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, PredictionT]):
+    """Base class of tasks. A task defines how to read, train on, predict and evaluate examples."""
 
     tokenizer: TokenizerBase
     config: AlbertConfig
@@ -51,7 +48,6 @@ class Task(TaskDeclaration, ABC, Generic[ExampleT, RowT, PredictionT]):
     """Maximum length of a row in tokens."""
     labels: Any = None
     """The `LabelSet` of the model, for a task with label names."""
-    own_metrics: tuple[Metric, ...] = ()
 
     # --- a task and a model
 
@@ -66,14 +62,10 @@ class Task(TaskDeclaration, ABC, Generic[ExampleT, RowT, PredictionT]):
             settings: the settings that convert examples to rows; None for the defaults.
 
         Raises:
-            ConfigError: a setting or the config does not fit the task, or the model class lacks its `output`.
+            ConfigError: a setting or the config does not fit the task, or the class of the task declares
+                something that cannot be.
         """
-        if scores_of(self.architecture, self.output) is None:
-            scoring = ", ".join(name for name, head in HEADS.items() if self.output in head.scores)
-            raise ConfigError(
-                f"the architecture of {self.name} is {self.architecture!r}, which computes no {self.output}. "
-                f"Expected one of {scoring}. Set `architecture` of the task to one of them."
-            )
+        self.check_declaration()
         bound = copy.copy(self)
         bound.tokenizer, bound.settings = tokenizer, settings or TaskSettings()
         bound.use_config(config)
@@ -96,36 +88,8 @@ class Task(TaskDeclaration, ABC, Generic[ExampleT, RowT, PredictionT]):
         bound.use_config(config)
         return bound
 
-    def with_metrics(self, metrics: OwnMetrics) -> Self:
-        """Return a copy of the task with metrics of your own. The first one selects the best model.
-
-        Raises:
-            ConfigError: an item is not a metric, or two metrics have the same name.
-        """
-        task = copy.copy(self)
-        task.own_metrics = own_metrics(metrics)
-        names = [*self.metrics, *(metric.title for metric in task.own_metrics)]
-        taken = [name for name, count in Counter(names).items() if count > 1]
-        if taken:
-            first = f"a metric of {self.name}" if taken[0] in self.metrics else "another of `metrics`"
-            raise ConfigError(
-                f"the name of a metric is {taken[0]!r}, like that of {first}. Choose another name: "
-                "Metric(function, name=...)."
-            )
-        return task
-
-    @property
-    def directions(self) -> dict[str, Direction]:
-        """Whether higher or lower values are better, for all metrics that can select the best model."""
-        return {**self.metrics, **self.own_directions}
-
-    @property
-    def own_directions(self) -> dict[str, Direction]:
-        """Whether higher or lower values are better, for your own metrics."""
-        return {one.title: "lower" if one.lower_is_better else "higher" for one in self.own_metrics}
-
     def room_note(self) -> str | None:
-        """Return a note if the maximum length in the settings exceeds the model's maximum, else None."""
+        """Return a note if the maximum length in the settings exceeds the model's maximum, otherwise None."""
         wanted = self.settings.max_length
         if wanted is None or wanted <= self.max_length:
             return None
@@ -133,7 +97,7 @@ class Task(TaskDeclaration, ABC, Generic[ExampleT, RowT, PredictionT]):
         return f"max_length is {wanted}, but the model's maximum is {limit} tokens: using {limit}"
 
     def saved(self, examples: Sequence[ExampleT]) -> dict[str, Any]:
-        """Return the config entries of a model trained on these examples; None removes an entry."""
+        """Return the entries to save in the config of the trained model; the value None removes an entry."""
         lengths = {name: self.setting(name) for name in self.saved_settings}
         return {TASK_KEY: self.name, SETTINGS_KEY: lengths}
 
@@ -147,7 +111,7 @@ class Task(TaskDeclaration, ABC, Generic[ExampleT, RowT, PredictionT]):
         """Return the reader of a source. By default, `example` converts the rows of any table.
 
         Args:
-            source: the path of a file or folder, or a table.
+            source: the path of a file or folder, a table, or a list of dicts.
             options: columns and layout of the source.
             labeled: whether examples must have labels.
 
@@ -160,12 +124,16 @@ class Task(TaskDeclaration, ABC, Generic[ExampleT, RowT, PredictionT]):
         """Return the example of a row of a table, with its labels if the row has them.
 
         Raises:
-            DataError: the row is invalid. The reader leaves it out and counts it.
+            DataError: the row is invalid. The reader skips and counts it.
         """
         raise ConfigError(
             f"{type(self).__name__} has neither `example` nor `reader`, so it cannot read a table. Pass "
             "examples, or define one of these methods."
         )
+
+    def is_labeled(self, example: ExampleT) -> bool:
+        """Return whether an example has a label; by default, whether `truth` returns a value."""
+        return self.truth(example) is not None
 
     def find_labels(
         self, examples: Sequence[ExampleT], names: tuple[str, ...] | None, problem_type: ProblemType | None
@@ -183,7 +151,7 @@ class Task(TaskDeclaration, ABC, Generic[ExampleT, RowT, PredictionT]):
         return None
 
     def with_label(self, example: ExampleT, labels: LabelSet) -> ExampleT:
-        """Return an example with its label as in the set; raise `UnknownLabel` if it is not there."""
+        """Return an example with its label as the set writes it; raise `UnknownLabel` if the set lacks it."""
         return example
 
     def check(
@@ -206,23 +174,40 @@ class Task(TaskDeclaration, ABC, Generic[ExampleT, RowT, PredictionT]):
         """Return the rows of all examples; the rows of one example are consecutive.
 
         Raises:
-            DataError: a label is unknown, or a text is too long and must be neither truncated nor windowed.
+            DataError: a label is unknown, or a text is too long and can be neither truncated nor split into
+                windows.
         """
+
+    def checked_features(self, examples: Sequence[ExampleT]) -> list[RowT]:
+        """Return the result of `features`.
+
+        Raises:
+            DataError: see `features`; or a row is longer than `max_length`, or invalid in another way.
+        """
+        rows = self.features(examples)
+        check_rows(rows, examples, task=self.name, max_length=self.max_length)
+        return rows
 
     @abstractmethod
     def labels_of(self, rows: Sequence[RowT]) -> dict[str, np.ndarray]:
-        """Return the labels of a training batch, by the name of the argument of the model's forward pass.
+        """Return the labels of a training batch, by the name of their argument in the forward pass.
 
         Args:
-            rows: the rows of the batch: labeled, and in complete units.
+            rows: the labeled rows of the batch, which contain complete units.
         """
 
     def units(self, rows: Sequence[RowT]) -> list[list[RowT]]:
-        """Return groups of rows that a training batch keeps together; by default each row alone."""
+        """Return the groups of rows that a training batch must keep together; by default, each row alone."""
         return [[row] for row in rows]
 
     def items(self, rows: Sequence[RowT]) -> int:
-        """Return the number of labeled items that the loss averages over; by default the number of units."""
+        """Return the number of labeled items that the loss averages over.
+
+        By default, items are units. With `AlbertForTokenClassification`, they are the tokens whose label in
+        `labels_of` is neither -100 nor NaN. Override the method if your loss averages over something else.
+        """
+        if self.architecture == "AlbertForTokenClassification" and rows:
+            return count_items(self.labels_of(rows).get("labels"), units=len(self.units(rows)))
         return len(self.units(rows))
 
     def padded_length(self, rows: Sequence[RowT]) -> int:
@@ -247,11 +232,11 @@ class Task(TaskDeclaration, ABC, Generic[ExampleT, RowT, PredictionT]):
 
     @property
     def cut_note(self) -> str:
-        """The note on truncated examples, which follows their number: "3 of 90 texts are ..."."""
+        """The end of the note on truncated examples, which begins with their number: "3 of 90 "."""
         return f"texts are longer than {self.max_length} tokens and are truncated"
 
     def troubles(self, rows: Sequence[RowT]) -> Counter[str]:
-        """Count the examples that cannot be predicted correctly, by the problem with their answers."""
+        """Count the examples whose answer the model cannot predict, by kind of problem."""
         return Counter()
 
     # --- predictions
@@ -261,7 +246,7 @@ class Task(TaskDeclaration, ABC, Generic[ExampleT, RowT, PredictionT]):
         return first_token(row)
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
-        """Return the part to keep of a row's scores (R, K) at R positions; by default the first, (K,)."""
+        """Return the scores to keep of a row's scores (R, K) at R positions; by default the first, (K,)."""
         return scores[0]
 
     def run(
@@ -301,77 +286,27 @@ class Task(TaskDeclaration, ABC, Generic[ExampleT, RowT, PredictionT]):
             outputs: the scores that `run` returned.
         """
 
-    @abstractmethod
-    def record(self, example: ExampleT, prediction: PredictionT) -> dict[str, Any]:
-        """Return a prediction as plain values by column, for a file of predictions."""
-
-    @abstractmethod
-    def truth(self, example: ExampleT) -> Any:
-        """Return the true answer of a labeled example, as plain values."""
-
-    # --- measuring
-
-    @abstractmethod
-    def scores(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, float]:
-        """Return the metrics. A correlation that is undefined because predictions are constant is 0."""
-
-    def measure(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, float]:
-        """Return the metrics of the task and your own metrics.
+    def checked_predictions(
+        self,
+        examples: Sequence[ExampleT],
+        rows: Sequence[RowT],
+        outputs: Sequence[np.ndarray],
+        **options: Any,
+    ) -> list[PredictionT]:
+        """Return the result of `predictions`; `options` are its further arguments.
 
         Raises:
-            DataError: one of your metrics did not return a number.
+            DataError: there is not one prediction for each example.
         """
-        scores = self.scores(examples, predictions)
-        if self.own_metrics:
-            true = [self.truth(example) for example in examples]
-            pairs = zip(examples, predictions, strict=True)
-            predicted = [self.record(*pair).get(self.answer) for pair in pairs]
-            scores |= {one.title: one.value(true, predicted) for one in self.own_metrics}
-        return scores
-
-    def main_metric(self, examples: Sequence[ExampleT]) -> str:
-        """Return the name of the metric that selects the best model; by default the first in `metrics`.
-
-        Raises:
-            ConfigError: the class declares no metrics.
-        """
-        if not self.metrics:
-            raise ConfigError(
-                f"{type(self).__name__} declares no metrics. Expected an attribute such as "
-                'metrics = directions("accuracy").'
+        predictions = self.predictions(examples, rows, outputs, **options)
+        count = len(predictions) if isinstance(predictions, list | tuple) else None
+        if count != len(examples):
+            found = f"{predictions!r:.60}" if count is None else f"{count} prediction{'s' * (count != 1)}"
+            raise DataError(
+                f"`predictions` of {self.name} returned {found} for {len(examples)} examples. Expected one "
+                "for each example, in a list."
             )
-        return next(iter(self.metrics))
-
-    def lacking(self, metric: str, scores: Iterable[str]) -> ConfigError:
-        """Return the error for a metric that the task declares but `scores` does not return."""
-        return ConfigError(
-            f"the scores of {self.name} lack {metric!r}, which `metrics` declares. They have "
-            f"{', '.join(map(repr, scores)) or 'nothing'}. Return {metric!r} from `scores`, or "
-            "change `metrics`."
-        )
-
-    def for_examples(self, examples: Sequence[ExampleT]) -> Self:
-        """Return the task for evaluating these examples, with values that depend on them."""
-        return self
-
-    def compared(self, examples: Sequence[ExampleT], predictions: list[PredictionT]) -> list[PredictionT]:
-        """Return the predictions, completed with values that depend on all of them, such as ranks."""
-        return predictions
-
-    def tuned(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, Any]:
-        """Return config entries that are chosen on the validation data after training."""
-        return {}
-
-    def baseline(self, examples: Sequence[ExampleT]) -> dict[str, float]:
-        """Return the metrics of the best prediction that ignores the input; empty if unknown."""
-        return {}
-
-    def judge(self, example: ExampleT, prediction: PredictionT) -> list[Judged]:
-        """Return the decisions for an example; by default one, the record's answer."""
-        record = self.record(example, prediction)
-        true, predicted = self.truth(example), record.get(self.answer)
-        confidence = record.get(self.probability) if self.probability else None
-        return [Judged(_hashable(true), _hashable(predicted), true == predicted, confidence)]
+        return list(predictions)
 
     def learnt_classes(self, rows: Iterable[RowT]) -> Counter[int] | None:
         """Count the classes in training rows; None if the labels are not single classes."""
@@ -382,18 +317,7 @@ class Task(TaskDeclaration, ABC, Generic[ExampleT, RowT, PredictionT]):
         counts = self.learnt_classes(rows)
         return None if counts is None else entropy(counts)
 
-    def constant_answer(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> str | None:
-        """Return the answer if the model gives it to all examples although the labels differ, else None."""
-        pairs = zip(examples, predictions, strict=True)
-        judged = [decision for pair in pairs for decision in self.judge(*pair)]
-        true, predicted = ([getattr(one, side) for one in judged] for side in ("true", "predicted"))
-        return repr(predicted[0]) if is_constant(true, predicted) else None
-
 
 def example_name(example: Any, number: int) -> str:
     """Return the id of an example, or its number."""
     return str(getattr(example, "id", "") or number)
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import Label, TextExample
 from albertkit.datasets.glue import GlueSplit
 from albertkit.datasets.options import DataOptions
@@ -50,6 +51,7 @@ class TextClassification(Task[TextExample, Row, Classified]):
 
     name = "text-classification"
     architecture = "AlbertForSequenceClassification"
+    example_class = TextExample
     probability = "score"
     metrics = directions(
         *("accuracy", "f1", "f1_macro", "f1_micro", "matthews", "pearson", "spearman"),
@@ -59,6 +61,11 @@ class TextClassification(Task[TextExample, Row, Classified]):
 
     def __init__(self, *, truncation: bool | str | None = None) -> None:
         self.truncation = truncation
+
+    def use_config(self, config: AlbertConfig) -> None:
+        """Read the labels of the model. Only records of a single class have a probability."""
+        super().use_config(config)
+        self.probability = type(self).probability if self.labels.kind is CLASS else None
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[TextExample]:
         """Return the reader of a GLUE split, of an RTE file, or of a table."""

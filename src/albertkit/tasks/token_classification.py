@@ -71,6 +71,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
 
     name = "token-classification"
     architecture = "AlbertForTokenClassification"
+    example_class = WordsExample
     answer = "labels"
     metrics = directions("f1", "precision", "recall", "accuracy", "f1_macro", "matthews")
     for_predictions = ("words", "offsets")
@@ -84,9 +85,9 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
     def use_config(self, config: AlbertConfig) -> None:
         """Read the labels of the model."""
         super().use_config(config)
-        pieces = self.settings.labelled_pieces
-        if pieces not in ("first", "all"):
-            raise ConfigError(f"labelled_pieces is {pieces!r}. Expected 'first' or 'all'.")
+        labeled = self.settings.labeled_tokens
+        if labeled not in ("first", "all"):
+            raise ConfigError(f"labeled_tokens is {labeled!r}. Expected 'first' or 'all'.")
         self.labels = LabelSet.of(config, kind=TAGS)
         self._ids = self.labels.ids
 
@@ -198,7 +199,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
 
     def _later_label(self, label: str) -> int:
         """Return the training label of the later pieces of a word."""
-        if self.settings.labelled_pieces == "first":
+        if self.settings.labeled_tokens == "first":
             return IGNORED_LABEL
         inside = f"I-{label[2:]}" if label[:2] in ("B-", "S-", "U-") else label
         return self._ids.get(inside, self._ids[label])
@@ -245,9 +246,9 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         """Return {tokens, labels}."""
         return {"tokens": list(example.words), "labels": prediction.labels}
 
-    def truth(self, example: WordsExample) -> list[str]:
+    def truth(self, example: WordsExample) -> list[str] | None:
         """Return the labels."""
-        return list(example.labels or ())
+        return None if example.labels is None else list(example.labels)
 
     def scores(self, examples: Sequence[WordsExample], predictions: Sequence[Tagged]) -> dict[str, float]:
         """Return the scores of spans, or of words if the labels follow no scheme."""

@@ -17,7 +17,7 @@ _MODEL_CONFIG_FILE = "config.json"
 
 
 class AutoTokenizer:
-    """Loads an AlbertTokenizer, AlbertTokenizerFast or AlbertWordPieceTokenizer, depending on the folder."""
+    """Loads an AlbertTokenizer, AlbertTokenizerFast or AlbertWordPieceTokenizer, depending on the files."""
 
     def __init__(self) -> NoReturn:
         raise TypeError(
@@ -38,7 +38,7 @@ class AutoTokenizer:
 
         Raises:
             ModelNotFoundError: The folder, file or name does not exist.
-            TokenizerError: The tokenizer is damaged, belongs to another kind of model, or has more pieces
+            TokenizerError: The tokenizer is damaged, belongs to another type of model, or has more pieces
                 than the model in the same folder has embeddings.
         """
         hub_options, overrides = split_hub_options(options)

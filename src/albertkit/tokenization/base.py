@@ -140,7 +140,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         return self.encode_plus(text, text_pair, **options)["input_ids"]
 
     def encode_plus(self, text: Any, text_pair: Any = None, **options: Unpack[CallOptions]) -> BatchEncoding:
-        """Encode one text or pair. Each may also be a list of tokens or of ids."""
+        """Encode a text or a pair. Each text may also be a list of tokens or of ids."""
         if isinstance(text, (list, tuple)) and not options.get("is_split_into_words"):
             ids = [
                 [self.convert_tokens_to_ids(token) if isinstance(token, str) else int(token) for token in row]
@@ -159,7 +159,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
     def prepare_for_model(
         self, ids: list[int], pair_ids: list[int] | None = None, **options: Unpack[CallOptions]
     ) -> BatchEncoding:
-        """Add special tokens to ids; then truncate, pad and make windows as `__call__` does."""
+        """Add special tokens to ids, then truncate, pad and split into windows as `__call__` does."""
         sequences = [Sequence(list(row)) for row in (ids, pair_ids) if row is not None]
         return self._assemble([sequences], Options.read(**options), batched=False)
 
@@ -178,7 +178,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
             pair_ids: Ids of the second text; None for a single text.
             num_tokens_to_remove: Number of tokens to remove.
             truncation_strategy: "longest_first", "only_first" or "only_second".
-            stride: Number of remaining tokens to return with the removed tokens.
+            stride: Number of remaining tokens to return together with the removed tokens, as an overlap.
 
         Returns:
             The remaining ids of both texts (None without a second text), and the removed ids.
@@ -227,15 +227,15 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         add_special_tokens: bool = False,
         **options: Unpack[ParsingOptions],
     ) -> list[str]:
-        """Return the tokens of a text, followed by those of a second text if one is passed.
+        """Return the tokens of a text, followed by the tokens of a second text if one is passed.
 
-        With SentencePiece, unknown pieces keep their text.
+        With SentencePiece, a token that is not in the vocabulary is returned as its text, not as `<unk>`.
 
         Args:
             text: The first text.
             pair: The second text, or None.
             add_special_tokens: Whether to put [CLS] and [SEP] around the texts.
-            options: See `Options`; only the parsing of special tokens can be set.
+            options: See `Options`. Only the options for parsing special tokens are allowed.
         """
         parse = self._parsing(Options.read(**options))
         sequences = [self._encoder.pieces(each, parse) for each in (text, pair) if each is not None]
@@ -330,7 +330,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
     def save_pretrained(
         self,
         save_directory: str | Path,
-        legacy_format: bool | None = None,  # noqa: ARG002  # files for older readers are always written
+        legacy_format: bool | None = None,  # noqa: ARG002  # files for older libraries are always written
         filename_prefix: str | None = None,
         push_to_hub: bool = False,
     ) -> tuple[str, ...]:
@@ -338,7 +338,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
 
         Args:
             save_directory: The folder; it is created if it does not exist.
-            legacy_format: Has no effect: the files for older readers are always written.
+            legacy_format: Has no effect: the files for older libraries are always written.
             filename_prefix: Prefix of the file names, followed by a hyphen.
             push_to_hub: Must be False.
 
@@ -352,6 +352,8 @@ class TokenizerBase(TokenVocabulary, PushToHub):
                 str(number): token for number, token in self._special.describe().items()
             },
             **self.init_kwargs,
+            # Without this list, `transformers` 5 omits the segments of a pair.
+            folder.INPUT_NAMES_KEY: self.model_input_names,
             "tokenizer_class": self.saved_class,
         }
         files = {
@@ -378,7 +380,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
 
     @property
     def backend_tokenizer(self) -> "tokenizers.Tokenizer":
-        """The tokenizer of the Rust library, built from our tokenizer.json; it lacks the digit-comma rule.
+        """The tokenizer of the Rust library `tokenizers`, without ALBERT's rule for digits before commas.
 
         Raises:
             MissingExtraError: The extra `tokenizers` is not installed.

@@ -221,7 +221,7 @@ class BatchEncoding(UserDict[str, Any]):
         try:
             return self.data[name]
         except KeyError:
-            raise AttributeError(f"{name!r}: this encoding has {', '.join(self.data)}") from None
+            raise AttributeError(f"this encoding has no {name!r}. It has {', '.join(self.data)}.") from None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"data": self.data, "_encodings": None}
@@ -254,58 +254,76 @@ class BatchEncoding(UserDict[str, Any]):
         return self._rows[batch_index].sequence_ids
 
     def word_ids(self, batch_index: int = 0) -> list[int | None]:
-        """Return the word number of each token of a row; None for special tokens."""
+        """Return the number of the word that contains each token of a row; None for special tokens."""
         return self._rows[batch_index].word_ids
 
     words = word_ids
 
     def token_to_sequence(self, batch_or_token_index: int, token_index: int | None = None) -> int | None:
-        """Return the number of a token's text. With one argument, the token is in the first row."""
+        """Return the number of the text that contains a token.
+
+        With one argument, the token is in the first row.
+        """
         row, index = self._row_and_index(batch_or_token_index, token_index)
         return row.token_to_sequence(index)
 
     def token_to_word(self, batch_or_token_index: int, token_index: int | None = None) -> int | None:
-        """Return the number of a token's word. With one argument, the token is in the first row."""
+        """Return the number of the word that contains a token.
+
+        With one argument, the token is in the first row.
+        """
         row, index = self._row_and_index(batch_or_token_index, token_index)
         return row.token_to_word(index)
 
     def token_to_chars(self, batch_or_token_index: int, token_index: int | None = None) -> CharSpan | None:
-        """Return the characters of a token. With one argument, the token is in the first row."""
+        """Return the start and end of a token in its text.
+
+        With one argument, the token is in the first row.
+        """
         row, index = self._row_and_index(batch_or_token_index, token_index)
         return row.token_to_chars(index)
 
     def char_to_token(
         self, batch_or_char_index: int, char_index: int | None = None, sequence_index: int = 0
     ) -> int | None:
-        """Return the token that covers a character. With one argument, the character is in the first row."""
+        """Return the index of the token that covers a character.
+
+        With one argument, the character is in the first row.
+        """
         row, index = self._row_and_index(batch_or_char_index, char_index)
         return row.char_to_token(index, sequence_index)
 
     def char_to_word(
         self, batch_or_char_index: int, char_index: int | None = None, sequence_index: int = 0
     ) -> int | None:
-        """Return the word that covers a character. With one argument, the character is in the first row."""
+        """Return the number of the word that covers a character.
+
+        With one argument, the character is in the first row.
+        """
         row, index = self._row_and_index(batch_or_char_index, char_index)
         return row.char_to_word(index, sequence_index)
 
     def word_to_tokens(
         self, batch_or_word_index: int, word_index: int | None = None, sequence_index: int = 0
     ) -> TokenSpan | None:
-        """Return the tokens of a word. With one argument, the word is in the first row."""
+        """Return the range of a word's tokens. With one argument, the word is in the first row."""
         row, index = self._row_and_index(batch_or_word_index, word_index)
         return row.word_to_tokens(index, sequence_index)
 
     def word_to_chars(
         self, batch_or_word_index: int, word_index: int | None = None, sequence_index: int = 0
     ) -> CharSpan | None:
-        """Return the characters of a word. With one argument, the word is in the first row."""
+        """Return the start and end of a word in its text.
+
+        With one argument, the word is in the first row.
+        """
         row, index = self._row_and_index(batch_or_word_index, word_index)
         return row.word_to_chars(index, sequence_index)
 
     def convert_to_tensors(
         self, tensor_type: str | None = None, prepend_batch_axis: bool = False
     ) -> "BatchEncoding":
-        """Convert lists to tensors of PyTorch ("pt"), NumPy ("np") or TensorFlow ("tf"); None keeps lists.
+        """Convert the lists to tensors: PyTorch ("pt"), NumPy ("np") or TensorFlow ("tf"); None keeps lists.
 
         Raises:
             TokenizerError: The rows have different lengths.

@@ -31,6 +31,7 @@ TOKENIZER_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 ADDED_TOKENS_FILE = "added_tokens.json"
+INPUT_NAMES_KEY = "model_input_names"
 
 PATTERNS = (
     "*.model",

@@ -118,7 +118,9 @@ def _rows(
     second = sequences[1].ids if len(sequences) == 2 else None
     around = 0 if not options.add_special_tokens else 2 if second is None else 3
     if fit.truncation != "do_not_truncate" and fit.max_length <= around:
-        raise TokenizerError(f"max_length={fit.max_length} leaves no room beside {around} special tokens")
+        raise TokenizerError(
+            f"max_length={fit.max_length} leaves no room for text, because a row has {around} special tokens"
+        )
     fitting = windows(
         len(first),
         None if second is None else len(second),
@@ -262,13 +264,13 @@ def _slide(length: int, size: int, stride: int, side: Side) -> Iterator[range]:
         return
     if size == 0:
         raise TokenizerError(
-            "max_length leaves no room for any token of one of the texts beside special tokens and the other "
-            "text. Raise max_length."
+            "max_length leaves no room for one of the texts after the special tokens and the other text. "
+            "Increase max_length."
         )
     if stride >= size:
         raise TokenizerError(
-            f"stride={stride} is too large: a window has {size} tokens of this text beside special "
-            f"tokens and the other text. Lower stride or raise max_length."
+            f"stride={stride} is too large: after the special tokens and the other text, a window has room "
+            f"for {size} tokens of this text. Decrease stride or increase max_length."
         )
     for step in range(0, length, size - stride):
         stop = min(step + size, length)

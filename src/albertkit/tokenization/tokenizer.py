@@ -94,9 +94,9 @@ class AlbertTokenizer(TokenizerBase):
         """Train a vocabulary on other texts and return a tokenizer with the same settings.
 
         Args:
-            text_iterator: Texts, or batches of texts; read once.
+            text_iterator: Texts, or batches of texts. It is iterated over once.
             vocab_size: Number of pieces, including special tokens.
-            length: Has no effect.
+            length: Has no effect; accepted for compatibility with `transformers`.
             new_special_tokens: Additional special tokens. Like this tokenizer's added tokens, they get ids
                 after the vocabulary.
             special_tokens_map: Must be None: the vocabulary always has ALBERT's special tokens.

@@ -230,7 +230,7 @@ def _check_pieces(pieces: Sequence[str]) -> None:
     for piece, count in Counter(pieces).items():
         if count > 1 or not piece:
             raise TokenizerError(
-                f"the piece {piece!r} is listed {count} times. Expected different characters."
+                f"the piece {piece!r} occurs {count} times. Expected pieces that are unique and not empty."
             )
 
 

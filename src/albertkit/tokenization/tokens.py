@@ -19,7 +19,7 @@ from albertkit.tokenization.subword import CLEAN_UP, SubwordModel
 
 tokenizers: Any = optional("tokenizers", extra="tokenizers")
 
-_MOST_IDS = 1 << 31  # other readers store ids as int32
+_MOST_IDS = 1 << 31  # other libraries store ids as int32
 
 
 def _role(role: str) -> Any:
@@ -125,7 +125,7 @@ class TokenVocabulary:
 
     @property
     def all_special_tokens(self) -> list[str]:
-        """Every special token once."""
+        """The special tokens, each once."""
         return self._special.special
 
     @property
@@ -135,7 +135,7 @@ class TokenVocabulary:
 
     @property
     def extra_special_tokens(self) -> list[str]:
-        """Special tokens without a role. If you replace the list, the previous ones become added tokens."""
+        """Special tokens without a role. If you replace the list, the previous tokens become added tokens."""
         return list(self._special.additional)
 
     @extra_special_tokens.setter
@@ -143,7 +143,7 @@ class TokenVocabulary:
         texts = token_texts(tokens or ())
         for token in texts:
             self._special.add(token, vocabulary_id=self._model.token_to_id(token))
-        # A token with a role is not listed here.
+        # Tokens with a role are not additional tokens.
         self._special.set_additional([token for token in texts if token not in self._special.roles.values()])
 
     @property
@@ -170,7 +170,7 @@ class TokenVocabulary:
 
     @property
     def spelling_rule(self) -> str:
-        """A phrase that says how the vocabulary marks where words begin."""
+        """A phrase for messages: how the vocabulary marks the beginning of words."""
         return self._model.spelling_rule
 
     def get_vocab(self) -> dict[str, int]:
@@ -194,10 +194,11 @@ class TokenVocabulary:
         }
 
     def add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
-        """Add tokens, at which every text is then split; return the number of new ids.
+        """Add tokens to the vocabulary, and return the number of new ids.
 
-        If the tokenizer lower-cases and tokens differ only in case, only the first is added. Resize the
-        model's embeddings for new ids: `model.resize_token_embeddings(len(tokenizer))`.
+        The tokenizer then keeps each of these tokens in one piece. If the tokenizer lower-cases and tokens
+        differ only in case, it adds only the first. Resize the model's embeddings for new ids:
+        `model.resize_token_embeddings(len(tokenizer))`.
         """
         tokens = token_texts(new_tokens if isinstance(new_tokens, (list, tuple)) else [new_tokens])
         if special_tokens:
@@ -309,14 +310,16 @@ class TokenVocabulary:
         """
         if already_has_special_tokens:
             if token_ids_1 is not None:
-                raise TokenizerError("received a second sequence for one that already has its special tokens")
+                raise TokenizerError(
+                    "token_ids_1 is passed, but token_ids_0 already has special tokens. Omit token_ids_1."
+                )
             special = set(self.all_special_ids)
             return [int(token_id in special) for token_id in token_ids_0]
         mask = [1, *[0] * len(token_ids_0), 1]
         return mask if token_ids_1 is None else [*mask, *[0] * len(token_ids_1), 1]
 
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
-        """Return the text that a list of tokens spells."""
+        """Return the text of a list of tokens."""
         joined = {self.cls_token, self.sep_token, self.unk_token, self.pad_token}
         return self._model.join(tokens, apart=set(self._special.ids) - joined)
 

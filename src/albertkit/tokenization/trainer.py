@@ -130,7 +130,7 @@ def _reason(message: str) -> str:
     """Return SentencePiece's message without the source location and the failed condition."""
     if counts := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return (
-            f"its different characters and the special pieces alone are {counts[1]}. Use more pieces or a "
+            f"its characters and the special tokens alone need {counts[1]} pieces. Use more pieces or a "
             "lower character coverage (for Chinese and Japanese, 0.9995 is common)."
         )
     return re.sub(r"^.*?\[.*?\]\s*", "", message, flags=re.DOTALL).strip() or message

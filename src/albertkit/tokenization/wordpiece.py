@@ -28,7 +28,7 @@ _CONTINUATION = "##"
 _WORD = re.compile("[^ ]+")
 _MODEL = "WordPiece"  # the model type in a tokenizer.json
 _LONGEST_WORD = 100  # characters; a longer word becomes [UNK]
-_REMEMBERED_WORDS = 50_000  # of at most 30 characters: up to 25 MB
+_REMEMBERED_WORDS = 50_000  # words of at most 30 characters need up to 25 MB
 _LONGEST_REMEMBERED = 30
 _REMEMBERED_CHARACTERS = 20_000
 _REMOVED = ("Cc", "Cf", "Co")  # Unicode categories of dropped characters
@@ -91,7 +91,7 @@ class WordPieceModel(SubwordModel):
         self.size = len(pieces)
         self._pieces = pieces
         self._unk_token = unk_token
-        # If a piece is listed twice, its last id counts, as in the original BERT.
+        # If a piece is listed twice, it has the last of its ids, as in the original BERT.
         self._ids = {piece: piece_id for piece_id, piece in enumerate(pieces)}
         self._characters = CharacterTable(normalization)
         self._word_ids: dict[str, list[int]] = {}

@@ -11,28 +11,28 @@ from albertkit.errors import ConfigError
 
 @dataclass(kw_only=True)
 class RunProgress:
-    """Where a run stands. The loop updates it before it calls the callbacks."""
+    """The progress of a run. The training loop updates it before it calls the callbacks."""
 
     output: Path
-    """Folder of the run. With several seeds or after a restart it is a folder in that of `finetune`."""
+    """Folder of the run. With several seeds or after a restart, it is a subfolder of the `output` folder."""
     settings: dict[str, Any]
-    """The settings of the run by the names of their flags, and with "task" and "model" what is trained."""
+    """The settings of the run by the names of their flags, and the "task" and the "model"."""
     resumed: bool = False
-    """Whether the run continues from a checkpoint."""
+    """Whether the run was resumed from a checkpoint."""
     step: int = 0
-    """Optimizer steps done."""
+    """Number of finished optimizer steps."""
     tokens: int = 0
-    """Tokens seen, without padding."""
+    """Number of tokens trained on, without padding."""
     seconds: float = 0.0
-    """Time spent in training at the last log line, evaluation or checkpoint."""
+    """Training time in seconds, up to the last log line, evaluation or checkpoint."""
     learning_rate: float = 0.0
     """Learning rate of the last step."""
     loss: float = math.nan
-    """Training loss of the last step of this call; NaN before it."""
+    """Training loss of the last step; NaN before the first step of this call."""
     finished: bool = False
     """Whether the run has reached its end; set when `on_end` is called."""
     stop_reason: str | None = None
-    """What `stop` was called with."""
+    """The reason that was passed to `stop`."""
 
     def stop(self, reason: str) -> None:
         """End the run after the current step, as if it had reached its length.
@@ -41,7 +41,8 @@ class RunProgress:
         one more step.
 
         Args:
-            reason: logged, and saved in the checkpoint. The same call does not continue the run.
+            reason: the reason, which is logged and saved in the checkpoint. The same call does not resume the
+                run.
         """
         self.stop_reason = reason
 
@@ -49,44 +50,45 @@ class RunProgress:
 class Callback:
     """Base class of callbacks. Override the methods you need; the others do nothing.
 
-    The methods run in the main process only, and in the order of the list. If one raises an exception, the
-    run ends with a checkpoint after the current step and raises it; the same call continues the run.
+    The methods run in the main process only, in the order of the list of callbacks. If a method raises an
+    exception, the run writes a checkpoint after the current step, ends, and raises the exception. The same
+    call resumes the run.
     """
 
     def on_start(self, run: RunProgress) -> None:
-        """Handle the start of a run, or of its continuation at `run.step`, before anything is computed."""
+        """Handle the start of a run, or its resumption at `run.step`, before the first step."""
 
     def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
         """Handle an optimizer step.
 
         Args:
-            run: where the run stands.
-            metrics: every `log_every` steps and at the last step of the run, the line of `metrics.jsonl`:
-                "train/loss" and other training metrics averaged over the steps since the last line, speed
-                and memory. Otherwise empty.
+            run: the progress of the run.
+            metrics: every `log_every` steps and at the last step of the run, the values of the line in
+                `metrics.jsonl`: "train/loss" and other training metrics, averaged over the steps since the
+                previous line; speed; and memory. At all other steps, the dict is empty.
         """
 
     def on_evaluation(self, run: RunProgress, metrics: dict[str, float]) -> None:
         """Handle an evaluation.
 
         Args:
-            run: where the run stands.
+            run: the progress of the run.
             metrics: metrics on the validation data, such as "eval/accuracy".
         """
 
     def on_checkpoint(self, run: RunProgress, folder: Path) -> None:
-        """Handle a checkpoint that was written to `folder`, which is a complete model folder."""
+        """Handle a new checkpoint. `folder` is a complete model folder."""
 
     def on_rollback(self, run: RunProgress, metrics: dict[str, Any]) -> None:
-        """Handle the return to the checkpoint of `run.step` after a loss that diverged.
+        """Handle a rollback to the checkpoint of `run.step` after the loss diverged.
 
         Args:
-            run: where the run stands now. The steps after it are taken again, with other data.
+            run: the progress after the rollback. The run repeats the later steps with other data.
             metrics: "rolled_back_from", the step that diverged, and "bad_loss", its loss as text.
         """
 
     def on_end(self, run: RunProgress) -> None:
-        """Handle the end of the run or of this part of it, also after an error."""
+        """Handle the end of the run, or an interruption. It is also called after an error."""
 
 
 def checked_callbacks(callbacks: Iterable[Callback]) -> tuple[Callback, ...]:

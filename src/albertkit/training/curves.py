@@ -19,7 +19,7 @@ def read_metrics(output: str | Path) -> list[dict[str, float]]:
     """
     file = Path(output) / "metrics.jsonl"
     if not file.is_file():
-        raise TrainingError(f"{file} is missing. Put the file back, or choose another output folder.")
+        raise TrainingError(f"{file} is missing. Restore the file, or choose another output folder.")
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 

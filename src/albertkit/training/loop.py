@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.files import full_disk_named
+from albertkit.recipe import default_values
 from albertkit.training.callback_list import CallbackList
 from albertkit.training.callbacks import Callback, RunProgress
 from albertkit.training.distributed import World
@@ -57,6 +58,7 @@ def train(
     lower_is_better: bool = False,
     is_hopeless: Callable[[RunState], str | None] | None = None,
     fingerprint: dict[str, Any] | None = None,
+    defaults: dict[str, Any] | None = None,
     world: World | None = None,
     flops_per_token: float = 0.0,
     callbacks: Sequence[Callback] = (),
@@ -79,6 +81,7 @@ def train(
         is_hopeless: called in the main process after each evaluation except the last. Returns why the run
             should end, or None. The reason is saved in the state, so the same command does not continue.
         fingerprint: further values that must be the same on resume (data, shape).
+        defaults: values of `fingerprint` for checkpoints of earlier versions that lack them.
         world: the processes of the run.
         flops_per_token: operations of a training step per token, for the utilization metric.
         callbacks: called in the main process. An exception in a callback ends the run with a checkpoint.
@@ -92,7 +95,7 @@ def train(
     if settings.early_stopping and not (evaluate and best_metric):
         raise ConfigError(
             f"early_stopping is {settings.early_stopping}, but the run keeps no best model, because it has "
-            "nothing to evaluate on. Omit early_stopping, or pass validation data."
+            "no validation data. Omit early_stopping, or pass validation data."
         )
     world = world or World(next(model.parameters()).device)
     progress = RunProgress(output=output, settings=about or asdict(settings))
@@ -100,7 +103,7 @@ def train(
     callback_list = CallbackList(called, progress, world, settings.learning_rate or 0.0)
     run = _Run(
         *(model, objective, settings, output, world, save_model, evaluate, best_metric, lower_is_better),
-        *(is_hopeless, fingerprint or {}, flops_per_token, callback_list),
+        *(is_hopeless, fingerprint or {}, defaults or {}, flops_per_token, callback_list),
     )
     with run.opened(), stop_signals() as stopping:
         run.resume_or_start()
@@ -128,6 +131,7 @@ class _Run:
     lower_is_better: bool
     is_hopeless: Callable[[RunState], str | None] | None
     fingerprint: dict[str, Any]
+    defaults: dict[str, Any]
     flops_per_token: float
     callbacks: CallbackList
 
@@ -140,16 +144,16 @@ class _Run:
         self.fingerprint = self.settings.fingerprint() | {"precision": precision} | self.fingerprint
         self.state = RunState()
         self.saved_step: int | None = None
-        self.rollbacks = 0  # since the last checkpoint was written
-        self.metrics: dict[str, float] = {}  # of the last evaluation
-        self.averages = Averages()  # of the training metrics since the last log line
+        self.rollbacks = 0  # number of rollbacks since the last checkpoint was written
+        self.metrics: dict[str, float] = {}  # metrics of the last evaluation
+        self.averages = Averages()  # means of the training metrics since the last log line
 
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Lock the folder for this run."""
         is_new = not checkpoints(self.output)
         with open_run(self.output, is_new=is_new) if self.world.is_main else nullcontext():
-            self.world.wait()  # until the main process has checked the folder
+            self.world.wait()  # wait until the main process has checked the folder
             yield
 
     def wrap(self) -> None:
@@ -191,7 +195,7 @@ class _Run:
             f"a line every {settings.log_every} steps"
         )
         if self.bf16 and not computes_in_bf16(self.world.device):
-            logger.warning("bf16 is not faster than fp32 on %s", self.world.device)
+            logger.warning("bf16 is not faster than fp32 on %s. Consider fp32.", self.world.device)
         utilization = 0.0
         if self.flops_per_token and self.world.is_main:
             peak = peak_flops(self.world.device, torch.bfloat16 if self.bf16 else torch.float32)
@@ -237,7 +241,7 @@ class _Run:
                 if ending or self.callbacks.failed:
                     signal = stopping[0] if stopping else None
                     break
-        if self.state.step != self.saved_step:  # the stream of batches ended before the steps
+        if self.state.step != self.saved_step:  # the stream of batches ended early
             self.save()
         best = self.output / BEST
         if self.world.is_main and self.is_finished() and self.best_metric and best.is_dir():
@@ -266,7 +270,7 @@ class _Run:
             with nullcontext() if part is parts[-1] else world.no_averaging(self.wrapped):
                 with self.autocast():
                     result = self.objective(self.called, part, counts)
-                (result.loss * world.size).backward()  # averaging over the processes makes it the sum again
+                (result.loss * world.size).backward()  # undoes the averaging over the processes
             total += result.loss.detach()
             sums.append(result.sums)
         loss = float(world.sum(total))
@@ -309,7 +313,7 @@ class _Run:
         before = self.state
         self.load(newest)
         self.state.seconds, self.state.position = before.seconds, position
-        # An evaluation since the checkpoint may have chosen the model in the folder of the best one.
+        # An evaluation after this checkpoint may have saved the best model, which stays in its folder.
         self.state.best, self.state.best_step = before.best, before.best_step
         self.averages = Averages()
         self.meter.mark(self.state)
@@ -367,7 +371,8 @@ class _Run:
     def load(self, checkpoint: Path) -> None:
         """Load a checkpoint's weights, optimizer and state."""
         run = {"model": self.model, "optimizer": self.optimizer, "fingerprint": self.fingerprint}
-        self.state = load_checkpoint(checkpoint, **run)
+        defaults = default_values(TrainingSettings) | self.defaults
+        self.state = load_checkpoint(checkpoint, **run, defaults=defaults)
         self.saved_step = self.state.step
 
     def save(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from albertkit.errors import ConfigError, suggestion
+from albertkit.errors import ConfigError, check_arguments
 from albertkit.files import json_text, read_json
 from albertkit.hub_upload import CARD, UploadOptions, upload
 from albertkit.metrics.comparing import is_better
@@ -66,9 +66,7 @@ def check_push_options(options: dict[str, Any]) -> PushOptions:
     Raises:
         ConfigError: an unknown name.
     """
-    known = {*UploadOptions.__annotations__, *CardOptions.__annotations__}
-    if unknown := sorted(options.keys() - known):
-        raise ConfigError(f"push_to_hub: unknown argument {unknown[0]!r}. {suggestion(unknown[0], known)}")
+    check_arguments("push_to_hub", options, [*UploadOptions.__annotations__, *CardOptions.__annotations__])
     return options  # type: ignore[return-value]
 
 
@@ -96,7 +94,7 @@ def finetuning_card(folder: Path, repo_id: str, report: dict[str, Any], options:
         "[albertkit](https://pypi.org/project/albertkit/).",
         _use(task, repo_id),
         "## Evaluation\n\n"
-        f"{report['examples']:,} examples of {sources['validation']}. The baseline does not look at the text."
+        f"{report['examples']:,} examples of {sources['validation']}. The baseline ignores the text."
         + (f" Lower is better for {', '.join(lower)}." if lower else "")
         + f"\n\n| metric | value | baseline |\n|---|---|---|\n{rows}\n"
         + "".join(f"\n![{name}]({name})" for name in pictures),

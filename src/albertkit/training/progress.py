@@ -75,7 +75,7 @@ class MetricsFile(Callback):
             return
         file = run.output / METRICS
         if None in steps[:-1]:  # a killed run leaves at most a partial last line
-            logger.warning("%s, line %d: damaged, and removed", file, steps.index(None) + 1)
+            logger.warning("%s: line %d is damaged and was removed", file, steps.index(None) + 1)
         with atomic_path(file) as temporary:
             temporary.write_text("".join(kept))
 

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from albertkit.errors import ConfigError
+from albertkit.recipe import number
 
 OptimizerName = Literal["lamb", "adamw", "adamw-corrected", "muon"]
 ScheduleName = Literal["linear", "trapezoid"]
@@ -14,7 +15,7 @@ ScheduleName = Literal["linear", "trapezoid"]
 class RunSettings:
     """Settings that pretraining and fine-tuning share, with the same defaults."""
 
-    steps: int | None = None
+    steps: int | None = number(None, "steps")
     """Number of optimizer steps of the whole run."""
     learning_rate: float | None = None
     """Peak learning rate (default: for pretraining the paper's, scaled to the batch size; for fine-tuning
@@ -23,13 +24,13 @@ class RunSettings:
     """Decoupled weight decay. It does not apply to biases and layer norms."""
     max_grad_norm: float = 1.0
     """Maximum global norm of the gradients. Gradients with a larger norm are scaled down (clipping)."""
-    early_stopping: int = 0
+    early_stopping: int = number(0, "evaluations")
     """End the run after this many evaluations without improvement, and keep the best model (0: never end
     early). Early stopping needs validation data."""
-    max_minutes: float = math.inf
+    max_minutes: float = number(math.inf, "minutes")
     """Maximum duration in minutes. The run then writes a checkpoint and stops. To resume it, run the same
     command again."""
-    accumulation: int = 1
+    accumulation: int = number(1, "batches")
     """Gradient accumulation: number of smaller batches to split each batch into. Their gradients are summed
     before a step. A larger number needs less memory and gives the same result."""
     gradient_checkpointing: bool = False
@@ -46,7 +47,7 @@ class RunSettings:
 class TrainingSettings(RunSettings):
     """Settings of the training loop. Set the length of a run in steps or in tokens, not both."""
 
-    tokens: int | None = None
+    tokens: int | None = number(None, "tokens")
     """Length of the run in tokens, without padding. Set it instead of steps."""
     optimizer: OptimizerName = "lamb"
     """Optimizer: lamb or adamw as in the original code, adamw-corrected (PyTorch's AdamW, with bias
@@ -56,37 +57,35 @@ class TrainingSettings(RunSettings):
     schedule: ScheduleName = "linear"
     """Learning rate schedule: linear (warm-up, then decay to the end) or trapezoid (warm-up, constant, then
     decay over decay_steps or decay_tokens)."""
-    warmup_steps: int = 0
+    warmup_steps: int = number(0, "steps")
     """Length of the warm-up in steps. During the warm-up, the learning rate rises from 0."""
-    warmup_tokens: int = 0
+    warmup_tokens: int = number(0, "tokens")
     """Length of the warm-up in tokens, for a run whose length is in tokens."""
-    decay_steps: int = 0
+    decay_steps: int = number(0, "steps")
     """Length of the final decay of the trapezoid schedule, in steps."""
-    decay_tokens: int = 0
+    decay_tokens: int = number(0, "tokens")
     """Length of the final decay of the trapezoid schedule in tokens, for a run whose length is in tokens."""
     compile: bool = False
     """Compile the model with torch.compile. The run takes longer to start, but trains faster."""
 
-    spike: float = 10.0
+    spike: float = number(10.0, "standard deviations")
     """A loss this many standard deviations above its running mean is a spike. After a spike, or a loss that
     is NaN or infinite, the run rolls back to its last checkpoint and skips the data since then."""
-    max_rollbacks: int = 3
+    max_rollbacks: int = number(3, "rollbacks")
     """Maximum number of consecutive rollbacks without a new checkpoint. If more are needed, the run
     fails."""
-    evaluate_every: int = 500
+    evaluate_every: int = number(500, "steps")
     """Number of steps between evaluations. The run always evaluates the first and the last step."""
-    save_every: int = 500
+    save_every: int = number(500, "steps")
     """Number of steps between checkpoints. The run always writes a checkpoint after the last step."""
-    keep_checkpoints: int = 3
+    keep_checkpoints: int = number(3, "checkpoints")
     """Number of checkpoints to keep; older ones are deleted."""
-    log_every: int = 50
+    log_every: int = number(50, "steps")
     """Number of steps between lines of metrics.jsonl."""
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.tokens is None):
-            raise ConfigError(
-                f"steps is {self.steps} and tokens is {self.tokens}. Set the length of a run in one of them."
-            )
+            raise ConfigError(f"steps is {self.steps} and tokens is {self.tokens}. Set exactly one of them.")
         other = "steps" if self.steps is None else "tokens"
         for name in (f"warmup_{other}", f"decay_{other}"):
             if getattr(self, name):

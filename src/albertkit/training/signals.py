@@ -20,7 +20,9 @@ def stop_signals() -> Iterator[list[int]]:
         if received:
             raise KeyboardInterrupt
         received.append(number)
-        logger.info("stopping with a checkpoint after this step; press again to stop now, without one")
+        logger.info(
+            "stopping with a checkpoint after this step; press Ctrl-C again to stop now, without a checkpoint"
+        )
 
     try:
         previous = {number: signal.signal(number, receive) for number in (signal.SIGTERM, signal.SIGINT)}

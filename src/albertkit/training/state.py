@@ -31,7 +31,7 @@ from albertkit.checkpoints.arrays import to_tensors
 from albertkit.checkpoints.folder import read_folder
 from albertkit.errors import TrainingError
 from albertkit.files import full_disk_named, read_json, write_json
-from albertkit.recipe import build
+from albertkit.recipe import build, current_names
 from albertkit.training.distributed import World
 from albertkit.training.folder import written_folder
 from albertkit.training.optimizers import learning_rate_factor
@@ -94,9 +94,21 @@ def check_schedule(folder: Path, state: RunState, settings: TrainingSettings) ->
 
 
 def load_checkpoint(
-    folder: Path, *, model: nn.Module, optimizer: torch.optim.Optimizer, fingerprint: dict[str, Any]
+    folder: Path,
+    *,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    fingerprint: dict[str, Any],
+    defaults: dict[str, Any],
 ) -> RunState:
     """Load a checkpoint's weights and optimizer, and return the state of the run.
+
+    Args:
+        folder: the checkpoint.
+        model: receives the weights.
+        optimizer: receives the tensors of the optimizer.
+        fingerprint: the values that must equal those of the checkpoint.
+        defaults: values for names that a checkpoint of an earlier version lacks.
 
     Raises:
         TrainingError: the checkpoint is damaged, or belongs to a run with other settings, which the message
@@ -108,7 +120,7 @@ def load_checkpoint(
         _, arrays = read_folder(folder)
     except (OSError, ValueError, SafetensorError) as error:
         raise _damaged(folder, error) from error
-    _require_same_run(folder, document.pop("fingerprint"), fingerprint)
+    _require_same_run(folder, document.pop("fingerprint"), fingerprint, defaults)
     try:
         missing, unexpected = model.load_state_dict(to_tensors(arrays), strict=False)
     except RuntimeError as error:  # the shapes belong to another model
@@ -159,22 +171,19 @@ def _read_document(folder: Path) -> dict[str, Any]:
 
 
 def _damaged(folder: Path, error: Exception) -> TrainingError:
-    return TrainingError(
-        f"{folder} is damaged ({error}). Delete it, and the run continues from the checkpoint before it."
-    )
+    return TrainingError(f"{folder} is damaged ({error}). Delete it to resume from the previous checkpoint.")
 
 
-_ADDED = ("main_metric", "own_metrics")
-"""Entries of a fingerprint that runs of earlier versions do not have."""
-
-
-def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
+def _require_same_run(
+    folder: Path, saved: dict[str, Any], current: dict[str, Any], defaults: dict[str, Any]
+) -> None:
     # Convert through JSON, so that a tuple equals the list it was saved as.
-    current = json.loads(json.dumps(current))
+    current, defaults = json.loads(json.dumps([current, defaults]))
+    saved = _completed(saved, current, defaults)
     differing = [
         line
         for key in sorted(saved.keys() | current.keys())
-        if saved.get(key) != current.get(key) and (key in saved or key not in _ADDED)
+        if saved.get(key) != current.get(key)
         for line in _differences(key, saved.get(key), current.get(key))
     ]
     if differing:
@@ -182,6 +191,21 @@ def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, An
             f"{folder} cannot be resumed with these settings ({'; '.join(differing)}). Use the saved ones, "
             "or another output folder to start a new run."
         )
+
+
+_WHOLE = ("own_metrics",)
+"""Entries of a fingerprint that a checkpoint has completely or not at all."""
+
+
+def _completed(saved: dict[str, Any], current: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """Return the saved values under their current names, with the defaults of those they lack."""
+    completed = current_names(saved)
+    for key in current:
+        if key not in completed and key in defaults:
+            completed[key] = defaults[key]
+        elif key not in _WHOLE and isinstance(completed.get(key), dict) and isinstance(current[key], dict):
+            completed[key] = _completed(completed[key], current[key], defaults.get(key, {}))
+    return completed
 
 
 def _differences(name: str, saved: Any, current: Any) -> list[str]:

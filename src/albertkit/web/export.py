@@ -18,14 +18,13 @@ from albertkit.checkpoints import formats
 from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint
 from albertkit.checkpoints.sentence_modules import SentenceModules, sentence_modules
 from albertkit.config import AlbertConfig
-from albertkit.conversion import file_sha256
 from albertkit.errors import AlbertKitError, ConfigError, ModelNotFoundError
-from albertkit.files import check_new_folder, complete_files, read_json, write_json
+from albertkit.files import check_new_folder, complete_files, file_sha256, read_json, write_json
 from albertkit.heads import head_of
 from albertkit.onnx.check import TEXTS
 from albertkit.onnx.export import MAX_DROP, OnnxReport, check_int8_options, choose_architecture, export_onnx
-from albertkit.onnx.file import vocabulary_file
 from albertkit.onnx.int8_loss import Loss
+from albertkit.onnx.writing import vocabulary_file
 from albertkit.tokenization.folder import CONFIG_FILE as TOKENIZER_CONFIG_FILE
 from albertkit.tokenization.folder import SPECIAL_TOKENS_FILE, TOKENIZER_FILE
 from albertkit.vocabularies import add_model_file, open_tokenizer
@@ -39,11 +38,12 @@ _JS_CONFIG = "transformers.js_config"
 """The key of config.json that transformers.js reads."""
 _TOKENIZER_FILES = (TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, SPECIAL_TOKENS_FILE)
 _JS_CLASSES = {
-    "AlbertForPreTraining": "AlbertForMaskedLM",
-    "AlbertForTokenClassification": None,
-    "AlbertForMultipleChoice": None,
+    "AlbertModel",
+    "AlbertForMaskedLM",
+    "AlbertForSequenceClassification",
+    "AlbertForQuestionAnswering",
 }
-"""Classes that transformers.js lacks -> the class that it has for the same task, if any."""
+"""The classes that transformers.js has."""
 
 
 @dataclass(slots=True, repr=False)
@@ -111,32 +111,40 @@ def export_web(
 ) -> WebReport:
     """Export a model as a folder for transformers.js.
 
-    All files appear in the folder at once, after both models are checked as in `export_onnx`.
+    The function first checks both models as `export_onnx` does. Then it creates all files at once.
 
     Args:
-        source: what `from_pretrained` takes: a folder, a checkpoint of another writer, a name. It needs a
+        source: a folder, a checkpoint of another library, or a name, as for `from_pretrained`. It must have a
             vocabulary.
         target: a new or empty folder.
-        architecture: the class of model. None for the class of the source; for a pretraining model
-            AlbertForMaskedLM, as transformers.js has no class with both heads.
-        dtype: type of the stored weights, one of `DTYPES`; None as in the source.
-        int8: also write `onnx/model_quantized.onnx`. If int8 loses more than `max_drop`, this file is left
-            out, the report has a note, and config.json tells transformers.js to open the other file.
-        calibrate: labeled examples, or a `.txt` of texts, to measure the loss on, as in `export_onnx`.
-        max_drop: maximum loss of int8, in points of 100; None for 0.5.
-        page: also write a static page that runs the model in the visitor's browser: in int8 if that file was
-            written. It needs npm and, if npm has not cached them, a network for two libraries.
-        name: of the model, shown on the page; None for the last part of `source`.
-        texts: texts to compare on, or a file with one on each line.
-        **columns: fields of `DataOptions`: where the labeled examples are in their file.
+        architecture: the model class; None for the class of the source. For a pretraining model, None stands
+            for AlbertForMaskedLM, because transformers.js has no class with both heads.
+        dtype: data type of the stored weights, one of `DTYPES`; None for the data type in the source.
+        int8: whether to also write `onnx/model_quantized.onnx`. If the accuracy drop exceeds `max_drop`, the
+            function does not write this file, adds a note to the report, and sets config.json so that
+            transformers.js loads the other file.
+        calibrate: file to measure the accuracy drop on: labeled examples, or a `.txt` file with one text per
+            line; see `export_onnx`.
+        max_drop: maximum accuracy drop of int8, in percentage points; None for 0.5.
+        page: whether to also write a static page that runs the model in the visitor's browser. The page uses
+            the int8 model if it was written. This option needs npm, and network access if npm has not cached
+            the two libraries of the page.
+        name: name of the model on the page; None for the last part of `source`.
+        texts: texts for the comparison, or a file with one text per line.
+        **columns: fields of `DataOptions` that describe the columns of the labeled examples; by default those
+            of the fine-tuning.
+
+    Returns:
+        The report of the export: the files with sizes and checksums, the largest difference, and the accuracy
+        drop.
 
     Raises:
-        ModelNotFoundError: there is no such source, or it has no vocabulary.
+        ModelNotFoundError: the source does not exist, or has no vocabulary.
         CheckpointError: the source is damaged or lacks tensors of the architecture; the target cannot be
             written; the model is too large for one file; or the outputs differ.
-        ConfigError: an unknown architecture or type, arguments that do not go together, or a page without npm
-            or for a task that it has no panel for.
-        DataError: no texts, the target exists, or npm cannot download a library.
+        ConfigError: the architecture or data type is unknown; arguments cannot be combined; npm is missing;
+            or the page does not support the task.
+        DataError: there are no texts, the target exists, or npm cannot download a library.
     """
     target = Path(target).expanduser()
     check_new_folder(target)
@@ -156,7 +164,7 @@ def export_web(
     config = checkpoint.to_config()
     chosen, _, _ = choose_architecture(config, checkpoint.tensors, architecture)
     if architecture is None:
-        chosen = _JS_CLASSES.get(chosen) or chosen
+        chosen = "AlbertForMaskedLM" if chosen == "AlbertForPreTraining" else chosen
     task = head_of(chosen).task
     if page and task not in TASKS:
         raise ConfigError(
@@ -219,7 +227,7 @@ def _write_int8(
     report = export_onnx(source, file, int8=True, max_drop=inf, **options)
     loss = report.loss
     assert loss is not None
-    if not loss.drop <= max_drop:  # written so that "not a number" counts as too much
+    if not loss.drop <= max_drop:  # this form is also true for NaN
         file.unlink()
         notes.append(
             f"{INT8_FILE} was not written: int8 loses {loss.drop:.2f} points of {loss.metric}. Expected at "
@@ -247,16 +255,16 @@ def _note_of_vectors(modules: SentenceModules) -> str:
     if parts := _not_in_browsers(modules):
         return (
             f"the model's vectors need {', '.join(parts)}, which transformers.js does not compute: its "
-            "vectors differ from those of Python"
+            "vectors differ from those that albertkit computes"
         )
     options = f'{{ pooling: "{modules.pooling[0]}", normalize: {str(modules.normalize).lower()} }}'
     note = (
-        "transformers.js does not read how the model makes vectors. For the vectors of Python, pass "
+        "transformers.js does not read the model's pooling. For the vectors that albertkit computes, pass "
         f"{options} to its feature-extraction pipeline"
     )
     if modules.default_prompt_name is None:
         return note
-    return f"{note}, and put {modules.prompts[modules.default_prompt_name]!r} before each text"
+    return f"{note}, and prepend {modules.prompts[modules.default_prompt_name]!r} to each text"
 
 
 def _not_in_browsers(modules: SentenceModules) -> list[str]:
@@ -275,7 +283,7 @@ def _not_in_browsers(modules: SentenceModules) -> list[str]:
 def _write_config(folder: Path, config: AlbertConfig, exact: OnnxReport, *, has_int8: bool) -> None:
     config = config.replace(architectures=[exact.architecture], dtype=exact.dtype)
     if not has_int8:
-        config.extra[_JS_CONFIG] = {"dtype": "fp32"}  # browsers would look for the file in int8
+        config.extra[_JS_CONFIG] = {"dtype": "fp32"}  # by default, browsers look for the int8 file
     config.save_pretrained(folder)
 
 
@@ -285,7 +293,7 @@ def _write_tokenizer(folder: Path, checkpoint: Checkpoint, *, longest: int) -> N
     for name in tokenizer.save_pretrained(folder):
         if Path(name).name not in _TOKENIZER_FILES:
             Path(name).unlink()
-    # transformers.js cuts texts at this length; Python also asks the config.
+    # transformers.js truncates texts to this length. Python also reads the length in the config.
     settings = read_json(folder / TOKENIZER_CONFIG_FILE, AlbertKitError)
     length = settings.get("model_max_length") or longest
     write_json(
@@ -296,7 +304,7 @@ def _write_tokenizer(folder: Path, checkpoint: Checkpoint, *, longest: int) -> N
 
 
 def _notes_of_class(architecture: str) -> list[str]:
-    if architecture not in _JS_CLASSES:
+    if architecture in _JS_CLASSES:
         return []
     return [
         f"transformers.js has no {architecture}. Open the folder with its AutoModel, whose outputs are the "

@@ -76,7 +76,13 @@ def write_page(
         "task": task,
         "version": version,
         "downloads": [
-            {"name": one, "path": places[one], "bytes": len(packed[one]), "size": len(content)}
+            {
+                "name": one,
+                "path": places[one],
+                "bytes": len(packed[one]),
+                "size": len(content),
+                "sha256": hashlib.sha256(content).hexdigest(),
+            }
             for one, content in downloads.items()
         ],
     }

@@ -9,7 +9,7 @@ import { choices, make, percent } from "./shared.js";
 /** Set up a panel with its fields and its request. Return a function that shows the state and sends the request. */
 function panel(id, models, fields, work) {
   const box = find(id);
-  const asks = settled(box, PAUSE, (signal) => work(chosen().id, signal));
+  const asks = settled(box, PAUSE, (signal) => work(chosen().id, signal, chosen()));
   const chosen = chooseModel(box, models, id, () => asks(true));
   const shows = fields.map(([field, name]) => bind(field, name, () => asks()));
   return () => {
@@ -69,12 +69,16 @@ export function answerPanel(models) {
 
 export function classifyPanel(models) {
   const fields = [["classified", "classified"], ["classified-pair", "pair"]];
-  return panel("classify", models, fields, async (model, signal) => {
-    const { classified: text, pair } = state;
+  const second = find("classified-pair");
+  return panel("classify", models, fields, async (model, signal, { text_pairs: readsPairs }) => {
+    [second, second.labels[0]].forEach((one) => { one.hidden = readsPairs === false; }); // null: unknown
+    const { classified: text } = state;
+    const pair = second.hidden ? "" : state.pair;
     if (!text.trim()) { find("labels").replaceChildren(); return ""; }
     const input = pair.trim() ? { text, text_pair: pair } : text;
     const [labels] = (await ask("v1/classify", { model, input, top_k: 12, truncate: true }, signal)).results;
     showBars(find("labels"), labels.map(({ label, score }) => ({ name: label, score })));
+    if (readsPairs && !pair.trim()) return { note: "This model was trained on pairs of texts. Enter the second text too." };
     return cutNote(labels[0].cut) ?? `${labels[0].label}, ${percent(labels[0].score)}`;
   });
 }

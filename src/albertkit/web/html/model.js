@@ -32,7 +32,8 @@ export class Model {
 
   #routes = {
     "v1/models": async () => ({
-      data: [{ id: this.name, tasks: [this.task], max_tokens: this.reader.longest }],
+      data: [{ id: this.name, tasks: [this.task], max_tokens: this.reader.longest,
+        text_pairs: this.config.text_pairs ?? null }],
     }),
     "v1/tokenize": async ({ input }) => ({ results: [this.#tokenize(input)] }),
     "v1/fill-mask": async ({ input, top_k: count }) => this.#fill(input, count),

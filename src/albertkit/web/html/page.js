@@ -5,6 +5,7 @@ import { tagPanel, vectorPanel } from "./own_panels.js";
 import { find, offerLink } from "./panels.js";
 import { sentencePanels } from "./sentence.js";
 import { ask, onProgress } from "./server.js";
+import { make } from "./shared.js";
 import { answerPanel, classifyPanel } from "./texts.js";
 
 const MEGABYTE = 1e6;
@@ -56,4 +57,10 @@ say("Preparing the model…");
 window.addEventListener("hashchange", () => { read(); refresh(); });
 offerLink(say);
 // Browsers keep only pages from https or from this machine. Others need a network for each visit.
-navigator.serviceWorker?.register("service-worker.js").catch(() => {});
+const { serviceWorker } = navigator;
+if (serviceWorker?.controller) { // a returning visitor, who sees the version that the browser kept
+  serviceWorker.addEventListener("controllerchange", () => {
+    find("about").after(make("p", { className: "note", role: "status" }, "This page was updated. Load it again."));
+  }, { once: true });
+}
+serviceWorker?.register("service-worker.js").catch(() => {});

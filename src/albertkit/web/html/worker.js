@@ -10,18 +10,32 @@ const PAUSE = 60; // ms between two reports of the progress
 const failure = (path, reason) => new Error(`${path} could not be downloaded${reason} Load this page again.`);
 const offline = (path) => () => { throw failure(path, ". Check your connection."); };
 const damaged = (path) => () => { throw failure(path, " completely."); };
+const outdated = (path) => () => { throw failure(path, ": the server sends another version."); };
 
-async function responseOf(path) {
-  const response = await fetch(new URL(path, import.meta.url)).catch(offline(path));
+/** Return the response of the server. Browsers may reuse old files without asking it, so `no-cache` makes them ask. */
+async function responseOf(path, version = "") {
+  const address = new URL(path, import.meta.url);
+  address.search = version; // hosts with a cache of their own also have to read the file again
+  const response = await fetch(address, { cache: "no-cache" }).catch(offline(path));
   if (!response.ok) throw failure(path, `: the server answers ${response.status}.`);
   return response;
 }
 
+/** Throw an Error if these are not the bytes that the page was written with. */
+async function check(bytes, { path, size, sha256 }) {
+  if (bytes.length !== size) damaged(path)();
+  if (!globalThis.crypto?.subtle) return; // the page is not secure, and has no cache of its own
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  const actual = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  if (actual !== sha256) outdated(path)();
+}
+
 /** Return the bytes of a file from the page's cache or its server. `progress` receives the number of new bytes. */
-async function bytesOf(cache, { path, size }, progress) {
+async function bytesOf(cache, file, progress) {
+  const { path, sha256 } = file;
   const address = new URL(path, import.meta.url).href;
   const kept = await cache?.match(address);
-  const response = kept ?? await responseOf(path);
+  const response = kept ?? await responseOf(path, sha256.slice(0, 16));
   const parts = [];
   for (const reader = response.body.getReader(); ;) {
     const { done, value } = await reader.read().catch(offline(path));
@@ -35,7 +49,10 @@ async function bytesOf(cache, { path, size }, progress) {
   const isPacked = start[0] === 0x1f && start[1] === 0x8b;
   const plain = isPacked ? new Response(whole.stream().pipeThrough(new DecompressionStream("gzip"))) : whole;
   const bytes = new Uint8Array(await plain.arrayBuffer().catch(damaged(path)));
-  if (bytes.length !== size) damaged(path)();
+  await check(bytes, file).catch(async (error) => {
+    await cache?.delete(address);
+    throw error;
+  });
   if (!kept) await cache?.put(address, new Response(whole)).catch(() => {}); // no room: downloaded next time
   return bytes;
 }

@@ -1,0 +1,116 @@
+"""The pretraining objectives: how each draws its labels, and its loss (Lan et al. 2019, section 3.1).
+
+A new objective is a class in this file and its settings in `settings.py`. Rows, batches and the training loss
+treat all objectives alike. Only the losses need PyTorch.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from albertkit.extras import optional
+from albertkit.pretraining import masking, original_quirks
+from albertkit.pretraining.rows import Labels, Row
+from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
+from albertkit.pretraining.words import WordTable
+
+torch: Any = optional("torch", extra="train")
+Tensor = Any  # torch.Tensor
+
+ORDER, PLAN, SHUFFLE, MASK, EXCERPT = range(5)
+"""What a random stream is for. Results depend on the numbers, so a new purpose takes the next one."""
+IGNORED = -100
+"""Label of padding, which the losses leave out."""
+Stream = Callable[[int], np.random.Generator]
+"""Returns the random stream of a row for a purpose."""
+
+
+class Objective(ABC):
+    """One objective.
+
+    Args:
+        settings: settings of the examples.
+    """
+
+    name: ClassVar[str]
+    """Key of the labels in rows and batches, and prefix of the metrics."""
+    setting: ClassVar[str]
+    """Name of the setting of the examples that turns the objective on."""
+    scores: ClassVar[Literal["prediction_logits", "sop_logits"]] = "prediction_logits"
+    """The output of the model that the loss uses: the logits of the vocabulary at the positions of the
+    labels, or the logits of the order head, which has one label for each row."""
+
+    def __init__(self, settings: ExampleSettings) -> None:
+        self.settings = settings
+
+    def weight(self, settings: PretrainingSettings) -> float:
+        """Return the weight of the loss; 0 turns the loss off, but not the drawing."""
+        return 1.0
+
+    @abstractmethod
+    def draw(self, row: Row, words: WordTable, stream: Stream) -> tuple[np.ndarray, Labels]:
+        """Draw the labels of a row.
+
+        Args:
+            row: the ids, with the labels of the objectives before this one.
+            words: word boundaries in the vocabulary.
+            stream: random streams. Objectives whose streams have different purposes do not affect each other.
+
+        Returns:
+            The ids as the model sees them (the same array, or a changed copy), and the labels.
+        """
+
+    def loss(self, logits: Tensor, labels: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sum of the losses of all labels, and the number of correct predictions.
+
+        By default, these are the cross-entropy and the number of labels with the largest logit.
+
+        Args:
+            logits: scores (N, K).
+            labels: values of the labels (N,). The last values can be padding, `IGNORED`.
+            ids: the tokens (N,) that the model sees at the positions of the labels.
+        """
+        cross_entropy = torch.nn.functional.cross_entropy
+        total = cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum")
+        return total, (logits.detach().argmax(-1) == labels).sum()
+
+
+class MaskedLanguageModeling(Objective):
+    """Predict masked tokens; `masking` chooses them."""
+
+    name, setting = "masked", "masked_lm"
+
+    def draw(self, row: Row, words: WordTable, stream: Stream) -> tuple[np.ndarray, Labels]:
+        """Mask tokens. The labels are the original ids."""
+        rng, quirks = stream(MASK), self.settings.original_quirks
+        choose = original_quirks.choose if quirks else masking.choose
+        positions, _ = choose(row.ids, words, self.settings, rng)
+        ids, originals = masking.hide(row.ids, positions, words, rng, replace_with_any=quirks)
+        return ids, Labels(positions, originals)
+
+
+class SentenceOrder(Objective):
+    """Predict whether the two segments were swapped; `chunks` chooses the segments."""
+
+    name, setting, scores = "order", "sentence_order", "sop_logits"
+
+    def weight(self, settings: PretrainingSettings) -> float:
+        """Return `order_weight`."""
+        return settings.order_weight
+
+    def draw(self, row: Row, words: WordTable, stream: Stream) -> tuple[np.ndarray, Labels]:
+        """Return the label of the segments, at [CLS]."""
+        return row.ids, _ORDER_LABELS[row.order_label]
+
+
+_ORDER_LABELS = [Labels(np.array([0]), np.array([label])) for label in (0, 1)]
+
+OBJECTIVES: tuple[type[Objective], ...] = (MaskedLanguageModeling, SentenceOrder)
+"""All objectives, in the order in which they change the ids of a row."""
+
+
+def drawn_objectives(settings: ExampleSettings) -> list[Objective]:
+    """Return the objectives that the settings turn on."""
+    return [objective(settings) for objective in OBJECTIVES if getattr(settings, objective.setting)]

@@ -1,0 +1,196 @@
+"""The part of a task that measures predictions: records, true answers, metrics and decisions."""
+
+import copy
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, Self, TypeVar
+
+from albertkit.errors import ConfigError, DataError
+from albertkit.tasks.declaration import TaskDeclaration
+from albertkit.tasks.measuring import (
+    Direction,
+    Judged,
+    Metric,
+    OwnMetrics,
+    checked_scores,
+    is_constant,
+    own_metrics,
+    plain_value,
+)
+
+ExampleT = TypeVar("ExampleT")
+PredictionT = TypeVar("PredictionT")
+
+
+class TaskScoring(TaskDeclaration, ABC, Generic[ExampleT, PredictionT]):
+    """The methods of a task that measure predictions."""
+
+    own_metrics: tuple[Metric, ...] = ()
+
+    # --- answers
+
+    @abstractmethod
+    def record(self, example: ExampleT, prediction: PredictionT) -> dict[str, Any]:
+        """Return a prediction as a record: plain values by column, for a file of predictions."""
+
+    def checked_record(self, example: ExampleT, prediction: PredictionT) -> dict[str, Any]:
+        """Return the result of `record`, with NumPy's values as numbers and lists.
+
+        Raises:
+            DataError: the record is not a dict, or a value cannot be written as JSON.
+        """
+        record = self.record(example, prediction)
+        if not isinstance(record, dict):
+            raise DataError(
+                f"`record` of {self.name} returned {record!r:.60}. Expected a dict from the name of each "
+                "column to its value."
+            )
+        for column in record:
+            if not isinstance(column, str):
+                raise DataError(
+                    f"a record of {self.name} has the column {column!r:.60}. Expected text as the name of a "
+                    "column."
+                )
+        return {
+            column: plain_value(value, what=f"the column {column!r} in a record of {self.name} is")
+            for column, value in record.items()
+        }
+
+    @abstractmethod
+    def truth(self, example: ExampleT) -> Any:
+        """Return the true answer of an example as plain values; None for an example without a label.
+
+        The method also runs before the task has a model, so it must not need the tokenizer or the labels.
+        """
+
+    def checked_truth(self, example: ExampleT) -> Any:
+        """Return the result of `truth`, with NumPy's values as numbers and lists.
+
+        Raises:
+            DataError: the answer cannot be written as JSON.
+        """
+        return plain_value(self.truth(example), what=f"`truth` of {self.name} returned")
+
+    # --- metrics
+
+    @abstractmethod
+    def scores(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, float]:
+        """Return the metrics. A correlation that is undefined because predictions are constant is 0."""
+
+    def measure(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, float]:
+        """Return the metrics of the task and your own metrics.
+
+        Raises:
+            DataError: a metric is not a finite number, or a record cannot be written as JSON.
+            ConfigError: the records lack a column that the task declares.
+        """
+        for example, prediction in zip(examples[:1], predictions[:1], strict=True):
+            self.checked_record(example, prediction)  # so that a mistake does not end a run after training
+            self.judge(example, prediction)
+        scores = checked_scores(self.scores(examples, predictions), task=self.name, examples=len(examples))
+        if self.own_metrics:
+            true = [self.checked_truth(example) for example in examples]
+            pairs = zip(examples, predictions, strict=True)
+            predicted = [self._value_of("answer", self.checked_record(*pair)) for pair in pairs]
+            scores |= {one.title: one.value(true, predicted) for one in self.own_metrics}
+        return scores
+
+    def main_metric(self, examples: Sequence[ExampleT]) -> str:
+        """Return the name of the metric that selects the best model; by default the first in `metrics`."""
+        return next(iter(self.metrics))
+
+    def lacking(self, metric: str, scores: Iterable[str]) -> ConfigError:
+        """Return the error for a metric that the task declares but `scores` does not return."""
+        return ConfigError(
+            f"the scores of {self.name} lack {metric!r}, which `metrics` declares. They have "
+            f"{', '.join(map(repr, scores)) or 'nothing'}. Return {metric!r} from `scores`, or "
+            "change `metrics`."
+        )
+
+    def with_metrics(self, metrics: OwnMetrics) -> Self:
+        """Return a copy of the task with your own metrics. The first of them selects the best model.
+
+        Raises:
+            ConfigError: an item is not a metric, or two metrics have the same name.
+        """
+        task = copy.copy(self)
+        task.own_metrics = own_metrics(metrics)
+        names = [*self.metrics, *(metric.title for metric in task.own_metrics)]
+        taken = [name for name, count in Counter(names).items() if count > 1]
+        if taken:
+            first = f"a metric of {self.name}" if taken[0] in self.metrics else "another metric in `metrics`"
+            raise ConfigError(
+                f"the name of a metric is {taken[0]!r}, which is also the name of {first}. Choose another "
+                "name: Metric(function, name=...)."
+            )
+        return task
+
+    @property
+    def directions(self) -> dict[str, Direction]:
+        """Whether higher or lower values are better, for all metrics that can select the best model."""
+        return {**self.metrics, **self.own_directions}
+
+    @property
+    def own_directions(self) -> dict[str, Direction]:
+        """Whether higher or lower values are better, for your own metrics."""
+        return {one.title: "lower" if one.lower_is_better else "higher" for one in self.own_metrics}
+
+    # --- evaluations
+
+    def for_examples(self, examples: Sequence[ExampleT]) -> Self:
+        """Return the task for evaluating these examples, with values that depend on them."""
+        return self
+
+    def compared(self, examples: Sequence[ExampleT], predictions: list[PredictionT]) -> list[PredictionT]:
+        """Return the predictions with added values that depend on all predictions, such as ranks."""
+        return predictions
+
+    def tuned(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, Any]:
+        """Return config entries that are determined on the validation data after training."""
+        return {}
+
+    def baseline(self, examples: Sequence[ExampleT]) -> dict[str, float]:
+        """Return the metrics of the best prediction that ignores the input; empty if unknown."""
+        return {}
+
+    def judge(self, example: ExampleT, prediction: PredictionT) -> list[Judged]:
+        """Return the decisions for an example; by default a single decision, the answer in the record.
+
+        Raises:
+            ConfigError: the record lacks the column `answer` or `probability`.
+            DataError: the probability is not a number from 0 to 1.
+        """
+        record = self.checked_record(example, prediction)
+        true, predicted = self.checked_truth(example), self._value_of("answer", record)
+        confidence = self._value_of("probability", record) if self.probability else None
+        if confidence is not None and not (isinstance(confidence, int | float) and 0 <= confidence <= 1):
+            raise DataError(
+                f"the column {self.probability!r} in a record of {self.name}, which `probability` names, is "
+                f"{confidence!r:.60}. Expected a probability from 0 to 1, or None."
+            )
+        return [Judged(_hashable(true), _hashable(predicted), true == predicted, confidence)]
+
+    def _value_of(self, attribute: str, record: dict[str, Any]) -> Any:
+        """Return the column of a record that an attribute of the task names."""
+        column = getattr(self, attribute)
+        if column not in record:
+            raise ConfigError(
+                f"a record of {self.name} has no column {column!r}, which `{attribute}` names. It has "
+                f"{', '.join(map(repr, record)) or 'no columns'}. Set `{attribute}` of the task to one of "
+                "its columns, or return the column from `record`."
+            )
+        return record[column]
+
+    def constant_answer(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> str | None:
+        """Return the predicted answer if it is the same for all examples although the labels differ."""
+        pairs = zip(examples, predictions, strict=True)
+        judged = [decision for pair in pairs for decision in self.judge(*pair)]
+        true, predicted = ([getattr(one, side) for one in judged] for side in ("true", "predicted"))
+        return repr(predicted[0]) if is_constant(true, predicted) else None
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((name, _hashable(one)) for name, one in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
