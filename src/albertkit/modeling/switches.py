@@ -5,25 +5,20 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
+from albertkit.modeling.facts import ModelFacts
 from albertkit.modeling.layers import AlbertTransformer
 
 
-class ModelSwitches(nn.Module):
+class ModelSwitches(ModelFacts):
     """The methods of `AlbertPreTrainedModel` that trainers and adapter libraries call."""
 
-    config: AlbertConfig
     supports_gradient_checkpointing: ClassVar[bool] = True
     _input_hook: RemovableHandle | None = None
 
     @property
     def base_model(self) -> Any:
         """The model that has the `encoder`."""
-        raise NotImplementedError
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the word embeddings, V x E."""
         raise NotImplementedError
 
     def _encoder(self) -> AlbertTransformer:
