@@ -31,7 +31,7 @@ examples with their output, read the [how-to guides](../how-to/use-a-model.md).
 """
 
 STATUSES = {
-    "0": "Success, also of a run that `--max-minutes` ended, or of a server that SIGTERM ended.",
+    "0": "Success. This includes a run that `--max-minutes` ended and a server that SIGTERM ended.",
     "1": "An input is wrong or missing. One line, `error: ...`, tells you what albertkit received, what it "
     "expected, and what to do. No incomplete file remains.",
     "2": "The command or option does not exist, or a value has the wrong type.",
@@ -49,7 +49,7 @@ FILES = {
     "`evaluate --output` ([fine-tuning](../how-to/fine-tune.md)).",
     "`SHARDS/train/`, `SHARDS/validation/`": "Shards, written by `prepare`. Each folder has `manifest.json`, "
     "which is written last ([corpora](../how-to/corpora.md)).",
-    "`.NAME.parts`": "Finished parts of `predict`, next to its output file until that is complete.",
+    "`.NAME.parts`": "Finished parts of `predict`, next to the output file, until that file is complete.",
     "`~/.cache/huggingface/hub`": "Models downloaded from the Hugging Face Hub.",
 }
 ENVIRONMENT = {
@@ -170,6 +170,8 @@ def _record(parameter: Any, context: Any) -> tuple[str, str]:
             meaning += f" Default: {value.removesuffix('.')}."
         elif bound := re.fullmatch(r"x>=(\S+)", note):
             meaning += f" At least {bound[1]}."
+        elif bound := re.fullmatch(r"(\S+)<=x<=(\S+)", note):
+            meaning += f" From {bound[1]} to {bound[2]}."
         else:
             meaning += f" {note.capitalize()}."
     return term, meaning

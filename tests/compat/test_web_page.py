@@ -312,11 +312,11 @@ class TestPage:
         page = opened("AlbertForQuestionAnswering-web")
         settle(page)
         assert page.locator("#answers").is_visible()
-        page.get_by_label("Question").fill("who " * 40)
+        page.locator("#question").fill("who " * 40)
         settle(page)
         assert "Expected at most 32. Shorten it." in page.locator("#answer .error").inner_text()
         assert not page.locator("#answers").is_visible()
-        page.get_by_label("Question").fill("who?")
+        page.locator("#question").fill("who?")
         settle(page)
         assert page.locator("#answers").is_visible()
 

@@ -200,7 +200,7 @@ def test_the_columns_and_lengths_of_the_fine_tuning(labeled: Path, tmp_path: Pat
 
 def test_the_pairs_of_an_embedder(tiny_vocabulary: Path, tmp_path: Path, run) -> None:
     model = make("AlbertModel", **SIZE)
-    model.config.extra["sentence_pooling"] = "mean"
+    model.config.extra |= {"sentence_pooling": "mean", "sentence_normalize": True}
     model.save_pretrained(tmp_path / "embedder")
     AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path / "embedder")
     file = tmp_path / "pairs.csv"
@@ -208,7 +208,10 @@ def test_the_pairs_of_an_embedder(tiny_vocabulary: Path, tmp_path: Path, run) ->
     options = ("--int8", "--calibrate", file, "--max-drop", "100", "--json")
     result = run("export", "onnx", tmp_path / "embedder", tmp_path / "a.onnx", *options)
     assert result.status == 0, result.errors
-    loss = json.loads(result.output)["loss"]
+    report = json.loads(result.output)
+    (note,) = (one for one in report["notes"] if "last_hidden_state" in one)
+    assert "It lacks the other steps to the vector of a text: the pooling mean, Normalize. The" in note
+    loss = report["loss"]
     assert (loss["metric"], loss["exact"], loss["examples"]) == ("mrr", 100, 2)
 
 
@@ -228,8 +231,9 @@ def test_what_does_not_go_together(labeled: Path, tmp_path: Path) -> None:
             {"int8": True, "calibrate": texts, "text_column": "sentence"},
         ),
         ("^texts and calibrate", {"int8": True, "calibrate": file, "texts": ["the river"]}),
-        ("max_drop is nan. Expected at least 0", {"int8": True, "max_drop": float("nan")}),
-        ("max_drop is -1. Expected at least 0", {"int8": True, "max_drop": -1}),
+        ("max_drop is nan. Expected 0 to 100", {"int8": True, "max_drop": float("nan")}),
+        ("max_drop is -1. Expected 0 to 100", {"int8": True, "max_drop": -1}),
+        ("max_drop is 101. Expected 0 to 100", {"int8": True, "max_drop": 101}),
     ):
         with pytest.raises(ConfigError, match=message):
             export_onnx(labeled, tmp_path / "a.onnx", **arguments)

@@ -16,6 +16,7 @@ from albertkit import files, parallel, text_files
 from albertkit.errors import ConfigError, DataError, DiskFullError, ModelNotFoundError
 from albertkit.pretraining import corpus as corpus_module
 from albertkit.pretraining import prepare as prepare_module
+from albertkit.pretraining import prepared_folder
 from albertkit.pretraining.corpus import Corpus
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.settings import PreparationSettings
@@ -440,7 +441,22 @@ def test_a_killed_worker_fails_the_job(
         prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=2, unit_characters=20_000)
 
 
+def test_a_shard_without_its_note_does_not_block_the_next_call(
+    tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepared_folder, "write_json", fail)
+        with pytest.raises(DataError, match="cannot be written"):
+            prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=1)
+    assert not (tmp_path / "out").exists()
+    assert prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=1).reused_shards == 0
+
+
 def test_corpora_without_anything_to_learn(tmp_path: Path, tiny_vocabulary: Path) -> None:
+    """They leave no folder: the next call may have other settings, or write something else there."""
     file = tmp_path / "corpus.txt"
     file.write_text("\ufeff\u200b\n", encoding="utf-8")  # of which normalization leaves nothing
     with pytest.raises(DataError, match="no text to train on"):
@@ -451,6 +467,7 @@ def test_corpora_without_anything_to_learn(tmp_path: Path, tiny_vocabulary: Path
     file.write_text("One line. Another.", encoding="utf-8")
     with pytest.raises(DataError, match="no text is held out for validation"):
         prepare([file], tiny_vocabulary, tmp_path / "out", workers=1, holdout_every=5, seed=1)
+    assert not (tmp_path / "out").exists()
     with pytest.raises(ConfigError, match="holdout_every must be 2 or more"):
         prepare([file], tiny_vocabulary, tmp_path / "out", workers=1, holdout_every=1)
     with pytest.raises(ConfigError, match=r"language must be an ISO 639 code .* not 'english'"):

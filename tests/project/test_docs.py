@@ -184,7 +184,8 @@ SMALLER: dict[str, dict[str, str]] = {
     },
     "how-to/tag.md": {"--steps 60": f"--steps 20 {IN_FP32}"},
     "how-to/zero-shot.md": {
-        "--steps 60": "--steps 1 --warmup-steps 0",  # the model that answers is made by documented_files.py, in all steps
+        # The model that answers is made by documented_files.py, in all steps.
+        "--steps 60": "--steps 1 --warmup-steps 0",
         "--output topics": "--output again",
         "localhost:8080": "localhost:$PORT",
     },

@@ -33,7 +33,7 @@ def test_pages_for_users_do_not_lead_to_pages_for_developers() -> None:
 
 
 def test_readers_can_have_the_letters() -> None:
-    """The file for download has the rows of both files of the examples, and the pages that read it link it."""
+    """The file for download has the rows of both files of the examples. The pages that read it link it."""
     train, validation = (
         (ROOT / "examples" / "data" / f"letters_{split}.csv").read_text(encoding="utf-8")
         for split in ("train", "validation")

@@ -414,8 +414,8 @@ class TestInABrowser:
             route.fulfill(response=response, json=content)
 
         page = opened()
-        write(page, "Second text, for models that classify pairs", "a fox")
-        page.context.route("**/v1/models", change)
+        page.goto(f"{page.url.partition('#')[0]}#pair=a%20fox")
+        page.route("**/v1/models", change)
         page.reload()
         settle(page)
         assert page.locator("#classified-pair").is_visible() == (reads_pairs is not False)
@@ -430,6 +430,7 @@ class TestInABrowser:
             page.locator("#classified-pair").fill("")
             settle(page)
             assert (page.locator("#classify .status").inner_text() == note) == (reads_pairs is True)
+        page.unroute("**/v1/models")
 
     def test_labels_of_your_choice(self, opened, folders: dict[str, str]) -> None:
         page = opened()

@@ -553,6 +553,13 @@ class TestRefusals:
             ("fill-mask", {"input": "[MASK]", "targets": "a"}, "targets", 'targets is "a". Expected a list'),
             ("fill-mask", {"input": "a"}, "input", "there is no [MASK] in the text 'a'"),
             ("embeddings", {"input": "a", "dimensions": 16}, "dimensions", "dimensions is 16. Expected 32"),
+            (
+                "embeddings",
+                {"input": [7, 8]},
+                "input",
+                "Expected a text. Token ids are not supported, because",
+            ),
+            ("embeddings", {"input": [[7, 8]]}, "input", "vocabulary. Send texts. See /openapi.json"),
             ("embeddings", {"input": "a", "user": "a" * 1001}, "user", "Expected at most 1000 characters"),
         ],
     )
@@ -943,7 +950,7 @@ def test_a_key(folders: Any) -> None:
 def test_the_process_is_as_before_when_the_server_has_ended(
     folders: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its garbage collector, what it does on a signal, and with warnings, which the server logs as one line."""
+    """Its garbage collector, and what it does on a signal or a warning, which the server logs as a line."""
     shutil.copytree(folders["classifier"], tmp_path / "pairs")
     config = json.loads((tmp_path / "pairs" / "config.json").read_text())
     (tmp_path / "pairs" / "config.json").write_text(json.dumps(config | {"text_pairs": True}))

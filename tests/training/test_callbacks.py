@@ -204,6 +204,11 @@ def test_a_resumed_run_starts_at_its_step(tmp_path: Path) -> None:
         (Callback(), "callbacks is <albertkit.training.callbacks.Callback object .*. Expected a list"),
         (3, "callbacks is 3. Expected a list of albertkit.Callback objects"),
         ([Callback(), Recorder], r"callbacks\[1\] is <class .*Recorder'>. Expected an object of a subclass"),
+        (
+            [Recorder(), type("Mine", (Callback,), {"on_evaluate": lambda self, run, metrics: None})()],
+            r"callbacks\[1\]: Mine has the method on_evaluate, which is never called \(did you mean "
+            r"'on_evaluation'\?\)\. The methods of a callback are on_checkpoint, on_end, on_evaluation, ",
+        ),
         ([print], r"callbacks\[0\] is <built-in function print>"),
     ],
 )

@@ -131,7 +131,7 @@ def test_refused_before_anything_is_written(save, tmp_path: Path) -> None:
         (ConfigError, "^header, glue without effect", {"int8": False, "header": False, "glue": "sst2"}),
         (ConfigError, "^label_column without effect, because there is no file", {"label_column": "label"}),
         (ConfigError, "unknown setting 'label_colum'", {"int8": False, "label_colum": "label"}),
-        (ConfigError, "max_drop is nan. Expected at least 0", {"max_drop": float("nan")}),
+        (ConfigError, "max_drop is nan. Expected 0 to 100", {"max_drop": float("nan")}),
         (ConfigError, "max_drop is -1", {"max_drop": -1}),
         (ConfigError, "'AlbertForNothing' is not a model class", {"architecture": "AlbertForNothing"}),
         (ConfigError, "dtype is 'int4'", {"dtype": "int4"}),

@@ -36,8 +36,8 @@ def answer(
         bool | None,
         typer.Option(
             "--no-answer/--answer-always",
-            help="Whether the result can be that the context has no answer.",
-            show_default="if the model was fine-tuned on unanswerable questions",
+            help="Whether to allow an empty answer, for a context without the answer.",
+            show_default="yes if the model was fine-tuned on unanswerable questions, otherwise no",
         ),
     ] = None,
     *,

@@ -70,7 +70,10 @@ def onnx(
     max_drop: Annotated[
         float | None,
         typer.Option(
-            min=0, help="Maximum accuracy drop with --int8, in percentage points.", show_default="0.5"
+            min=0,
+            max=100,
+            help="Maximum accuracy drop with --int8, in percentage points.",
+            show_default="0.5",
         ),
     ] = None,
     all_inputs: Annotated[
@@ -128,6 +131,7 @@ def web(
         float | None,
         typer.Option(
             min=0,
+            max=100,
             help="Maximum accuracy drop of the int8 model, in percentage points. If the drop is larger, the "
             "int8 model is not written.",
             show_default="0.5",

@@ -46,7 +46,8 @@ Tokenizer = Annotated[
 Corpus = Annotated[
     list[str],
     typer.Argument(
-        help="Text files, folders or glob patterns: .txt, .jsonl or .parquet, optionally with .gz or .zst.",
+        help="Text files, folders or glob patterns: .txt, .jsonl or .parquet, optionally compressed "
+        "(.gz, .zst or .bz2).",
         metavar="FILE",
     ),
 ]

@@ -29,7 +29,8 @@ def predict(
     runner: Annotated[
         str,
         typer.Option(
-            help="Where to run: local (this process) or ray (a Ray cluster). The predictions are the same.",
+            help="Where to run: local (this process) or ray (a Ray cluster). The predictions are the same, "
+            "up to rounding.",
             autocompletion=one_of(RUNNERS),
         ),
     ] = "local",

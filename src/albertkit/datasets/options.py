@@ -39,5 +39,4 @@ class DataOptions:
     """Character that separates the cells of a CSV or TSV file; '\\t' for a tab (default: determined by the
     file extension)."""
     glue: str | None = None
-    """Name of the GLUE task whose official files to read. Pass the data as FOLDER/SPLIT, such as
-    GLUE/train."""
+    """Name of a GLUE task, to read its official files. Pass the data as FOLDER/SPLIT, such as GLUE/train."""

@@ -36,6 +36,7 @@ from albertkit.onnx.int8_loss import Loss, labeled_task, measure_agreement, meas
 from albertkit.onnx.writing import (
     metadata_of,
     new_file,
+    vectors_note,
     vocabulary_file,
     write_beside,
     write_file,
@@ -210,8 +211,7 @@ def export_onnx(
     if int8:
         config.extra[QUANTIZATION] = INT8
     metadata = metadata_of(config, checkpoint, tokenizer, compute=compute)
-    exact = compute == "float32"
-    tolerance = TOLERANCE if exact else TOLERANCES[compute]
+    tolerance = TOLERANCE if compute == "float32" else TOLERANCES[compute]
     model = architecture, config, weights
     with new_file(file) as new:
         written = write_file(
@@ -239,10 +239,10 @@ def export_onnx(
                 texts,
                 optional_inputs=optional_inputs,
                 tolerance=tolerance,
-                relative=not exact,
+                relative=compute != "float32",
             )
-        if int8:
-            notes += _size_note(new, written["weight_bytes"], DTYPES[stored])
+        notes += vectors_note(architecture, config)
+        notes += _size_note(new, written["weight_bytes"], DTYPES[stored]) if int8 else []
         others = write_beside(file.parent, config, checkpoint) if beside else []
     return OnnxReport(
         source=str(source),
@@ -304,8 +304,8 @@ def check_int8_options(
             f"{', '.join(columns)} without effect, because there is no file of labeled examples. Pass one as "
             "calibrate (--calibrate)."
         )
-    if max_drop is not None and not max_drop >= 0:  # this form also fails for NaN
-        raise ConfigError(f"max_drop is {max_drop}. Expected at least 0 percentage points.")
+    if max_drop not in (None, float("inf")) and not 0 <= max_drop <= 100:  # this form also fails for NaN
+        raise ConfigError(f"max_drop is {max_drop}. Expected 0 to 100 percentage points.")
     if calibrate is not None and not Path(calibrate).is_file():
         raise DataError(
             f"{calibrate}: no such file. Expected examples to measure the accuracy drop of int8 on."

@@ -11,11 +11,12 @@ import numpy as np
 from albertkit import __version__
 from albertkit.checkpoints.arrays import Arrays
 from albertkit.checkpoints.checkpoint import Checkpoint
-from albertkit.checkpoints.sentence_modules import files_of
+from albertkit.checkpoints.sentence_modules import files_of, sentence_modules
 from albertkit.config import AlbertConfig
 from albertkit.config_base import CONFIG_FILE
 from albertkit.errors import AlbertKitError, CheckpointError
 from albertkit.files import atomic_path, complete_files, json_text, made_folder
+from albertkit.heads import head_of
 from albertkit.onnx.graph import onnx
 from albertkit.onnx.padded import build
 from albertkit.tokenization.base import TokenizerBase
@@ -130,3 +131,19 @@ def write_beside(folder: Path, config: AlbertConfig, checkpoint: Checkpoint) -> 
             (files / name).write_bytes(content)
         names = (CONFIG_FILE, *write_vocabulary(files, checkpoint), *modules)
     return [folder / name for name in names]
+
+
+def vectors_note(architecture: str, config: AlbertConfig) -> list[str]:
+    """Return a note on the steps to the vector of a text that the file lacks; no note if there are none."""
+    modules = sentence_modules(config) if head_of(architecture).task == "feature-extraction" else None
+    if modules is None:
+        return []
+    steps = [f"the pooling {' and '.join(modules.pooling)}", *(type(one).__name__ for one in modules.steps)]
+    if modules.normalize:
+        steps.append("Normalize")
+    if modules.default_prompt_name is not None:
+        steps.append(f"the default prompt {modules.default_prompt_name!r}")
+    return [
+        "the file computes the vectors of the tokens (last_hidden_state). It lacks the other steps to the "
+        f"vector of a text: {', '.join(steps)}. The pipelines of albertkit compute all steps"
+    ]

@@ -78,12 +78,12 @@ class Corpus:
             if all(isinstance(one, (str, Path)) for one in first):
                 inputs = list(rest)
             else:  # read once, so the first row alone tells the columns
-                ObjectTable(first, name="the given rows").check_columns({"text_column": text_column})
+                ObjectTable(first, name="the given rows").check_columns({"--text-column": text_column})
                 table = ObjectTable(_Once(rest), name="the given rows")
                 return cls(table=table, text_column=text_column, streamed=True)
         if _is_stream(inputs):
             table = ObjectTable(inputs, name="the given rows")  # type: ignore[arg-type]
-            table.check_columns({"text_column": text_column})
+            table.check_columns({"--text-column": text_column})
             return cls(table=table, text_column=text_column, streamed=True)
         paths = inputs if isinstance(inputs, (list, tuple)) else [inputs]
         if not paths:
@@ -92,7 +92,7 @@ class Corpus:
             table = as_source(inputs, name="the given rows")
             if not isinstance(table, Table):
                 raise DataError(f"{inputs!r:.60}: expected paths, or rows that are dicts")
-            table.check_columns({"text_column": text_column})
+            table.check_columns({"--text-column": text_column})
             return cls(table=table, text_column=text_column)
         files = [file for path in paths for file in _files_of(str(path))]
         unique = dict.fromkeys(path.resolve() for path in files)

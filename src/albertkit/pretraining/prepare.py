@@ -183,7 +183,11 @@ def _prepare(
                     seconds=time.monotonic() - start,
                 )
             )
-        _check_content(records, corpus, source_documents, chosen.holdout_every)
+        try:
+            _check_content(records, corpus, source_documents, chosen.holdout_every)
+        except DataError:
+            prepared.discard(records)
+            raise
         manifests = {
             split: _manifest(identity, encoder.size, listed, chosen.seed)
             for split, listed in records.items()

@@ -10,7 +10,7 @@ written after its shards, and the manifests after all notes. Only this module wr
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -74,13 +74,31 @@ class PreparedFolder:
             "fingerprint": unit.fingerprint,
             "records": {split: asdict(record) for split, record in records.items()},
         }
-        with self._writing():
-            for split, shard in unit.shards.items():
-                file = self.path / split / shard.record.file
-                with made_folder(file.parent), atomic_path(file) as path:
-                    path.write_bytes(shard.content)
-            write_json(self._notes / f"{unit.number:05d}.json", note, indent=None)
+        try:
+            with self._writing():
+                for split, shard in unit.shards.items():
+                    file = self.path / split / shard.record.file
+                    with made_folder(file.parent), atomic_path(file) as path:
+                        path.write_bytes(shard.content)
+                write_json(self._notes / f"{unit.number:05d}.json", note, indent=None)
+        except BaseException:
+            self._remove_shards(records)  # without a note they could not be resumed
+            raise
         return records
+
+    def discard(self, records: Mapping[str, list[ShardRecord]]) -> None:
+        """Remove the shards of a corpus that cannot be used, and the notes on them."""
+        with self._writing():
+            for split, listed in records.items():
+                for record in listed:
+                    self._remove_shards({split: record})
+            shutil.rmtree(self._notes)
+
+    def _remove_shards(self, records: Records) -> None:
+        for split, record in records.items():
+            (self.path / split / record.file).unlink(missing_ok=True)
+            with suppress(OSError):  # other shards are there
+                (self.path / split).rmdir()
 
     def close(self, manifests: Mapping[str, Manifest]) -> None:
         """Write the manifests and remove the leftovers of interrupted runs."""

@@ -152,7 +152,7 @@ class PretrainingSettings:
     """Number of tokens per step, including padding. Set it instead of batch_size. Each batch then has
     sequences of similar length."""
     init_from: str | None = None
-    """Model whose pretraining to continue, with a new optimizer. The table [model] then overrides its
+    """Model to continue pretraining from, with a new optimizer. The table [model] then overrides its
     config."""
     order_weight: float = 1.0
     """Weight of the sentence-order loss relative to the masked language modeling loss."""

@@ -17,8 +17,8 @@ PATHS = ("/", "/models/{model:path}/pipeline/{task}", "/models/{model:path}", "/
 """The paths. The first that matches a request is used."""
 
 _CLIENT = re.compile(r"\bhf_hub/[1-9]")
-"""The client in Python, in `User-Agent`. Only its `feature_extraction` sends no `parameters`. Other clients, and
-releases before 1, omit them if they are empty."""
+"""The client in Python, in `User-Agent`. Only its `feature_extraction` sends no `parameters`. Other clients,
+and releases before 1, omit them if they are empty."""
 _ZERO_SHOT = {"candidate_labels", "hypothesis_template", "multi_label"}  # options of no other task
 
 

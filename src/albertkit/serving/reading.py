@@ -149,7 +149,8 @@ def _schema_error(schema: type[Strict], error: pydantic.ValidationError) -> ApiE
     first = next(iter(next(iter(found.values()))))
     has_option = first[0] == "parameters" and isinstance(first[-1], str)
     param = written(first[:2] if has_option else first[:1])
-    ids = _TOKEN_IDS if first[0] == "input" and _are_ids(found["input"][first][0]["input"]) else ""
+    in_list = first[0] == "input" and len(first) > 1
+    ids = _TOKEN_IDS if in_list and _are_ids(found["input"][first][0]["input"]) else ""
     return _wrong(f"{' '.join(sentences[:_MAX_ERRORS]):.1000}{ids} See /openapi.json.", param)
 
 

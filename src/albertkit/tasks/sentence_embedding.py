@@ -127,9 +127,9 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
                 f"the pooling of the model is {' and '.join(self.modules.pooling)}"
                 + (f", followed by {after}" if after else "")
                 + (", without the tokens of the prompt" if excludes else "")
-                + f". For fine-tuning, expected {' or '.join(TRAINED_POOLINGS)} over all tokens, without modules "
-                "after it. Choose one of these with pooling (--pooling), which removes the modules, or train "
-                "the model with sentence-transformers."
+                + f". For fine-tuning, expected {' or '.join(TRAINED_POOLINGS)} over all tokens, without "
+                "modules after it. Choose one of these with pooling (--pooling), which removes the "
+                "modules, or train the model with sentence-transformers."
             )
         if batch_size < 2:
             raise ConfigError(

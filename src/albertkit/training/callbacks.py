@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, did_you_mean
 
 
 @dataclass(kw_only=True)
@@ -95,7 +95,7 @@ def checked_callbacks(callbacks: Iterable[Callback]) -> tuple[Callback, ...]:
     """Return the callbacks as a tuple.
 
     Raises:
-        ConfigError: something else than a list of callbacks.
+        ConfigError: something else than a list of callbacks, or a method that looks like one of a callback.
     """
     if isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
         raise ConfigError(f"callbacks is {callbacks!r:.80}. Expected a list of albertkit.Callback objects.")
@@ -106,4 +106,12 @@ def checked_callbacks(callbacks: Iterable[Callback]) -> tuple[Callback, ...]:
                 f"callbacks[{number}] is {callback!r:.80}. Expected an object of a subclass of "
                 "albertkit.Callback."
             )
+        known = [name for name in dir(Callback) if name.startswith("on_")]
+        for name in dir(type(callback)):
+            if name.startswith("on_") and name not in known and callable(getattr(callback, name)):
+                raise ConfigError(
+                    f"callbacks[{number}]: {type(callback).__name__} has the method {name}, which is never "
+                    f"called{did_you_mean(name, known)}. The methods of a callback are {', '.join(known)}. "
+                    "Give a method of your own another name."
+                )
     return found

@@ -75,7 +75,8 @@ class TrainingSettings(RunSettings):
     """Maximum number of consecutive rollbacks without a new checkpoint. If more are needed, the run
     fails."""
     evaluate_every: int = number(500, "steps")
-    """Number of steps between evaluations. The run always evaluates the first and the last step."""
+    """Number of steps between evaluations. The run always evaluates before the first
+    step and after the last step."""
     save_every: int = number(500, "steps")
     """Number of steps between checkpoints. The run always writes a checkpoint after the last step."""
     keep_checkpoints: int = number(3, "checkpoints")

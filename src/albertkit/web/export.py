@@ -24,7 +24,7 @@ from albertkit.heads import head_of
 from albertkit.onnx.check import TEXTS
 from albertkit.onnx.export import MAX_DROP, OnnxReport, check_int8_options, choose_architecture, export_onnx
 from albertkit.onnx.int8_loss import Loss
-from albertkit.onnx.writing import vocabulary_file
+from albertkit.onnx.writing import vectors_note, vocabulary_file
 from albertkit.tokenization.folder import CONFIG_FILE as TOKENIZER_CONFIG_FILE
 from albertkit.tokenization.folder import SPECIAL_TOKENS_FILE, TOKENIZER_FILE
 from albertkit.vocabularies import add_model_file, open_tokenizer
@@ -178,7 +178,8 @@ def export_web(
     shared = {"architecture": chosen, "dtype": dtype, "all_inputs": True, "texts": texts}
     with complete_files(target) as files:
         exact = export_onnx(path, files / EXACT_FILE, **shared)
-        notes, loss = list(exact.notes), None
+        # transformers.js needs other advice, which follows below.
+        notes, loss = [one for one in exact.notes if one not in vectors_note(chosen, config)], None
         if int8:
             measured = shared | columns
             if calibrate is not None:
