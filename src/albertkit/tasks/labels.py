@@ -7,7 +7,7 @@ A label from a reader is text, a number, or several texts. The training examples
 | lists, or text split at a separator | `SEVERAL`: any number of classes |
 | mostly numbers, some with a fraction | `NUMBER`: a regression |
 | whole numbers | `CLASS`, in numeric order ("1.0" is "1": tables with gaps write whole numbers like this) |
-| anything else | `CLASS`, in alphabetic order |
+| anything else | `CLASS`, in alphabetical order |
 | one for each word | `TAGS`: O first, then ordered by type |
 """
 
