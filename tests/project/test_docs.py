@@ -119,7 +119,6 @@ SMALLER: dict[str, dict[str, str]] = {
         "excerpts-start.toml --data": f"excerpts-start.toml {ONE_STEP} --data",
         "excerpts.toml --data": f"excerpts.toml {ONE_STEP} --data",
         "further.toml --data": f"further.toml {ONE_STEP} --data",
-        "second.toml --data": f"second.toml {ONE_STEP} --decay-steps 0 --data",
     },
     "how-to/classify.md": {"--steps 30": f"--steps 30 {IN_FP32}"},
     "how-to/clients.md": {
@@ -329,7 +328,7 @@ def folder(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     shutil.copytree(DOCS, tmp_path / "docs")
     shutil.copytree(DEV, tmp_path / "dev")
-    for name in ("dev", "examples", "recipes"):
+    for name in ("examples", "recipes"):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path
 
