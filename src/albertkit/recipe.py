@@ -40,7 +40,8 @@ def read_recipe(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"there is no recipe {path}") from None
+        message = f"there is no recipe {path}. Check the path. Expected a TOML file with settings."
+        raise ConfigError(message) from None
     except (ValueError, OSError, RecursionError) as error:  # also for numbers with thousands of digits
         raise ConfigError(f"recipe {path} is not readable as TOML: {error}") from None
 

@@ -127,7 +127,7 @@ class DelimitedTable(Table):
             return list(self.names)
         first = next(self._records(), None)
         if first is None:
-            raise DataError(f"{self.path}: the file is empty")
+            raise DataError(f"{self.path}: the file is empty. Add rows, or pass another file.")
         _, cells = first
         return [cell.strip() for cell in cells] if self.header else [str(n) for n in range(len(cells))]
 
@@ -185,7 +185,7 @@ class JsonLinesTable(Table):
         """
         rows = list(islice(self.rows(), HEAD_ROWS))
         if not rows:
-            raise DataError(f"{self.path}: the file is empty")
+            raise DataError(f"{self.path}: the file is empty. Add rows, or pass another file.")
         if all(row.fault for row in rows):
             raise DataError(f"{rows[0].origin}: {rows[0].fault}. Expected one JSON object per line.")
         return list(dict.fromkeys(name for row in rows for name in row.values))

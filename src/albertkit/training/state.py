@@ -164,7 +164,7 @@ def _read_document(folder: Path) -> dict[str, Any]:
         if missing := {"step", "tokens", "position"} - document.keys():
             raise ValueError(f"{STATE_JSON} lacks {', '.join(sorted(missing))}")
         if not all(type(place) is int for place in dict(document["position"] or {}).values()):
-            raise ValueError(f"{STATE_JSON}: the position is not a position in the data")
+            raise ValueError(f"{STATE_JSON}: the position has values that are not whole numbers")
     except (TrainingError, ValueError, KeyError, TypeError) as error:
         raise _damaged(folder, error) from error
     return document
