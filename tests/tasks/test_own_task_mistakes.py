@@ -195,7 +195,7 @@ def test_a_record_that_cannot_be_written_ends_the_run_before_it_trains(
 ) -> None:
     with pytest.raises(error, match=message):
         train(changed(record=lambda *_: record)(), model, tmp_path / "run")
-    assert not list((tmp_path / "run").glob("step-*"))
+    assert not list((tmp_path / "run").rglob("step-*[1-9]"))  # at most the checkpoint of step 0
 
 
 def test_the_columns_of_the_answer_and_its_probability_exist() -> None:
@@ -385,7 +385,7 @@ def test_parts_and_processes_take_the_step_of_the_whole_batch(
 )  # fmt: skip
 def test_an_objective_that_returns_no_loss(model: Path, tmp_path: Path, objective: Any, message: str) -> None:
     task = changed(objective=staticmethod(objective))()
-    with pytest.raises(ConfigError, match=rf"the objective of small .*{message}.*Expected|{message}"):
+    with pytest.raises(ConfigError, match=rf"the objective of small .*{message}.*Expected"):
         train(task, model, tmp_path / "run")
 
 
@@ -520,7 +520,7 @@ def test_a_run_is_resumed_with_its_task_and_loss(model: Path, tmp_path: Path) ->
             train(task(), model, tmp_path / "run")
     for file in (tmp_path / "run").rglob("training_state.json"):  # as earlier versions wrote it
         document = json.loads(file.read_text())
-        del document["fingerprint"]["task"], document["fingerprint"]["objective"]
+        del document["fingerprint"]["task_name"], document["fingerprint"]["objective"]
         write_json(file, document)
     assert train(Small(), model, tmp_path / "run").loop.finished
 

@@ -51,7 +51,7 @@ class ExampleReader(Reader[ExampleT]):
             origin = f"{self.source}, example {number}"
             try:
                 checked, note = self._checked(example)
-                first = first or checked
+                first = checked if first is None else first
                 self._compare(checked, first)
             except DataError as error:
                 raise DataError(f"{origin}: {error}") from None

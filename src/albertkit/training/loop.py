@@ -95,7 +95,7 @@ def train(
     if settings.early_stopping and not (evaluate and best_metric):
         raise ConfigError(
             f"early_stopping is {settings.early_stopping}, but the run keeps no best model, because it has "
-            "no validation data. Omit early_stopping, or pass validation data."
+            "no evaluation. Omit early_stopping, or pass validation data."
         )
     world = world or World(next(model.parameters()).device)
     progress = RunProgress(output=output, settings=about or asdict(settings))
@@ -315,6 +315,7 @@ class _Run:
         self.state.seconds, self.state.position = before.seconds, position
         # An evaluation after this checkpoint may have saved the best model, which stays in its folder.
         self.state.best, self.state.best_step = before.best, before.best_step
+        self.state.stale_evaluations = before.stale_evaluations
         self.averages = Averages()
         self.meter.mark(self.state)
         self.say(f"{what}: rolling back to {newest.name} and skipping the data since then")
