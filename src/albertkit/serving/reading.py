@@ -147,16 +147,17 @@ def _schema_error(schema: type[Strict], error: pydantic.ValidationError) -> ApiE
         _sentence(schema, written(place), each) for one in found.values() for place, each in one.items()
     ]
     first = next(iter(next(iter(found.values()))))
-    has_option = first[0] == "parameters" and isinstance(first[-1], str)
-    param = written(first[:2] if has_option else first[:1])
-    in_list = first[0] == "input" and len(first) > 1
-    ids = _TOKEN_IDS if in_list and _are_ids(found["input"][first][0]["input"]) else ""
+    param = written(first[: 2 if first[0] == "parameters" else 1])
+    is_element = first[0] in ("input", "inputs") and len(first) == 2 and isinstance(first[1], int)
+    ids = _TOKEN_IDS if is_element and _are_ids(found[str(first[0])][first][0]["input"]) else ""
     return _wrong(f"{' '.join(sentences[:_MAX_ERRORS]):.1000}{ids} See /openapi.json.", param)
 
 
 def _are_ids(value: Any) -> bool:
     """Return whether an element of the input is a token id, or a list of token ids."""
-    return all(type(one) is int for one in value) if isinstance(value, list) else type(value) is int
+    if isinstance(value, list):
+        return bool(value) and all(type(one) is int for one in value)
+    return type(value) is int
 
 
 def _place(error: Any) -> Place:
