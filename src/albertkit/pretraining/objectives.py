@@ -72,9 +72,9 @@ class Objective(ABC):
             labels: values of the labels (N,). The last values can be padding, `IGNORED`.
             ids: the tokens (N,) that the model sees at the positions of the labels.
         """
-        cross_entropy = torch.nn.functional.cross_entropy
-        total = cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum")
-        return total, (logits.detach().argmax(-1) == labels).sum()
+        from albertkit.modeling.losses import vocabulary_loss
+
+        return vocabulary_loss(logits, labels, ignored=IGNORED)
 
 
 class MaskedLanguageModeling(Objective):

@@ -5,30 +5,13 @@ not bytes, and a call of a tokenizer resets its count. Therefore the server coll
 every 20 MB of requests. It skips the models and modules, which stay in memory.
 """
 
-import ctypes
 import gc
-from contextlib import suppress
 
-_ARENA_MAX = -8  # M_ARENA_MAX of glibc's malloc.h
-_ARENAS = 2
+from albertkit.allocator import return_memory
+
 _EACH = 10_000  # approximate bytes that a request leaves, without its body
 _TOKENIZED = 100  # bytes that an error keeps for each byte of a tokenized text
 _MOST = 20_000_000
-
-
-def share_arenas() -> None:
-    """Make threads that start later share their memory arenas, if the C library is glibc.
-
-    Otherwise each thread keeps the memory of its largest request.
-    """
-    with suppress(AttributeError, OSError, TypeError):  # another library
-        ctypes.CDLL(None).mallopt(_ARENA_MAX, _ARENAS)
-
-
-def return_memory() -> None:
-    """Return memory that loading has freed to the system, if the C library is glibc."""
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 class GarbageCollector:

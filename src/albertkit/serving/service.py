@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any
 
+from albertkit.allocator import share_arenas
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import ConfigError, DataError, TokenizerError
 from albertkit.extras import optional
@@ -17,7 +18,6 @@ from albertkit.serving.admission import Gate
 from albertkit.serving.api_errors import CLIENT_GONE, ApiError, too_much
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.libraries import fastapi
-from albertkit.serving.memory import share_arenas
 from albertkit.serving.metrics import Metrics
 from albertkit.serving.models import ServedModel, find_model, load_model
 from albertkit.serving.queued_engine import QueuedEngine
