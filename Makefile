@@ -44,7 +44,7 @@ demo: .venv/installed-base ## Fill in three masked words with the bundled model,
 # Two processes of one thread each: most tests are too small for two threads. In the order of their names, as
 # files with few tests are not the quick ones: by number of tests the longest would come last, alone.
 # tests/compat installs packages of npm, and the suite needs no network: `make compat` runs it.
-test: .venv/installed-test ## Run the suite (about 6 minutes on two cores).
+test: .venv/installed-test ## Run the suite (4.5 minutes on two idle cores).
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore=tests/compat --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-fast: .venv/installed-test ## Run the tests that start no processes and train nothing (a minute on two cores).

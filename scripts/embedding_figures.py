@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -36,12 +37,29 @@ Similarity = Callable[[list[str], list[str]], np.ndarray]
 """(Q queries, N candidates) -> (Q, N)."""
 
 
-def books(path: Path, *, held_out: bool) -> Iterator[str]:
-    """Yield the texts of the books that are held out, or of the others."""
+class Texts(NamedTuple):
+    """The texts to compare."""
+
+    passages: list[str]
+    following: list[str]
+    """The passage that follows each passage."""
+    questions: list[str]
+    paragraphs: list[str]
+    right: list[int]
+    """The number of the paragraph that answers each question."""
+
+
+def read_texts(data: Path) -> Texts:
+    """Return the texts of the folder `--data`."""
+    return Texts(*continuations(data / "books.parquet"), *questions(data / "xquad" / "xquad.en.json"))
+
+
+def held_out_books(path: Path) -> Iterator[str]:
+    """Yield the texts of the books that are held out."""
     number = 0
     for batch in pq.ParquetFile(path).iter_batches(batch_size=16, columns=["text"]):
         for text in batch.column("text"):
-            if (number % HOLDOUT_EVERY == 0) == held_out:
+            if number % HOLDOUT_EVERY == 0:
                 yield text.as_py()
             number += 1
 
@@ -64,7 +82,7 @@ def passages(text: str) -> Iterator[tuple[int, str]]:
 def continuations(path: Path) -> tuple[list[str], list[str]]:
     """Return passages of held-out books and the passages that follow them."""
     pairs = []
-    for text in books(path, held_out=True):
+    for text in held_out_books(path):
         found = dict(passages(text))
         # Of two passages each, so that no passage is a query and a candidate.
         pairs += [(found[at], found[at + 1]) for at in found if at % 2 == 0 and at + 1 in found]
@@ -132,44 +150,42 @@ class Vectors:
             starts.append(len(windows))
             windows += self._windows(text)
         missing = [one for one in dict.fromkeys(windows) if one not in self._known]
-        found = self.embed(missing, pooling=self.pooling) if missing else []
+        found = self.embed(missing, pooling=self.pooling, truncation=True) if missing else []
         self._known.update(zip(missing, np.array(found, dtype=np.float32), strict=True))
         return np.stack([self._known[one] for one in windows]), starts
 
     def _windows(self, text: str) -> list[str]:
-        """Split a text into the fewest equal runs of words that fit into the model."""
-        words, count = text.split(), 1
-        while True:
+        """Split a text into the fewest equal runs of words that fit into the model.
+
+        If a single word does not fit, each word is a window, and the model truncates the long word.
+        """
+        words, windows = text.split(), [text]
+        for count in range(1, len(words) + 1):
             windows = [" ".join(run) for run in np.array_split(words, count)]
-            if all(
-                len(self.embed.tokenizer(one, verbose=False)["input_ids"]) <= self.embed.max_length
-                for one in windows
-            ):
-                return windows
-            count += 1
+            if all(map(self._fits, windows)):
+                break
+        return windows
+
+    def _fits(self, text: str) -> bool:
+        ids = self.embed.tokenizer(text, verbose=False)["input_ids"]
+        return len(ids) <= self.embed.max_length
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def measure(similarity: Similarity, data: Path) -> dict[str, float]:
+def measure(similarity: Similarity, texts: Texts) -> dict[str, float]:
     """Return the figures of one way to compare texts."""
-    first, second = continuations(data / "books.parquet")
-    asked, paragraphs, right = questions(data / "xquad" / "xquad.en.json")
-    following = similarity(first, second)
-    answering = similarity(asked, paragraphs)
-    return dict(
-        zip(
-            ACCURACIES,
-            (
-                accuracy(following, np.arange(len(first)), 1),
-                accuracy(answering, np.array(right), 1),
-                accuracy(answering, np.array(right), 5),
-            ),
-            strict=True,
-        )
+    following = similarity(texts.passages, texts.following)
+    answering = similarity(texts.questions, texts.paragraphs)
+    right = np.array(texts.right)
+    found = (
+        accuracy(following, np.arange(len(texts.passages)), 1),
+        accuracy(answering, right, 1),
+        accuracy(answering, right, 5),
     )
+    return dict(zip(ACCURACIES, found, strict=True))
 
 
 def main() -> None:
@@ -189,7 +205,8 @@ def main() -> None:
         vectors = Vectors(model)
         compared[model] = vectors
         compared[f"{model}, centered"] = partial(vectors, center=True)
-    found = {name: measure(one, arguments.data) for name, one in compared.items()}
+    texts = read_texts(arguments.data)
+    found = {name: measure(one, texts) for name, one in compared.items()}
     if arguments.json:
         print(json.dumps(found, indent=2))
         return

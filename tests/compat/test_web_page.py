@@ -1,10 +1,11 @@
 """The page of `export web --page` in Chromium: answers of Python on 200 texts a head; offline use; axe."""
 
+import gzip
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(export, "fetch_libraries", lambda: libraries)
         for name in ANSWERED:
             albertkit.export_web(root / name, root / f"{name}-web", page=True, int8=False)
-        albertkit.export_web("bundled", root / "small", page=True, max_drop=2)
+        albertkit.export_web("bundled", root / "small", page=True, max_drop=1.5)
     return root
 
 
@@ -190,9 +191,10 @@ OLD_MAN = "The old man shook his [MASK] and said nothing."
 
 
 def best(page, text: str) -> str:
-    """Return the page's best word for a mask: one of Python's best three, as int8 may swap close ones."""
+    """Return the page's best word for a mask, which is Python's."""
     word = page.locator("#candidates li").first.inner_text().split()[0]
-    assert word in [one["token_str"].strip() for one in albertkit.pipeline("fill-mask")(text, top_k=3)]
+    (expected,) = albertkit.pipeline("fill-mask")(text, top_k=1)
+    assert word == expected["token_str"].strip()
     return word
 
 
@@ -320,15 +322,30 @@ class TestPage:
         settle(page)
         assert page.locator("#answers").is_visible()
 
-    def test_a_file_that_is_missing_is_said(self, browser, root: Path, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            (None, ": the server answers 404."),
+            (lambda packed: packed[:-100], " completely."),
+            (lambda packed: gzip.decompress(packed)[:-1], ": it has 606 bytes instead of 607."),
+            (
+                lambda packed: gzip.decompress(packed).replace(b"gelu", b"GELU"),
+                ": its SHA-256 differs from the one in files.json.",
+            ),
+        ],
+        ids=["missing", "broken off", "another length", "other content"],
+    )
+    def test_a_file_that_cannot_be_used(
+        self, browser, root: Path, change: Callable[[bytes], bytes] | None, reason: str
+    ) -> None:
         site = Site(root / "small")
         page = browser.new_context().new_page()
-        page.context.route("**/model.onnx.gz?*", lambda route: route.fulfill(status=404))
+        packed = (root / "small" / "page" / "model" / "config.json.gz").read_bytes()
+        answer: dict[str, Any] = {"status": 404} if change is None else {"body": change(packed)}
+        page.context.route("**/config.json.gz?*", lambda route: route.fulfill(**answer))
         page.goto(site.address)
         until(page, "document.querySelector('#about.error')")
-        expected = (
-            "model/model.onnx.gz could not be downloaded: the server answers 404. Load this page again."
-        )
+        expected = f"model/config.json.gz could not be downloaded{reason} Load this page again."
         assert page.locator("#about").inner_text() == expected
         page.context.close()
         site.stop()
@@ -353,6 +370,6 @@ class TestPage:
         page = root / "small"
         files = [one for one in (page / "page").rglob("*") if one.is_file()]
         total = sum(one.stat().st_size for one in (*files, page / "index.html", page / "service-worker.js"))
-        assert 5_000_000 < total < 6_300_000  # how well the weights compress depends on them
+        assert 5_000_000 < total < 6_000_000  # how well the weights compress depends on them
         about = json.loads((page / "page" / "files.json").read_text())
         assert sum(one["bytes"] for one in about["downloads"]) < total

@@ -87,6 +87,18 @@ def test_a_text_over_the_maximum_length_counts_by_its_most_similar_window(figure
     assert similarity[0, 1] > similarity[0, 2] + 0.05
 
 
+def test_windows_of_long_texts_and_of_long_words(figures: ModuleType) -> None:
+    vectors = figures.Vectors("bundled")
+    text = "It was a fine day in the town. " * 20
+    windows = vectors._windows(text)
+    assert len(windows) == 2
+    assert " ".join(windows) == text.strip()
+    assert vectors._windows("") == [""]
+    long = "xyz" * 200  # more tokens than the maximum length
+    assert vectors._windows(f"a {long}") == ["a", long]
+    assert vectors([long], [long, "a fine day"]).argmax() == 0
+
+
 def test_prints_a_row_for_each_way_to_compare(
     figures: ModuleType,
     data: Path,
@@ -95,7 +107,10 @@ def test_prints_a_row_for_each_way_to_compare(
 ) -> None:
     monkeypatch.setattr(figures, "CANDIDATES", 6)
     monkeypatch.setattr(sys, "argv", ["embedding_figures.py", "--data", str(data), "--json"])
+    read, reads = figures.read_texts, []
+    monkeypatch.setattr(figures, "read_texts", lambda folder: reads.append(folder) or read(folder))
     figures.main()
+    assert reads == [data]
     found = json.loads(capsys.readouterr().out)
     assert list(found) == ["TF-IDF", "TF-IDF, logarithm of the counts", "bundled", "bundled, centered"]
     assert found["TF-IDF"]["questions@1"] == 1

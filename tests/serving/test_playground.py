@@ -430,6 +430,11 @@ class TestInABrowser:
             page.locator("#classified-pair").fill("")
             settle(page)
             assert (page.locator("#classify .status").inner_text() == note) == (reads_pairs is True)
+            page.locator("#classified").fill("The child remembered a secret. " * 40)
+            settle(page)
+            shown = page.locator("#classify .status.note").inner_text()
+            truncated = r"\d+ tokens beyond the maximum were not read\."
+            assert re.fullmatch(f"{truncated} {re.escape(note)}" if reads_pairs else truncated, shown)
         page.unroute("**/v1/models")
 
     def test_labels_of_your_choice(self, opened, folders: dict[str, str]) -> None:

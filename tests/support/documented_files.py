@@ -124,18 +124,35 @@ def write_release(path: Path, texts: list[str], environment: dict[str, str]) -> 
         archive.add(folder, "albert_base")
 
 
-def write_topics(path: Path, texts: list[str], environment: dict[str, str]) -> None:
-    """Fine-tune the model of a page, with the data and the command that are there."""
-    page = (ROOT / "docs" / "how-to" / "zero-shot.md").read_text(encoding="utf-8")
-    table = re.search(r'```csv title="entail.csv"\n(.*?)```', page, re.DOTALL)
-    command = re.search(
-        r"^albertkit finetune text-classification --train entail.csv .*?topics$", page, re.M | re.S
-    )
-    assert table
-    assert command
-    path.with_name("entail.csv").write_text(table[1], encoding="utf-8")
-    line = command[0].replace("--output topics", f"--output {path.name}")
-    subprocess.run(["bash", "-c", line], cwd=path.parent, env=environment, check=True, capture_output=True)
+def train_as_on(page: str, name: str, options: str = "") -> Make:
+    """Fine-tune the model `name` of a page, with the data and the command that are there."""
+
+    def write(path: Path, texts: list[str], environment: dict[str, str]) -> None:
+        for title, table in tables_of(page).items():
+            path.with_name(title).write_text(table, encoding="utf-8")
+        command = re.search(rf"^albertkit finetune (?:.*\\\n)*.*--output {name}$", text_of(page), re.M)
+        assert command
+        line = command[0].replace(f"--output {name}", f"--output {path.name} {options}")
+        subprocess.run(
+            ["bash", "-c", line], cwd=path.parent, env=environment, check=True, capture_output=True
+        )
+
+    return write
+
+
+def write_validation(path: Path, texts: list[str], _: dict[str, str]) -> None:
+    """Write the validation texts of a page as TSV."""
+    table = tables_of("classify.md")["validation.csv"]
+    path.write_text(table.replace(",", "\t"), encoding="utf-8")
+
+
+def tables_of(page: str) -> dict[str, str]:
+    """Return the tables of a page by their titles."""
+    return dict(re.findall(r'```csv title="(.*?)"\n(.*?)```', text_of(page), re.DOTALL))
+
+
+def text_of(page: str) -> str:
+    return (ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8")
 
 
 FILES: dict[str, Make] = {
@@ -150,7 +167,9 @@ FILES: dict[str, Make] = {
     "json lines": write_json_lines,
     "two columns": write_table("first", "second", delimiter="\t"),
     "classifier": write_model("AlbertForSequenceClassification", id2label={0: "bad", 1: "good"}),
-    "topics": write_topics,
+    "topics": train_as_on("zero-shot.md", "topics"),
+    "kinds": train_as_on("classify.md", "kinds", "--precision fp32"),
+    "validation tsv": write_validation,
     "tagger": write_model("AlbertForTokenClassification", id2label={0: "O", 1: "B-PER", 2: "I-PER"}),
     "reader": write_model("AlbertForQuestionAnswering"),
     "chooser": write_model("AlbertForMultipleChoice"),
@@ -159,3 +178,61 @@ FILES: dict[str, Make] = {
     "google's release": write_release,
     "xquad": write_xquad,
 }
+
+GIVEN: dict[str, dict[str, str]] = {
+    "README.md": {
+        "books": "books",
+        "train.csv": "labeled texts",
+        "dev.csv": "labeled texts",
+        "test.csv": "labeled texts",
+    },
+    "dev/bundled-model.md": {"books.parquet": "corpus"},
+    "tutorials/pretrain-your-books.md": {"books": "books"},
+    "how-to/embed.md": {"pairs.csv": "pairs", "dev-pairs.csv": "pairs", "texts.csv": "texts"},
+    "how-to/onnx.md": {"my-model": "kinds", "dev.tsv": "validation tsv"},
+    "how-to/share.md": {"my-model": "classifier"},
+    "how-to/train-on-gpus.md": {"train.csv": "labeled texts", "dev.csv": "labeled texts"},
+    "how-to/convert.md": {"albert_base_v2.tar.gz": "google's release", "my-model": "classifier"},
+    "reference/cli.md": {
+        "my-model": "classifier",
+        "tagger": "tagger",
+        "reader": "reader",
+        "M": "chooser",
+        "albert_base_v2.tar.gz": "google's release",
+    },
+    "reference/file-formats.md": {"books": "books", "train.csv": "labeled texts", "dev.csv": "labeled texts"},
+    "reference/recipes.md": {"books": "books", "train.csv": "labeled texts", "dev.csv": "labeled texts"},
+    "how-to/continue-pretraining.md": {
+        "my-domain": "books",
+        "train.csv": "labeled texts",
+        "dev.csv": "labeled texts",
+    },
+    "how-to/corpora.md": {"books": "books"},
+    "how-to/fine-tune.md": {
+        "train.csv": "labeled texts",
+        "dev.csv": "labeled texts",
+        "test.csv": "labeled texts",
+        "new.jsonl": "json lines",
+        "pairs.csv": "pairs",
+        "dev-pairs.csv": "pairs",
+        "texts.csv": "texts",
+        "glue": "glue",
+    },
+    "how-to/new-language.md": {"xquad.de.json": "xquad"},
+    "how-to/own-task.md": {"train.txt": "records"},
+    "how-to/pandas-and-pytorch.md": {"letters.csv": "letters"},
+    "how-to/training-callbacks.md": {"letters.csv": "letters"},
+    "how-to/transformers-trainer.md": {"letters.csv": "letters"},
+    "how-to/peft.md": {"letters.csv": "letters"},
+    "how-to/pretrain.md": {"books.parquet": "corpus"},
+    "how-to/serve.md": {"runs/reviews": "classifier"},
+    "how-to/speed.md": {
+        "my-model": "classifier",
+        "reviews.txt": "lines",
+        "train.tsv": "labeled tsv",
+        "dev.tsv": "labeled tsv",
+    },
+    "how-to/zero-shot.md": {"topics": "topics"},
+    "how-to/use-a-model.md": {"run": "classifier", "reviews.txt": "lines", "pairs.tsv": "two columns"},
+}
+"""Page -> {what its reader has: what is there instead, from the table above}."""

@@ -27,7 +27,9 @@ from albertkit.errors import CheckpointError, ConfigError
 from albertkit.keras.weights import tensors_of, variables_by_name
 
 BLOCKS = re.findall(
-    r"^```python\n(.*?)^```", (ROOT / "docs/how-to/keras.md").read_text(), re.DOTALL | re.MULTILINE
+    r"^```python\n(.*?)^```",
+    "".join((ROOT / "docs" / page).read_text() for page in ("how-to/keras.md", "reference/keras.md")),
+    re.DOTALL | re.MULTILINE,
 )
 
 TOLERANCE = 1e-4
@@ -609,7 +611,7 @@ def test_documented_classes(albert_base_v2: str, name: str, shape: tuple[int] | 
 @on_tensorflow_alone
 @pytest.mark.filterwarnings("ignore:TFAlbertForSequenceClassification from bundled")
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_the_page_on_keras_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pages_on_keras_run(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     variables: dict[str, Any] = {}
     exec(block.replace("num_labels=2", "num_labels=2, num_hidden_layers=1"), variables)  # runs smaller

@@ -103,17 +103,18 @@ def test_python_reads_the_tokenizer_too(save, tmp_path: Path) -> None:
     assert len(ids[0]) > 10
 
 
+@pytest.mark.parametrize(("rounded", "drop"), [(99.0, "1.00"), (float("nan"), "nan")])
 def test_int8_that_loses_too_much_is_left_out_and_the_config_says_so(
-    save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounded: float, drop: str
 ) -> None:
     folder = save("AlbertForTokenClassification")
-    loss = Loss("agreement", 100.0, 99.0, 8)
+    loss = Loss("agreement", 100.0, rounded, 8)
     monkeypatch.setattr("albertkit.onnx.export.measure_agreement", lambda *_, **__: loss)
     report = export_web(folder, tmp_path / "web")
     assert INT8_FILE not in report.files
     assert not (tmp_path / "web" / INT8_FILE).exists()
     (note,) = (note for note in report.notes if INT8_FILE in note)
-    assert "int8 loses 1.00 points of agreement. Expected at most 0.5" in note
+    assert f"int8 loses {drop} points of agreement. Expected at most 0.5" in note
     config = json.loads((tmp_path / "web" / "config.json").read_text())
     assert config["transformers.js_config"] == {"dtype": "fp32"}
 

@@ -21,8 +21,7 @@ class ModelOutput:
     """Base class of all outputs: a dataclass that is also a tuple or a mapping of the fields that are set.
 
     A mapping as the only argument sets all fields: `MaskedLMOutput({"logits": logits})`. Libraries that move,
-        gather
-    or pad the tensors of a `Mapping` build their result this way.
+    gather or pad the tensors of a `Mapping` build their result this way.
     """
 
     def __init_subclass__(cls) -> None:

@@ -15,14 +15,18 @@ _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """HTTP/1.1 that closes a connection without progress for `patience` to twice that many seconds.
+    """HTTP/1.1 that closes a connection without progress.
 
     While a request is being answered, the connection stays open. The application limits the time for a body.
+
+    Args:
+        client_seconds: The setting of this name. A connection without progress is closed after this time in
+            seconds, and at the latest after twice this time.
     """
 
-    def __init__(self, *args: Any, patience: float, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, client_seconds: float, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.patience = patience
+        self.client_seconds = client_seconds
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:  # type: ignore[override]
         """Start to watch the connection."""
@@ -31,7 +35,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._heads = 0
         self._in_body = False
         self._seen: Any = None
-        self._watch = self.loop.call_later(self.patience, self._look)
+        self._watch = self.loop.call_later(self.client_seconds, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop watching the connection."""
@@ -104,4 +108,4 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.abort()
             return
         self._seen = None if self._is_busy() else now
-        self._watch = self.loop.call_later(self.patience, self._look)
+        self._watch = self.loop.call_later(self.client_seconds, self._look)

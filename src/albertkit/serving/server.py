@@ -85,7 +85,7 @@ def uvicorn_config(
     """Return uvicorn's configuration for an application, or with `factory=True` for its factory."""
     return uvicorn.Config(
         application,
-        http=cast(Any, partial(GuardedProtocol, patience=settings.client_seconds)),
+        http=cast(Any, partial(GuardedProtocol, client_seconds=settings.client_seconds)),
         ws="none",
         lifespan="off",
         log_level="warning",

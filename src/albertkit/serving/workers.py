@@ -1,5 +1,6 @@
 """Several worker processes on one socket, under uvicorn's supervisor."""
 
+import atexit
 import logging
 import multiprocessing
 import os
@@ -10,6 +11,7 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.queues import SimpleQueue
@@ -20,7 +22,7 @@ from uvicorn.supervisors import Multiprocess
 
 from albertkit.cores import VARIABLE, usable_cores
 from albertkit.errors import AlbertKitError, ConfigError
-from albertkit.logs import LineHandler
+from albertkit.logs import lines_shown
 from albertkit.serving.application import make_application
 from albertkit.serving.metrics import FOLDER_VARIABLE
 from albertkit.serving.server import BACKLOG, load_service, log_warnings, read_key, uvicorn_config
@@ -131,9 +133,9 @@ class _Supervisor(Multiprocess):
 def _load_application(settings: ServingSettings, names: "SimpleQueue[list[str]]") -> Callable[..., Any]:
     """Load the models in a worker, and return the application."""
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    if not logger.hasHandlers():
-        logging.getLogger("albertkit").addHandler(LineHandler())
-        logging.getLogger("albertkit").setLevel(logging.INFO)
+    lines = ExitStack()
+    lines.enter_context(lines_shown())
+    atexit.register(lines.close)
     log_warnings()
     try:
         key = read_key(settings)

@@ -10,7 +10,6 @@ onnx/model_quantized.onnx    in int8, if it loses little enough
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from albertkit.files import check_new_folder, complete_files, file_sha256, read_
 from albertkit.heads import head_of
 from albertkit.onnx.check import TEXTS
 from albertkit.onnx.export import MAX_DROP, OnnxReport, check_int8_options, choose_architecture, export_onnx
-from albertkit.onnx.int8_loss import Loss
+from albertkit.onnx.int8_loss import ANY_DROP, Loss
 from albertkit.onnx.writing import vectors_note, vocabulary_file
 from albertkit.tokenization.folder import CONFIG_FILE as TOKENIZER_CONFIG_FILE
 from albertkit.tokenization.folder import SPECIAL_TOKENS_FILE, TOKENIZER_FILE
@@ -225,7 +224,7 @@ def _write_int8(
     source: Path, file: Path, options: dict[str, Any], notes: list[str], *, max_drop: float
 ) -> Loss:
     """Write the model in int8, remove it again if it loses too much, and return the loss."""
-    report = export_onnx(source, file, int8=True, max_drop=inf, **options)
+    report = export_onnx(source, file, int8=True, max_drop=ANY_DROP, **options)
     loss = report.loss
     assert loss is not None
     if not loss.drop <= max_drop:  # this form is also true for NaN

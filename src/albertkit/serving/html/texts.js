@@ -78,8 +78,12 @@ export function classifyPanel(models) {
     const input = pair.trim() ? { text, text_pair: pair } : text;
     const [labels] = (await ask("v1/classify", { model, input, top_k: 12, truncate: true }, signal)).results;
     showBars(find("labels"), labels.map(({ label, score }) => ({ name: label, score })));
-    if (readsPairs && !pair.trim()) return { note: "This model was trained on pairs of texts. Enter the second text too." };
-    return cutNote(labels[0].cut) ?? `${labels[0].label}, ${percent(labels[0].score)}`;
+    const truncated = cutNote(labels[0].cut);
+    if (readsPairs && !pair.trim()) {
+      const advice = "This model was trained on pairs of texts. Enter the second text too.";
+      return { note: truncated ? `${truncated.note} ${advice}` : advice };
+    }
+    return truncated ?? `${labels[0].label}, ${percent(labels[0].score)}`;
   });
 }
 

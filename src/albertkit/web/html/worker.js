@@ -10,7 +10,6 @@ const PAUSE = 60; // ms between two reports of the progress
 const failure = (path, reason) => new Error(`${path} could not be downloaded${reason} Load this page again.`);
 const offline = (path) => () => { throw failure(path, ". Check your connection."); };
 const damaged = (path) => () => { throw failure(path, " completely."); };
-const outdated = (path) => () => { throw failure(path, ": the server sends another version."); };
 
 /** Return the response of the server. Browsers may reuse old files without asking it, so `no-cache` makes them ask. */
 async function responseOf(path, version = "") {
@@ -23,11 +22,11 @@ async function responseOf(path, version = "") {
 
 /** Throw an Error if these are not the bytes that the page was written with. */
 async function check(bytes, { path, size, sha256 }) {
-  if (bytes.length !== size) damaged(path)();
+  if (bytes.length !== size) throw failure(path, `: it has ${bytes.length} bytes instead of ${size}.`);
   if (!globalThis.crypto?.subtle) return; // the page is not secure, and has no cache of its own
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
   const actual = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  if (actual !== sha256) outdated(path)();
+  if (actual !== sha256) throw failure(path, ": its SHA-256 differs from the one in files.json.");
 }
 
 /** Return the bytes of a file from the page's cache or its server. `progress` receives the number of new bytes. */
