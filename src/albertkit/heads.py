@@ -143,6 +143,12 @@ class Head:
         """Whether the head reads only [CLS]."""
         return all(one.reads_first for one in self.scores.values())
 
+    @property
+    def scores_tokens(self) -> bool:
+        """Whether the logits are one set of scores for each token, so that labels are (B, T) or (B, T, K)."""
+        logits = self.scores.get("logits")
+        return logits is not None and len(logits.names) == 1 and not logits.reads_first
+
     def size(self, dimension: str, config: AlbertConfig) -> int:
         """Return the size of a dimension, given as a letter or digit."""
         if dimension == "K" and self.has_choices:

@@ -18,6 +18,7 @@ import albertkit
 from albertkit import extras
 from albertkit.bench import sides as sides_module
 from albertkit.bench import timing
+from albertkit.bench.loading import load
 from albertkit.bench.measuring import Report, Timing, _random_rows, about
 from albertkit.bench.measuring import run as measure
 from albertkit.bench.sides import other_sides, own_sides
@@ -38,6 +39,15 @@ CPU = torch.device("cpu")
 def small_products(monkeypatch):
     """Those of the real machine take a second."""
     monkeypatch.setattr(timing, "PRODUCTS", [(64, 64, 64), (256, 256, 256)])
+
+
+@pytest.mark.parametrize("classes", [None, []])
+def test_a_model_without_a_class_is_refused(tmp_path: Path, classes: list[str] | None) -> None:
+    make("AlbertForMaskedLM").save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"architectures": classes}))
+    with pytest.raises(ConfigError, match=r"the config does not name a model class.*AlbertForMaskedLM"):
+        load(str(tmp_path), device="cpu")
 
 
 class Clock:

@@ -57,6 +57,7 @@ from albertkit.tasks.text_classification import Classified, TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.callbacks import Callback, RunProgress
 from albertkit.training.curves import read_metrics
+from albertkit.training.progress import MetricsFile
 from albertkit.training.run_state import LossWatch, RunState
 from albertkit.training.state import checkpoints
 
@@ -533,6 +534,7 @@ def test_every_metric_can_choose_the_model() -> None:
     ("scores", "step", "beats"),
     [
         ([0.5, 0.4, 0.5], 2, False),
+        ([1 / 3, 0.2, 1 / 3], 2, False),  # metrics.jsonl has 0.333333
         ([0.5, 0.4, 0.4], 0, False),
         ([0.5, 0.6, 0.5], 1, True),
     ],
@@ -581,6 +583,44 @@ def test_a_run_of_the_first_version_continues(
     result = tune("text-classification", settings, model, data, tmp_path)
     assert result.report is not None
     assert (result.report["step"], result.report["beats_untrained"]) == (1, beats)
+
+
+@pytest.mark.parametrize(
+    ("before", "best", "step", "lower", "expected"),
+    [
+        (math.nan, 0.5, 4, False, True),
+        (math.nan, 0.5, 4, True, True),
+        (math.nan, None, 0, False, False),
+        (0.5, 0.5, 0, False, False),
+        (0.5, 0.4, 4, True, True),
+        (2 / 3, 2 / 3, 4, True, False),  # 0.666667 in the file
+        (None, 0.5, 4, False, None),
+    ],
+)
+def test_any_value_beats_an_untrained_model_without_one(
+    tmp_path: Path, before: float | None, best: float | None, step: int, lower: bool, expected: bool | None
+) -> None:
+    start = RunProgress(output=tmp_path, settings={})
+    MetricsFile().on_evaluation(start, {"eval/error": 0.1} | ({} if before is None else {"eval/f1": before}))
+    MetricsFile().on_evaluation(replace(start, step=4), {"eval/f1": 0.9})
+    state = RunState(step=8, best=best, best_step=step)
+    assert run_module._beats_untrained(state, tmp_path, "f1", lower) is expected
+
+
+def test_without_any_value_the_last_model_is_kept(
+    classifier: Path, model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Evaluations of earlier versions could be NaN."""
+    caplog.set_level("INFO")
+    shutil.copytree(classifier, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "best")
+    file = checkpoints(tmp_path / "run")[-1] / "training_state.json"
+    document = json.loads(file.read_text())
+    write_json(file, document | {"best": None, "best_step": 0, "best_metrics": {}})
+    result = tune("text-classification", FAST, model, data, tmp_path / "run")
+    assert result.report is not None
+    assert (result.report["step"], result.report["beats_untrained"]) == (result.step, False)
+    assert f"The model of step {result.step} is kept." in caplog.text
 
 
 def test_a_finished_run_needs_its_figures(classifier: Path, model: Path, data: Path, tmp_path: Path) -> None:

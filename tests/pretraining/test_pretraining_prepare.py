@@ -478,6 +478,26 @@ def test_corpora_without_anything_to_learn(tmp_path: Path, tiny_vocabulary: Path
         prepare([file], tmp_path, tmp_path / "out")
 
 
+def test_a_corpus_without_anything_to_learn_leaves_no_shards_of_an_interrupted_call(
+    tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path
+) -> None:
+    def stop(progress: prepare_module.PrepareProgress) -> None:
+        if progress.units == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=1, unit_characters=20_000,
+            holdout_every=10, progress=stop)  # fmt: skip
+    assert len(folder_bytes(tmp_path / "out")) > 6
+    (tmp_path / "out/train/.shard-00004.arrow.0a1b.tmp").write_text("partial")
+    file = tmp_path / "corpus.txt"
+    file.write_text("One line\n\nAnother\n", encoding="utf-8")
+    with pytest.raises(DataError, match="has two sentences"):
+        prepare([file], tiny_vocabulary, tmp_path / "out", workers=1, sentence_per_line=True)
+    assert list((tmp_path / "out").iterdir()) == []
+    assert prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=1).reused_shards == 0
+
+
 def test_normalisation_comes_from_the_tokenizer_folder(tmp_path: Path, tiny_vocabulary: Path) -> None:
     folder = tmp_path / "tokenizer"
     folder.mkdir()

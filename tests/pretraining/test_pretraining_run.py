@@ -5,6 +5,7 @@ import os
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,6 +34,7 @@ from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics
+from albertkit.training.objective import StepOutput
 from albertkit.training.settings import TrainingSettings
 
 SHAPE = {
@@ -167,12 +169,63 @@ def test_a_run_ends_early_with_the_model_of_the_lowest_held_out_loss(
     settings = replace(SETTINGS, training=replace(training, early_stopping=2))
     result = run(data, tmp_path, settings)
     assert (result.finished, result.state.step, result.state.best_step) == (True, 8, 4)
-    again = run(data, tmp_path, settings)  # nothing is left to do
-    assert again.metrics == result.metrics == {"masked_loss": 3.0, "order_loss": 1.0}
+    assert result.metrics == {"masked_loss": 3.0, "order_loss": 1.0}
+    assert run(data, tmp_path, settings).metrics == result.metrics  # nothing is left to do
+    state = tmp_path / "checkpoints/step-0000008/training_state.json"
+    document = json.loads(state.read_text())
+    older = {name: value for name, value in document.items() if name not in ("metrics", "best_metrics")}
+    for content, metrics in ((older, result.metrics), (document, result.metrics), (older, {})):
+        state.write_text(json.dumps(content))
+        assert run(data, tmp_path, settings).metrics == metrics
+        (tmp_path / "metrics.jsonl").unlink(missing_ok=True)
     final, best = (
         load_file(tmp_path / name / "model.safetensors") for name in ("", "checkpoints/step-0000004")
     )
     assert all(torch.equal(final[name], best[name]) for name in best)
+
+
+def test_the_metrics_are_those_of_the_best_model_also_if_a_rollback_repeats_its_step(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([5.0, 4.0, 3.5, 3.0, 3.6, 3.7])
+    monkeypatch.setattr(PretrainingObjective, "evaluate", lambda *_: {"masked_loss": next(losses)})
+    calls, call = iter(range(1, 99)), PretrainingObjective.__call__
+
+    def bad_at_step_7(*arguments: Any) -> StepOutput:
+        output = call(*arguments)
+        return replace(output, loss=output.loss * np.nan) if next(calls) == 7 else output
+
+    monkeypatch.setattr(PretrainingObjective, "__call__", bad_at_step_7)
+    training = replace(SETTINGS.training, evaluate_every=2, save_every=4, early_stopping=2)
+    result = run(data, tmp_path, replace(SETTINGS, training=training))
+    assert (result.finished, result.state.step, result.state.best_step) == (True, 8, 6)
+    assert result.metrics == {"masked_loss": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("losses", "best_step", "expected"), [([3.0, 4.0, 5.0], 0, 3.0), ([np.nan] * 3, 0, np.nan)]
+)
+def test_the_metrics_of_a_run_without_improvement(
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    losses: list[float],
+    best_step: int,
+    expected: float,
+) -> None:
+    """Without any value, the last model is kept."""
+    values = iter(losses)
+    monkeypatch.setattr(
+        PretrainingObjective, "evaluate", lambda *_: {"masked_loss": next(values), "order_loss": next(steps)}
+    )
+    steps = iter([0.0, 2.0, 4.0])
+    training = replace(SETTINGS.training, steps=4, evaluate_every=2, early_stopping=3)
+    result = run(data, tmp_path, replace(SETTINGS, training=training))
+    assert result.state.best_step == best_step
+    assert result.metrics == {
+        "masked_loss": pytest.approx(expected, nan_ok=True),
+        "order_loss": 4.0 if np.isnan(expected) else 0.0,
+    }
 
 
 def test_an_early_end_needs_held_out_text(data: Path, tmp_path: Path) -> None:
@@ -424,3 +477,4 @@ def test_examples_are_drawn_in_a_process_that_is_not_forked(
     drawn = _in_background(streams[1])
     for one, batch in zip(expected, drawn, strict=False):
         assert (rows_of(one), one.position) == (rows_of(batch), batch.position)
+        assert (one.num_tokens, one.input_ids.shape) == (batch.num_tokens, batch.input_ids.shape)

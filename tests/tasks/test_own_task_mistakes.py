@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from new_head import add_new_head
 from small_task import FAST, ROWS, Small, tiny_model
 
 from albertkit.config import AlbertConfig
@@ -19,20 +20,21 @@ from albertkit.errors import ConfigError, DataError, TrainingError
 from albertkit.files import write_json
 from albertkit.finetuning.batches import UnitBatch
 from albertkit.finetuning.evaluate import evaluate
-from albertkit.finetuning.objectives import LOSSES, HeadObjective, weighted_cross_entropy
+from albertkit.finetuning.objectives import LOSSES, HeadObjective, make_objective, weighted_cross_entropy
 from albertkit.finetuning.predict import predict
 from albertkit.finetuning.run import FinetuningRun
 from albertkit.finetuning.train import finetune
 from albertkit.pipelines import pipeline
 from albertkit.tasks.label_kinds import CLASS, NUMBER, SEVERAL
 from albertkit.tasks.labels import LabelSet
-from albertkit.tasks.measuring import Metric, directions
+from albertkit.tasks.measuring import Metric, directions, plain_value
 from albertkit.tasks.registry import task_of
 from albertkit.tasks.rows import text_rows
 from albertkit.tasks.settings import TaskSettings
 from albertkit.tasks.task import Task
 from albertkit.tasks.text_classification import TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.training.distributed import World
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -120,7 +122,9 @@ def test_numbers_of_any_library_are_scores(value: Any) -> None:
         assert all(type(one) is float for one in scores.values())
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), True, None, "0.5", [0.5], np.bool_(True)])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), True, None, "0.5", [0.5], np.bool_(True), np.complex64(1)]
+)
 def test_a_score_is_a_finite_number(value: Any) -> None:
     with pytest.raises(
         DataError, match=r"the metric 'error' of small is .* for 1 example.*Expected a finite"
@@ -198,6 +202,43 @@ def test_a_record_that_cannot_be_written_ends_the_run_before_it_trains(
     assert not list((tmp_path / "run").rglob("step-*[1-9]"))  # at most the checkpoint of step 0
 
 
+@pytest.mark.parametrize(
+    ("method", "wrong", "error", "message"),
+    [
+        ("record", {"label": {1, 2}, "sure": 1}, DataError, r"'label' in a record of small is \{1, 2\}"),
+        ("record", {"sure": 1}, ConfigError, r"no column 'label', which `answer` names"),
+        ("record", {"label": "good", "sure": 2}, DataError, r"is 2\. Expected a probability from 0 to 1"),
+        ("truth", {1, 2}, DataError, r"`truth` of small returned \{1, 2\} \(set\)"),
+    ],
+)
+def test_all_records_are_checked_before_training(
+    model: Path, tmp_path: Path, method: str, wrong: Any, error: type[Exception], message: str
+) -> None:
+    class Sure(Small):
+        probability = "sure"
+
+        def record(self, example: TextExample, prediction: str) -> dict[str, Any]:
+            return {"label": prediction, "sure": 0.5}
+
+    def wrong_for_the_last(self: Any, example: TextExample, *rest: Any) -> Any:
+        return wrong if example.id == "last" else getattr(super(type(self), self), method)(example, *rest)
+
+    task = type("Wrong", (Sure,), {method: wrong_for_the_last})()
+    rows = [TextExample(row["text"], label=row["label"]) for row in ROWS]
+    last = TextExample("the last one", label="good", id="last")
+    with pytest.raises(error, match=message):
+        train(task, model, tmp_path / "run", train=rows, validation=[*rows, last])
+    assert not list((tmp_path / "run").rglob("step-*[1-9]"))
+
+
+def test_the_baseline_is_checked_before_training(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"the metric 'error' of small is nan.*let `baseline` return a number"
+    ):
+        train(changed(baseline=lambda *_: {"error": float("nan")})(), model, tmp_path / "run")
+    assert not list((tmp_path / "run").rglob("step-*[1-9]"))
+
+
 def test_the_columns_of_the_answer_and_its_probability_exist() -> None:
     def wrong(true: Any, predicted: Any) -> float:
         raise AssertionError
@@ -216,6 +257,25 @@ def test_a_true_answer_is_plain_too(model: Path, tmp_path: Path) -> None:
         data=ROWS, task=changed(truth=lambda _, one: {"label": np.str_(one.label)})(), device="cpu",
     )  # fmt: skip
     assert found.records[0]["true"] == {"label": "bad"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.clongdouble(1), np.complex64(1), 1j, np.ones(2, np.clongdouble), [np.ones((1, 1), np.clongdouble)],
+        {"a": np.clongdouble(1)}, np.void(b"a"), np.array([{1}], object), b"a",
+    ],
+)  # fmt: skip
+def test_values_without_a_plain_form_are_named(value: Any) -> None:
+    with pytest.raises(DataError, match=r"the answer is .*Expected text, a number, None, or lists and dicts"):
+        plain_value(value, what="the answer is")
+
+
+def test_numbers_of_any_precision_are_plain() -> None:
+    for kind in (np.float16, np.float32, np.float64, np.longdouble, np.int8, np.uint64):
+        for plain in (plain_value(kind(3), what=""), *plain_value(np.full((1, 2), kind(3)), what="")[0]):
+            assert plain == 3
+            assert type(plain) in (int, float)
 
 
 # --- own metrics on parts of the data
@@ -245,6 +305,24 @@ def test_a_metric_may_raise_for_a_part_of_the_data(run: FinetuningRun, tmp_path:
         assert None in parts
         assert any(one is not None for one in parts)
         assert 0 <= found.metrics[name] <= 1
+
+
+def test_the_score_of_a_part_is_that_of_the_main_metric(run: FinetuningRun) -> None:
+    metrics = [Metric(lambda *_: 0.25, name="recall"), Metric(lambda *_: 0.75, name="best_recall")]
+    for name, value in (("recall", 0.25), ("best_recall", 0.75)):
+        found = evaluate(run.folder, data=ROWS, task=Small(), metrics=metrics, main_metric=name, device="cpu")
+        assert found.score_of([0, 1]) == value
+
+
+def test_a_part_without_the_column_of_the_answer_is_an_error(run: FinetuningRun) -> None:
+    def record(_: Any, example: TextExample, prediction: str) -> dict[str, Any]:
+        return {"topic" if "painted letter" in example.text else "label": prediction}
+
+    rows = [*ROWS, {"text": "the painted letter", "label": "good"}]
+    found = evaluate(run.folder, data=rows, task=changed(record=record)(), device="cpu")
+    assert 0 <= found.score_of([0, 1]) <= 1
+    with pytest.raises(ConfigError, match="no column 'label', which `answer` names"):
+        found.score_of([10])
 
 
 # --- rows
@@ -281,6 +359,13 @@ def test_rows_fit_into_the_maximum_length(model: Path, run: FinetuningRun, tmp_p
     [
         ({"input_ids": [2, 3, 4]}, "3 input_ids and 2 token_type_ids"),
         ({"example": 7}, r"a row of example 7, but it received 2 examples"),
+        ({"example": None}, r"a row of example None, but it received 2 examples.*Expected the index"),
+        ({"example": 0.0}, r"a row of example 0\.0, but"),
+        ({"input_ids": 5}, r"a row with input_ids 5 \(int\).*Expected a list"),
+        ({"input_ids": None}, r"a row with input_ids None \(NoneType\)"),
+        ({"input_ids": np.array([2, 3])}, r"input_ids array\(\[2, 3\]\) \(ndarray\)"),
+        ({"input_ids": torch.tensor([2, 3])}, r"input_ids tensor\(\[2, 3\]\) \(Tensor\)"),
+        ({"token_type_ids": np.zeros(2, int)}, r"a row with token_type_ids array\(\[0, 0\]\) \(ndarray\)"),
         ("row", r"returned 'row'. Expected a list of `Row`"),
     ],
 )
@@ -290,6 +375,28 @@ def test_rows_belong_to_their_examples(tokenizer: AlbertTokenizer, row: Any, mes
     task = changed(features=lambda *_: [first, Row(**{**given, "example": 1})])()
     bound = task.bind(tokenizer, AlbertConfig(), TaskSettings())
     with pytest.raises(DataError, match=message):
+        bound.checked_features([TextExample("the river"), TextExample("the key")])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (5, "5"),
+        (None, "None"),
+        (0.0, r"0\.0"),
+        (np.array([1, 2]), r"array\(\[1, 2\]\)"),
+        (np.array([]), r"array\(\[\]"),
+        (torch.tensor([1, 2]), r"tensor\(\[1, 2\]\)"),
+        (iter([]), "<list_iterator"),
+        ({"input_ids": [[2, 3]]}, r"\{'input_ids'"),
+        ([np.array([2, 3])], r"array\(\[2, 3\]\)"),
+        ([5], "5"),
+        ([None], "None"),
+    ],
+)
+def test_features_are_a_list_of_rows(tokenizer: AlbertTokenizer, rows: Any, message: str) -> None:
+    bound = changed(features=lambda *_: rows)().bind(tokenizer, AlbertConfig(), TaskSettings())
+    with pytest.raises(DataError, match=rf"`features` of small returned {message}.*Expected a list of `Row`"):
         bound.checked_features([TextExample("the river"), TextExample("the key")])
 
 
@@ -322,11 +429,11 @@ def rows_of(count: int, length: int = 3) -> list[Row]:
     ],
 )
 def test_the_items_of_tokens_are_their_labels(
-    tokenizer: AlbertTokenizer, labels: np.ndarray, items: int
+    tokenizer: AlbertTokenizer, monkeypatch: pytest.MonkeyPatch, labels: np.ndarray, items: int
 ) -> None:
-    task = Tagger().bind(tokenizer, AlbertConfig(id2label={0: "a", 1: "b"}))
-    task.arrays = labels
-    assert task.items(rows_of(2)) == items
+    for architecture in ("AlbertForTokenClassification", "AlbertForMaskedLM", add_new_head(monkeypatch)):
+        task = type("Changed", (Tagger,), {"architecture": architecture, "arrays": labels})()
+        assert task.items(rows_of(2)) == items
     texts = Small().bind(tokenizer, AlbertConfig(id2label={0: "a", 1: "b"}))
     assert texts.items(rows_of(2)) == 2
 
@@ -387,6 +494,28 @@ def test_an_objective_that_returns_no_loss(model: Path, tmp_path: Path, objectiv
     task = changed(objective=staticmethod(objective))()
     with pytest.raises(ConfigError, match=rf"the objective of small .*{message}.*Expected"):
         train(task, model, tmp_path / "run")
+
+
+@pytest.mark.parametrize("objective", ["head", "binary_cross_entropy", "weights"])
+def test_the_losses_of_albertkit_are_not_checked(tokenizer: AlbertTokenizer, objective: str) -> None:
+    """The training loop handles a loss of NaN."""
+    task = Tagger().bind(tokenizer, AlbertConfig(id2label={0: "a", 1: "b"}))
+    task.arrays = np.zeros((2, 3, 2)) if objective == "binary_cross_entropy" else np.zeros((2, 3), int)
+    if objective != "weights":
+        task.objective = objective
+    made = make_objective(
+        task,
+        World(torch.device("cpu")),
+        class_weights=torch.ones(2) if objective == "weights" else None,
+        temperature=0.05,
+    )
+
+    def model(**inputs: Any) -> Any:
+        logits = torch.full((2, 3, 2), torch.nan, requires_grad=True)
+        return type("Output", (), {"logits": logits, "loss": logits.sum()})
+
+    batch = UnitBatch([[row] for row in rows_of(2)])
+    assert made(model, batch, made.counts(batch)).loss.isnan()
 
 
 def test_an_objective_may_be_a_method(model: Path, tmp_path: Path) -> None:
@@ -459,6 +588,10 @@ def test_the_counts_of_labels_are_those_of_the_examples() -> None:
         assert mixed.notes(labels) == ["2 labels (single label classification): film, stars"]
     numbers = LabelSet(NUMBER, ("stars",))
     assert numbers.notes([[[0.5, float("nan")], [3.0]]]) == ["labels are numbers (regression): 0.5 to 3"]
+    given = [0.5, [3.0]]
+    for labels in (given, iter(given), (one for one in given), [iter(given)], dict(enumerate(given)).values(),
+                   map(iter, [given]), filter(None, given), {0.5, 3.0}, [{0.5}, {3.0}]):  # fmt: skip
+        assert numbers.notes(labels) == ["labels are numbers (regression): 0.5 to 3"]
     assert numbers.notes([{"stars": 3}]) == ["labels are numbers (regression)"]
 
 

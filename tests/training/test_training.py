@@ -226,21 +226,63 @@ def test_a_loss_spike_rolls_back(tmp_path: Path) -> None:
     assert result.metrics["loss"] < 4
 
 
-def test_the_best_model_survives_a_rollback(tmp_path: Path) -> None:
-    """The checkpoint of step 4 does not know the evaluation of step 6, whose model is in best/."""
-    model, values = tiny_model(), iter([0.1, 0.2, 0.3, 0.9, 0.4, 0.35, 0.35, 0.35])
-    result = train(
+def run_with(output: Path, values: Iterator[float], objective: Any = objective, **changes: Any) -> Any:
+    """Train with these values of the metric that selects the model."""
+    model = tiny_model()
+    return train(
         model,
-        BadOnce(7, math.nan),
+        objective,
         batches,
-        settings(evaluate_every=2),
-        tmp_path,
+        settings(evaluate_every=2, **changes),
+        output,
         save_model=model.save_pretrained,
-        evaluate=lambda: {"accuracy": next(values)},
+        evaluate=lambda: {"accuracy": next(values), "recall": math.nan},
         best_metric="accuracy",
     )
+
+
+def test_the_best_model_survives_a_rollback(tmp_path: Path) -> None:
+    """The checkpoint of step 4 does not know the evaluation of step 6, whose model is in best/."""
+    values = iter([0.1, 0.2, 0.3, 0.9, 0.4, 0.35, 0.35, 0.35])
+    result = run_with(tmp_path, values, BadOnce(7, math.nan))
     assert (result.state.best, result.state.best_step) == (0.9, 6)
     assert list(values) == []
+
+
+def test_early_stopping_counts_the_evaluations_before_a_rollback(tmp_path: Path) -> None:
+    """The checkpoint of step 4 has one evaluation without improvement; step 6 is the best and is repeated."""
+    values = iter([0.1, 0.5, 0.4, 0.9, 0.35, 0.3])
+    result = run_with(tmp_path, values, objective=BadOnce(7, math.nan), early_stopping=2)
+    state = result.state
+    assert (result.finished, state.step, state.stale_evaluations) == (True, 8, 2)
+    assert (state.best, state.best_step, state.best_metrics["accuracy"]) == (0.9, 6, 0.9)
+    assert state.metrics == result.metrics
+    assert result.metrics["accuracy"] == 0.3
+    assert list(values) == []
+
+
+def test_a_rollback_returns_to_the_metrics_of_its_checkpoint() -> None:
+    state = RunState(step=4, metrics={"accuracy": 0.4}, best_metrics={"accuracy": 0.5})
+    before = RunState(step=6, metrics={"accuracy": 0.9}, best_metrics={"accuracy": 0.9})
+    state.keep_after_rollback(before, {"step": 7})
+    assert (state.metrics, state.best_metrics) == ({"accuracy": 0.4}, {"accuracy": 0.9})
+
+
+def test_a_finished_run_keeps_its_metrics(tmp_path: Path) -> None:
+    """A metric without a value is NaN before and after, but null in the file."""
+    result = run_with(tmp_path, iter([0.1, 0.5, 0.4, 0.2, 0.2, 0.2, 0.2]))
+    (tmp_path / "metrics.jsonl").unlink()
+    again = run_with(tmp_path, iter([]))
+    for found in (result, again):
+        assert found.metrics == {"accuracy": 0.2, "recall": pytest.approx(math.nan, nan_ok=True)}
+        assert found.state.best_metrics == {"accuracy": 0.5, "recall": pytest.approx(math.nan, nan_ok=True)}
+    file = checkpoint_folder(tmp_path, 12) / "training_state.json"
+    document = json.loads(file.read_text())
+    assert document["metrics"] == {"accuracy": 0.2, "recall": None}
+    for name in ("metrics", "best_metrics"):  # checkpoints of earlier versions lack them
+        del document[name]
+    file.write_text(json.dumps(document))
+    assert (run_with(tmp_path, iter([])).metrics, result.state.best) == ({}, 0.5)
 
 
 def test_an_early_end_needs_a_metric_that_selects_the_model(tmp_path: Path) -> None:
@@ -254,19 +296,33 @@ def test_losses_that_stay_bad_stop_the_run(tmp_path: Path) -> None:
         run(tmp_path, settings(), objective=BadOnce(1, math.nan, always=True))
 
 
-def test_constant_outputs_stop_the_run(tmp_path: Path) -> None:
-    model = tiny_model()
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_constant_outputs_stop_the_run(tmp_path: Path, is_resumed: bool) -> None:
     spreads = iter([0.5, 1e-4, 0.3, 1e-4, 1e-5, 0.2])
-    with pytest.raises(TrainingError, match=r"no longer depend on the input: .* 1e-05 at step 8"):
+    interruptions = iter([False] * 4 + [is_resumed])
+
+    def evaluate() -> dict[str, float]:
+        if next(interruptions, False):
+            raise KeyboardInterrupt
+        return {"output_spread": next(spreads)}
+
+    def trained() -> None:
+        model = tiny_model()
         train(
             model,
             objective,
             batches,
-            settings(evaluate_every=2),
+            settings(evaluate_every=2, save_every=1),
             tmp_path,
             save_model=model.save_pretrained,
-            evaluate=lambda: {"output_spread": next(spreads)},
+            evaluate=evaluate,
         )
+
+    if is_resumed:
+        with pytest.raises(KeyboardInterrupt):
+            trained()
+    with pytest.raises(TrainingError, match=r"no longer depend on the input: .* 1e-05 at step 8"):
+        trained()
 
 
 def test_the_best_model_is_kept_and_a_run_that_gets_no_better_ends(tmp_path: Path) -> None:
@@ -498,6 +554,8 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
         lambda state: state | {"watch": {"seen": 3, "other": 1}},
         lambda state: state | {"position": {"step": None}},
         lambda state: state | {"more": 1},
+        lambda state: state | {"metrics": {"loss": "3"}},
+        lambda state: state | {"best_metrics": [3]},
         lambda state: state | {"fingerprint": {"precision": "int8"}},
         lambda state: {name: value for name, value in state.items() if name != "tokens"},
     ],

@@ -4,6 +4,7 @@ from albertkit.checkpoints.formats import load_config
 from albertkit.devices import Device, best_device, read_device
 from albertkit.engines.choosing import load_complete_model
 from albertkit.engines.light_model import Model
+from albertkit.errors import ConfigError
 from albertkit.heads import HEADS, head_of
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.vocabularies import load_tokenizer
@@ -22,7 +23,12 @@ def load(name: str, *, device: Device = None, dtype: str | None = None) -> tuple
         AlbertKitError: As for `pipeline`.
     """
     config = load_config(name)
-    classes = config.architectures or ["None"]
+    classes = config.architectures or []
+    if not classes:
+        raise ConfigError(
+            f"{name}: the config does not name a model class. Add one to `architectures` in its config.json: "
+            f"{', '.join(HEADS)}."
+        )
     architecture = next((one for one in classes if one in HEADS), classes[0])
     if architecture == "AlbertForPreTraining":
         architecture = "AlbertForMaskedLM"

@@ -13,9 +13,10 @@ from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Engine
 from albertkit.engines.light_model import Model
+from albertkit.errors import ConfigError
 from albertkit.results import Result, with_baseline
 from albertkit.tasks.loading import RowCounts, features_of_all
-from albertkit.tasks.measuring import Judged, checked_scores
+from albertkit.tasks.measuring import Judged
 from albertkit.tasks.task import Task, example_name
 
 
@@ -49,8 +50,7 @@ class Evaluation(Result):
     @cached_property
     def baseline(self) -> dict[str, float]:
         """Metrics of the best prediction that ignores the input."""
-        found = self.task.baseline(self.examples)
-        return checked_scores(found, task=self.task.name, examples=len(self.examples), method="baseline")
+        return self.task.checked_baseline(self.examples)
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
@@ -64,11 +64,24 @@ class Evaluation(Result):
             )
         ]
 
+    def check(self) -> None:
+        """Check what a report needs, so that a mistake in a task of your own ends a run before it trains.
+
+        Raises:
+            ConfigError, DataError: the record or the true answer of an example is invalid, or the baseline.
+        """
+        for example, prediction in zip(self.examples, self.predictions, strict=True):
+            self.task.check_answers(example, prediction)
+        self.task.checked_baseline(self.examples)
+
     def score_of(self, numbers: Sequence[int]) -> float:
         """Return the main metric over some examples. For a metric at the best threshold, use the model's own.
 
         The result is NaN if the metric has no value for these examples, because they are only a part of the
         data: the function may raise any error, such as for a division by zero.
+
+        Raises:
+            ConfigError: a record lacks a column that the task declares.
         """
         examples, predictions = (
             [side[number] for number in numbers] for side in (self.examples, self.predictions)
@@ -77,10 +90,14 @@ class Evaluation(Result):
             warnings.filterwarnings("ignore", message="A single label", category=UserWarning)  # few examples
             try:
                 scores = self.task.measure(examples, predictions)
+            except ConfigError:
+                raise
             except Exception:
                 return math.nan
-        plain = self.main_metric.removeprefix("best_")
-        return scores.get(plain, scores.get(self.main_metric, math.nan))
+        name = self.main_metric
+        if f"{name}_threshold" in self.metrics:  # a metric at the best threshold of the answers to questions
+            name = name.removeprefix("best_")
+        return scores.get(name, math.nan)
 
     def summary(self) -> dict[str, Any]:
         """Return the values to show, by name."""

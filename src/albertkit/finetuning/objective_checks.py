@@ -48,7 +48,7 @@ def check_loss(task: Task, loss: Any) -> None:
     )
 
 
-def check_arguments(task: Task, objective: Callable[..., Any]) -> None:
+def check_signature(task: Task, objective: Callable[..., Any]) -> None:
     """Raise ConfigError for a function that cannot be called with logits and labels."""
     try:
         signature = inspect.signature(objective)

@@ -32,12 +32,12 @@ from albertkit.engines.engine import Row
 from albertkit.engines.plain import Batch, pad_batch
 from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.finetuning.batches import UnitBatch
-from albertkit.finetuning.objective_checks import check_arguments, check_logits, check_loss, objective_name
+from albertkit.finetuning.objective_checks import check_logits, check_loss, check_signature, objective_name
 from albertkit.heads import HEADS
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.tasks.task import Task
 from albertkit.training.distributed import World
-from albertkit.training.objective import Objective, StepOutput
+from albertkit.training.objective import StepOutput, TrainingObjective
 
 
 class HeadObjective:
@@ -47,14 +47,15 @@ class HeadObjective:
         task: the task, which converts rows to labels.
         device: the device of the model.
         loss: a function of logits (..., K) and labels that returns the mean loss over labeled items; None for
-            the loss of the model's head. The result for the first batch is checked.
+            the loss of the model's head. If the objective of the task is a function, the result for the
+            first batch is checked.
     """
 
     def __init__(
         self, task: Task, device: torch.device, *, loss: Callable[[Tensor, Tensor], Tensor] | None = None
     ) -> None:
         self.task, self.device, self.loss = task, device, loss
-        self._is_checked = False
+        self._is_checked = not callable(task.objective)
 
     def counts(self, batch: UnitBatch) -> dict[str, int]:
         """Count labeled items and real tokens."""
@@ -165,7 +166,7 @@ class EmbeddingObjective:
 
 def make_objective(
     task: Task, world: World, *, class_weights: Tensor | None, temperature: float
-) -> Objective:
+) -> TrainingObjective:
     """Return the objective of a task.
 
     Args:
@@ -182,7 +183,7 @@ def make_objective(
         return EmbeddingObjective(task, world, temperature=temperature)
     check_logits(task)
     if callable(task.objective):
-        check_arguments(task, task.objective)
+        check_signature(task, task.objective)
     if class_weights is not None and task.objective != "head":
         raise ConfigError(
             f"class_weights are for the loss of the model's head, but {task.name} has the objective "

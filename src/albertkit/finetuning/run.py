@@ -30,6 +30,7 @@ from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World
 from albertkit.training.loop import train
 from albertkit.training.model_card import PushOptions, finetuning_card
+from albertkit.training.progress import LOGGED_DIGITS
 from albertkit.training.run_folder import RunFolder
 from albertkit.training.run_state import RunResult, RunState
 from albertkit.training.settings import TrainingSettings
@@ -83,10 +84,6 @@ class FinetuningRun(RunFolder):
             options: arguments of `albertkit.pipeline`.
         """
         return pipeline(None if self.task.name in TASKS else self.task, self.folder, **options)
-
-    @property
-    def _folder(self) -> Path:
-        return self.folder
 
     def _card(self, repo_id: str, options: PushOptions) -> str:
         if self.report is None:
@@ -189,7 +186,7 @@ def _best_by(prepared: Prepared, settings: FinetuningSettings) -> tuple[str, boo
 
 
 def _beats_untrained(state: RunState, folder: Path, metric: str, lower: bool) -> bool | None:
-    """Return whether the best model beats the untrained one; on a tie `train` keeps the untrained one.
+    """Return whether the best model beats the untrained one; on a tie it does not.
 
     The result is None if `metrics.jsonl` has no evaluation before the first step.
     """
@@ -198,7 +195,7 @@ def _beats_untrained(state: RunState, folder: Path, metric: str, lower: bool) ->
     if not before:
         return None
     best, untrained = (math.nan if value is None else value for value in (state.best, before[0]))
-    return state.best_step > 0 and is_better(best, untrained, lower=lower)
+    return state.best_step > 0 and is_better(round(best, LOGGED_DIGITS), untrained, lower=lower)
 
 
 def _train(
@@ -231,7 +228,10 @@ def _train(
         prepared.tokenizer.save_pretrained(target)
 
     def evaluate() -> dict[str, float]:
+        is_first = watch.evaluation is None
         watch.evaluation = prepared.validation.evaluate(model, prepared.config)
+        if is_first:
+            watch.evaluation.check()
         metrics = watch.evaluation.metrics
         if metric not in metrics:
             expected = ", ".join(name for name in prepared.task.directions if name in metrics)

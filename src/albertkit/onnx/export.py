@@ -32,7 +32,7 @@ from albertkit.onnx.check import TEXTS, compare
 from albertkit.onnx.graph import OLDEST_OPSET, onnx
 from albertkit.onnx.int8 import INT8, QUANTIZATION
 from albertkit.onnx.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
-from albertkit.onnx.int8_loss import Loss, labeled_task, measure_agreement, measure_on_labels
+from albertkit.onnx.int8_loss import ANY_DROP, Loss, labeled_task, measure_agreement, measure_on_labels
 from albertkit.onnx.writing import (
     metadata_of,
     new_file,
@@ -304,7 +304,7 @@ def check_int8_options(
             f"{', '.join(columns)} without effect, because there is no file of labeled examples. Pass one as "
             "calibrate (--calibrate)."
         )
-    if max_drop not in (None, float("inf")) and not 0 <= max_drop <= 100:  # this form also fails for NaN
+    if max_drop not in (None, ANY_DROP) and not 0 <= max_drop <= 100:  # this form also fails for NaN
         raise ConfigError(f"max_drop is {max_drop}. Expected 0 to 100 percentage points.")
     if calibrate is not None and not Path(calibrate).is_file():
         raise DataError(

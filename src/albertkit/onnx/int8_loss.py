@@ -1,5 +1,6 @@
 """The loss of a model in int8: in its metric on labeled data, or in the share of equal decisions on texts."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ from albertkit.tasks.registry import TASKS
 from albertkit.tokenization.base import TokenizerBase
 
 AGREEMENT = "agreement"
+ANY_DROP = math.inf
+"""A maximum accuracy drop that accepts every drop, also NaN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Loss:
 
     def refuse_beyond(self, most: float) -> None:
         """Raise CheckpointError if more points are lost."""
-        if not self.drop <= most:  # this form also fails for NaN
+        if most != ANY_DROP and not self.drop <= most:  # this form also fails for NaN
             raise CheckpointError(
                 f"In int8 the model loses {self.drop:.2f} points of {self.metric} ({self.exact:.2f} to "
                 f"{self.rounded:.2f}, {self.examples} examples). Expected at most {most:g}. Nothing was "

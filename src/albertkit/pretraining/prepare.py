@@ -186,7 +186,7 @@ def _prepare(
         try:
             _check_content(records, corpus, source_documents, chosen.holdout_every)
         except DataError:
-            prepared.discard(records)
+            prepared.discard()
             raise
         manifests = {
             split: _manifest(identity, encoder.size, listed, chosen.seed)

@@ -86,12 +86,10 @@ class PreparedFolder:
             raise
         return records
 
-    def discard(self, records: Mapping[str, list[ShardRecord]]) -> None:
-        """Remove the shards of a corpus that cannot be used, and the notes on them."""
+    def discard(self) -> None:
+        """Remove all shards and notes, because the corpus cannot be used."""
         with self._writing():
-            for split, listed in records.items():
-                for record in listed:
-                    self._remove_shards({split: record})
+            self._remove_leftovers({})
             shutil.rmtree(self._notes)
 
     def _remove_shards(self, records: Records) -> None:
@@ -103,19 +101,23 @@ class PreparedFolder:
     def close(self, manifests: Mapping[str, Manifest]) -> None:
         """Write the manifests and remove the leftovers of interrupted runs."""
         with self._writing():
-            for split in SPLITS:
-                folder = self.path / split
-                manifest = manifests.get(split)
-                listed = {record.file for record in manifest.shards} if manifest else set()
-                for file in [*folder.glob("shard-*.arrow"), *folder.glob(".shard-*.tmp")]:
-                    if file.name not in listed:
-                        file.unlink()
-                if folder.is_dir() and not any(folder.iterdir()):
-                    folder.rmdir()
+            self._remove_leftovers(manifests)
             for split in reversed(SPLITS):  # train/ last: if it is finished, everything is
                 if split in manifests:
                     manifests[split].write(self.path / split)
             shutil.rmtree(self._notes)
+
+    def _remove_leftovers(self, manifests: Mapping[str, Manifest]) -> None:
+        """Remove the shards that are not in the manifests, partial shards, and empty folders of splits."""
+        for split in SPLITS:
+            folder = self.path / split
+            manifest = manifests.get(split)
+            listed = {record.file for record in manifest.shards} if manifest else set()
+            for file in [*folder.glob("shard-*.arrow"), *folder.glob(".shard-*.tmp")]:
+                if file.name not in listed:
+                    file.unlink()
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
 
     @property
     def _notes(self) -> Path:

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 class PretrainingRun(RunFolder):
     """The result of `pretrain`."""
 
-    output: Path
+    folder: Path
     """Folder of the model and of its checkpoints."""
     finished: bool
     """False if time or a signal stopped the run; the same call resumes it."""
@@ -38,14 +38,10 @@ class PretrainingRun(RunFolder):
     settings: dict[str, Any] = field(default_factory=dict)
     """The settings of the run, as tables of a recipe."""
 
-    @property
-    def _folder(self) -> Path:
-        return self.output
-
     def _card(self, repo_id: str, options: PushOptions) -> str:
         figures = {"steps": self.step, "tokens": self.tokens, "minutes of training": round(self.minutes, 1)}
         return pretraining_card(
-            self.output,
+            self.folder,
             repo_id,
             settings=self.settings,
             figures=figures,
@@ -57,7 +53,7 @@ class PretrainingRun(RunFolder):
         """Return the values to show, by name."""
         state = "finished" if self.finished else "stopped; the same call resumes the run"
         figures = {"run": state, "step": self.step, "tokens": self.tokens, "minutes": round(self.minutes, 1)}
-        return figures | self.metrics | {"output": self.output}
+        return figures | self.metrics | {"folder": self.folder}
 
     def pipeline(self, task: str = "fill-mask", **options: Any) -> Any:
         """Return a pipeline of the model.
@@ -68,7 +64,7 @@ class PretrainingRun(RunFolder):
         """
         from albertkit.pipelines import pipeline
 
-        return pipeline(task, str(self.output), **options)
+        return pipeline(task, str(self.folder), **options)
 
 
 @takes_settings(PretrainingSettings)

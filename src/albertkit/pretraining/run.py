@@ -26,6 +26,7 @@ from albertkit.training.callbacks import Callback
 from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World
 from albertkit.training.loop import train
+from albertkit.training.progress import METRICS
 from albertkit.training.run_state import RunResult
 from albertkit.training.throughput import TRAINING_PASSES
 
@@ -138,10 +139,12 @@ def run_pretraining(
     )
     if settings.overfit_one_batch and result.finished and world.is_main:
         _require_overfitted(output)
-    is_best = best_metric is not None and result.finished
-    if world.is_main and (is_best or not result.metrics):  # a run that had already finished evaluates nothing
-        result = replace(result, metrics=_metrics(output, result.state.best_step if is_best else None))
-    return result
+    if not world.is_main:
+        return result
+    state, metrics, step = result.state, result.metrics, None
+    if best_metric is not None and result.finished and state.best is not None:  # the best model is kept
+        metrics, step = state.best_metrics, state.best_step
+    return replace(result, metrics=metrics or _logged_metrics(output, step))
 
 
 # Settings that are not part of a run's identity here, because the loop compares the training settings itself.
@@ -175,9 +178,11 @@ def _training_flops(model: AlbertForPreTraining, settings: PretrainingSettings) 
     return TRAINING_PASSES * forward
 
 
-def _metrics(output: Path, step: int | None) -> dict[str, float]:
-    """Return the metrics of the evaluation at a step; None for the last one."""
+def _logged_metrics(output: Path, step: int | None) -> dict[str, float]:
+    """Return the metrics that `metrics.jsonl` has for a step (None: the last one), for older checkpoints."""
     found: dict[str, float] = {}
+    if not (output / METRICS).is_file():
+        return found
     for line in read_metrics(output):
         metrics = {
             name.removeprefix("eval/"): math.nan if value is None else value

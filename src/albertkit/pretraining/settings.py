@@ -23,7 +23,7 @@ class TokenizerSettings:
     """Distinguish uppercase and lowercase letters."""
     keep_accents: bool = False
     """Keep accents. Nearly all languages except English need them."""
-    coverage: float = number(0.99995, SHARE)
+    coverage: float = number(0.99995, "0.98 to 1")
     """Share of the characters in the text that the vocabulary must cover. Use 0.9995 for Chinese."""
     text_column: str = "text"
     """Column of the texts in .jsonl and .parquet files, and in rows that are passed as dicts."""

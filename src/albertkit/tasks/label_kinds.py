@@ -240,7 +240,11 @@ KINDS: dict[ProblemType, LabelKind] = {
 
 
 def kind_of(config: AlbertConfig) -> LabelKind:
-    """Return the kind of a model's labels. A single score without a problem type means regression."""
+    """Return the kind of a model's labels.
+
+    Without a problem type, several labels are classes. A single label is an independent decision (`SEVERAL`),
+    as in the pipelines of transformers.
+    """
     if config.problem_type is None:
         return CLASS if config.num_labels > 1 else SEVERAL
     return KINDS[config.problem_type]  # type: ignore[index]  # the config has checked it

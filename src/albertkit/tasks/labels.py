@@ -12,7 +12,7 @@ A label from a reader is text, a number, or several texts. The training examples
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, get_args
@@ -123,13 +123,13 @@ class LabelSet:
         return notes
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    """Yield the labels in lists and tuples of any depth."""
-    if isinstance(value, list | tuple | map):
-        for one in value:
-            yield from _leaves(one)
-    else:
-        yield value
+def _leaves(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the labels, also those in lists, tuples, sets and iterators of any depth."""
+    for value in values:
+        if isinstance(value, list | tuple | Set | Iterator):
+            yield from _leaves(value)
+        else:
+            yield value
 
 
 def infer_labels(

@@ -99,7 +99,7 @@ class Metric:
 
 def finite_number(value: Any) -> float | None:
     """Return a finite number of any library as a float, whole numbers as an int; None for other values."""
-    if value is None or isinstance(value, bool | np.bool_ | str | bytes):
+    if value is None or isinstance(value, bool | np.bool_ | str | bytes | np.complexfloating):
         return None
     if isinstance(value, Integral):
         return int(value)
@@ -163,7 +163,9 @@ def plain_value(value: Any, *, what: str) -> Any:
     if isinstance(value, np.floating):
         return float(value)
     if isinstance(value, np.generic | np.ndarray):
-        return plain_value(value.tolist(), what=what)
+        plain = value.tolist()
+        if not isinstance(plain, np.generic):  # clongdouble has no other form
+            return plain_value(plain, what=what)
     if isinstance(value, list | tuple):
         if set(map(type, value)) <= _PLAIN:  # fast, for vectors and scores
             return list(value)

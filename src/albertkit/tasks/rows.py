@@ -92,19 +92,28 @@ def check_rows(rows: Any, examples: Sequence[Any], *, task: str, max_length: int
     """Check the rows that `Task.features` returned for some examples.
 
     Raises:
-        DataError: a row is longer than `max_length`, has segments for another number of tokens, or belongs to
-            no example.
+        DataError: the result is not a list of rows, or a row is longer than `max_length`, has segments for
+            another number of tokens, has arrays instead of lists, or belongs to no example.
     """
-    if not isinstance(rows, list | tuple) or not all(isinstance(row, Row) for row in rows):
-        wrong = next((row for row in rows if not isinstance(row, Row)), rows) if rows else rows
-        raise DataError(f"`features` of {task} returned {wrong!r:.60}. Expected a list of `Row`.")
+    is_list = isinstance(rows, list | tuple)
+    wrong = [row for row in rows if not isinstance(row, Row)][:1] if is_list else [rows]
+    if wrong:
+        raise DataError(f"`features` of {task} returned {wrong[0]!r:.60}. Expected a list of `Row`.")
     for row in rows:
-        if not 0 <= row.example < len(examples):
+        for name in ("input_ids", "token_type_ids"):
+            ids = getattr(row, name)
+            if not isinstance(ids, list | tuple):
+                raise DataError(
+                    f"`features` of {task} returned a row with {name} {ids!r:.60} ({type(ids).__name__}). "
+                    "Expected a list of whole numbers. Convert an array with its method `tolist`."
+                )
+        index: Any = row.example
+        if not isinstance(index, int | np.integer) or not 0 <= index < len(examples):
             raise DataError(
-                f"`features` of {task} returned a row of example {row.example}, but it received "
+                f"`features` of {task} returned a row of example {index}, but it received "
                 f"{len(examples)} examples. Expected the index of the example, counted from 0."
             )
-        count, example = len(row.input_ids), examples[row.example]
+        count, example = len(row.input_ids), examples[int(index)]
         if count != len(row.token_type_ids):
             raise DataError(
                 f"`features` of {task} returned a row with {count} input_ids and {len(row.token_type_ids)} "

@@ -72,6 +72,16 @@ class TaskScoring(TaskDeclaration, ABC, Generic[ExampleT, PredictionT]):
         """
         return plain_value(self.truth(example), what=f"`truth` of {self.name} returned")
 
+    def check_answers(self, example: ExampleT, prediction: PredictionT) -> None:
+        """Check the results of `record`, `truth` and `judge`.
+
+        Raises:
+            ConfigError, DataError: see `checked_record`, `checked_truth` and `judge`.
+        """
+        self.checked_record(example, prediction)
+        self.checked_truth(example)
+        self.judge(example, prediction)
+
     # --- metrics
 
     @abstractmethod
@@ -81,13 +91,14 @@ class TaskScoring(TaskDeclaration, ABC, Generic[ExampleT, PredictionT]):
     def measure(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, float]:
         """Return the metrics of the task and your own metrics.
 
+        Of the answers, only those of the first example are checked; see `check_answers`.
+
         Raises:
             DataError: a metric is not a finite number, or a record cannot be written as JSON.
             ConfigError: the records lack a column that the task declares.
         """
         for example, prediction in zip(examples[:1], predictions[:1], strict=True):
-            self.checked_record(example, prediction)  # so that a mistake does not end a run after training
-            self.judge(example, prediction)
+            self.check_answers(example, prediction)
         scores = checked_scores(self.scores(examples, predictions), task=self.name, examples=len(examples))
         if self.own_metrics:
             true = [self.checked_truth(example) for example in examples]
@@ -153,6 +164,15 @@ class TaskScoring(TaskDeclaration, ABC, Generic[ExampleT, PredictionT]):
     def baseline(self, examples: Sequence[ExampleT]) -> dict[str, float]:
         """Return the metrics of the best prediction that ignores the input; empty if unknown."""
         return {}
+
+    def checked_baseline(self, examples: Sequence[ExampleT]) -> dict[str, float]:
+        """Return the result of `baseline`, with Python numbers as values.
+
+        Raises:
+            DataError: a metric is not a finite number.
+        """
+        found = self.baseline(examples)
+        return checked_scores(found, task=self.name, examples=len(examples), method="baseline")
 
     def judge(self, example: ExampleT, prediction: PredictionT) -> list[Judged]:
         """Return the decisions for an example; by default a single decision, the answer in the record.

@@ -28,6 +28,7 @@ from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import MappingTable, Reader
 from albertkit.engines.engine import Engine, Row, first_token
 from albertkit.errors import ConfigError, DataError
+from albertkit.heads import head_of
 from albertkit.tasks.label_kinds import entropy
 from albertkit.tasks.labels import LabelSet
 from albertkit.tasks.rows import check_rows, count_items
@@ -203,10 +204,10 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
     def items(self, rows: Sequence[RowT]) -> int:
         """Return the number of labeled items that the loss averages over.
 
-        By default, items are units. With `AlbertForTokenClassification`, they are the tokens whose label in
+        By default, items are units. If the head scores each token, they are the tokens whose label in
         `labels_of` is neither -100 nor NaN. Override the method if your loss averages over something else.
         """
-        if self.architecture == "AlbertForTokenClassification" and rows:
+        if head_of(self.architecture).scores_tokens and rows:
             return count_items(self.labels_of(rows).get("labels"), units=len(self.units(rows)))
         return len(self.units(rows))
 

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from albertkit.allocator import keep_freed_memory
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.files import full_disk_named
 from albertkit.recipe import default_values
@@ -25,7 +26,7 @@ from albertkit.training.callback_list import CallbackList
 from albertkit.training.callbacks import Callback, RunProgress
 from albertkit.training.distributed import World
 from albertkit.training.folder import BEST, open_run, written_folder
-from albertkit.training.objective import OUTPUT_SPREAD, Averages, Batch, BatchSource, Objective
+from albertkit.training.objective import OUTPUT_SPREAD, Averages, Batch, BatchSource, TrainingObjective
 from albertkit.training.optimizers import build_optimizer, clip_gradients, learning_rate_factor
 from albertkit.training.progress import reporters
 from albertkit.training.run_state import RunResult, RunState
@@ -47,7 +48,7 @@ CONSTANT = 1e-3  # relative spread of the outputs over positions below which the
 
 def train(
     model: nn.Module,
-    objective: Objective,
+    objective: TrainingObjective,
     batches: BatchSource,
     settings: TrainingSettings,
     output: Path,
@@ -113,7 +114,7 @@ def train(
         finally:
             callback_list.end(run.state, finished=run.is_finished())
         callback_list.raise_error(run.state)
-    return RunResult(run.state, run.is_finished(), signal, run.metrics)
+    return RunResult(run.state, run.is_finished(), signal, run.state.metrics if world.is_main else {})
 
 
 @dataclass
@@ -121,7 +122,7 @@ class _Run:
     """One call of `train`: its arguments and its progress."""
 
     model: nn.Module
-    objective: Objective
+    objective: TrainingObjective
     settings: TrainingSettings
     output: Path
     world: World
@@ -145,7 +146,6 @@ class _Run:
         self.state = RunState()
         self.saved_step: int | None = None
         self.rollbacks = 0  # number of rollbacks since the last checkpoint was written
-        self.metrics: dict[str, float] = {}  # metrics of the last evaluation
         self.averages = Averages()  # means of the training metrics since the last log line
 
     @contextmanager
@@ -160,6 +160,7 @@ class _Run:
         """Prepare the model for calls: checkpointed layers, several processes, compilation."""
         if self.settings.gradient_checkpointing:
             self.model.gradient_checkpointing_enable()  # type: ignore[operator]
+        keep_freed_memory()
         self.wrapped = self.world.wrap(self.model)
         self.called = torch.compile(self.wrapped, dynamic=True) if self.settings.compile else self.wrapped
 
@@ -312,10 +313,7 @@ class _Run:
             )
         before = self.state
         self.load(newest)
-        self.state.seconds, self.state.position = before.seconds, position
-        # An evaluation after this checkpoint may have saved the best model, which stays in its folder.
-        self.state.best, self.state.best_step = before.best, before.best_step
-        self.state.stale_evaluations = before.stale_evaluations
+        self.state.keep_after_rollback(before, position)
         self.averages = Averages()
         self.meter.mark(self.state)
         self.say(f"{what}: rolling back to {newest.name} and skipping the data since then")
@@ -336,20 +334,20 @@ class _Run:
         if self.evaluate_model is None:
             return
         self.meter.tick(self.state)
-        before = self.metrics
+        before = self.state.metrics
         if self.world.is_main:
             self.model.eval()
             with torch.no_grad(), self.autocast():
-                self.metrics = self.evaluate_model()
+                self.state.metrics = self.evaluate_model()
             self.model.train()
-            shown = {f"eval/{name}": value for name, value in self.metrics.items()}
+            shown = {f"eval/{name}": value for name, value in self.state.metrics.items()}
             self.callbacks.call("on_evaluation", self.state, shown)
             metric, lower = self.best_metric, self.lower_is_better
-            if metric and self.state.is_best(self.metrics[metric], lower=lower):
+            if metric and self.state.is_best(metric, lower=lower):
                 with written_folder(self.output / BEST) as folder:
                     self.save_model(folder)
-        spreads = [values.get(OUTPUT_SPREAD, math.inf) for values in (before, self.metrics)]
-        if self.world.any(max(spreads) < CONSTANT):
+        spreads = [values.get(OUTPUT_SPREAD, math.inf) for values in (before, self.state.metrics)]
+        if self.world.any(self.world.is_main and max(spreads) < CONSTANT):
             raise TrainingError(
                 f"the outputs no longer depend on the input: their spread over positions is {spreads[1]:.2g} "
                 f"at step {self.state.step}, and was {spreads[0]:.2g} before. Such a run does not recover. "

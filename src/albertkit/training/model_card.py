@@ -12,7 +12,7 @@ from albertkit.metrics.comparing import is_better
 from albertkit.published import REPOSITORIES
 
 _MODEL_FILES = (".safetensors", ".json", ".model", ".vocab", ".txt", ".png")
-_NOT_UPLOADED = {"report.json", "seeds.json"}  # they have paths of this machine
+_NOT_UPLOADED = {"report.json", "seeds.json"}  # they contain local paths
 _PIPELINES = {
     "sentence-embedding": "sentence-similarity",
     "sentence-order": "text-classification",
@@ -136,7 +136,8 @@ def pretraining_card(
     config = read_json(folder / "config.json", ConfigError)
     start = settings.get("init_from") or ""
     if start:
-        settings = settings | {"init_from": _base_name(start)}  # a path of this machine is nobody's business
+        # The card is public, so it must not show the path of a local folder.
+        settings = settings | {"init_from": _base_name(start)}
     parts = [
         "An ALBERT model, pretrained on masked language modeling and sentence order with "
         "[albertkit](https://pypi.org/project/albertkit/).",

@@ -55,7 +55,7 @@ class Averages:
         }
 
 
-class Objective(Protocol):
+class TrainingObjective(Protocol):
     """A loss function of a model, computed part by part."""
 
     def counts(self, batch: Any) -> dict[str, int]:

@@ -16,6 +16,8 @@ from albertkit.training.tensorboard_file import TensorBoardFile, load_tensorboar
 logger = logging.getLogger(__name__)
 
 METRICS = "metrics.jsonl"
+LOGGED_DIGITS = 6
+"""Decimal places of the metrics in `metrics.jsonl`."""
 TENSORBOARD = "tensorboard"
 _SECONDS_BETWEEN_PICTURES = 30.0  # drawing takes most of a second, and an evaluation may take less
 
@@ -42,7 +44,7 @@ class MetricsFile(Callback):
     def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
         """Append a line, if there are metrics."""
         if metrics:
-            self._write(run, {name: round(value, 6) for name, value in metrics.items()})
+            self._write(run, {name: round(value, LOGGED_DIGITS) for name, value in metrics.items()})
 
     on_evaluation = on_step
 

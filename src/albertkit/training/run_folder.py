@@ -12,14 +12,17 @@ from albertkit.training.model_card import PushOptions, check_push_options, push_
 class RunFolder(Result):
     """Base class of the results of `pretrain` and `finetune`."""
 
+    folder: Path
+    """Folder of the run."""
+
     @property
     def history(self) -> list[dict[str, float]]:
         """The logged metrics of the run, oldest first: the lines of `metrics.jsonl`."""
-        return read_metrics(self._folder)
+        return read_metrics(self.folder)
 
     def picture(self) -> Path:
         """Return the image of the curves."""
-        return self._folder / "curves.png"
+        return self.folder / "curves.png"
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
         """Upload the model and its tokenizer to the hub, with a model card.
@@ -42,12 +45,7 @@ class RunFolder(Result):
             UploadError: the hub refused the upload or cannot be reached.
         """
         chosen = check_push_options(options)
-        return push_run(self._folder, repo_id, self._card(repo_id, chosen), chosen)
-
-    @property
-    @abstractmethod
-    def _folder(self) -> Path:
-        """Folder of the run."""
+        return push_run(self.folder, repo_id, self._card(repo_id, chosen), chosen)
 
     @abstractmethod
     def _card(self, repo_id: str, options: PushOptions) -> str:

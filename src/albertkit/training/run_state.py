@@ -52,8 +52,12 @@ class RunState:
     """Best value so far of the metric that selects the model."""
     best_step: int = 0
     """Step of the best value."""
+    best_metrics: dict[str, float] = field(default_factory=dict)
+    """All metrics of the best step; empty before the first value, and in older checkpoints."""
     stale_evaluations: int = 0
     """Number of evaluations since then."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Metrics of the last evaluation; empty before it, and in older checkpoints."""
     given_up: str | None = None
     """Why the run ended before its length, if it collapsed."""
     stopped: str | None = None
@@ -61,18 +65,28 @@ class RunState:
     watch: LossWatch = field(default_factory=LossWatch)
     """Statistics of the losses, to detect spikes."""
 
-    def is_best(self, value: float, *, lower: bool) -> bool:
-        """Record the value of an evaluation; return whether it is the best so far (`lower`: the lowest).
+    def is_best(self, name: str, *, lower: bool) -> bool:
+        """Record the last evaluation; return whether its metric `name` is the best so far.
 
-        Of equal values the first is the best, unless it is from before the training.
+        The best value is the lowest if `lower` is true, else the highest. Of equal values the first is the
+        best, unless it is from before the training.
         """
+        value = self.metrics[name]
         if is_better(value, math.nan if self.best is None else self.best, lower=lower) or (
             value == self.best and not self.best_step
         ):
-            self.best, self.best_step, self.stale_evaluations = value, self.step, 0
+            self.best, self.best_step, self.best_metrics = value, self.step, self.metrics
+            self.stale_evaluations = 0
             return True
         self.stale_evaluations += 1
         return False
+
+    def keep_after_rollback(self, before: "RunState", position: dict[str, int]) -> None:
+        """Take over what a rollback to this state keeps, and continue at `position` in the data."""
+        self.seconds, self.position = before.seconds, position
+        # An evaluation after this checkpoint may have saved the best model, which stays in its folder.
+        self.best, self.best_step, self.best_metrics = before.best, before.best_step, before.best_metrics
+        self.stale_evaluations = before.stale_evaluations
 
 
 @dataclass(frozen=True)
@@ -85,4 +99,4 @@ class RunResult:
     signal: int | None
     """Number of the signal that ended the run."""
     metrics: dict[str, float]
-    """Metrics of the last evaluation."""
+    """Metrics of the last evaluation; empty in processes other than the main one."""

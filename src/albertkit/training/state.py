@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from albertkit.checkpoints.arrays import to_tensors
 from albertkit.checkpoints.folder import read_folder
 from albertkit.errors import TrainingError
-from albertkit.files import full_disk_named, read_json, write_json
+from albertkit.files import finite, full_disk_named, read_json, write_json
 from albertkit.recipe import build, current_names
 from albertkit.training.distributed import World
 from albertkit.training.folder import written_folder
@@ -42,6 +42,7 @@ from albertkit.training.throughput import computes_in_bf16
 STATE_JSON = "training_state.json"
 STATE_TENSORS = "training_state.safetensors"
 _STEP = re.compile("step-[0-9]+")
+_METRICS = ("metrics", "best_metrics")  # fields of the state that may be NaN, which is null in the file
 
 
 def checkpoint_folder(output: Path, step: int) -> Path:
@@ -76,7 +77,8 @@ def save_checkpoint(
         save_model(temporary)
         with full_disk_named(folder):
             (temporary / STATE_TENSORS).write_bytes(safetensors.torch.save(_optimizer_tensors(optimizer)))
-        write_json(temporary / STATE_JSON, asdict(state) | {"fingerprint": fingerprint})
+        values = asdict(state) | {name: finite(getattr(state, name)) for name in _METRICS}
+        write_json(temporary / STATE_JSON, values | {"fingerprint": fingerprint})
     for old in checkpoints(output)[:-keep]:
         shutil.rmtree(old)
     return folder
@@ -165,6 +167,11 @@ def _read_document(folder: Path) -> dict[str, Any]:
             raise ValueError(f"{STATE_JSON} lacks {', '.join(sorted(missing))}")
         if not all(type(place) is int for place in dict(document["position"] or {}).values()):
             raise ValueError(f"{STATE_JSON}: the position has values that are not whole numbers")
+        for name in _METRICS:
+            found = dict(document.get(name) or {})  # checkpoints of earlier versions lack them
+            document[name] = {one: math.nan if value is None else value for one, value in found.items()}
+            if not all(type(value) in (int, float) for value in document[name].values()):
+                raise ValueError(f"{STATE_JSON}: {name} has values that are not numbers")
     except (TrainingError, ValueError, KeyError, TypeError) as error:
         raise _damaged(folder, error) from error
     return document
