@@ -297,13 +297,13 @@ await import("./worker.js");
         ),
         (
             {"model.onnx.gz": {"body": "other"}},
-            "model/model.onnx.gz could not be downloaded: the server sends another version. "
+            "model/model.onnx.gz could not be downloaded: its SHA-256 differs from the one in files.json. "
             "Load this page again.",
         ),
         ({"model.onnx.gz": {"body": "other"}, "isInsecure": True}, None),
         (
             {"model.onnx.gz": {"body": "html"}},
-            "model/model.onnx.gz could not be downloaded completely. Load this page again.",
+            "model/model.onnx.gz could not be downloaded: it has 6 bytes instead of 2. Load this page again.",
         ),
     ],
 )
