@@ -152,7 +152,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--texts", required=True, help="a corpus: .txt, .jsonl, .parquet")
-    parser.add_argument("--recipe", default=str(RECIPES / "bundled.toml"), help="recipe of every run")
+    parser.add_argument("--recipe", default=str(RECIPES / "bundled-second.toml"), help="recipe of every run")
     parser.add_argument("--minutes", type=float, default=30, help="processor minutes of each run")
     parser.add_argument("--hours", type=float, default=20, help="budget of the extrapolation")
     parser.add_argument("--shapes", nargs="+", default=["256x4", "256x8", "384x4", "384x4x2", "384x6"])

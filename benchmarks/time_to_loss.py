@@ -270,7 +270,7 @@ def main() -> None:
     )
     parser.add_argument("--texts", help="a corpus: .txt, .jsonl, .parquet")
     parser.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer")
-    parser.add_argument("--recipe", default=str(RECIPES / "bundled.toml"), help="recipe of our side")
+    parser.add_argument("--recipe", default=str(RECIPES / "bundled-second.toml"), help="recipe of our side")
     parser.add_argument("--minutes", type=float, default=90, help="about how long all of it takes")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each side")
     parser.add_argument(

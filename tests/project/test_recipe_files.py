@@ -49,8 +49,8 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_v
 
 
 def test_the_recipes_are_there() -> None:
-    bundled = {"bundled", "bundled-grown", "bundled-excerpts", "bundled-excerpts-start", "bundled-further"}
-    others = {"smoke", "mini", "base-1gpu", "small-1gpu", "small-1gpu-start"} | bundled
+    further = {f"bundled-{name}" for name in ("excerpts", "excerpts-start", "further", "grown", "second")}
+    others = {"smoke", "mini", "base-1gpu", "small-1gpu", "small-1gpu-start", "bundled"} | further
     assert {*RECIPES} == {*PAPER} | {f"recipes/{name}.toml" for name in others}
 
 
