@@ -23,7 +23,7 @@ from albertkit import AlbertForMaskedLM, AlbertForPreTraining
 from albertkit.checkpoints.arrays import to_numpy
 from albertkit.checkpoints.tensor_bundle import write_bundle
 from albertkit.conversion import convert
-from albertkit.onnx.export import export_onnx
+from albertkit.export.onnx import export_onnx
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden" / "google_tf1_small"

@@ -35,8 +35,8 @@ def write_models(shape: str, folder: Path) -> str:
 
     from albertkit import AlbertConfig, AlbertModel
     from albertkit.checkpoints.arrays import to_arrays
+    from albertkit.export.writing import write_file
     from albertkit.footprint import measure
-    from albertkit.onnx.writing import write_file
 
     torch.manual_seed(0)
     if shape == "bundled":

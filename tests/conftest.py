@@ -35,9 +35,9 @@ SHARED = Path(os.environ.get("ALBERTKIT_SHARED", ROOT.parent / "shared"))
 INTEGRATION = (
     "bench/*", "cli/*", "compat/*", "finetuning/*", "gpu/*", "keras/*", "project/*", "serving/*",
     "training/*", "checkpoints/test_foreign_models.py", "checkpoints/test_reader_fuzz.py",
-    "checkpoints/test_tensor_bundle.py", "datasets/test_data_fuzz.py", "inspection/test_inspection.py",
-    "modeling/test_modeling_outputs.py", "modeling/test_modeling_parity.py",
-    "modeling/test_modeling_pretrained.py", "modeling/test_trainer.py", "onnx/test_export_*.py",
+    "checkpoints/test_tensor_bundle.py", "datasets/test_data_fuzz.py", "export/*",
+    "inspection/test_inspection.py", "modeling/test_modeling_outputs.py",
+    "modeling/test_modeling_parity.py", "modeling/test_modeling_pretrained.py", "modeling/test_trainer.py",
     "pipelines/test_pipeline_inputs.py", "pipelines/test_task_pipelines.py",
     "pretraining/test_pretraining_batches.py", "pretraining/test_pretraining_prepare.py",
     "pretraining/test_pretraining_run.py", "tasks/test_own_task*.py", "test_conversion.py", "test_extras.py",

@@ -25,10 +25,10 @@ from albertkit.engines.choosing import load_complete_model, make_engine
 from albertkit.engines.engine import Row, every_token
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import ConfigError
+from albertkit.export.onnx import export_onnx
 from albertkit.finetuning.predict import predict
 from albertkit.finetuning.train import finetune
 from albertkit.footprint import measure
-from albertkit.onnx.export import export_onnx
 from albertkit.pipelines import pipeline
 from albertkit.serving.models import load_model
 from albertkit.tokenization.tokenizer import AlbertTokenizer

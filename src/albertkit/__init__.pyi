@@ -19,6 +19,7 @@ from albertkit.errors import ShapeMismatchError as ShapeMismatchError
 from albertkit.errors import TokenizerError as TokenizerError
 from albertkit.errors import TrainingError as TrainingError
 from albertkit.errors import UploadError as UploadError
+from albertkit.export.onnx import export_onnx as export_onnx
 from albertkit.finetuning.evaluate import evaluate as evaluate
 from albertkit.finetuning.predict import predict as predict
 from albertkit.finetuning.train import finetune as finetune
@@ -46,7 +47,6 @@ from albertkit.modeling.task_heads import AlbertForMultipleChoice as AlbertForMu
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering as AlbertForQuestionAnswering
 from albertkit.modeling.task_heads import AlbertForSequenceClassification as AlbertForSequenceClassification
 from albertkit.modeling.task_heads import AlbertForTokenClassification as AlbertForTokenClassification
-from albertkit.onnx.export import export_onnx as export_onnx
 from albertkit.pipelines import FeatureExtractionPipeline as FeatureExtractionPipeline
 from albertkit.pipelines import FillMaskPipeline as FillMaskPipeline
 from albertkit.pipelines import MultipleChoicePipeline as MultipleChoicePipeline

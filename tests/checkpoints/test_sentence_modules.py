@@ -20,7 +20,7 @@ from albertkit.config import AlbertConfig
 from albertkit.conversion import convert
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, ConfigError, DataError
-from albertkit.onnx.export import export_onnx
+from albertkit.export.onnx import export_onnx
 from albertkit.reference import forward
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.web.export import export_web

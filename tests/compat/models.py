@@ -17,8 +17,8 @@ from torch import Tensor
 import albertkit
 from albertkit.checkpoints import formats
 from albertkit.config import AlbertConfig
+from albertkit.export.onnx import export_onnx
 from albertkit.files import write_json
-from albertkit.onnx.export import export_onnx
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.tokenization.vocabulary import train_vocabulary

@@ -21,8 +21,8 @@ from albertkit import reference
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.sentence_modules import Pooling, SentenceModules, attach
 from albertkit.config import AlbertConfig
+from albertkit.export.check import open_session
 from albertkit.hub import resolve
-from albertkit.onnx.check import open_session
 from albertkit.web.export import INT8_FILE, export_web
 
 PACKAGE = "@huggingface/transformers@4.3.1"

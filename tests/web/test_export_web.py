@@ -15,9 +15,9 @@ from albertkit.checkpoints import formats
 from albertkit.checkpoints.sentence_modules import SentenceModules, attach
 from albertkit.config import AlbertConfig
 from albertkit.errors import CheckpointError, ConfigError, DataError, ModelNotFoundError
+from albertkit.export.check import open_session
+from albertkit.export.int8_loss import Loss
 from albertkit.files import file_sha256
-from albertkit.onnx.check import open_session
-from albertkit.onnx.int8_loss import Loss
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.web.export import EXACT_FILE, INT8_FILE, export_web
 
@@ -109,7 +109,7 @@ def test_int8_that_loses_too_much_is_left_out_and_the_config_says_so(
 ) -> None:
     folder = save("AlbertForTokenClassification")
     loss = Loss("agreement", 100.0, rounded, 8)
-    monkeypatch.setattr("albertkit.onnx.export.measure_agreement", lambda *_, **__: loss)
+    monkeypatch.setattr("albertkit.export.onnx.measure_agreement", lambda *_, **__: loss)
     report = export_web(folder, tmp_path / "web")
     assert INT8_FILE not in report.files
     assert not (tmp_path / "web" / INT8_FILE).exists()

@@ -96,7 +96,7 @@ def onnx(
 
     Example: albertkit export onnx my-model my-model.onnx
     """
-    from albertkit.onnx.export import export_onnx
+    from albertkit.export.onnx import export_onnx
 
     report = export_onnx(
         source,

@@ -59,9 +59,9 @@ class _ChunkedLoss(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
         logits, columns, counted, normalizers = ctx.saved_tensors
-        factors = torch.where(counted, gradient.float(), 0.0).unsqueeze(1)  # (N, 1)
+        factors = torch.where(counted, grad_outputs[0].float(), 0.0).unsqueeze(1)  # (N, 1)
         gradients = torch.empty_like(logits)
         for rows in _chunks(logits):
             softmax = (logits[rows].float() - normalizers[rows].unsqueeze(1)).exp_()

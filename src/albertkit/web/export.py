@@ -18,12 +18,12 @@ from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint
 from albertkit.checkpoints.sentence_modules import SentenceModules, sentence_modules
 from albertkit.config import AlbertConfig
 from albertkit.errors import AlbertKitError, ConfigError, ModelNotFoundError
+from albertkit.export.check import TEXTS
+from albertkit.export.int8_loss import ANY_DROP, Loss
+from albertkit.export.onnx import MAX_DROP, OnnxReport, check_int8_options, choose_architecture, export_onnx
+from albertkit.export.writing import vectors_note, vocabulary_file
 from albertkit.files import check_new_folder, complete_files, file_sha256, read_json, write_json
 from albertkit.heads import head_of
-from albertkit.onnx.check import TEXTS
-from albertkit.onnx.export import MAX_DROP, OnnxReport, check_int8_options, choose_architecture, export_onnx
-from albertkit.onnx.int8_loss import ANY_DROP, Loss
-from albertkit.onnx.writing import vectors_note, vocabulary_file
 from albertkit.tokenization.folder import CONFIG_FILE as TOKENIZER_CONFIG_FILE
 from albertkit.tokenization.folder import SPECIAL_TOKENS_FILE, TOKENIZER_FILE
 from albertkit.vocabularies import add_model_file, open_tokenizer

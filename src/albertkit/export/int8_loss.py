@@ -18,11 +18,11 @@ from albertkit.conversion import cast
 from albertkit.devices import CPU
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, DataError
+from albertkit.export.check import Batch, Model, batches, expected_outputs, open_session
 from albertkit.finetuning.evaluation import EvaluationSet
 from albertkit.finetuning.trained import open_trained
 from albertkit.heads import head_of
 from albertkit.inputs import format_of
-from albertkit.onnx.check import Batch, Model, batches, expected_outputs, open_session
 from albertkit.tasks.loading import load_splits
 from albertkit.tasks.registry import TASKS
 from albertkit.tokenization.base import TokenizerBase

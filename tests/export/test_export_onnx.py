@@ -19,18 +19,18 @@ from places import GOLDEN
 from torch_files import write_bundle, write_folder
 from torchless import run_without_torch
 
+import albertkit
 from albertkit import __version__, reference
 from albertkit.checkpoints.arrays import to_arrays
 from albertkit.checkpoints.folder import WEIGHTS_FILE
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import ACTIVATION_NAMES
 from albertkit.errors import CheckpointError, ConfigError, DataError
+from albertkit.export.check import compare, open_session
+from albertkit.export.onnx import export_onnx
 from albertkit.files import file_sha256
 from albertkit.modeling import auto
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.onnx import export
-from albertkit.onnx.check import compare, open_session
-from albertkit.onnx.export import export_onnx
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -203,7 +203,7 @@ def test_shared_weights_are_stored_once_whatever_the_depth(save: Save, tmp_path:
 
 def test_the_bundled_model_as_a_folder(tmp_path: Path) -> None:
     report = export_onnx("bundled", tmp_path / "out")
-    bundled = Path(export.__file__).parents[1] / "assets" / "bundled"
+    bundled = Path(albertkit.__file__).parent / "assets" / "bundled"
     assert report.file_bytes <= 1.1 * (bundled / WEIGHTS_FILE).stat().st_size
     assert report.dtype == "float16"  # as in the source; computed in float32
     assert report.largest_difference <= TOLERANCE
@@ -401,7 +401,7 @@ def test_what_is_left_out_is_noted_and_double_precision_refused(tmp_path: Path) 
 
 
 def test_a_model_too_large_for_one_file(save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("albertkit.onnx.writing._MOST_BYTES", 1_000)
+    monkeypatch.setattr("albertkit.export.writing._MOST_BYTES", 1_000)
     with pytest.raises(CheckpointError, match="Choose the dtype 'float16'"):
         export_onnx(save("AlbertModel"), tmp_path / "model.onnx")
 
@@ -458,7 +458,7 @@ EXPORTS: list[dict[str, Any]] = [
 ]
 EXPORT = """
 import json
-from albertkit.onnx.export import export_onnx
+from albertkit.export.onnx import export_onnx
 
 for number, options in enumerate(json.loads(sys.argv[1])):
     print(json.dumps(export_onnx("source", str(number), **options).to_json()))

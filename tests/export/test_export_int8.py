@@ -20,11 +20,11 @@ from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Row, every_token
 from albertkit.engines.onnx_module import OnnxModuleEngine
 from albertkit.errors import CheckpointError, ConfigError, DataError
+from albertkit.export import int8_loss
+from albertkit.export.check import TEXTS, open_session
+from albertkit.export.int8_loss import labeled_task, measure_agreement
+from albertkit.export.onnx import LARGEST_SHARE, export_onnx
 from albertkit.modeling import auto
-from albertkit.onnx import int8_loss
-from albertkit.onnx.check import TEXTS, open_session
-from albertkit.onnx.export import LARGEST_SHARE, export_onnx
-from albertkit.onnx.int8_loss import labeled_task, measure_agreement
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 SIZE: dict[str, Any] = {

@@ -25,15 +25,9 @@ from albertkit.config import AlbertConfig
 from albertkit.conversion import TOLERANCES, cast
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
-from albertkit.files import check_new_folder, file_sha256
-from albertkit.heads import HEADS, head_of
-from albertkit.inputs import NumberedInputs, format_of, read_texts
-from albertkit.onnx.check import TEXTS, compare
-from albertkit.onnx.graph import OLDEST_OPSET, onnx
-from albertkit.onnx.int8 import INT8, QUANTIZATION
-from albertkit.onnx.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
-from albertkit.onnx.int8_loss import ANY_DROP, Loss, labeled_task, measure_agreement, measure_on_labels
-from albertkit.onnx.writing import (
+from albertkit.export.check import TEXTS, compare
+from albertkit.export.int8_loss import ANY_DROP, Loss, labeled_task, measure_agreement, measure_on_labels
+from albertkit.export.writing import (
     metadata_of,
     new_file,
     vectors_note,
@@ -41,6 +35,12 @@ from albertkit.onnx.writing import (
     write_beside,
     write_file,
 )
+from albertkit.files import check_new_folder, file_sha256
+from albertkit.heads import HEADS, head_of
+from albertkit.inputs import NumberedInputs, format_of, read_texts
+from albertkit.onnx.graph import OLDEST_OPSET, onnx
+from albertkit.onnx.int8 import INT8, QUANTIZATION
+from albertkit.onnx.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
 from albertkit.published import contradictions
 from albertkit.recipe import build
 from albertkit.tokenization.base import TokenizerBase
