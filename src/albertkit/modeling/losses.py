@@ -59,7 +59,7 @@ class _ChunkedLoss(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
         logits, columns, counted, normalizers = ctx.saved_tensors
         factors = torch.where(counted, grad_outputs[0].float(), 0.0).unsqueeze(1)  # (N, 1)
         gradients = torch.empty_like(logits)
