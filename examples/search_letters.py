@@ -1,4 +1,4 @@
-"""Find the texts of a collection that are most similar to a new text, with the vectors of a pretrained model.
+"""Find the texts of a collection that are most similar to a new text, with the bundled sentence vectors.
 
     python examples/search_letters.py
 
@@ -26,13 +26,9 @@ def read(name: str) -> tuple[list[str], list[str]]:
 def main() -> None:
     letters, labels = read("letters_train.csv")
     new_letters, new_labels = read("letters_validation.csv")
-    embed = pipeline("feature-extraction", pooling="mean", normalize=True)
-    index = np.array(embed(letters))  # (90, 256)
-    queries = np.array(embed(new_letters))  # (36, 256)
-
-    # All vectors of a pretrained model are similar. Subtract their mean to emphasize the differences.
-    centred = [vectors - index.mean(axis=0) for vectors in (index, queries)]
-    index, queries = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in centred)
+    embed = pipeline("feature-extraction", "bundled-sentences")
+    index = np.array(embed(letters))  # (90, 384), vectors of length 1
+    queries = np.array(embed(new_letters))  # (36, 384)
     similarity = queries @ index.T  # (36, 90): cosines
 
     for query in (0, 12, 24):

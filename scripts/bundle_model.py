@@ -44,7 +44,7 @@ pipeline_tag: fill-mask
 {title}
 
 A small ALBERT that albertkit's own commands pretrained. It is part of the package:
-`pipeline("fill-mask")` uses it, and so do `fill-mask`, `embed`, `order` and `inspect` without `--model`.
+`pipeline("fill-mask")` uses it, and so do `fill-mask`, `order` and `inspect` without `--model`.
 
 | | |
 |---|---|

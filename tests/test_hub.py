@@ -11,7 +11,7 @@ from hub_server import SECRET, Hub, commit_of, model_files
 from albertkit.checkpoints.folder import locate
 from albertkit.config import AlbertConfig
 from albertkit.errors import ModelNotFoundError
-from albertkit.hub import BUNDLED, resolve
+from albertkit.hub import BUNDLED, BUNDLED_SENTENCES, resolve
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 pytestmark = pytest.mark.light
@@ -256,15 +256,19 @@ def test_folder_of_models_lists_them(tmp_path: Path) -> None:
         resolve(tmp_path, patterns=PATTERNS)
 
 
-def test_bundled_is_inside_the_package() -> None:
+@pytest.mark.parametrize("name", [BUNDLED, BUNDLED_SENTENCES])
+def test_bundled_is_inside_the_package(name: str) -> None:
     import albertkit.hub
 
-    folder = Path(albertkit.hub.__file__).parent / "assets" / "bundled"
-    if folder.is_dir():
-        assert resolve(BUNDLED, patterns=PATTERNS) == folder
-    else:
-        with pytest.raises(ModelNotFoundError, match="has no bundled model"):
-            resolve(BUNDLED, patterns=PATTERNS)
+    folder = Path(albertkit.hub.__file__).parent / "assets" / name
+    assert folder.is_dir()
+    assert resolve(name, patterns=PATTERNS) == folder
+
+
+def test_a_package_without_its_models_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.resources.files", lambda _: tmp_path)
+    with pytest.raises(ModelNotFoundError, match="has no model 'bundled-sentences'"):
+        resolve(BUNDLED_SENTENCES, patterns=PATTERNS)
 
 
 def test_local_names_import_neither_torch_nor_the_hub_library(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Find the files of a model by its name: the bundled model, a folder, or a model on the Hugging Face hub.
+"""Find the files of a model by its name: a bundled model, a folder, or a model on the Hugging Face hub.
 
 Every failure raises ModelNotFoundError. The message gives the name, the places searched, and what to do.
 """
@@ -21,6 +21,10 @@ MODULES_FILE = "modules.json"
 """The file of a sentence-transformers folder that lists its modules."""
 BUNDLED = "bundled"
 """The name of the model that is installed with albertkit. Write `./bundled` for a folder with that name."""
+BUNDLED_SENTENCES = "bundled-sentences"
+"""The name of the model for sentence embedding that is installed with albertkit."""
+NAMES = (BUNDLED, BUNDLED_SENTENCES, *REPOSITORIES)
+"""All names without an organization: the models in the package, and the published ones."""
 
 # Never a hub name: a path that starts with "." , "/" or "~", has a Windows drive or separator, ends in a
 # slash, or has three parts.
@@ -54,8 +58,8 @@ def resolve(name_or_folder: str | Path, *, patterns: tuple[str, ...], **hub: Unp
     """Return the local folder of a model; download it to the hub's cache if necessary.
 
     Args:
-        name_or_folder: "bundled"; a folder, which takes precedence over a hub name; a name in
-            `published.REPOSITORIES`; or a hub name "organization/model".
+        name_or_folder: "bundled" or "bundled-sentences"; a folder, which takes precedence over a hub name; a
+            name in `published.REPOSITORIES`; or a hub name "organization/model".
         patterns: The files to download, as glob patterns ("config.json", "model*.safetensors"). The folder
             must contain at least one of them.
         hub: Options; see `HubOptions`.
@@ -64,12 +68,12 @@ def resolve(name_or_folder: str | Path, *, patterns: tuple[str, ...], **hub: Unp
         ModelNotFoundError: The model does not exist, or has none of the files.
     """
     subfolder = hub.pop("subfolder", "")
-    if name_or_folder == BUNDLED:
-        folder = Path(str(importlib.resources.files("albertkit"))) / "assets" / "bundled"
+    if isinstance(name_or_folder, str) and name_or_folder in (BUNDLED, BUNDLED_SENTENCES):
+        folder = Path(str(importlib.resources.files("albertkit"))) / "assets" / name_or_folder
         if not folder.is_dir():
             raise ModelNotFoundError(
-                f"This installation of albertkit has no bundled model: there is no folder {folder}. "
-                "Reinstall the package, or pass the folder or hub name of a model."
+                f"This installation of albertkit has no model {name_or_folder!r}: there is no folder "
+                f"{folder}. Reinstall the package, or pass the folder or hub name of a model."
             )
     else:
         folder = _local(name_or_folder)
@@ -164,10 +168,10 @@ def _repository(name: str | Path) -> str:
         return name
     if name in REPOSITORIES:
         return REPOSITORIES[name]
-    near = difflib.get_close_matches(name, [BUNDLED, *REPOSITORIES], n=1)
+    near = difflib.get_close_matches(name, NAMES, n=1)
     raise ModelNotFoundError(
         f"There is no model {name!r}: no folder of that name in {Path.cwd()}, and it is not one of the "
-        f"published names ({', '.join([BUNDLED, *REPOSITORIES])}). "
+        f"known names ({', '.join(NAMES)}). "
         + (f"Did you mean {near[0]!r}? " if near else "")
         + "Other models on the hub are named 'organization/model'."
     )

@@ -38,23 +38,23 @@ def bash_offers(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     [
         ("albertkit fi", ["fill-mask", "finetune"]),
         ("albertkit fill-mask --t", ["--top-k", "--targets"]),
-        ("albertkit fill-mask --model ", ["bundled", *PUBLISHED]),
+        ("albertkit fill-mask --model ", ["bundled", "bundled-sentences", *PUBLISHED]),
         ("albertkit embed --model albert-xx", ["albert-xxlarge-v1", "albert-xxlarge-v2"]),
         ("albertkit embed --model ru", ["runs-reviews"]),
         ("albertkit embed --model ./runs", ["./runs-reviews"]),
         ("albertkit embed --model nowhere/", []),
-        ("albertkit convert b", ["bundled"]),
+        ("albertkit convert b", ["bundled", "bundled-sentences"]),
         ("albertkit convert bundled target --to ", ["hf", "tf1", "julia"]),
         ("albertkit finetune ", list(TASKS)),
         ("albertkit evaluate to", ["token-classification"]),
         ("albertkit evaluate --suite ", list(completing.SUITES)),
         ("albertkit tag --engine onnx", ["onnx", "onnx-int8"]),
         ("albertkit tag --aggregation f", ["first"]),
-        ("albertkit inspect b", ["bias", "bundled", "base-v1", "base-v2"]),
+        ("albertkit inspect b", ["bias", "bundled", "bundled-sentences", "base-v1", "base-v2"]),
         ("albertkit inspect xl", ["xlarge-v1", "xlarge-v2"]),
         ("albertkit inspect bundled --j", ["--json"]),
         ("albertkit export ", ["onnx", "web"]),
-        ("albertkit serve --model mine=bun", ["mine=bundled"]),
+        ("albertkit serve --model mine=bun", ["mine=bundled", "mine=bundled-sentences"]),
         ("albertkit serve --task mine=sen", ["mine=sentence-order"]),
         ("albertkit classify --file re", []),  # then the shell offers files
         ("albertkit prepare ", []),
@@ -110,7 +110,7 @@ def test_in_a_real_bash(tmp_path: Path) -> None:
     script = """
         eval "$(_ALBERTKIT_COMPLETE=source_bash albertkit)"
         complete -p albertkit
-        COMP_WORDS=(albertkit fill-mask --model bun) COMP_CWORD=3
+        COMP_WORDS=(albertkit fill-mask --model bundled-) COMP_CWORD=3
         _albertkit_completion albertkit
         echo "${COMPREPLY[@]}"
     """
@@ -119,7 +119,7 @@ def test_in_a_real_bash(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "complete -o default -F _albertkit_completion albertkit",
-        "bundled",
+        "bundled-sentences",
     ]
     imported = (tmp_path / "imports").read_text()
     assert "albertkit.cli.completing" in imported

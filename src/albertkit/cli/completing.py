@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from albertkit.files import model_folders
-from albertkit.hub import BUNDLED
+from albertkit.hub import NAMES
 from albertkit.parallel import RUNNERS as RUNNERS
-from albertkit.published import REPOSITORIES, SIZES, VERSIONS
+from albertkit.published import SIZES, VERSIONS
 
 Complete = Callable[[str], list[str]]
 """The typed part of a word -> the possible words."""
@@ -46,8 +46,8 @@ def one_of(names: Iterable[str]) -> Complete:
 
 
 def models(incomplete: str) -> list[str]:
-    """Offer the bundled model, the published models, and the model folders here."""
-    return [*one_of([BUNDLED, *REPOSITORIES])(incomplete), *_folders(incomplete)]
+    """Offer the bundled models, the published models, and the model folders here."""
+    return [*one_of(NAMES)(incomplete), *_folders(incomplete)]
 
 
 def models_and_shapes(incomplete: str) -> list[str]:

@@ -8,7 +8,7 @@ import typer
 from albertkit.cli.flags import text_flags
 from albertkit.cli.options import Model, TextOptions, Texts, Truncate, answered
 from albertkit.cli.printing import new_console, print_json
-from albertkit.hub import BUNDLED
+from albertkit.hub import BUNDLED_SENTENCES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +19,7 @@ _MOST_COMPARED = 12  # maximum number of texts whose similarity table fits into 
 @text_flags
 def embed(
     texts: Texts = None,
-    model: Model = BUNDLED,
+    model: Model = BUNDLED_SENTENCES,
     pooling: Annotated[
         Literal["mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"] | None,
         typer.Option(
