@@ -154,6 +154,9 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "tutorials/examples.md": {"pip install": PIP},
     "tutorials/first-steps.md": {"pip install": PIP},
     "tutorials/pretrain-your-books.md": {"pip install": PIP},
+    "dev/bundled-model.md": {
+        "python scripts/sentence_vectors.py": "tests/project/test_sentence_vectors.py does, with a few books",
+    },
     "dev/gpu.md": {"python scripts/carry.py": "tests/project/test_carry.py does, with a small model"},
     "reference/cli.md": {
         "albertkit serve": "how-to/serve.md does",
