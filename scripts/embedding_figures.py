@@ -54,14 +54,13 @@ def read_texts(data: Path) -> Texts:
     return Texts(*continuations(data / "books.parquet"), *questions(data / "xquad" / "xquad.en.json"))
 
 
-def held_out_books(path: Path) -> Iterator[str]:
-    """Yield the texts of the books that are held out."""
-    number = 0
-    for batch in pq.ParquetFile(path).iter_batches(batch_size=16, columns=["text"]):
-        for text in batch.column("text"):
-            if number % HOLDOUT_EVERY == 0:
-                yield text.as_py()
-            number += 1
+def books(path: Path, *, held_out: bool) -> Iterator[tuple[int, str]]:
+    """Yield the numbers and texts of the books that are held out, or of the others."""
+    batches = pq.ParquetFile(path).iter_batches(batch_size=16, columns=["text"])
+    texts = (text.as_py() for batch in batches for text in batch.column("text"))
+    for number, text in enumerate(texts):
+        if (number % HOLDOUT_EVERY == 0) == held_out:
+            yield number, text
 
 
 def passages(text: str) -> Iterator[tuple[int, str]]:
@@ -82,7 +81,7 @@ def passages(text: str) -> Iterator[tuple[int, str]]:
 def continuations(path: Path) -> tuple[list[str], list[str]]:
     """Return passages of held-out books and the passages that follow them."""
     pairs = []
-    for text in held_out_books(path):
+    for _, text in books(path, held_out=True):
         found = dict(passages(text))
         # Of two passages each, so that no passage is a query and a candidate.
         pairs += [(found[at], found[at + 1]) for at in found if at % 2 == 0 and at + 1 in found]

@@ -162,6 +162,28 @@ class TestEmbed:
         assert rows[0] == ["3", "vectors", "of", "32", "dimensions"]
         assert rows[1][-3:] == ["1.00", f"{cosine:.2f}", "1.00"]
 
+    def test_an_empty_text_has_a_vector(self, run):
+        """The bundled model for sentences is used, in which the vectors of [CLS] and [SEP] are short."""
+        result = run("embed", "", "a quiet night")
+        assert result.errors == ""
+        assert result.output.startswith("2 vectors of 384 dimensions")
+        rows = [line.split()[-2:] for line in result.output.splitlines()[-2:]]
+        assert rows[0][0] == rows[1][1] == "1.00"
+        assert rows[0][1] == rows[1][0]
+        assert abs(float(rows[0][1])) < 0.2
+
+    def test_a_vector_of_zeros_is_similar_to_nothing(self, run, model, tmp_path):
+        zeros = AlbertModel.from_pretrained(model)
+        layer = zeros.encoder.albert_layer_groups[0].albert_layers[0]
+        with torch.no_grad():
+            layer.full_layer_layer_norm.weight.zero_()
+            layer.full_layer_layer_norm.bias.zero_()
+        zeros.save_pretrained(tmp_path)
+        AlbertTokenizer.from_pretrained(model).save_pretrained(tmp_path)
+        result = run("embed", "the harbour", "the sea", "--model", tmp_path)
+        assert result.errors == ""
+        assert [line.split()[-2:] for line in result.output.splitlines()[-2:]] == [["0.00", "0.00"]] * 2
+
     def test_one_text(self, run, model):
         result = run("embed", "the harbour", "--model", model)
         vector = pipeline("feature-extraction", model)("the harbour", pooling="mean")

@@ -86,6 +86,11 @@ def test_writes_a_model_that_finds_the_next_passage(
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-3)
     similarity = found[::2] @ found[1::2].T  # the two passages of a pair share a word
     assert (similarity.argmax(1) == np.arange(12)).mean() >= 0.75
+    ends, other = np.array(embed(["", "bread and music"]))
+    assert np.linalg.norm(ends) == pytest.approx(1, abs=1e-3)
+    # The ends add less than a hundredth to the shortest text; its only token decides.
+    assert np.array(embed("music")) @ np.array(embed("music music music")) > 0.9999
+    assert abs(ends @ other) < 0.99
     # Nothing but the tokens of a text counts, not even their order.
     once, turned = np.array(embed(["bread and music", "music and bread"]))
     np.testing.assert_allclose(once, turned, atol=1e-3)
@@ -117,3 +122,21 @@ def test_too_few_books_are_an_error(
     with pytest.raises(SystemExit, match="1 books have at least 5 passages of 60 to 100 words"):
         run(small, monkeypatch, "--texts", tmp_path / "few.parquet", "--output", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("texts", [[], ["too short"] * 3])
+def test_a_corpus_without_passages_is_an_error(
+    small: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: list[str]
+) -> None:
+    pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), tmp_path / "empty.parquet")
+    with pytest.raises(SystemExit, match="0 books have at least 5 passages"):
+        run(small, monkeypatch, "--texts", tmp_path / "empty.parquet", "--output", tmp_path / "out")
+
+
+def test_a_missing_file_is_an_error_of_one_line(
+    small: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        run(small, monkeypatch, "--texts", tmp_path / "none.parquet", "--output", tmp_path / "out")
+    assert exit_.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith("Expected a Parquet file with one book a row.")

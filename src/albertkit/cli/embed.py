@@ -98,6 +98,8 @@ def _print_vectors(texts: list[str], vectors: list["np.ndarray"], output: Path |
     from rich.table import Table
     from rich.text import Text
 
+    from albertkit.tasks.scores import normalize as normalize_vectors
+
     console = new_console()
     matrix = np.stack(vectors)
     where = "" if output is None else f", written to {output}"
@@ -108,7 +110,7 @@ def _print_vectors(texts: list[str], vectors: list["np.ndarray"], output: Path |
     console.print(f"{len(texts)} vectors of {matrix.shape[1]} dimensions{where}", markup=False)
     if len(texts) > _MOST_COMPARED:
         return
-    unit = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+    unit = normalize_vectors(matrix)
     table = Table(title="cosine similarity", title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     table.add_column("text", overflow="ellipsis", no_wrap=True, max_width=50)
