@@ -185,6 +185,11 @@ def test_values_of_numpy_in_a_record_become_plain(run: FinetuningRun, tmp_path: 
         assert type(record["nested"][0]["n"]) is int
 
 
+def was_trained(run: Path) -> bool:
+    """Return whether a run has a checkpoint after step 0."""
+    return any(int(folder.name.removeprefix("step-")) > 0 for folder in run.rglob("step-*"))
+
+
 @pytest.mark.parametrize(
     ("record", "error", "message"),
     [
@@ -199,7 +204,7 @@ def test_a_record_that_cannot_be_written_ends_the_run_before_it_trains(
 ) -> None:
     with pytest.raises(error, match=message):
         train(changed(record=lambda *_: record)(), model, tmp_path / "run")
-    assert not list((tmp_path / "run").rglob("step-*[1-9]"))  # at most the checkpoint of step 0
+    assert not was_trained(tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -228,7 +233,7 @@ def test_all_records_are_checked_before_training(
     last = TextExample("the last one", label="good", id="last")
     with pytest.raises(error, match=message):
         train(task, model, tmp_path / "run", train=rows, validation=[*rows, last])
-    assert not list((tmp_path / "run").rglob("step-*[1-9]"))
+    assert not was_trained(tmp_path / "run")
 
 
 def test_the_baseline_is_checked_before_training(model: Path, tmp_path: Path) -> None:
@@ -236,7 +241,7 @@ def test_the_baseline_is_checked_before_training(model: Path, tmp_path: Path) ->
         DataError, match=r"the metric 'error' of small is nan.*let `baseline` return a number"
     ):
         train(changed(baseline=lambda *_: {"error": float("nan")})(), model, tmp_path / "run")
-    assert not list((tmp_path / "run").rglob("step-*[1-9]"))
+    assert not was_trained(tmp_path / "run")
 
 
 def test_the_columns_of_the_answer_and_its_probability_exist() -> None:

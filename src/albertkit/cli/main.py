@@ -69,7 +69,7 @@ def make_app(verbs: Iterable[str] = VERBS) -> typer.Typer:
     app = typer.Typer(
         name="albertkit",
         help="Pretrain, fine-tune, run and serve ALBERT models. "
-        "Without --model, commands use the bundled model, which needs no download.\n\n"
+        "Without --model, commands use a bundled model, which needs no download.\n\n"
         'Example: albertkit fill-mask "She opened the [MASK] and went into the room."',
         no_args_is_help=True,
         pretty_exceptions_enable=False,

@@ -21,8 +21,8 @@ _CHUNK_SCORES = 1 << 18  # scores of a chunk: 1 MB in fp32, which a core's cache
 def vocabulary_loss(logits: Tensor, labels: Tensor, *, ignored: int = IGNORED_LABEL) -> tuple[Tensor, Tensor]:
     """Return the sum of the cross-entropies over a large vocabulary, and the number of correct predictions.
 
-    On a CPU, a few rows at a time are computed while the cache holds them. Forward and backward, this takes a
-    third of the time of `F.cross_entropy` and `argmax`, with the same results.
+    On a CPU, a few rows at a time are computed while the cache holds them. With bfloat16 logits, the forward
+    and backward pass take 40% of the time of `F.cross_entropy` and `argmax`, with the same results.
 
     Args:
         logits: (N, V) in any precision; the losses are computed in fp32.

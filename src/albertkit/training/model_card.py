@@ -261,7 +261,7 @@ def _base_name(start: str) -> str:
 
 
 def _hub_name(start: str) -> str | None:
-    """Return the hub's name of the model that a run began with; None for a folder and for the bundled one."""
+    """Return the hub's name of the model that a run began with; None for a folder and for a bundled model."""
     if start in REPOSITORIES:
         return REPOSITORIES[start]
     is_name = start.count("/") == 1 and start[0] not in "./~" and not Path(start).exists()
