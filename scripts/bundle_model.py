@@ -10,6 +10,8 @@ folder at `--output` is an error.
 
 import argparse
 import shutil
+from dataclasses import replace
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +30,8 @@ from albertkit.training.folder import replace_folder
 
 MAX_BYTES = 12_000_000
 MAX_ROUNDING_LOSS = 0.005  # nats that fp16 may cost
-SEQUENCES = 2048
+SEQUENCES, LENGTH, MASKED = 2048, 128, 0.2
+"""What every edition is measured on: sequences, tokens in each, share of masked tokens."""
 
 BUNDLED = Path("src/albertkit/assets/bundled")
 TITLE = "# The bundled ALBERT"
@@ -61,8 +64,7 @@ including the held-out ones |
 
 ## Figures
 
-On {sequences:,} sequences of held-out books, with masks as in training \
-(whole words, {masked:.0%} of the tokens):
+On {sequences:,} sequences of held-out books with {length} tokens, {masked:.0%} of them masked as whole words:
 
 | | this model | unigram model |
 |---|---|---|
@@ -144,7 +146,11 @@ def bundle(arguments: argparse.Namespace, output: Path) -> None:
 
     train, held_out = ShardSet(arguments.shards / "train"), ShardSet(arguments.shards / "validation")
     words = WordTable(arguments.run / "spiece.model")
-    batches = fixed_batches(held_out, words, settings, 64, limit=SEQUENCES)
+    length = min(LENGTH, settings.max_seq_length)
+    measured = replace(
+        settings, max_seq_length=length, masked_lm_probability=MASKED, max_predictions=ceil(MASKED * length)
+    )
+    batches = fixed_batches(held_out, words, measured, 64, limit=SEQUENCES)
     objective = PretrainingObjective(recipe)
     with torch.no_grad():
         before = objective.evaluate(exact.eval(), batches)
@@ -168,7 +174,8 @@ def bundle(arguments: argparse.Namespace, output: Path) -> None:
         recipe=arguments.recipe.as_posix(),
         parameters=exact.num_parameters(),
         max_seq_length=settings.max_seq_length,
-        masked=settings.masked_lm_probability,
+        length=length,
+        masked=MASKED,
         training_tokens=train.manifest.tokens,
         tokens=int(last["tokens"]),
         epochs=last["tokens"] / train.manifest.tokens,
