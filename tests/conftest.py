@@ -55,6 +55,11 @@ def is_integration(path: Path) -> bool:
     return file != LAYERS and any(fnmatch(file, pattern) for pattern in INTEGRATION)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that writes outputs of code blocks into the documentation: project/test_docs.py."""
+    parser.addoption("--write-outputs", action="store_true", help="write the outputs of blocks into the docs")
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out files that `make test-fast` does not run: importing them takes long."""
     unwanted = "not integration" in config.option.markexpr

@@ -4,6 +4,9 @@ The blocks of a page run one after the other in one folder. A block with a title
 A `text` block without a title is compared with what the block before it prints; the line `...` is any lines.
 `GIVEN` in documented_files.py lists what a page takes for granted, `SMALLER` what is run otherwise than it is
 written, `NOT_RUN` what is not run: nothing else is.
+
+With `--write-outputs`, a page shows afterwards what its blocks print now, for example with new weights of the
+bundled model. Outputs with `...`, and those of a page in `SMALLER`, are left for a person.
 """
 
 import re
@@ -281,8 +284,14 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)])
 def test_blocks(
-    page: str, folder: Path, larder: Path, warm_shell: dict[str, str], tiny_texts: list[str]
+    page: str,
+    folder: Path,
+    larder: Path,
+    warm_shell: dict[str, str],
+    tiny_texts: list[str],
+    request: pytest.FixtureRequest,
 ) -> None:
+    may_write = request.config.getoption("write_outputs") and page not in SMALLER
     for name, kind in GIVEN.get(page, {}).items():
         if not (larder / kind).exists():
             FILES[kind](larder / kind, tiny_texts, warm_shell)
@@ -307,7 +316,11 @@ def test_blocks(
             shown, given = (
                 re.sub(VARYING[page], "#", one) if page in VARYING else one for one in (block.code, output)
             )
-            assert prints(shown, given, vary=page in NUMBERS_VARY), f"{page}, line {block.line}:\n{output}"
+            same = prints(shown, given, vary=page in NUMBERS_VARY)
+            if may_write and not same and "...\n" not in block.code:
+                write_output(place_of(page), block.code, output)
+            else:
+                assert same, f"{page}, line {block.line}:\n{output}"
     for pattern, minimum in PRINTED.get(page, {}).items():
         numbers = re.findall(pattern, printed, flags=re.MULTILINE)
         assert numbers, (pattern, printed)
@@ -332,6 +345,14 @@ def run_block(page: str, block: Block, code: str, folder: Path, environment: dic
     return output
 
 
+def write_output(page: Path, shown: str, output: str) -> None:
+    """Put an output into a page, in place of the one that it shows."""
+    lines = [line.rstrip() for line in output.strip("\n").splitlines()]
+    before, found, after = page.read_text(encoding="utf-8").partition(f"```text\n{shown}```")
+    assert found, f"{page} has no block with this output:\n{shown}"
+    page.write_text(before + "\n".join(["```text", *lines, "```"]) + after, encoding="utf-8")
+
+
 def prints(shown: str, output: str, *, vary: bool) -> bool:
     """Whether a program printed what a page shows. With `vary`, numbers, bars and columns may differ."""
 
@@ -343,6 +364,15 @@ def prints(shown: str, output: str, *, vary: bool) -> bool:
 
     pattern = "".join("(?:.*\n)*?" if line == "..." else re.escape(line) + "\n" for line in lines_of(shown))
     return re.fullmatch(pattern, "\n".join(lines_of(output)) + "\n") is not None
+
+
+def test_an_output_is_written(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```text\na\n```\n\n```text\nb  1\n\nc\n```\n\nEnd.\n")
+    write_output(page, "b  1\n\nc\n", "\nb  2   \n\nd\n\n")
+    assert page.read_text() == "```text\na\n```\n\n```text\nb  2\n\nd\n```\n\nEnd.\n"
+    with pytest.raises(AssertionError, match="has no block with this output"):
+        write_output(page, "c\n", "d\n")
 
 
 def test_output_is_compared() -> None:
