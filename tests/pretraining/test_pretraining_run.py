@@ -72,6 +72,51 @@ def run(data: Path, output: Path, settings: PretrainingSettings = SETTINGS):
     return run_pretraining(settings, data / "shards", data / "tokenizer", output)
 
 
+def test_the_model_is_the_mean_of_the_last_checkpoints(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    output = tmp_path / "run"
+    training = replace(SETTINGS.training, optimizer="adamw", learning_rate=1e-2)
+    alone = replace(SETTINGS, training=training)
+    settings = replace(alone, average_checkpoints=2)
+    with caplog.at_level("INFO"):
+        result = run(data, output, settings)
+    kept = [load_file(output / "checkpoints" / f"step-{step:07}" / "model.safetensors") for step in (6, 9)]
+    mean = load_file(output / "model.safetensors")
+    assert mean.keys() == kept[0].keys()
+    for name, tensor in mean.items():
+        torch.testing.assert_close(tensor, (kept[0][name] + kept[1][name]) / 2)
+    # What is reported was measured with the mean, and a run that goes on does so from its checkpoints.
+    batches = fixed_batches(
+        ShardSet(data / "shards/validation"),
+        WordTable(data / "tokenizer/spiece.model"),
+        SETTINGS.examples,
+        8,
+        limit=32,
+    )
+    model = AlbertForPreTraining.from_pretrained(output).eval()
+    with torch.no_grad():
+        expected = PretrainingObjective(SETTINGS).evaluate(model, batches)
+    assert result.metrics == pytest.approx(expected, rel=1e-5)
+    last = read_metrics(output)[-1]["eval/masked_loss"]
+    assert abs(result.metrics["masked_loss"] - last) > 1e-3
+    assert f"checkpoints at steps 6, 9  masked_loss {expected['masked_loss']:.4g}  " in caplog.text
+    again = run(data, output, settings)
+    assert again.metrics == pytest.approx(expected, rel=1e-5)
+    one = run(data, output, alone)  # from the same checkpoints, without a mean
+    assert one.metrics["masked_loss"] == pytest.approx(last, rel=1e-6)
+
+
+def test_a_mean_of_checkpoints_that_are_not_kept_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"average_checkpoints is 4.* keep_checkpoints is 3"):
+        replace(SETTINGS, average_checkpoints=4)
+    training = replace(SETTINGS.training, early_stopping=1)
+    with pytest.raises(ConfigError, match=r"average_checkpoints is 2.* early_stopping keeps the best"):
+        replace(SETTINGS, average_checkpoints=2, training=training)
+    with pytest.raises(ConfigError, match="average_checkpoints must be 1 or more, not 0"):
+        replace(SETTINGS, average_checkpoints=0)
+
+
 def test_losses_are_those_of_the_model_with_all_positions_projected(data: Path) -> None:
     torch.manual_seed(0)
     model = AlbertForPreTraining(AlbertConfig(vocab_size=500, **SHAPE)).eval()

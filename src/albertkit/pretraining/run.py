@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
+from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, IterableDataset
 
 from albertkit.errors import TrainingError
@@ -28,6 +29,7 @@ from albertkit.training.distributed import World
 from albertkit.training.loop import train
 from albertkit.training.progress import METRICS
 from albertkit.training.run_state import RunResult
+from albertkit.training.state import checkpoint_step, checkpoints
 from albertkit.training.throughput import TRAINING_PASSES
 
 logger = logging.getLogger(__name__)
@@ -141,6 +143,14 @@ def run_pretraining(
         _require_overfitted(output)
     if not world.is_main:
         return result
+    if settings.average_checkpoints > 1:
+        steps = average_checkpoints(model, output, settings.average_checkpoints)
+        save_model(output)
+        with torch.no_grad():
+            metrics = objective.evaluate(model.eval(), held_out) if evaluated else {}
+        shown = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        logger.info("the model is the mean of the checkpoints at steps %s  %s", steps, shown)
+        return replace(result, metrics=metrics)
     state, metrics, step = result.state, result.metrics, None
     if best_metric is not None and result.finished and state.best is not None:  # the best model is kept
         metrics, step = state.best_metrics, state.best_step
@@ -148,7 +158,17 @@ def run_pretraining(
 
 
 # Settings that are not part of a run's identity here, because the loop compares the training settings itself.
-_FREE = ("training", "evaluation_sequences")
+_FREE = ("training", "evaluation_sequences", "average_checkpoints")
+
+
+def average_checkpoints(model: AlbertForPreTraining, output: Path, count: int) -> str:
+    """Set the weights of `model` to the mean of the last checkpoints of a run, and return their steps."""
+    average = AveragedModel(model)
+    folders = checkpoints(output)[-count:]
+    for folder in folders:
+        average.update_parameters(AlbertForPreTraining.from_pretrained(folder))
+    model.load_state_dict(average.module.state_dict())
+    return ", ".join(str(checkpoint_step(folder)) for folder in folders)
 
 
 class _Stream(IterableDataset[PretrainingBatch]):

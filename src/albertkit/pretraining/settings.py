@@ -172,6 +172,9 @@ class PretrainingSettings:
     """Check the setup: train on the first batch only. Its loss must fall to almost 0."""
     evaluation_sequences: int = number(1024, "rows")
     """Number of held-out sequences per evaluation."""
+    average_checkpoints: int = number(1, "checkpoints")
+    """The model that a run ends with is the mean of the weights of its last N checkpoints. With a constant
+    learning rate, the mean is about as good as the model after a decay."""
     model: dict[str, Any] = field(default_factory=dict)
     """Arguments of `AlbertConfig`, except `vocab_size`, which is the tokenizer's."""
     examples: ExampleSettings = field(default_factory=ExampleSettings)
@@ -183,9 +186,10 @@ class PretrainingSettings:
                 f"batch_size is {self.batch_size} and batch_tokens is {self.batch_tokens}. Set the size of a "
                 "batch either in sequences (batch_size) or in tokens (batch_tokens)."
             )
-        for name in ("batch_size", "batch_tokens", "evaluation_sequences"):
+        for name in ("batch_size", "batch_tokens", "evaluation_sequences", "average_checkpoints"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ConfigError(f"{name} must be 1 or more, not {value}")
+        self._check_average()
         if not 0 <= self.order_weight < math.inf:
             raise ConfigError(f"order_weight must be finite and 0 or more, not {self.order_weight}")
         for name in self.model:
@@ -202,6 +206,18 @@ class PretrainingSettings:
                     raise ConfigError(
                         f"{name} is for a new model, but init_from is {self.init_from!r}. Omit one of them."
                     )
+
+    def _check_average(self) -> None:
+        """Raise ConfigError unless the checkpoints of the mean are kept."""
+        count, kept = self.average_checkpoints, self.training.keep_checkpoints
+        if count > kept:
+            raise ConfigError(
+                f"average_checkpoints is {count}, but keep_checkpoints is {kept}. Keep {count} or more."
+            )
+        if count > 1 and self.training.early_stopping:
+            raise ConfigError(
+                f"average_checkpoints is {count}, but early_stopping keeps the best model. Omit one of them."
+            )
 
     @property
     def step_tokens(self) -> int:
