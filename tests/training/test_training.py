@@ -292,7 +292,8 @@ def test_an_early_end_needs_a_metric_that_selects_the_model(tmp_path: Path) -> N
 
 
 def test_losses_that_stay_bad_stop_the_run(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"step 1 is nan .* after 3 rollbacks to .*step-0000000"):
+    expected = r"step 1 is nan .* after 3 rollbacks to .*step-0000000.* check the data and the objective"
+    with pytest.raises(TrainingError, match=expected):
         run(tmp_path, settings(), objective=BadOnce(1, math.nan, always=True))
 
 

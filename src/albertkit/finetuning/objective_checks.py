@@ -1,7 +1,6 @@
 """Checks of the objective of a task: its name, its arguments, and the loss that it returns."""
 
 import inspect
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -31,20 +30,18 @@ def objective_name(task: Task) -> str:
 
 
 def check_loss(task: Task, loss: Any) -> None:
-    """Raise ConfigError unless the result of an objective is a loss: a finite number with gradients."""
+    """Raise ConfigError unless the result of an objective is a loss: a number with gradients."""
     if not isinstance(loss, Tensor):
         problem = f"returned {loss!r:.60} ({type(loss).__name__})"
     elif loss.numel() != 1:
         problem = f"returned a tensor of shape {tuple(loss.shape)}"
     elif not loss.requires_grad:
         problem = "returned a loss that does not depend on the logits"
-    elif not math.isfinite(loss.item()):
-        problem = f"returned {loss.item()} for the first batch"
     else:
         return
     raise ConfigError(
-        f"the objective of {task.name} {problem}. Expected the mean loss over labeled items: a finite tensor "
-        "with one element, computed from the logits with operations of PyTorch."
+        f"the objective of {task.name} {problem}. Expected the mean loss over labeled items: a tensor with "
+        "one element, computed from the logits with operations of PyTorch."
     )
 
 

@@ -307,9 +307,10 @@ class _Run:
             "or its gradients are not finite"
         )
         if self.rollbacks > self.settings.max_rollbacks:
+            cause = "" if self.state.step else " If every loss is NaN, check the data and the objective."
             raise TrainingError(
                 f"{what}, after {self.settings.max_rollbacks} rollbacks to {newest}, which is intact. Lower "
-                f"the learning rate ({self.settings.learning_rate:g}) or use more warm-up."
+                f"the learning rate ({self.settings.learning_rate:g}) or use more warm-up.{cause}"
             )
         before = self.state
         self.load(newest)
