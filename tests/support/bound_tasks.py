@@ -1,9 +1,10 @@
-"""Tasks for a tokenizer and some labels, without a model."""
+"""Tasks that are bound to a config, with or without a tokenizer, but have no model."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from albertkit.config import AlbertConfig
+from albertkit.tasks.registry import TASKS
 from albertkit.tasks.settings import TaskSettings
 from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
@@ -23,3 +24,8 @@ def bound(
     """Return a task with these settings for a model with these labels, which reads up to 512 tokens."""
     named = {} if labels is None else {"id2label": dict(enumerate(labels)), "problem_type": problem_type}
     return task.bind(tokenizer, AlbertConfig(**named), TaskSettings(truncation=truncation, **settings))
+
+
+def unread(task: str, **config: Any) -> Any:
+    """A task for a config, without a tokenizer."""
+    return TASKS[task]().bind(None, AlbertConfig(**config))  # type: ignore[arg-type]

@@ -1,0 +1,103 @@
+"""The readers for multiple choice accept RACE folders and tables, and report unusable rows."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from labeled_files import Write, label_counts, load_splits, report_of
+
+from albertkit.datasets.examples import ChoiceExample
+from albertkit.datasets.multiple_choice import ChoiceTable, RaceFolder
+from albertkit.datasets.options import DataOptions
+from albertkit.datasets.reader import ReadingReport
+from albertkit.errors import DataError
+
+
+def test_race_folders(tmp_path: Path, write: Write) -> None:
+    text = {
+        "article": " They met. ",
+        "questions": ["Who met?", "They _ ."],
+        "options": [["he", "she", "it", "they"], ["met", "ate", "ran", "sat"]],
+        "answers": ["D", "A"],
+        "id": "high2.txt",
+    }
+    write("train/high/2.txt", json.dumps(text))
+    write("train/middle/1.txt", json.dumps({**text, "answers": ["E", "B"]}))
+    reader = RaceFolder(tmp_path / "train")
+    first, second, third = reader
+    assert first == ChoiceExample("high/2-0", "They met.", "Who met?", ("he", "she", "it", "they"), 3)
+    assert (second.label, third.id, third.label) == (0, "middle/1-1", 1)
+    assert report_of(reader).problems["mislabeled"].count == 1
+    assert len(list(RaceFolder(tmp_path / "train" / "middle"))) == 1
+    with pytest.raises(DataError, match=r"has no .txt files. Expected a split of RACE"):
+        RaceFolder(tmp_path / "test")
+    write("train/high/3.txt", "{}")
+    with pytest.raises(DataError, match=r"3.txt: not a text of RACE"):
+        list(RaceFolder(tmp_path / "train"))
+
+
+def test_tables_of_choices(write: Write) -> None:
+    header = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label\n"
+    rows = [
+        '0,v,1,Al sat. He,Al sat.,He,gold,"stands, up.",eats.,sings.,flies.,2\n',
+        "1,v,1,x,Al sat.,He,g,a,b,c,d,4\n",
+    ]
+    reader = ChoiceTable(write("train.csv", header + "".join(rows)))
+    (example,) = reader
+    assert example == ChoiceExample(
+        f"{reader.source}, line 2", "Al sat.", "He", ("stands, up.", "eats.", "sings.", "flies."), 2
+    )
+    assert (
+        report_of(reader)
+        .problems["mislabeled"]
+        .first[0]
+        .endswith("line 3: the label is '4', but there are 4 choices")
+    )
+    columns = DataOptions(
+        context_column="ctx", question_column="", choice_columns="endings", label_column="answer"
+    )
+    listed = [{"ctx": "A man", "endings": ["sits.", "eats."], "answer": letter} for letter in ("B", "", "C")]
+    assert [(one.choices, one.label) for one in ChoiceTable(listed, columns)] == [(("sits.", "eats."), 1)]
+    named = ChoiceTable([{**listed[0], "id": "first"}, listed[0]], replace(columns, id_column="id"))
+    assert [one.id for one in named] == ["first", named.table.name + ", row 2"]
+    # A column with gaps holds 1.0, and files of test splits -1.
+    places = [1.0, "1.0", np.float32(0), 1.5, 2.0, -1, -1.0, "-1", float("nan")]
+    reader = ChoiceTable([listed[0] | {"answer": place} for place in places], columns)
+    assert [one.label for one in reader] == [1, 1, 0]
+    assert {problem: rows.count for problem, rows in report_of(reader).problems.items()} == {
+        "mislabeled": 2,
+        "unlabeled": 4,
+    }
+    splits = load_splits({"train": ChoiceTable(listed, columns)})
+    assert splits.labels is None
+    assert label_counts(splits, "train") == {"1": 1}
+
+
+def test_lists_of_choices_in_cells(write: Write) -> None:
+    cells = ['x,1,"[""p"", ""q""]"', "y,0,\"['p', 'q']\"", 'z,0,"p, q"', ",0,[]", 'v,0,"[""p""]"']
+    file = write("a.csv", "\n".join(["sent1,label,c", *cells]) + "\n")
+    reader = ChoiceTable(file, DataOptions(question_column="", choice_columns="c"))
+    report = ReadingReport("")
+    assert [one.choices for _, one in reader.read(report)] == [("p", "q")] * 2
+    assert report.problems["malformed"].first == [
+        f"{file}, line 4: 'p, q' is neither a JSON list nor a JSON object"
+    ]
+    assert report.problems["empty"].first == [
+        f"{file}, line 5: no text in 'sent1'",
+        f"{file}, line 6: 1 of 2 choices have a text",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "options"), [(None, ["a", "b"]), ("q", ["a", 3]), (5, "ab"), ("q", [None])]
+)
+def test_questions_of_race_that_are_no_text(
+    tmp_path: Path, write: Write, question: object, options: object
+) -> None:
+    content = {"article": "x", "questions": [question], "options": [options], "answers": ["A"]}
+    write("1.txt", json.dumps(content))
+    report = ReadingReport("")
+    assert list(RaceFolder(tmp_path).read(report)) == []
+    assert report.problems["malformed"].count == 1

@@ -1,0 +1,179 @@
+"""The type of the labels is inferred or set, and missing, invalid or unknown labels are reported."""
+
+import numpy as np
+import pytest
+from labeled_files import CLASSES, NUMBERS, SEVERAL, Write, label_counts, load_splits, report_of
+
+from albertkit.datasets.multiple_choice import ChoiceTable
+from albertkit.datasets.options import DataOptions
+from albertkit.datasets.question_answering import QuestionTable
+from albertkit.datasets.reader import is_missing, text_of
+from albertkit.datasets.sentence_embedding import PairTable
+from albertkit.datasets.text_classification import TextTable, read_label
+from albertkit.datasets.token_classification import WordsTable
+from albertkit.errors import ConfigError, DataError
+from albertkit.tasks.label_kinds import CLASS
+from albertkit.tasks.labels import LabelSet
+
+
+def loaded_labels(labels: list, **options):
+    rows = [{"text": f"text {number}", "label": label} for number, label in enumerate(labels)]
+    separator = options.pop("separator", None)
+    splits = load_splits({"train": TextTable(rows, DataOptions(label_separator=separator))}, **options)
+    assert splits.labels is not None
+    return (
+        splits.labels.kind.problem_type,
+        splits.labels.names,
+        [one.label for one in splits.examples["train"]],
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "names", "read"),
+    [
+        (["b", "a", "b"], CLASSES, ("a", "b"), ["b", "a", "b"]),
+        (["10", "9", "1"], CLASSES, ("1", "9", "10"), ["10", "9", "1"]),
+        ([10, 9, 1], CLASSES, ("1", "9", "10"), ["10", "9", "1"]),
+        (["1.0", "0.0", "1.0"], CLASSES, ("0", "1"), ["1", "0", "1"]),
+        ([1.0, 0.0, float("nan")], CLASSES, ("0", "1"), ["1", "0"]),
+        ([True, False], CLASSES, ("False", "True"), ["True", "False"]),
+        (["007", "7", "10"], CLASSES, ("007", "10", "7"), ["007", "7", "10"]),
+        (["01", "02.0", "1"], CLASSES, ("01", "02.0", "1"), ["01", "02.0", "1"]),
+        (["+1", "-1"], CLASSES, ("-1", "1"), ["1", "-1"]),
+        (
+            ["9007199254740993", "9007199254740992"],
+            CLASSES,
+            ("9007199254740992", "9007199254740993"),
+            ["9007199254740993", "9007199254740992"],
+        ),
+        ([np.int64(1), np.float32(0.0), np.nan], CLASSES, ("0", "1"), ["1", "0"]),
+        (["1", "2", "none"], CLASSES, ("1", "2", "none"), ["1", "2", "none"]),
+        (["3.5", "4", "1e-1"], NUMBERS, ("LABEL_0",), [3.5, 4.0, 0.1]),
+        ([0.25, 1.0], NUMBERS, ("LABEL_0",), [0.25, 1.0]),
+        (["3.5", "4", "n/a"], NUMBERS, ("LABEL_0",), [3.5, 4.0]),
+        ([["y", "x"], [], ["z"]], SEVERAL, ("x", "y", "z"), [("x", "y"), (), ("z",)]),
+        ([[2, 10], [2]], SEVERAL, ("2", "10"), [("2", "10"), ("2",)]),
+    ],
+)
+def test_what_labels_mean_is_inferred(given: list, kind: str, names: tuple, read: list) -> None:
+    assert loaded_labels(given) == (kind, names, read)
+
+
+def test_what_labels_mean_can_be_said() -> None:
+    assert loaded_labels(["1", "2", "5"], problem_type=NUMBERS) == (NUMBERS, ("LABEL_0",), [1.0, 2.0, 5.0])
+    assert loaded_labels(["0.5", "1.5"], problem_type=CLASSES)[1] == ("0.5", "1.5")
+    assert loaded_labels(["b; a", "", "a"], separator=";") == (
+        SEVERAL,
+        ("a", "b"),
+        [("a", "b"), (), ("a",)],
+    )
+    with pytest.raises(ConfigError, match="problem_type is 'classes'"):
+        loaded_labels(["a", "b"], problem_type="classes")
+
+
+def test_labels_that_teach_nothing_are_refused() -> None:
+    with pytest.raises(DataError, match="every row has the label 'a'"):
+        loaded_labels(["a", "a"])
+    with pytest.raises(DataError, match="each of the 30 rows has a different label"):
+        loaded_labels([f"id{number}" for number in range(30)])
+    with pytest.raises(DataError, match="there are no usable examples"):
+        loaded_labels(["", ""])
+    with pytest.raises(DataError, match="no example has a label"):
+        loaded_labels([[], []])
+
+
+def test_a_label_that_training_does_not_have_is_named_with_its_row(write: Write) -> None:
+    train = TextTable(write("train.csv", "text,label\na,positive\nb,negative\n"))
+    test = TextTable(write("test.csv", "text,label\na,positive\nb,postive\n"))
+    with pytest.raises(DataError) as caught:
+        load_splits({"train": train, "validation": test})
+    assert "test.csv, line 3: the label 'postive' is unknown (did you mean 'positive'?)" in str(caught.value)
+    assert "Training has negative, positive" in str(caught.value)
+    several = TextTable(write("several.csv", "text,label\na,positive\nb,x\nc,negative\nd,y\ne,x\n"))
+    with pytest.raises(
+        DataError, match=r"line 3: the label 'x' is unknown \(and 2 more rows with an unknown"
+    ):
+        load_splits({"train": train, "validation": several})
+    # The labels of a model are checked against likewise, in every split.
+    labels = load_splits({"train": train}).labels
+    with pytest.raises(DataError, match=r"'postive' is unknown.* The model has negative, positive"):
+        load_splits({"test": test}, labels=labels)
+
+
+def test_rows_that_could_not_be_read_are_named_where_the_rest_is_of_no_use(write: Write) -> None:
+    file = write("train.jsonl", '{"text": "a", "label": "x"}\n{"text": "b", "la\n')
+    with pytest.raises(DataError) as caught:
+        load_splits({"train": TextTable(file)})
+    assert "every row has the label 'x'" in str(caught.value)
+    assert "train.jsonl, line 2" in str(caught.value)
+
+
+def test_labels_written_otherwise_are_the_same_class(write: Write) -> None:
+    train = TextTable(write("train.csv", "text,label\na,1\nb,0\n"))
+    test = TextTable(write("test.csv", "text,label\na,1.0\nb,0.0\n"))
+    splits = load_splits({"train": train, "validation": test})
+    assert [one.label for one in splits.examples["validation"]] == ["1", "0"]
+    assert label_counts(splits, "validation") == {"1": 1, "0": 1}
+
+
+def test_numbers_that_are_none_are_mislabeled(write: Write) -> None:
+    train = TextTable(write("train.csv", "text,label\na,1.5\nb,2.5\nc,?\n"))
+    splits = load_splits({"train": train, "validation": train})
+    assert splits.reports["validation"].problems["mislabeled"].first == [
+        f"{train.source}, line 4: the label '?' is not a number"
+    ]
+    assert splits.reports["validation"].examples == len(splits.examples["validation"]) == 2
+
+
+def test_nothing_in_a_cell_is_never_a_text() -> None:
+    """pandas writes NaN (or NA) for a cell without content."""
+    pd = pytest.importorskip("pandas")
+    missing = [float("nan"), None, " ", np.float32("nan"), pd.NA, pd.NaT]
+    for value in missing:
+        assert is_missing(value)
+        assert text_of(value) is None
+    assert [text_of(value) for value in ("nan", 3, 0.5, np.int64(3), True)] == ["nan", "3", "0.5", "3", None]
+    for value in missing:
+        texts = TextTable(
+            [{"text": value, "label": "a", "id": value}, {"text": "b", "label": value, "id": value}]
+        )
+        assert report_of(texts).examples == 0
+        assert set(report_of(texts).problems) == {"empty", "unlabeled"}
+        (_, second) = TextTable(texts.table, DataOptions(id_column="id"), labeled=False)
+        assert second.id == "the given examples, row 2"
+        pairs = PairTable(
+            [{"text": "a", "text_pair": "b", "score": value}, {"text": "a", "text_pair": value, "score": 1}]
+        )
+        assert set(report_of(pairs).problems) == {"empty", "unlabeled"}
+        indicators = TextTable([{"text": "a", "x": value, "y": 0}], DataOptions(label_column="x,y"))
+        assert set(report_of(indicators).problems) == {"unlabeled"}
+        choices = ChoiceTable(
+            [{"sent1": "a", "sent2": "b", "ends": ["c", "d"], "label": value}],
+            DataOptions(choice_columns="ends"),
+        )
+        assert set(report_of(choices).problems) == {"unlabeled"}
+        questions = QuestionTable([{"question": "a", "context": "b", "answers": value}])
+        assert set(report_of(questions).problems) == {"unlabeled"}
+    words = WordsTable(
+        [
+            {"tokens": ["a", one], "ner_tags": ["O", other]}
+            for one, other in ((float("nan"), "O"), ("b", None))
+        ]
+    )
+    assert {problem: rows.count for problem, rows in report_of(words).problems.items()} == {
+        "malformed": 1,
+        "unlabeled": 1,
+    }
+    several = TextTable([{"text": "a", "label": ["x", float("nan")]}])
+    assert report_of(several).problems["mislabeled"].count == 1
+
+
+def test_classes_of_columns_with_gaps() -> None:
+    """A column of whole numbers in which one is missing is a column of floats."""
+    rows = [{"tokens": ["a", "b"], "ner_tags": [1.0, 0.0]}]
+    assert next(iter(WordsTable(rows))).labels == ("1", "0")
+    assert LabelSet(CLASS, ("0", "1")).read(1) == "1"
+    assert read_label(1.0, separator=None, names=("no", "yes")) == "yes"
+    assert read_label(-1.0, separator=None, names=("no", "yes")) is None
+    with pytest.raises(DataError, match=r"the class 2\.0 is not one of 0 to 1"):
+        read_label(2.0, separator=None, names=("no", "yes"))

@@ -1,0 +1,117 @@
+"""The readers for question answering accept SQuAD files and tables, and report unusable answers."""
+
+import json
+from pathlib import Path
+
+import pytest
+from labeled_files import Write, report_of
+
+from albertkit.datasets.examples import QuestionExample
+from albertkit.datasets.question_answering import QuestionTable, SquadFile
+from albertkit.datasets.reader import ReadingReport
+from albertkit.errors import DataError
+
+
+def squad(*questions: dict, context: str = "Rome is in Italy. Rome is old.") -> str:
+    paragraph = {"context": context, "qas": list(questions)}
+    return json.dumps({"data": [{"title": "t", "paragraphs": [paragraph]}]})
+
+
+def asked(name: str, *answers: tuple[str, int], **more) -> dict:
+    given = [{"text": text, "answer_start": start} for text, start in answers]
+    return {"id": name, "question": "Where?", "answers": given, **more}
+
+
+def test_squad_files(write: Write) -> None:
+    content = squad(
+        asked("a", ("Italy", 11), ("in Italy", 8)),
+        asked("b", ("Rome", 17)),  # shifted by one
+        asked("c", is_impossible=True, plausible_answers=[{"text": "Rome", "answer_start": 0}]),
+        asked("d"),
+        asked("e", ("Paris", 0)),
+    )
+    reader = SquadFile(write("dev.json", content))
+    context = "Rome is in Italy. Rome is old."
+    assert list(reader) == [
+        QuestionExample("a", "Where?", context, (("Italy", 11), ("in Italy", 8))),
+        QuestionExample("b", "Where?", context, (("Rome", 18),)),
+        QuestionExample("c", "Where?", context, (), True),
+    ]
+    problems = report_of(reader).problems
+    assert problems["unlabeled"].first == [f"{reader.source}, question d"]
+    assert "'Paris' is not in the context" in problems["mislabeled"].first[0]
+    assert len(list(SquadFile(reader.path, labeled=False))) == 5
+    with pytest.raises(DataError, match="two questions have the id 'a'"):
+        list(SquadFile(write("twice.json", squad(asked("a", ("Rome", 0)), asked("a", ("Rome", 0))))))
+    with pytest.raises(DataError, match="expected the JSON of SQuAD"):
+        list(SquadFile(write("other.json", '{"questions": []}')))
+    with pytest.raises(DataError, match="article 0: not SQuAD's layout"):
+        list(SquadFile(write("other.json", '{"data": [{}]}')))
+
+
+def test_tables_of_questions() -> None:
+    rows = [
+        {"question": "Q?", "context": "In Rome.", "answers": {"text": ["Rome"], "answer_start": [3]}},
+        {"question": "Q?", "context": "In Rome.", "answers": {"text": [], "answer_start": []}},
+        {"question": "Q?", "context": "In Rome.", "answers": "Rome"},
+        {"question": "Q?", "context": "In Rome.", "answers": None},
+    ]
+    reader = QuestionTable(rows)
+    assert [(one.answers, one.is_impossible) for one in reader] == [
+        ((("Rome", 3),), False),
+        ((), True),
+        ((("Rome", 3),), False),
+    ]
+    assert report_of(reader).problems["unlabeled"].count == 1
+    report = report_of(QuestionTable([{"question": "Q?", "context": "In Rome.", "answers": 5}]))
+    assert "row 1: expected the text of an answer" in report.problems["mislabeled"].first[0]
+
+
+def test_xquad(shared: Path) -> None:
+    for language in ("en", "de", "ru", "zh"):
+        reader = SquadFile(shared / "data" / "xquad" / f"xquad.{language}.json")
+        report = report_of(reader)
+        assert (report.examples, report.problems) == (1190, {})
+        for one in reader:
+            for text, start in one.answers:
+                assert one.context[start : start + len(text)] == text
+
+
+@pytest.mark.parametrize(
+    ("given", "answers"),
+    [
+        ({"text": ["Rome"], "answer_start": [0]}, (("Rome", 0),)),
+        ({"text": "Rome", "answer_start": 0}, (("Rome", 0),)),
+        ("{'text': ['Rome'], 'answer_start': [0]}", (("Rome", 0),)),
+        ('{"text": [], "answer_start": []}', ()),
+        ({"text": ["Rome"], "answer_start": []}, None),
+        ({"text": ["Rome"], "answer_start": ["0"]}, None),
+        ({"text": [3], "answer_start": [0]}, None),
+        ({"text": None, "answer_start": 0}, None),
+        ("{'text': array(['Rome']), 'answer_start': array([0])}", None),
+        (["Rome"], None),
+        (7, None),
+    ],
+)
+def test_layouts_of_answers(given: object, answers: tuple | None) -> None:
+    rows = [{"question": "where", "context": "Rome is old.", "answers": given}]
+    report = ReadingReport("")
+    found = [one.answers for _, one in QuestionTable(rows).read(report)]
+    assert found == ([] if answers is None else [answers])
+    assert ("mislabeled" in report.problems) is (answers is None)
+
+
+@pytest.mark.parametrize("data", [5, {"a": 1}, "text", [3], [{"paragraphs": [{"context": "a", "qas": "q"}]}]])
+def test_squad_files_of_other_layouts(write: Write, data: object) -> None:
+    with pytest.raises(DataError, match=r"a.json.*(expected the JSON of SQuAD|not SQuAD's layout)"):
+        list(SquadFile(write("a.json", json.dumps({"data": data}))))
+
+
+@pytest.mark.parametrize(
+    "answer", [{"text": 5, "answer_start": 0}, {"text": "a", "answer_start": "0"}, "a", {}]
+)
+def test_squad_answers_of_other_types(write: Write, answer: object) -> None:
+    question = {"id": 1, "question": "q", "answers": [answer]}
+    content = {"data": [{"paragraphs": [{"context": "a b", "qas": [question]}]}]}
+    with pytest.raises(DataError, match=r"a.json, article 0: not SQuAD's layout"):
+        list(SquadFile(write("a.json", json.dumps(content))))

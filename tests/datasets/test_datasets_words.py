@@ -1,0 +1,123 @@
+"""The readers for token classification accept CoNLL files and tables of words, and check the labels."""
+
+from pathlib import Path
+
+import pytest
+from labeled_files import Write, label_counts, load_splits, report_of
+
+from albertkit.datasets.examples import WordsExample
+from albertkit.datasets.options import DataOptions
+from albertkit.datasets.reader import ReadingReport
+from albertkit.datasets.token_classification import ConllFile, WordsTable
+from albertkit.errors import DataError
+
+
+def test_conll_columns(write: Write) -> None:
+    content = (
+        "-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n\n# # I-NP O\n \n"
+        "-DOCSTART- -X- -X- O\nLone NN B-NP\nword NN I-NP O\n\nLast NN B-NP B-LOC"
+    )
+    file = write("a.conll", content)
+    entities = ConllFile(file)
+    assert [(one.words, one.labels) for one in entities] == [
+        (("EU", "rejects"), ("B-ORG", "O")),
+        (("#",), ("O",)),
+        (("Last",), ("B-LOC",)),
+    ]
+    assert report_of(entities).problems["malformed"].first == [
+        f"{file}, line 10: line 10 has 3 columns, expected 4"
+    ]
+    chunks = ConllFile(file, label_column=2)
+    assert next(iter(chunks)).labels == ("B-NP", "B-VP")
+    with pytest.raises(DataError, match=r"no column 7 for the label. The columns are 0 'EU', 1 'NNP'"):
+        list(ConllFile(file, label_column=7))
+    with pytest.raises(DataError, match="word and label are the same column"):
+        list(ConllFile(write("b.conll", "only\nwords\n")))
+    assert [one.words for one in ConllFile(write("b.conll", "only\nwords\n"), labeled=False)] == [
+        ("only", "words")
+    ]
+    tabbed = ConllFile(write("c.conll", "New York\tB-LOC\n10 000\tO\n"))
+    (sentence,) = tabbed
+    assert sentence == WordsExample(("New York", "10 000"), ("B-LOC", "O"), f"{tabbed.path}, line 1")
+
+
+def test_labels_of_words_are_checked_between_splits(write: Write) -> None:
+    train = ConllFile(write("train.txt", "a I-B\nb O\nc B-A\n"))
+    splits = load_splits({"train": train})
+    assert splits.labels is not None
+    assert splits.labels.names == ("O", "B-A", "I-A", "B-B", "I-B")
+    assert label_counts(splits, "train")["O"] == 1
+    test = ConllFile(write("test.txt", "a O\n\nb E-A\n"))
+    with pytest.raises(DataError, match=r"test.txt, line 3: the label 'E-A' is unknown"):
+        load_splits({"train": train, "validation": test})
+    parts_of_speech = load_splits({"train": ConllFile(write("pos.txt", "a NN\nb -LRB-\nc B-X\n"))})
+    assert parts_of_speech.labels is not None
+    assert parts_of_speech.labels.names == ("-LRB-", "B-X", "NN")
+
+
+def test_training_rows_that_were_left_out_are_named_beside_an_unknown_label(write: Write) -> None:
+    train = ConllFile(write("bad.conll", "a O\nb B-A\n\nc\nd B-B\n"))
+    validation = ConllFile(write("validation.conll", "c O\nd B-B\n"))
+    with pytest.raises(DataError, match=r"validation.conll, line 1: the label 'B-B' is unknown") as caught:
+        load_splits({"training": train, "validation": validation})
+    assert "bad.conll: 1 examples, 1 skipped" in str(caught.value)
+    assert "malformed: 1" in str(caught.value)
+
+
+def test_tables_of_words(write: Write) -> None:
+    rows = [
+        {"words": ["a", "b"], "tags": ["O", "B-X"]},
+        {"words": "a b", "tags": "O B-X"},
+        {"words": ["a", "b"], "tags": ["O"]},
+        {"words": [], "tags": []},
+        {"words": ["a"], "tags": None},
+        {"words": ["a"], "tags": [None]},
+    ]
+    reader = WordsTable(rows, DataOptions(words_column="words", label_column="tags"))
+    assert [(one.words, one.labels) for one in reader] == [(("a", "b"), ("O", "B-X"))] * 2
+    problems = report_of(reader).problems
+    assert {name: rows.count for name, rows in problems.items()} == {
+        "mislabeled": 1,
+        "empty": 1,
+        "unlabeled": 2,
+    }
+    assert problems["mislabeled"].first[0].endswith("row 3: 2 words and 1 labels")
+
+
+def test_conll_2000(shared: Path) -> None:
+    train, test = (ConllFile(shared / "data" / "conll2000" / f"{name}.txt") for name in ("train", "test"))
+    splits = load_splits({"train": train, "test": test})
+    words = {name: sum(len(one.words) for one in examples) for name, examples in splits.examples.items()}
+    assert words == {"train": 211727, "test": 47377}  # as its README counts them
+    assert [len(splits.examples[name]) for name in ("train", "test")] == [8936, 2012]
+    assert splits.labels is not None
+    assert len(splits.labels.names) == 1 + 2 * 11
+    assert "I-LST" in splits.labels.names  # in the test part only
+
+
+def test_lists_of_words_in_cells(write: Write) -> None:
+    rows = [
+        ("a river", "O B-X"),
+        ('["a", "river bank"]', '["O", "B-X"]'),
+        ("['a', \"river's\"]", "['O', 'B-X']"),
+        ("[ a river ]", "O O O O"),
+        ("['a' 'river']", "O B-X"),
+        ("a river", "['O' 'B-X']"),
+        ("", "O"),
+    ]
+    lines = [
+        "tokens,ner_tags",
+        *(",".join('"' + one.replace('"', '""') + '"' for one in row) for row in rows),
+    ]
+    reader = WordsTable(write("a.csv", "\n".join(lines) + "\n"))
+    report = ReadingReport("")
+    found = [(one.words, one.labels) for _, one in reader.read(report)]
+    assert found == [
+        (("a", "river"), ("O", "B-X")),
+        (("a", "river bank"), ("O", "B-X")),
+        (("a", "river's"), ("O", "B-X")),
+        (("[", "a", "river", "]"), ("O", "O", "O", "O")),
+    ]
+    assert report.problems["malformed"].count == 2
+    assert "['a' 'river']\" is neither a JSON list nor" in report.problems["malformed"].first[0]
+    assert report.problems["empty"].first[0].endswith("no words in 'tokens'")

@@ -1,0 +1,106 @@
+"""Fine-tuning counts unusable and truncated rows, and warns about labels that may be misread."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bound_tasks import unread
+from finetuning_runs import FAST, texts, tune, write
+
+from albertkit.datasets.options import DataOptions
+from albertkit.finetuning import run as run_module
+from albertkit.finetuning.prepared import prepare
+from albertkit.tasks.registry import TASKS
+from albertkit.tasks.settings import TaskSettings
+
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
+
+def test_texts_over_the_limit_are_counted(model: Path, data: Path, tmp_path: Path) -> None:
+    rows = texts(20, 1)
+    rows[3]["text"] = "river " * 100
+    write(tmp_path / "train.jsonl", [*rows, {"text": "", "label": "good"}, {"text": "key", "label": None}])
+    write(tmp_path / "validation.jsonl", texts(6, 1))
+    settings = replace(FAST, steps=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "MOST_RESTARTS", 0)
+        report = tune("text-classification", settings, model, tmp_path, tmp_path / "run").report
+    assert report is not None
+    found = report["data"]["training"]
+    assert (found["rows"], found["examples"], found["examples_cut"]) == (22, 20, 1)
+    assert {name: one["count"] for name, one in found["problems"].items()} == {"empty": 1, "unlabeled": 1}
+
+
+def test_rows_shorter_than_asked_for_are_announced(
+    model: Path, data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    for length, expected in (
+        (64, ["max_length is 64, but the model's maximum is 48 tokens: using 48"]),
+        (48, []),
+        (None, []),
+    ):
+        caplog.clear()
+        prepared = prepare(
+            TASKS["text-classification"](),
+            replace(FAST, task=TaskSettings(max_length=length)),
+            model=model,
+            train=data / "train.jsonl",
+            validation=data / "validation.jsonl",
+            options=DataOptions(),
+        )
+        assert prepared.task.max_length == 48
+        assert [line for line in caplog.messages if line.startswith("max_length")] == expected
+
+
+def test_whole_numbers_that_may_be_amounts_are_named(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    for count, named in ((11, True), (10, False)):
+        file = write(tmp_path / "a.jsonl", [{"text": "a", "label": number % count} for number in range(12)])
+        caplog.clear()
+        prepare(
+            TASKS["text-classification"](), FAST, model=model, train=file, validation=file,
+            options=DataOptions(),
+        )  # fmt: skip
+        expected = f"the labels are {count} whole numbers, which are read as classes. If they are amounts, "
+        found = [line for line in caplog.messages if line.startswith(expected)]
+        assert ["--problem-type regression" in line for line in found] == [True] * named
+
+
+def test_numbers_with_a_comma_are_named(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The note must fit a decimal comma and a thousands separator: 1,080 may be 1.08 or 1080."""
+    caplog.set_level("INFO")
+    for labels, named in (
+        (["2,53", "1,08", "3"], True),
+        (["1,080", "2,530", "1,200,000.5"], True),
+        (["a,b", "1,08", "c"], False),
+    ):
+        file = write(tmp_path / "a.jsonl", [{"text": "a", "label": label} for label in labels * 2])
+        caplog.clear()
+        prepare(
+            TASKS["text-classification"](), FAST, model=model, train=file, validation=file,
+            options=DataOptions(),
+        )  # fmt: skip
+        expected = (
+            "look like numbers, but are read as classes. If they are amounts, write them with a decimal "
+            "point and no thousands separator"
+        )
+        found = [line for line in caplog.messages if line.startswith("labels such as '1,08")]
+        assert [expected in line for line in found] == [True] * named
+
+
+@pytest.mark.parametrize(
+    ("labels", "note"),
+    [
+        (["o", "B-PER", "I-PER", "I-LOC"], "no tagging scheme: 'o' (did you mean 'O'?)."),
+        (["O", "B-PER", "I-PER"], None),
+        (["-LRB-", "B-X", "NN"], None),
+    ],
+)
+def test_a_label_that_keeps_spans_from_being_scored_is_named(labels: list[str], note: str | None) -> None:
+    said = unread("token-classification", id2label=dict(enumerate(labels))).check([], [], 8)
+    assert said is None if note is None else note in (said or "")

@@ -1,0 +1,198 @@
+"""Fine-tuning keeps the best checkpoint and seed, and reports if none beats the untrained model."""
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bound_tasks import unread
+from finetuning_runs import FAST, same, tune, weights, write
+
+from albertkit.datasets.examples import QuestionExample
+from albertkit.errors import ConfigError, TrainingError
+from albertkit.finetuning import run as run_module
+from albertkit.finetuning.train import best_run, finetune
+from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
+from albertkit.metrics.multiple_choice import choice_scores
+from albertkit.metrics.sentence_embedding import retrieval_scores
+from albertkit.metrics.token_classification import span_scores
+from albertkit.tasks.question_answering import Answer, Answered
+from albertkit.tasks.registry import TASKS
+from albertkit.training.callbacks import RunProgress
+from albertkit.training.progress import MetricsFile
+from albertkit.training.run_state import RunState
+
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
+
+def test_stops_early_with_the_best(
+    model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    result = finetune(
+        "text-classification", recipe=replace(FAST, epochs=50, early_stopping=2), model=model, device="cpu",
+        train=data / "train.jsonl", validation=data / "validation.jsonl", output=tmp_path,
+    )  # fmt: skip
+    state = result.loop.state
+    assert state.step < 50 * 8
+    assert state.step == state.best_step + 2 * 24
+    lines = [line for line in caplog.messages if line.startswith("ended early")]
+    assert lines == [f"ended early: 2 evaluations without improvement since step {state.best_step}"]
+    assert result.report is not None
+    assert result.report["metrics"]["accuracy"] == state.best == 1.0
+
+
+def test_several_seeds_have_a_deviation(
+    model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    result = finetune(
+        "text-classification",
+        recipe=replace(FAST, epochs=3),
+        model=model,
+        device="cpu",
+        train=data / "train.jsonl",
+        validation=data / "validation.jsonl",
+        output=tmp_path,
+        seeds=2,
+    )
+    reports = [json.loads((tmp_path / f"seed-{seed}" / "report.json").read_text()) for seed in (0, 1)]
+    values = [report["metrics"]["accuracy"] for report in reports]
+    assert result.report is not None
+    found = result.report["seeds"]["accuracy"]
+    assert found["values"] == values
+    lines = caplog.messages
+    assert [line for line in lines if line.startswith("run ")] == [
+        f"run {number + 1} of 2, in {tmp_path}/seed-{number}" for number in (0, 1)
+    ]
+    best = int(values[1] > values[0])
+    assert lines[-1] == f"best run: seed-{best}"
+    assert found["mean"] == pytest.approx(np.mean(values))
+    assert found["deviation"] == pytest.approx(np.std(values, ddof=1))
+    assert same(weights(tmp_path), weights(tmp_path / f"seed-{int(np.argmax(values))}"))
+    assert json.loads((tmp_path / "report.json").read_text()) == result.report
+    # The same command finds its runs; one run does not go where several are.
+    again = tune("text-classification", replace(FAST, epochs=3), model, data, tmp_path, seeds=2)
+    assert again.report == result.report
+    with pytest.raises(TrainingError, match=r"holds .*seed-0/.*: a new run would overwrite it"):
+        tune("text-classification", FAST, model, data, tmp_path)
+
+
+def test_several_seeds_do_not_overwrite_a_model(model: Path, data: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "model")
+    before = weights(tmp_path / "model")
+    with pytest.raises(TrainingError, match=r"holds .*model\.safetensors.*: a new run would overwrite it"):
+        tune("text-classification", FAST, model, data, tmp_path / "model", seeds=2)
+    assert same(weights(tmp_path / "model"), before)
+    assert not (tmp_path / "model" / "seed-0").exists()
+
+
+@pytest.mark.parametrize(("metric", "best"), [("mean_squared_error", 1), ("pearson", 0), ("accuracy", 0)])
+def test_the_best_seed_is_that_of_the_lowest_error(metric: str, best: int) -> None:
+    lower = TASKS["text-classification"]().directions[metric] == "lower"
+    assert best_run([0.5, 0.3, 0.3, math.nan], lower=lower) == best
+
+
+def test_a_model_is_not_chosen_by_a_count(model: Path, data: Path, tmp_path: Path) -> None:
+    rows = [
+        {"question": "what?", "context": "the river", "answers": {"text": ["river"], "answer_start": [4]}}
+    ] * 8
+    for split in ("train", "validation"):
+        write(tmp_path / f"{split}.jsonl", rows)
+    with pytest.raises(ConfigError, match=r"best_metric is 'total'. Expected one of exact, f1, best_exact"):
+        tune("question-answering", replace(FAST, best_metric="total"), model, tmp_path, tmp_path / "run")
+    # Questions that all have an answer have no such metric.
+    with pytest.raises(ConfigError, match=r"best_metric is 'best_f1'. Expected one of exact, f1\.$"):
+        tune("question-answering", replace(FAST, best_metric="best_f1"), model, tmp_path, tmp_path / "run")
+
+
+def test_an_unknown_metric_is_refused_before_any_file_is_read(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(ConfigError, match=r"best_metric is 'acuracy' \(did you mean 'accuracy'\?\)"):
+        tune("text-classification", replace(FAST, best_metric="acuracy"), missing, missing, missing)
+
+
+def test_every_metric_can_choose_the_model() -> None:
+    kinds = {
+        "text-classification": [
+            *(
+                class_scores(["a", "b"], ["a", "b"], labels=labels)
+                for labels in (["a", "b"], ["a", "b", "c"])
+            ),
+            multi_label_scores([("a",)], [("a",)], labels=["a", "b"]),
+            number_scores([1.0, 2.0], [1.0, 2.0]),
+        ],
+        "token-classification": [
+            span_scores([["B-A"]], [["B-A"]]).summary(),
+            class_scores(["a", "b", "c"], ["a", "b", "c"], labels=["a", "b", "c"]),
+        ],
+        "multiple-choice": [choice_scores([0, 0], [0, 0], ids=["middle1", "high1"])],
+        "sentence-embedding": [retrieval_scores([1]), dict.fromkeys(("spearman", "pearson"), 1.0)],
+    }
+    for task, scores in kinds.items():
+        assert {name for one in scores for name in one} == set(TASKS[task].metrics)
+    questions = [
+        QuestionExample(question="what?", context="the river", answers=(("river", 4),), id="a"),
+        QuestionExample(question="what?", context="the river", is_impossible=True, id="b"),
+    ]
+    answered = [Answered([Answer("river", 4, 9, 0.5, 1.0)], Answer("", 0, 0, 0.5, 0.0))] * 2
+    scores = unread("question-answering").scores(questions, answered)
+    beside = {"total", "has_answer_total", "no_answer_total", "best_exact_threshold", "best_f1_threshold"}
+    assert set(scores) - beside == set(TASKS["question-answering"].metrics)
+
+
+@pytest.mark.parametrize(
+    ("scores", "step", "beats"),
+    [
+        ([0.5, 0.4, 0.5], 2, False),
+        ([1 / 3, 0.2, 1 / 3], 2, False),  # metrics.jsonl has 0.333333
+        ([0.5, 0.4, 0.4], 0, False),
+        ([0.5, 0.6, 0.5], 1, True),
+    ],
+)
+def test_a_run_that_improves_nothing_says_so(
+    model: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    scores: list[float],
+    step: int,
+    beats: bool,
+) -> None:
+    values = iter(scores)
+    monkeypatch.setattr(TASKS["text-classification"], "scores", lambda *_: {"accuracy": next(values, 0.5)})
+    caplog.set_level("INFO")
+    result = finetune(
+        "text-classification", recipe=replace(FAST, steps=2, evaluate_every=1), model=model, device="cpu",
+        train=data / "train.jsonl", validation=data / "validation.jsonl", output=tmp_path / "run",
+    )  # fmt: skip
+    assert result.report is not None
+    assert (result.report["step"], result.report["beats_untrained"]) == (step, beats)
+    warning = f"no checkpoint beats the untrained model. The model of step {step} is kept."
+    assert (warning in caplog.text) is not beats
+
+
+@pytest.mark.parametrize(
+    ("before", "best", "step", "lower", "expected"),
+    [
+        (math.nan, 0.5, 4, False, True),
+        (math.nan, 0.5, 4, True, True),
+        (math.nan, None, 0, False, False),
+        (0.5, 0.5, 0, False, False),
+        (0.5, 0.4, 4, True, True),
+        (2 / 3, 2 / 3, 4, True, False),  # 0.666667 in the file
+        (None, 0.5, 4, False, None),
+    ],
+)
+def test_any_value_beats_an_untrained_model_without_one(
+    tmp_path: Path, before: float | None, best: float | None, step: int, lower: bool, expected: bool | None
+) -> None:
+    start = RunProgress(output=tmp_path, settings={})
+    MetricsFile().on_evaluation(start, {"eval/error": 0.1} | ({} if before is None else {"eval/f1": before}))
+    MetricsFile().on_evaluation(replace(start, step=4), {"eval/f1": 0.9})
+    state = RunState(step=8, best=best, best_step=step)
+    assert run_module._beats_untrained(state, tmp_path, "f1", lower) is expected

@@ -1,0 +1,211 @@
+"""Prediction resumes after a kill, writes each file format, and uses the lengths saved with the model."""
+
+import csv
+import json
+import pickle
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from finetuning_runs import CPU, FAST, texts, write
+
+from albertkit.config import AlbertConfig
+from albertkit.datasets.examples import TextExample
+from albertkit.datasets.options import DataOptions
+from albertkit.engines.choosing import make_engine
+from albertkit.errors import ConfigError
+from albertkit.finetuning.predict import predict_file
+from albertkit.finetuning.predictor import Asked, Predictor
+from albertkit.finetuning.prepared import prepare, starting_model
+from albertkit.finetuning.trained import load_task, task_settings
+from albertkit.modeling import auto
+from albertkit.pipelines import pipeline
+from albertkit.tasks.registry import TASKS
+from albertkit.tasks.settings import TaskSettings, saved_lengths
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
+
+def test_predictions_go_on_after_a_kill(
+    classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = texts(50, 7)
+    source = write(
+        tmp_path / "input.jsonl", [{"text": row["text"], "name": str(n)} for n, row in enumerate(rows)]
+    )
+    task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
+    reader = task.reader(str(source), DataOptions(id_column="name"), labeled=False)
+    computed: list[int] = []
+
+    def predict(output: Path, *, stop_after: int | None = None) -> int:
+        def progress(count: int, total: int) -> None:
+            assert total == 50
+            computed.append(count)
+            if stop_after is not None and count >= stop_after:
+                raise KeyboardInterrupt
+
+        return predict_file(
+            task, loaded, reader, output,
+            about={"run": 1}, part_size=8, progress=progress,
+        ).total  # fmt: skip
+
+    with pytest.raises(KeyboardInterrupt):
+        predict(tmp_path / "out.jsonl", stop_after=24)
+    assert not (tmp_path / "out.jsonl").exists()
+    computed.clear()
+    assert predict(tmp_path / "out.jsonl") == 50
+    assert computed == [32, 40, 48, 50]
+    said = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [one["id"] for one in said] == [str(number) for number in range(50)]
+    assert [one["row"] for one in said] == [*range(1, 51)]
+    right = sum(one["label"] == row["label"] for one, row in zip(said, rows, strict=True))
+    assert right >= 48
+    assert predict(tmp_path / "out.csv") == 50
+    with (tmp_path / "out.csv").open(newline="") as file:
+        assert [row["label"] for row in csv.DictReader(file)] == [one["label"] for one in said]
+    assert predict(tmp_path / "out.parquet") == 50
+    from pyarrow import parquet
+
+    tabular = [
+        {name: value for name, value in one.items() if name != "scores"}
+        | {f"score_{label}": score for label, score in one["scores"].items()}
+        for one in said
+    ]
+    assert parquet.read_table(tmp_path / "out.parquet").to_pylist() == tabular
+    assert list(tabular[0]) == ["row", "id", "label", "score", "cut", "score_bad", "score_good"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "input.jsonl", "out.csv", "out.jsonl", "out.parquet",
+    ]  # fmt: skip
+
+
+def test_other_processes_can_have_a_predictor(classifier: Path) -> None:
+    """It is pickled without its engine, also after it has predicted."""
+    task, model = load_task("text-classification", classifier, TaskSettings())
+    predictor = Predictor(task, model)
+    asked = [Asked(TextExample(text), 1) for text in ("river", "the house was lost")]
+    lines = predictor(asked)
+    assert pickle.loads(pickle.dumps(predictor))(asked) == lines
+    assert set(predictor.__getstate__()) == {field.name for field in fields(predictor)}
+
+
+def test_predictions_say_what_was_not_read(classifier: Path, tmp_path: Path) -> None:
+    source = write(
+        tmp_path / "in.jsonl", [{"text": "river"}, {"text": "river " * 100}, {"text": "river " * 60}]
+    )
+    task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
+    reader = task.reader(str(source), DataOptions(), labeled=False)
+    made = predict_file(task, loaded, reader, str(tmp_path / "out.jsonl"), about={})
+    lengths = [len(task.tokenizer(example.text)["input_ids"]) for example in reader]
+    expected = [max(0, length - 48) for length in lengths]
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [line["cut"] for line in lines] == expected
+    assert made.cut == expected[1:]
+
+
+@pytest.mark.parametrize(
+    ("task", "row", "options", "expected"),
+    [
+        (
+            "question-answering",
+            {"question": "what was lost?", "context": "the key was lost"},
+            {},
+            {"row", "answer", "start", "end", "score", "no_answer_difference", "cut"},
+        ),
+        ("token-classification", {"tokens": ["the", "key"]}, {}, {"row", "tokens", "labels"}),
+        (
+            "multiple-choice",
+            {"sent1": "the key", "sent2": "was", "choices": ["lost", "found"]},
+            {"choice_columns": "choices"},
+            {"row", "choice", "text", "score", "scores", "cut"},
+        ),
+    ],
+)
+def test_each_task_predicts_for_a_file(
+    task: str, row: dict[str, Any], options: dict[str, Any], expected: set[str], model: Path, tmp_path: Path
+) -> None:
+    loaded = getattr(auto, TASKS[task].architecture)(AlbertConfig.from_pretrained(model))
+    own = TASKS[task]().bind(AlbertTokenizer.from_pretrained(model), loaded.config)
+    reader = own.reader(str(write(tmp_path / "in.jsonl", [row] * 3)), DataOptions(**options), labeled=False)
+    for kind in ("jsonl", "csv", "parquet"):
+        output = tmp_path / f"out.{kind}"
+        assert predict_file(own, loaded, reader, output, about={}, part_size=2).total == 3
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert all(set(line) == expected for line in lines)
+    assert [line["row"] for line in lines] == [1, 2, 3]
+
+
+QUESTIONS = [{"question": "what?", "context": "the key was lost " * 9, "answers": "key"}] * 2
+
+
+SENTENCES = [{"tokens": ["the", "key"] * 15, "ner_tags": ["O", "B-X"] * 15}] * 2
+
+
+CHOICES = [{"sent1": "the key " * 12, "sent2": "was", "choices": ["lost", "found"], "label": 0}] * 2
+
+
+@pytest.mark.parametrize(
+    ("task", "rows", "options"),
+    [
+        ("text-classification", [row | {"text": "the key was lost " * 3} for row in texts(4, 0)], {}),
+        ("token-classification", SENTENCES, {}),
+        ("question-answering", QUESTIONS, {}),
+        ("multiple-choice", CHOICES, {"choice_columns": "choices"}),
+    ],
+)
+def test_a_model_is_used_with_the_lengths_of_its_training(
+    task: str, rows: list[dict[str, Any]], options: dict[str, Any], model: Path, tmp_path: Path
+) -> None:
+    """Its config.json has them, so that a pipeline reads as `predict` does, wherever the folder goes."""
+    given = TaskSettings(max_length=16, doc_stride=3, max_question_length=5, max_answer_length=2)
+    prepared = prepare(
+        TASKS[task](),
+        replace(FAST, task=given),
+        model=model,
+        train=write(tmp_path / "train.jsonl", rows),
+        validation=tmp_path / "train.jsonl",
+        options=DataOptions(**options),
+    )
+    is_questions = task == "question-answering"
+    others = {"doc_stride": 3, "max_question_length": 5, "max_answer_length": 2} if is_questions else {}
+    folder = tmp_path / "tuned"
+    starting_model(prepared, FAST).save_pretrained(folder)
+    prepared.tokenizer.save_pretrained(folder)
+    assert AlbertConfig.from_pretrained(folder).extra["task_settings"] == {"max_length": 16, **others}
+    found = task_settings(folder, {})
+    assert found == replace(TaskSettings(max_length=16), **others)
+    assert task_settings(folder, {"max_length": 20}).max_length == 20
+    # The same answers as `predict` gives, without a word about lengths.
+    pipe: Any = pipeline(task, folder)
+    own, loaded = load_task(task, folder, found, device=CPU)
+    reader = own.reader(str(tmp_path / "train.jsonl"), DataOptions(**options), labeled=False)
+    example = next(iter(reader))
+    made = own.features([example])
+    (predicted,) = own.predictions([example], made, own.run(make_engine(loaded, "plain"), made))
+    assert max(len(row.input_ids) for row in made) == 16
+    if task == "text-classification":
+        assert pipe(example.text, truncation=True)[0]["score"] == pytest.approx(max(predicted.scores))
+        assert "cut" not in pipe(example.text)[0]  # without truncation all that the model reads
+    elif task == "token-classification":
+        said = pipe(list(example.words), is_split_into_words=True, ignore_labels=())
+        assert [one["score"] for one in said] == pytest.approx(
+            [max(scores) for scores in predicted.scores.tolist()], abs=1e-5
+        )
+    elif is_questions:
+        answer = pipe(question=example.question, context=example.context)
+        best = predicted.answers[0]
+        assert (answer["start"], answer["end"]) == (best.start, best.end)
+        assert answer["score"] == pytest.approx(best.score)
+    else:
+        asked = {"context": example.context, "question": example.question, "choices": example.choices}
+        assert pipe(asked, truncation=True)["scores"] == pytest.approx(predicted.scores)
+
+
+@pytest.mark.parametrize("damaged", [[1], {"max_length": "16"}, {"max_length": True}, {"max_length": -1}])
+def test_lengths_that_are_none_are_named(damaged: Any) -> None:
+    config = AlbertConfig(num_hidden_layers=1)
+    assert saved_lengths(config) == {}  # of a folder from before
+    config.extra["task_settings"] = damaged
+    with pytest.raises(ConfigError, match=r"task_settings in the config is .* Expected lengths"):
+        saved_lengths(config)

@@ -1,0 +1,187 @@
+"""Question answering learns answers and the no-answer threshold, and counts unusable questions."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from bound_tasks import unread
+from finetuning_runs import CPU, FAST, texts, tune, write
+
+from albertkit.config import AlbertConfig
+from albertkit.datasets.examples import QuestionExample
+from albertkit.datasets.options import DataOptions
+from albertkit.finetuning import run as run_module
+from albertkit.finetuning.predict import predict_file
+from albertkit.finetuning.prepared import prepare
+from albertkit.finetuning.train import finetune
+from albertkit.finetuning.trained import load_task
+from albertkit.modeling.task_heads import AlbertForQuestionAnswering
+from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered
+from albertkit.tasks.registry import TASKS
+from albertkit.tasks.settings import TaskSettings
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
+
+def test_answers_and_their_absence_are_learnt(model: Path, tmp_path: Path) -> None:
+    """The answer is the word painted or lost; without either there is none."""
+    for name, seed, count in (("train", 0, 96), ("validation", 1, 20)):
+        asked = []
+        for number, row in enumerate(texts(count, seed)):
+            mark = {"good": "painted", "bad": "lost"}[row["label"]]
+            text = row["text"].replace("lost", "word") if number % 2 == 0 else row["text"]
+            given = [] if number % 2 == 0 else [mark]
+            answers = {"text": given, "answer_start": [text.index(one) for one in given]}
+            asked.append({"question": "what happened?", "context": text, "answers": answers})
+        write(tmp_path / f"{name}.jsonl", asked)
+    report = tune("question-answering", replace(FAST, epochs=8), model, tmp_path, tmp_path / "run").report
+    assert report is not None
+    assert report["main_metric"] == "best_f1"
+    assert report["metrics"]["best_f1"] > 0.9
+    assert report["metrics"]["f1"] == report["metrics"]["best_f1"]
+    assert AlbertConfig.from_pretrained(tmp_path / "run").null_score_diff_threshold == pytest.approx(
+        _middle_of_the_gap(tmp_path / "run" / "predictions.jsonl", report["metrics"]["best_f1_threshold"])
+    )
+
+
+def test_a_threshold_is_not_inherited(model: Path, tmp_path: Path) -> None:
+    """A model of SQuAD 2 that is fine-tuned on SQuAD 1.1 answers every question."""
+    shutil.copytree(model, tmp_path / "model")
+    config = AlbertConfig.from_pretrained(model)
+    config.extra[THRESHOLD_KEY] = -3.0
+    config.save_pretrained(tmp_path / "model")
+    row = {"question": "what?", "context": "the key was lost"}
+    answered = row | {"answers": {"text": ["key"], "answer_start": [4]}}
+    unanswered = row | {"answers": {"text": [], "answer_start": []}}
+    for rows, metric in (([answered] * 2, "f1"), ([answered, unanswered], "best_f1")):
+        prepared = prepare(
+            TASKS["question-answering"](),
+            FAST,
+            model=tmp_path / "model",
+            train=write(tmp_path / "train.jsonl", rows),
+            validation=write(tmp_path / "validation.jsonl", rows),
+            options=DataOptions(),
+        )
+        assert THRESHOLD_KEY not in prepared.config.extra
+        assert prepared.validation.main_metric == metric
+
+
+def test_a_context_without_a_token_is_answered_in_json(model: Path, tmp_path: Path) -> None:
+    """One combining mark is a text, and nothing is left of it when it is normalized."""
+    torch.manual_seed(0)
+    AlbertForQuestionAnswering(AlbertConfig.from_pretrained(model)).save_pretrained(tmp_path / "model")
+    AlbertTokenizer.from_pretrained(model).save_pretrained(tmp_path / "model")
+    task, loaded = load_task("question-answering", tmp_path / "model", TaskSettings(), device=CPU)
+    write(tmp_path / "in.jsonl", [{"question": "what?", "context": text} for text in ("\u0301", "the key")])
+    reader = task.reader(str(tmp_path / "in.jsonl"), DataOptions(), labeled=False)
+    for threshold in (None, 0.0):
+        loaded.config.extra[THRESHOLD_KEY] = threshold
+        output = tmp_path / f"{threshold}.jsonl"
+        predict_file(task, loaded, reader, output, about={})
+        first, second = (json.loads(line) for line in output.read_text().splitlines())
+        assert "Infinity" not in output.read_text()
+        assert (first["answer"], first["no_answer_difference"]) == ("", None)
+        assert isinstance(second["no_answer_difference"], float)
+
+
+def test_answers_that_cannot_be_learnt_are_counted(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One is longer than any window, one longer than an answer may be, one question is cut."""
+    filler = "river house letters " * 20
+    asked = [
+        {"question": "what?", "context": filler + "the key was lost", "answers": "the key"},
+        {"question": "what?", "context": filler, "answers": filler.strip()},
+        {"question": "what?", "context": "the key was lost in the river", "answers": "the key was lost in"},
+        {"question": "what was lost " * 9, "context": "the key was lost", "answers": "key"},
+    ]
+    write(tmp_path / "train.jsonl", asked)
+    write(tmp_path / "validation.jsonl", asked[:2])
+    caplog.set_level("INFO")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "MOST_RESTARTS", 0)
+        report = finetune(
+            "question-answering",
+            device="cpu",
+            recipe=replace(FAST, steps=1, task=TaskSettings(max_answer_length=9, max_question_length=10)),
+            model=model, train=tmp_path / "train.jsonl", validation=tmp_path / "validation.jsonl",
+            output=tmp_path / "run",
+        ).report  # fmt: skip
+    assert report is not None
+    assert report["data"]["training"]["examples_cut"] == 1
+    unseen = "answers exceed a window of 48 tokens and are not used in training"
+    assert report["data"]["training"]["troubles"] == {
+        unseen: 1,
+        "answers are longer than 9 tokens and cannot be predicted": 1,
+    }
+    assert report["data"]["validation"]["troubles"] == report["troubles"] == {unseen: 1}
+    assert f"* 1 {unseen}" in (tmp_path / "run" / "report.md").read_text()
+    for line in (
+        "training: 1 of 4 questions are longer than 10 tokens and are truncated",
+        f"training: 1 of 4 {unseen}",
+        f"validation: 1 of 2 {unseen}",
+    ):
+        assert line in caplog.text
+
+
+def test_questions_without_answer_are_counted() -> None:
+    task = unread("question-answering")
+    examples = [QuestionExample(str(n), "q", "a key", (), is_impossible=n > 0) for n in range(3)]
+
+    def said(training: list[QuestionExample]) -> str | None:
+        return task.check(training, [], 8)
+
+    assert said(examples) == "2 of 3 training questions have no answer"
+    assert said(examples[:1]) is None
+
+
+def test_where_silence_is_best_nothing_is_answered() -> None:
+    task = unread("question-answering")
+    examples = [QuestionExample(str(n), "q", "a key", (), True) for n in range(3)]
+    examples.append(QuestionExample("3", "q", "a key", (("key", 2),)))
+    predictions = [
+        Answered([Answer("a", 0, 1, 0.5, logit)], Answer("", 0, 0, 0.5, 0.0))
+        for logit in (2.1, 1.7, 0.3, 1.9)
+    ]
+    task.config.extra |= task.tuned(examples, predictions)
+    assert task.threshold == pytest.approx(-2.11)
+    scores = task.scores(examples, predictions)
+    assert scores["f1"] == scores["best_f1"] == 0.75
+
+
+@pytest.mark.parametrize(("threshold", "silent"), [(None, False), (0.0, False), (-1.0, True)])
+def test_what_is_reported_is_what_is_measured(threshold: float | None, silent: bool) -> None:
+    """With questions without answer a model without threshold is used at 0, in figures and in records."""
+    given = unread("question-answering")
+    examples = [
+        QuestionExample("same id", "q", "a key", (("key", 2),)),
+        QuestionExample("same id", "q", "a key", (), True),
+    ]
+    sure = Answered([Answer("key", 2, 5, 0.7, 2.0)], Answer("", 0, 0, 0.2, 1.5))
+    unsure = Answered([Answer("key", 2, 5, 0.1, 0.5)], Answer("", 0, 0, 0.6, 1.5))
+    if threshold is not None:
+        given.config.extra["null_score_diff_threshold"] = threshold
+    task = given.for_examples(examples)
+    assert given.threshold == threshold
+    said = [task.record(*pair)["answer"] for pair in zip(examples, (sure, unsure), strict=True)]
+    assert said == ["" if silent else "key", ""]
+    judged = [task.judge(*pair)[0] for pair in zip(examples, (sure, unsure), strict=True)]
+    assert [one.predicted for one in judged] == said
+    scores = task.scores(examples, [sure, unsure])
+    assert scores["exact"] == sum(one.right for one in judged) / 2 == (0.5 if silent else 1.0)
+    assert (scores["total"], scores["no_answer_exact"], scores["best_exact"]) == (2, 1.0, 1.0)
+    # Where every question has an answer, and the model was not tuned for more, it always answers.
+    alone = unread("question-answering").for_examples(examples[:1])
+    assert alone.record(examples[0], unsure)["answer"] == "key"
+    assert alone.scores(examples[:1], [unsure])["exact"] == 1.0
+
+
+def _middle_of_the_gap(predictions: Path, threshold: float) -> float:
+    lines = [json.loads(line) for line in predictions.read_text().splitlines()]
+    above = [line["no_answer_difference"] for line in lines if line["no_answer_difference"] > threshold]
+    assert all((line["answer"] == "") == (line["no_answer_difference"] > threshold) for line in lines)
+    return (threshold + min(above)) / 2

@@ -1,0 +1,85 @@
+"""Resumed runs give the same weights, reject changed settings and accept checkpoints of earlier versions."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from finetuning_runs import FAST, same, texts, tune, weights, write
+
+from albertkit.errors import TrainingError
+from albertkit.files import write_json
+from albertkit.tasks.registry import TASKS
+from albertkit.training.state import checkpoints
+
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
+
+def test_goes_on_exactly(model: Path, data: Path, tmp_path: Path) -> None:
+    settings = replace(FAST, dropout=0.1, epochs=2, evaluate_every=8)
+    tune("text-classification", settings, model, data, tmp_path / "whole")
+    stopped = tune(
+        "text-classification", replace(settings, max_minutes=1e-9), model, data, tmp_path / "parts"
+    )
+    assert stopped.report is None
+    assert stopped.step == 1
+    with pytest.raises(TrainingError, match="batch_size"):
+        tune("text-classification", replace(settings, batch_size=4), model, data, tmp_path / "parts")
+    other = tmp_path / "other"
+    other.mkdir()
+    write(other / "train.jsonl", texts(64, 9))
+    write(other / "validation.jsonl", texts(20, 1))
+    with pytest.raises(TrainingError, match="training_data"):
+        tune("text-classification", settings, model, other, tmp_path / "parts")
+    for _ in range(2):
+        tune("text-classification", replace(settings, max_minutes=1e-9), model, data, tmp_path / "parts")
+    result = tune("text-classification", settings, model, data, tmp_path / "parts")
+    assert result.step == 16
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+
+
+@pytest.mark.parametrize(("scores", "beats"), [([0.5, 0.5, 0.4], False), ([0.5, 0.6, 0.4], True)])
+def test_a_run_of_the_first_version_continues(
+    model: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scores: list[float],
+    beats: bool,
+) -> None:
+    values = iter(scores)
+    monkeypatch.setattr(TASKS["text-classification"], "scores", lambda *_: {"accuracy": next(values, 0.5)})
+    settings = replace(FAST, steps=2, evaluate_every=1)
+    stopped = tune("text-classification", replace(settings, max_minutes=1e-9), model, data, tmp_path)
+    assert stopped.step == 1
+    file = checkpoints(tmp_path)[-1] / "training_state.json"
+    keys = "step tokens seconds schedule_factor position best best_step stale_evaluations given_up watch"
+    document = json.loads(file.read_text())
+    write_json(file, {key: document[key] for key in (*keys.split(), "fingerprint")})
+    result = tune("text-classification", settings, model, data, tmp_path)
+    assert result.report is not None
+    assert (result.report["step"], result.report["beats_untrained"]) == (1, beats)
+
+
+def test_without_any_value_the_last_model_is_kept(
+    classifier: Path, model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Evaluations of earlier versions could be NaN."""
+    caplog.set_level("INFO")
+    shutil.copytree(classifier, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "best")
+    file = checkpoints(tmp_path / "run")[-1] / "training_state.json"
+    document = json.loads(file.read_text())
+    write_json(file, document | {"best": None, "best_step": 0, "best_metrics": {}})
+    result = tune("text-classification", FAST, model, data, tmp_path / "run")
+    assert result.report is not None
+    assert (result.report["step"], result.report["beats_untrained"]) == (result.step, False)
+    assert f"The model of step {result.step} is kept." in caplog.text
+
+
+def test_a_finished_run_needs_its_figures(classifier: Path, model: Path, data: Path, tmp_path: Path) -> None:
+    shutil.copytree(classifier, tmp_path / "run")
+    (tmp_path / "run" / "metrics.jsonl").unlink()
+    with pytest.raises(TrainingError, match=r"metrics\.jsonl is missing"):
+        tune("text-classification", FAST, model, data, tmp_path / "run")

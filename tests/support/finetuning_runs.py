@@ -1,0 +1,75 @@
+"""Fine-tuning runs on short random texts: the settings, the data and the weights of the trained models."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from albertkit.finetuning.run import FinetuningRun
+from albertkit.finetuning.settings import FinetuningSettings
+from albertkit.finetuning.train import finetune
+
+CPU = torch.device("cpu")
+FAST = FinetuningSettings(
+    epochs=6,
+    batch_size=8,
+    learning_rate=3e-3,
+    dropout=0.0,
+    attention_dropout=0.0,
+    classifier_dropout=0.0,
+    precision="fp32",
+    evaluate_every=24,
+)
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def texts(count: int, seed: int) -> list[dict[str, Any]]:
+    """Texts whose class is a word in them."""
+    draw = random.Random(seed)
+    words = ["river", "house", "letters", "key", "secret", "harbour", "dinner", "morning"]
+    rows = []
+    for number in range(count):
+        label = ["bad", "good"][number % 2]
+        mark = {"good": "painted", "bad": "lost"}[label]
+        rest = draw.choices(words, k=draw.randint(1, 6))
+        rest.insert(draw.randrange(len(rest)), mark)
+        rows.append({"text": " ".join(rest), "label": label})
+    return rows
+
+
+def tune(
+    task: str,
+    settings: FinetuningSettings,
+    model: Path,
+    data: Path,
+    output: Path,
+    *,
+    seeds: int = 1,
+    **options: Any,
+) -> FinetuningRun:
+    return finetune(
+        task,
+        recipe=settings,
+        model=model,
+        train=data / "train.jsonl",
+        validation=data / "validation.jsonl",
+        output=output,
+        seeds=seeds,
+        device="cpu",
+        **options,
+    )
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)

@@ -1,0 +1,64 @@
+"""Labeled files that a test writes, and the examples, labels and reports that readers return for them."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from albertkit.datasets.glue import GlueSplit
+from albertkit.datasets.multiple_choice import ChoiceTable, RaceFolder
+from albertkit.datasets.question_answering import QuestionTable, SquadFile
+from albertkit.datasets.reader import ReadingReport
+from albertkit.datasets.text_classification import EntailmentFile, TextTable
+from albertkit.datasets.token_classification import ConllFile, WordsTable
+from albertkit.tasks import loading
+from albertkit.tasks.multiple_choice import MultipleChoice
+from albertkit.tasks.question_answering import QuestionAnswering
+from albertkit.tasks.task import Task
+from albertkit.tasks.text_classification import TextClassification
+from albertkit.tasks.token_classification import TokenClassification
+
+Write = Callable[[str, str], Path]
+
+CLASSES, NUMBERS, SEVERAL = "single_label_classification", "regression", "multi_label_classification"
+
+TASK_OF: dict[type, type[Task]] = {
+    **dict.fromkeys((TextTable, GlueSplit, EntailmentFile), TextClassification),
+    **dict.fromkeys((ConllFile, WordsTable), TokenClassification),
+    **dict.fromkeys((SquadFile, QuestionTable), QuestionAnswering),
+    **dict.fromkeys((ChoiceTable, RaceFolder), MultipleChoice),
+}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write_text(name: str, content: str) -> Path:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content, encoding="utf-8", newline="")
+        return file
+
+    return write_text
+
+
+def load_splits(readers: dict[str, Any], **options: Any) -> loading.Splits:
+    """Load splits for the task of their readers."""
+    (task,) = {TASK_OF[type(reader)] for reader in readers.values()}
+    return loading.load_splits(task(), readers, **options)
+
+
+def label_counts(splits: loading.Splits, name: str) -> Counter[str]:
+    """How often each label is there: of texts, of words, or the numbers of right choices."""
+    counts: Counter[str] = Counter()
+    for example in splits.examples[name]:
+        labels = example.labels if hasattr(example, "labels") else example.label
+        counts.update(map(str, labels if isinstance(labels, tuple) else (labels,)))
+    return counts
+
+
+def report_of(reader) -> ReadingReport:
+    report = ReadingReport(reader.source)
+    assert len(list(reader.read(report))) == report.examples
+    return report

@@ -1,0 +1,137 @@
+"""A run keeps the best model by its metric, and early stopping ends a run that does not improve."""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from quick_runs import quick_runs  # noqa: F401  # a fixture
+from safetensors.torch import load_file
+from training_runs import BadOnce, batches, objective, run, settings, tiny_model
+
+from albertkit.errors import ConfigError
+from albertkit.training.loop import train
+from albertkit.training.state import checkpoint_folder
+
+
+def run_with(output: Path, values: Iterator[float], objective: Any = objective, **changes: Any) -> Any:
+    """Train with these values of the metric that selects the model."""
+    model = tiny_model()
+    return train(
+        model,
+        objective,
+        batches,
+        settings(evaluate_every=2, **changes),
+        output,
+        save_model=model.save_pretrained,
+        evaluate=lambda: {"accuracy": next(values), "recall": math.nan},
+        best_metric="accuracy",
+    )
+
+
+def test_the_best_model_survives_a_rollback(tmp_path: Path) -> None:
+    """The checkpoint of step 4 does not know the evaluation of step 6, whose model is in best/."""
+    values = iter([0.1, 0.2, 0.3, 0.9, 0.4, 0.35, 0.35, 0.35])
+    result = run_with(tmp_path, values, BadOnce(7, math.nan))
+    assert (result.state.best, result.state.best_step) == (0.9, 6)
+    assert list(values) == []
+
+
+def test_early_stopping_counts_the_evaluations_before_a_rollback(tmp_path: Path) -> None:
+    """The checkpoint of step 4 has one evaluation without improvement; step 6 is the best and is repeated."""
+    values = iter([0.1, 0.5, 0.4, 0.9, 0.35, 0.3])
+    result = run_with(tmp_path, values, objective=BadOnce(7, math.nan), early_stopping=2)
+    state = result.state
+    assert (result.finished, state.step, state.stale_evaluations) == (True, 8, 2)
+    assert (state.best, state.best_step, state.best_metrics["accuracy"]) == (0.9, 6, 0.9)
+    assert state.metrics == result.metrics
+    assert result.metrics["accuracy"] == 0.3
+    assert list(values) == []
+
+
+def test_a_finished_run_keeps_its_metrics(tmp_path: Path) -> None:
+    """A metric without a value is NaN before and after, but null in the file."""
+    result = run_with(tmp_path, iter([0.1, 0.5, 0.4, 0.2, 0.2, 0.2, 0.2]))
+    (tmp_path / "metrics.jsonl").unlink()
+    again = run_with(tmp_path, iter([]))
+    for found in (result, again):
+        assert found.metrics == {"accuracy": 0.2, "recall": pytest.approx(math.nan, nan_ok=True)}
+        assert found.state.best_metrics == {"accuracy": 0.5, "recall": pytest.approx(math.nan, nan_ok=True)}
+    file = checkpoint_folder(tmp_path, 12) / "training_state.json"
+    document = json.loads(file.read_text())
+    assert document["metrics"] == {"accuracy": 0.2, "recall": None}
+    for name in ("metrics", "best_metrics"):  # checkpoints of earlier versions lack them
+        del document[name]
+    file.write_text(json.dumps(document))
+    assert (run_with(tmp_path, iter([])).metrics, result.state.best) == ({}, 0.5)
+
+
+def test_an_early_end_needs_a_metric_that_selects_the_model(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="early_stopping is 2, but the run keeps no best model"):
+        run(tmp_path / "run", settings(early_stopping=2))
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_best_model_is_kept_and_a_run_that_gets_no_better_ends(tmp_path: Path) -> None:
+    def trained(output: Path, scores: list[float], **changes: Any) -> Any:
+        model, values = tiny_model(), iter(scores)
+        return train(
+            model,
+            objective,
+            batches,
+            settings(evaluate_every=2, save_every=2, keep_checkpoints=99, **changes),
+            output,
+            save_model=model.save_pretrained,
+            evaluate=lambda: {"accuracy": next(values)},
+            best_metric="accuracy",
+        )
+
+    scores = [0.1, 0.5, 0.7, 0.6, 0.65, 0.7]
+    result = trained(tmp_path / "stopped", scores, early_stopping=3)
+    assert (result.finished, result.state.step) == (True, 10)
+    assert (result.state.best, result.state.best_step) == (0.7, 4)
+    final, best, fourth = (
+        load_file(tmp_path / "stopped" / folder / "model.safetensors")
+        for folder in (".", "best", "checkpoints/step-0000004")
+    )
+    assert all(torch.equal(final[key], fourth[key]) and torch.equal(best[key], fourth[key]) for key in fourth)
+    again = trained(tmp_path / "stopped", [], early_stopping=3)  # nothing is left to do
+    assert (again.finished, again.state.step) == (True, 10)
+    # Stopped by the clock after the first step, it remembers what was best.
+    trained(tmp_path / "resumed", [0.9], early_stopping=3, max_minutes=1e-9)
+    resumed = trained(tmp_path / "resumed", scores, early_stopping=3)
+    assert (resumed.state.step, resumed.state.best, resumed.state.best_step) == (6, 0.9, 0)
+    # Of equals the first is kept, but not a model before any training.
+    equal = trained(tmp_path / "equal", [0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.3])
+    assert (equal.state.best, equal.state.best_step) == (0.7, 2)
+
+
+@pytest.mark.parametrize(
+    ("metric", "scores", "best"),
+    [
+        ("mean_squared_error", [0.9, 0.5, 0.7, math.nan, 0.5], 0.5),
+        ("accuracy", [math.nan, 0.5, 0.7, math.nan, 0.6], 0.7),
+    ],
+)
+def test_the_best_of_an_error_is_the_lowest_and_nan_is_never_the_best(
+    tmp_path: Path, metric: str, scores: list[float], best: float
+) -> None:
+    model, values = tiny_model(), iter(scores)
+    result = train(
+        model,
+        objective,
+        batches,
+        settings(steps=4, evaluate_every=1, log_every=1),
+        tmp_path,
+        save_model=model.save_pretrained,
+        evaluate=lambda: {metric: next(values)},
+        best_metric=metric,
+        lower_is_better=metric == "mean_squared_error",
+    )
+    assert (result.state.best, result.state.best_step) == (best, scores.index(best))
+    lines = (tmp_path / "metrics.jsonl").read_text()
+    assert "NaN" not in lines
+    assert '"eval/' + metric + '": null' in lines
