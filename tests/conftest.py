@@ -38,9 +38,9 @@ INTEGRATION = (
     "checkpoints/test_tensor_bundle.py", "datasets/test_data_fuzz.py", "export/*",
     "inspection/test_inspection.py", "modeling/test_modeling_outputs.py",
     "modeling/test_modeling_parity.py", "modeling/test_modeling_pretrained.py", "modeling/test_trainer.py",
-    "pipelines/test_pipeline_inputs.py", "pipelines/test_task_pipelines.py",
+    "pipelines/test_pipeline_inputs.py", "pipelines/test_task_pipelines*.py",
     "pretraining/test_pretraining_batches.py", "pretraining/test_pretraining_prepare.py",
-    "pretraining/test_pretraining_run.py", "tasks/test_own_task*.py", "test_conversion.py", "test_extras.py",
+    "pretraining/test_pretraining_run.py", "tasks/test_own_task*.py", "test_conversion*.py", "test_extras.py",
     "test_light.py", "test_nothing_written_over.py", "test_parallel.py", "test_public_functions.py",
     "tokenization/test_tokenizer_files.py", "tokenization/test_tokenizer_fuzz.py",
 )  # fmt: skip

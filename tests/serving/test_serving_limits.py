@@ -1,0 +1,381 @@
+"""Requests that a running server refuses, clients that are slow or too many, and the OpenAPI description."""
+
+import json
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the server's libraries: pip install 'albertkit[serve]'")
+
+from serving_fixtures import auto_server_fixture, folders_fixture, server_fixture, watched_fixture  # noqa: F401
+from serving_requests import CHOICES, CONTEXT, PAIRS, engine_of, settings_for
+from serving_server import Running, running, wait_for
+
+from albertkit.serving.models import ServedModel
+
+
+class TestLimits:
+    def test_bodies_items_characters_and_tokens(self, server: Running) -> None:
+        most = server.service.settings
+        text = "a" * 1_000_000
+        for body, kind in [
+            ({"input": "a" * (most.max_body_bytes + 1)}, "too_many_bytes"),
+            ({"input": ["a"] * 9}, "too_many_items"),
+            ({"input": text}, "too_many_characters"),
+            ({"input": "ab " * 5_000, "model": "tagger"}, "too_many_tokens"),
+            ({"input": ["ab " * 500] * 4}, "too_many_tokens"),
+        ]:
+            path = "/v1/tag" if "model" in body else "/v1/tokenize"
+            began = time.monotonic()
+            reply = server.ask(path, body)
+            assert (reply.status, reply.kind) == (413, kind)
+            assert kind == "too_many_tokens" or time.monotonic() - began < 5
+            assert "Expected at most" in reply.json["error"]["message"]
+        # What is repeated counts as often.
+        choices = {"context": "a" * 50_000, "choices": ["a"] * 5}
+        assert server.ask("/v1/choose", {"input": choices}).kind == "too_many_characters"
+        gaps = {"context": "a", "question": "_" * 1000, "choices": ["a" * 1000, "b"]}
+        assert server.ask("/v1/choose", {"input": gaps}).kind == "too_many_characters"
+        ligatures = {"input": "\ufdfa" * 20_000}
+        assert server.ask("/v1/tokenize", ligatures).kind == "too_many_characters"
+        masks = {"input": "[MASK]" * 500, "top_k": 100}
+        assert server.ask("/v1/fill-mask", masks).kind == "too_many_characters"
+        for texts, labels, kind in [
+            (["a" * 5000], ["b"] * 50, "too_many_characters"),
+            (["a"], ["b" * 1000] * 300, "too_many_characters"),
+            ([""] * 8, ["b"] * 1000, "too_many_characters"),  # each row has special tokens
+            (["a fox"], ["b"] * 500, "too_many_tokens"),
+            (["a"] * 9, ["b"], "too_many_items"),
+        ]:
+            body = {"input": texts, "candidate_labels": labels}
+            reply = server.ask("/v1/zero-shot", body)
+            assert (reply.status, reply.kind) == (413, kind), (texts, labels[0])
+
+    def test_a_body_in_chunks_is_counted_too(self, server: Running) -> None:
+        with server.connect() as connection:
+            connection.sendall(
+                b"POST /v1/tag HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n"
+            )
+            for _ in range(33):
+                connection.sendall(b"10000\r\n" + b"a" * 65536 + b"\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 413")
+
+    @pytest.mark.parametrize(
+        ("body", "status"),
+        [
+            (b"", 422),
+            (b'{"input"', 400),
+            (b"\xff\xfe", 400),
+            (b"[" * 5_000, 400),
+            (b'{"input": ' + b"9" * 5000 + b"}", 400),
+            (b'{"input": "\\ud800"}', 422),
+            (b'{"input": "a", "\\ud800": 1}', 422),
+            (b'{"input": "a", "top_k": NaN}', 422),
+            (b'{"input": "a", "top_k": "1"}', 422),
+            (b'{"input": "a", "unknown": 1}', 422),
+            (b'{"input": []}', 422),
+            (b'{"input": null}', 422),
+            (b"[]", 422),
+            (b'{"input": "a", "input": "b"}', 422),
+            (b'{"input": {"text": "a", "text": "b"}}', 422),
+        ],
+        ids=range(15),
+    )
+    def test_malformed_bodies(self, server: Running, body: bytes, status: int) -> None:
+        reply = server.ask("/v1/classify", body)
+        assert reply.status == status, reply.content
+        assert reply.kind == ("malformed" if status == 400 else "invalid")
+
+    def test_other_methods_and_paths(self, server: Running) -> None:
+        assert server.ask("/v1/classify").status == 405
+        assert server.ask("/v1/nothing", {"input": "a"}).status == 404
+        form = server.ask(
+            "/v1/classify", b'{"input": "a"}', headers={"Content-Type": "application/x-www-form-urlencoded"}
+        )
+        assert form.status == 422
+        assert (
+            "is 'application/x-www-form-urlencoded'. Expected application/json"
+            in form.json["error"]["message"]
+        )
+
+
+class TestRefusals:
+    """They speak of the fields and headers that the client wrote."""
+
+    @pytest.mark.parametrize(
+        ("path", "body", "param", "message"),
+        [
+            (
+                "classify",
+                {"input": 1},
+                "input",
+                "input is 1. Expected a text, or an object with text and text",
+            ),
+            ("classify", {"input": ["a", {"text": 1}]}, "input", "input[1].text is 1. Expected a text."),
+            (
+                "classify",
+                {"input": ["a", {"txt": "a"}]},
+                "input",
+                "input[1].text is missing. input[1].txt is",
+            ),
+            ("classify", {"input": []}, "input", "input is a list of length 0. Expected at least 1 item"),
+            ("classify", {}, "input", "input is missing"),
+            ("classify", [1], None, "the body is a list of length 1. Expected an object"),
+            (
+                "classify",
+                {"input": "a", "top_k": 0},
+                "top_k",
+                "top_k is 0. Expected a number greater than or equal to",
+            ),
+            (
+                "classify",
+                {"input": "a", "topk": 1},
+                "topk",
+                "topk is not a field of this request. The fields",
+            ),
+            ("classify", {"input": "a", "a.b[0]": 1}, '"a.b[0]"', '"a.b[0]" is not a field of this request'),
+            ("classify", {"input": ["a", {"a b": 1}]}, "input", 'input[1]."a b" is not a field'),
+            ("classify", {"input": "\ud800"}, None, "a lone surrogate"),
+            ("classify", {"input": CONTEXT}, "input", 'allow truncation ("truncate": true)'),
+            ("tag", {"input": "a", "aggregation_strategy": "x"}, "aggregation_strategy", "Expected 'none', "),
+            ("choose", {"input": [CHOICES[0], {"choices": []}]}, "input", "input[1].context is missing"),
+            ("answer", {"input": {"question": CONTEXT, "context": "a"}}, "input", "Shorten it"),
+            (
+                "order",
+                {"input": [PAIRS[0], {"text": CONTEXT, "text_pair": "a"}]},
+                "input",
+                "input[1]: the pair",
+            ),
+            ("order", {"input": {"text": CONTEXT, "text_pair": "a"}}, "input", "input: the pair"),
+            ("answer", {"input": "a"}, "input", "Expected an object with question and context, or a list"),
+            ("fill-mask", {"input": "[MASK]", "targets": ["a [MASK]"]}, "targets", "the target 'a [MASK]'"),
+            ("fill-mask", {"input": "[MASK]", "targets": "a"}, "targets", 'targets is "a". Expected a list'),
+            ("fill-mask", {"input": "a"}, "input", "there is no [MASK] in the text 'a'"),
+            ("embeddings", {"input": "a", "dimensions": 16}, "dimensions", "dimensions is 16. Expected 32"),
+            (
+                "embeddings",
+                {"input": [7, 8]},
+                "input",
+                "Expected a text. Token ids are not supported, because",
+            ),
+            ("embeddings", {"input": [[7, 8]]}, "input", "vocabulary. Send texts. See /openapi.json"),
+            ("embeddings", {"input": "a", "user": "a" * 1001}, "user", "Expected at most 1000 characters"),
+        ],
+    )
+    def test_a_wrong_body(
+        self, server: Running, path: str, body: Any, param: str | None, message: str
+    ) -> None:
+        reply = server.ask(f"/v1/{path}", body)
+        assert (reply.status, reply.kind) == (422, "invalid"), reply.content
+        assert reply.json["error"]["param"] == param
+        assert message in reply.json["error"]["message"]
+        assert "truncation=True" not in reply.json["error"]["message"]
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("X-Request-Timeout", "soon"),
+            ("X-Request-Timeout", "0"),
+            ("Content-Type", "text/plain"),
+            ("Content-Type", "application/jsonl"),
+            ("Content-Type", "application/json; charset=latin-1"),
+            ("Content-Type", 'application/json; charset="utf-16"'),
+            ("Content-Encoding", "gzip"),
+        ],
+    )
+    def test_a_wrong_header(self, server: Running, name: str, value: str) -> None:
+        reply = server.ask("/v1/order", {"input": PAIRS[0]}, headers={name: value})
+        assert (reply.status, reply.kind) == (422, "invalid")
+        assert reply.json["error"]["param"] == name
+        assert reply.json["error"]["message"].startswith(f"the header {name} is {value!r}. Expected ")
+
+    def test_types_of_content_that_are_json(self, server: Running) -> None:
+        for kind in (
+            "application/json; charset=utf-8",
+            "Application/JSON",
+            "application/vnd.a+json",
+            'application/json;charset="UTF8"',
+        ):
+            reply = server.ask("/v1/order", {"input": PAIRS[0]}, headers={"Content-Type": kind})
+            assert reply.status == 200
+
+    def test_refusals_are_counted_for_the_route_that_was_asked(self, folders: Any) -> None:
+        with running(settings_for({"encoder": folders["encoder"]}), key="secret") as server:
+            assert server.ask("/v1/embeddings", {"input": "a"}).status == 401
+            server.headers = {"Authorization": "Bearer secret"}
+            assert server.figure('albertkit_requests_total{route="/v1/embeddings",status="401"}') == 1
+            assert server.figure('albertkit_errors_total{type="unauthorized"}') == 1
+
+
+class TestClients:
+    def test_that_are_slow_with_a_head(self, server: Running) -> None:
+        with server.connect() as connection:
+            began = time.monotonic()
+            connection.sendall(b"POST /v1/tag HTTP/1.1\r\n")
+            with pytest.raises(OSError):  # noqa: PT012 - it is closed at any of these
+                while time.monotonic() - began < 30:
+                    connection.sendall(b"a: b\r\n")
+                    time.sleep(0.2)
+            assert time.monotonic() - began < 15
+        assert server.ask("/healthz").status == 200
+
+    def test_with_a_head_without_end(self, server: Running) -> None:
+        with server.connect() as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\n" + b"a: b\r\n" * 11_000)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 431")
+
+    def test_that_send_requests_ahead_of_the_answers(self, server: Running) -> None:
+        request = b"GET /healthz HTTP/1.1\r\nHost: a\r\n"
+        for count, answered in ((10, 10), (100, 0)):
+            with server.connect() as connection:
+                last = request + b"Connection: close\r\n\r\n"
+                connection.sendall((request + b"\r\n") * (count - 1) + last)
+                answer = b"".join(iter(lambda: connection.recv(10_000), b""))
+            assert answer.count(b"HTTP/1.1 200") == answered
+            assert answer.count(b"HTTP/1.1 400") == (answered == 0)
+
+    def test_with_headers_without_end(self, server: Running) -> None:
+        with server.connect() as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\n" + b"a: b\r\n" * 300 + b"\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 431")
+
+    def test_that_are_slow_with_a_body(self, server: Running) -> None:
+        with server.connect() as connection:
+            connection.sendall(b"POST /v1/tag HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+            answer = connection.recv(2000)
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert server.figure('albertkit_errors_total{type="slow_client"}') >= 1
+
+    def test_that_disconnect_leave_the_queue(self, folders: Any, watched: ServedModel) -> None:
+        engine = engine_of(watched)
+        with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
+            engine.may_go.clear()
+            head = b"POST /v1/order HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+            body = json.dumps({"input": PAIRS[0]}).encode()
+            connections = [server.connect() for _ in range(3)]
+            for connection in connections:
+                connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+                wait_for(engine.entered.is_set)  # the first alone is computed
+            wait_for(lambda: len(server.service.gate) == 3)
+            for connection in connections:
+                connection.shutdown(socket.SHUT_RDWR)
+                connection.close()
+            wait_for(lambda: len(server.service.gate) == 0)
+            engine.may_go.set()
+            assert server.ask("/v1/order", {"input": PAIRS[1]}).status == 200
+            assert server.figure('albertkit_errors_total{type="client_gone"}') == 3
+        assert list(map(len, engine.batches_seen)) == [1, 1]
+
+    def test_that_set_a_deadline(self, folders: Any, watched: ServedModel) -> None:
+        engine = engine_of(watched)
+        with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
+            engine.may_go.clear()
+            with ThreadPoolExecutor(1) as pool:
+                blocking = pool.submit(server.ask, "/v1/order", {"input": PAIRS[0]})
+                wait_for(engine.entered.is_set)
+                late = server.ask("/v1/order", {"input": PAIRS[1]}, headers={"X-Request-Timeout": "0.2"})
+                assert (late.status, late.kind) == (504, "deadline")
+                assert late.json["error"]["param"] == "X-Request-Timeout"
+                engine.may_go.set()
+                assert blocking.result().status == 200
+            wait_for(lambda: len(server.service.gate) == 0)
+            assert len(engine.batches_seen) == 1  # the late one never was computed
+            for wrong in ("soon", "0", "-1", "nan", "inf"):
+                reply = server.ask("/v1/order", {"input": PAIRS[1]}, headers={"X-Request-Timeout": wrong})
+                assert (reply.status, reply.kind) == (422, "invalid")
+
+    def test_that_are_too_many(self, folders: Any, watched: ServedModel) -> None:
+        engine = engine_of(watched)
+        settings = settings_for({"pretrained": folders["pretrained"]}, max_requests=2)
+        with running(settings, {"pretrained": watched}) as server:
+            engine.may_go.clear()
+            with ThreadPoolExecutor(2) as pool:
+                inside = [pool.submit(server.ask, "/v1/order", {"input": PAIRS[0]}) for _ in range(2)]
+                wait_for(lambda: len(server.service.gate) == 2)
+                began = time.monotonic()
+                refused = server.ask("/v1/order", {"input": PAIRS[0]})
+                assert (refused.status, refused.kind) == (429, "overloaded")
+                assert int(refused.headers["Retry-After"]) >= 1
+                assert time.monotonic() - began < 5
+                assert server.ask("/healthz").status == 200
+                engine.may_go.set()
+                assert [one.result().status for one in inside] == [200, 200]
+            wait_for(lambda: len(server.service.gate) == 0)
+            assert server.ask("/v1/order", {"input": PAIRS[0]}).status == 200
+
+    def test_small_requests_do_not_tell_how_long_large_ones_take(
+        self, folders: Any, watched: ServedModel
+    ) -> None:
+        with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
+            queue = server.service.queue
+            for _ in range(3):
+                assert server.ask("/v1/embeddings", {"input": "fox"}).status == 200
+            assert queue.seconds_per_token == 0
+            many = ["my sister followed an old fox"] * 40
+            assert server.ask("/v1/embeddings", {"input": many}).status == 200
+            wait_for(lambda: queue.seconds_per_token > 0)
+
+    def test_that_could_not_be_answered_in_time(self, folders: Any, watched: ServedModel) -> None:
+        engine = engine_of(watched)
+        with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
+            engine.may_go.clear()
+            server.service.queue.seconds_per_token = 1.0
+            with ThreadPoolExecutor(1) as pool:
+                inside = pool.submit(server.ask, "/v1/order", {"input": PAIRS[0]})
+                wait_for(engine.entered.is_set)
+                refused = server.ask("/v1/order", {"input": PAIRS[1]}, headers={"X-Request-Timeout": "2"})
+                assert (refused.status, refused.kind) == (429, "overloaded")
+                assert int(refused.headers["Retry-After"]) > 2
+                assert refused.json["error"]["param"] == "X-Request-Timeout"
+                wanted = "at most 2 seconds. Try again later, or allow more time (X-Request-Timeout)."
+                assert refused.json["error"]["message"].endswith(wanted)
+                # Its time is over before it is admitted.
+                late = server.ask("/v1/order", {"input": PAIRS[1]}, headers={"X-Request-Timeout": "1e-9"})
+                assert (late.status, late.kind) == (504, "deadline")
+                assert late.json["error"]["message"] == (
+                    "the response took more than 1e-09 seconds. Send less text, or allow more time "
+                    "(X-Request-Timeout)."
+                )
+                engine.may_go.set()
+                assert inside.result().status == 200
+
+
+def test_schemathesis_finds_nothing_undescribed(server: Running) -> None:
+    """It asks what the OpenAPI description allows, and what it forbids."""
+    schemathesis = pytest.importorskip("schemathesis")
+    from hypothesis import HealthCheck, Phase, given, settings
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi import checks
+
+    wanted = [
+        not_a_server_error,
+        checks.status_code_conformance,
+        checks.content_type_conformance,
+        checks.response_schema_conformance,
+        checks.negative_data_rejection,
+    ]  # not that all that is allowed is accepted: a text without [MASK] is not
+    schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{server.port}/openapi.json")
+    statuses = []
+    for operation in (result.ok() for result in schema.get_all_operations()):
+        for mode in schemathesis.GenerationMode:
+
+            @settings(
+                max_examples=8,
+                database=None,
+                phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            )
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def ask(case: Any) -> None:
+                response = case.call()
+                case.validate_response(response, checks=wanted)
+                statuses.append(response.status_code)
+
+            if operation.body or mode.is_positive:  # nothing to forbid without a body
+                ask()
+    assert len(statuses) > 100
+    assert {200, 422} <= set(statuses)

@@ -1,0 +1,93 @@
+"""Settings and key of a server, and the state of the process after the server has ended."""
+
+import gc
+import json
+import os
+import shutil
+import signal
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the server's libraries: pip install 'albertkit[serve]'")
+
+from serving_fixtures import folders_fixture  # noqa: F401
+from serving_requests import settings_for
+from serving_server import Running, running
+
+from albertkit.errors import ConfigError
+from albertkit.serving.server import listen, serve
+from albertkit.serving.settings import ServingSettings
+
+
+def test_a_key(folders: Any) -> None:
+    models = {"classifier": folders["classifier"]}
+    with running(settings_for(models), key="secret") as server:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic secret"}):
+            reply = server.ask("/v1/classify", {"input": "a"}, headers=headers)
+            assert (reply.status, reply.kind) == (401, "unauthorized")
+            assert reply.headers["WWW-Authenticate"] == "Bearer"
+        assert server.ask("/metrics").status == 401
+        assert server.ask("/healthz").status == server.ask("/readyz").status == 200
+        right = {"Authorization": "Bearer secret"}
+        assert server.ask("/v1/classify", {"input": "a"}, headers=right).status == 200
+        described = server.ask("/openapi.json").json
+        assert described["paths"]["/v1/classify"]["post"]["security"] == [{"HTTPBearer": []}]
+
+
+def test_the_process_is_as_before_when_the_server_has_ended(
+    folders: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its garbage collector, and what it does on a signal or a warning, which the server logs as a line."""
+    shutil.copytree(folders["classifier"], tmp_path / "pairs")
+    config = json.loads((tmp_path / "pairs" / "config.json").read_text())
+    (tmp_path / "pairs" / "config.json").write_text(json.dumps(config | {"text_pairs": True}))
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.getsignal(one) for one in signals]
+    models = {"encoder": folders["encoder"], "pairs": str(tmp_path / "pairs")}
+    settings = settings_for(models, client_seconds=1.0)
+    listening = listen(settings)
+    server = Running(None, listening.getsockname()[1])  # type: ignore[arg-type]
+
+    def end() -> None:
+        assert server.ask("/healthz").status == 200
+        assert not gc.isenabled()
+        for count in range(1, 4):  # of a script that the vocabulary does not cover
+            assert server.ask("/v1/embeddings", {"input": ["😀😀"] * count}).status == 200
+        assert server.ask("/v1/classify", {"input": "the captain"}).status == 200
+        described = {one["id"]: one["text_pairs"] for one in server.ask("/v1/models").json["data"]}
+        assert described == {"encoder": None, "pairs": True}
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with ThreadPoolExecutor(1) as pool, warnings.catch_warnings():
+        warnings.simplefilter("always")
+        shown = warnings.showwarning
+        ending: list[Any] = []
+        serve(settings, listening, ready=lambda names: ending.append(pool.submit(end)))
+        ending[0].result()
+        assert warnings.showwarning is shown
+    logged = [one.getMessage() for one in caplog.records]
+    assert [one for one in logged if one.startswith("the model was")] == [
+        "the model was fine-tuned on pairs, but this is a single text"
+    ]
+    assert not [one for one in logged if "unknown tokens" in one]
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+    assert [signal.getsignal(one) for one in signals] == before
+
+
+def test_settings_that_make_no_sense() -> None:
+    for changes, message in [
+        ({"models": {}}, "no model"),
+        ({"tasks": {"b": "fill-mask"}}, "a task is set for b"),
+        ({"port": 70_000}, "port is 70000"),
+        ({"max_requests": 0}, "max_requests is 0"),
+        ({"max_seconds": float("nan")}, "max_seconds is nan"),
+        ({"batch_wait": -1.0}, "batch_wait"),
+        ({"batch_tokens": 0}, "batch_tokens is 0"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            ServingSettings(**({"models": {"a": "bundled"}} | changes))
