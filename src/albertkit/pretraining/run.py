@@ -157,7 +157,8 @@ def run_pretraining(
     return replace(result, metrics=metrics or _logged_metrics(output, step))
 
 
-# Settings that are not part of a run's identity here, because the loop compares the training settings itself.
+# Settings that are not part of a run's identity here: the loop compares the training settings itself, and the
+# other two do not change the steps.
 _FREE = ("training", "evaluation_sequences", "average_checkpoints")
 
 

@@ -173,8 +173,8 @@ class PretrainingSettings:
     evaluation_sequences: int = number(1024, "rows")
     """Number of held-out sequences per evaluation."""
     average_checkpoints: int = number(1, "checkpoints")
-    """The model that a run ends with is the mean of the weights of its last N checkpoints. With a constant
-    learning rate, the mean is about as good as the model after a decay."""
+    """Number of last checkpoints whose mean weights are the model of the run. At a constant learning rate,
+    the mean is better than the last checkpoint."""
     model: dict[str, Any] = field(default_factory=dict)
     """Arguments of `AlbertConfig`, except `vocab_size`, which is the tokenizer's."""
     examples: ExampleSettings = field(default_factory=ExampleSettings)
