@@ -1,11 +1,11 @@
-# albertkit serve, on the CPU, without torch. Every line below is also run by tests/project/test_dockerfile.py, without Docker.
+# An image that runs `albertkit serve` on a CPU, without PyTorch. tests/project/test_dockerfile.py checks each line without Docker.
 #
 #     docker build --tag albertkit .
 #     docker run --publish 127.0.0.1:8080:8080 albertkit
 #     docker run --publish 8080:8080 --volume "$PWD/models:/models:ro" --volume "$PWD/key:/run/secrets/key:ro" \
 #         albertkit serve --host 0.0.0.0 --key-file /run/secrets/key --model reviews=/models/reviews
 
-# A wheel of this checkout, so that the image has neither its sources nor the tools that build it.
+# Build the wheel in a separate stage, so that the image contains neither the sources nor the build tools.
 FROM python:3.11-slim AS wheel
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
@@ -19,7 +19,7 @@ RUN python -m pip install --no-cache-dir --constraint /tmp/constraints.txt "$(ls
 RUN useradd --create-home --uid 10001 albertkit
 USER albertkit
 WORKDIR /home/albertkit
-# Models of the Hugging Face hub are looked for in a mounted cache, never downloaded by a server.
+# The server reads models of the Hugging Face hub only from a mounted cache. It never downloads them.
 ENV HF_HUB_OFFLINE=1 PYTHONUNBUFFERED=1
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=15s --start-period=60s CMD python -c "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/readyz', timeout=12)"

@@ -1,9 +1,10 @@
-# `make demo` and `make test` are all a newcomer needs: each makes .venv and installs what it needs there.
+# Start with `make demo` or `make test`. Each creates .venv and installs its requirements there.
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Modules are compiled when they are first imported: most never are. What is compiled must stay, or each of the
-# suite's processes compiles what it imports: 17 s instead of 7 s for TensorFlow alone.
+# pip does not compile modules (--no-compile), because most are never imported. Python compiles a module at its first
+# import and must keep the bytecode. Otherwise each process of the suite compiles its imports again: importing
+# TensorFlow alone takes 17 s instead of 7 s.
 export PYTHONDONTWRITEBYTECODE :=
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
@@ -29,7 +30,7 @@ help: ## Show these targets.
 	$(BIN)/python $(PIP_INSTALL) --editable '.[docs]'
 	@touch $@
 
-# An environment of its own with the base install: what it runs cannot import torch.
+# A separate environment with the base install, in which PyTorch cannot be imported.
 .venv-light/installed: .venv/pyvenv.cfg pyproject.toml constraints.txt
 	$(BIN)/python -m venv .venv-light
 	.venv-light/bin/python $(PIP_INSTALL) --editable . pytest hypothesis
@@ -41,32 +42,33 @@ demo: .venv/installed-base ## Fill in three masked words with the bundled model,
 		"The captain of the [MASK] looked at the sea." \
 		"He was the [MASK] man I have ever known."
 
-# Two processes of one thread each: most tests are too small for two threads. In the order of their names, as
-# files with few tests are not the quick ones: by number of tests the longest would come last, alone.
-# tests/compat installs packages of npm, and the suite needs no network: `make compat` runs it.
+# Two processes with one thread each, because most tests are too small for two threads. The files run in the order of
+# their names: pytest-xdist would start with the files that have the most tests, and run the slowest file last, alone.
+# tests/compat installs npm packages, but the suite must not need a network. `make compat` runs these tests.
 test: .venv/installed-test ## Run the suite (4.5 minutes on two idle cores).
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore=tests/compat --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-test-fast: .venv/installed-test ## Run the tests that start no processes and train nothing (a minute on two cores).
+test-fast: .venv/installed-test ## Run the tests that neither start processes nor train models (a minute on two cores).
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder \
 		-m "not slow and not integration"
 
-light: .venv-light/installed ## Run the tests marked `light` with the base install, without torch.
+light: .venv-light/installed ## Run the tests marked `light` with the base install, without PyTorch.
 	OMP_NUM_THREADS=1 .venv-light/bin/python -m pytest -m light $$(grep -rl --include='test_*.py' 'mark\.light' tests)
 
-check: .venv/installed-test ## Lint, format, prose and types.
+check: .venv/installed-test ## Check lint, format, spelling, prose and types.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell README.md CONTRIBUTING.md CHANGELOG.md docs dev recipes src scripts benchmarks
 	$(BIN)/python dev/prose.py
 	$(BIN)/pyright
 
-format: .venv/installed-test ## Put the code into the project's format.
+format: .venv/installed-test ## Fix lint errors and format the code.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Minutes on two idle cores: startup, tokenizer and examples 1.5 in all, pretraining 5.5, inference 0.9, memory 1.1, serving 1.9.
-bench: .venv/installed-test ## Measure against transformers, side by side (about 11 minutes).
+# Minutes on two idle cores: 1.5 for startup, tokenizer and examples together, 5.5 for pretraining, 0.9 for inference,
+# 1.1 for memory and 1.9 for serving.
+bench: .venv/installed-test ## Compare the speed with transformers (about 11 minutes).
 	$(BIN)/python benchmarks/startup.py --runs 3
 	$(BIN)/python benchmarks/tokenizer.py
 	$(BIN)/python benchmarks/examples.py
@@ -75,19 +77,19 @@ bench: .venv/installed-test ## Measure against transformers, side by side (about
 	$(BIN)/python benchmarks/memory.py --batches 2000 --texts 12000
 	$(BIN)/python benchmarks/serving.py --minutes 0.5
 
-# Each tool is installed into an environment of its own below .compat: 7.1 GB. The first time this took 46 minutes
-# while other work ran on the same two cores. The script then runs the test files of tests/compat, the two of the
-# browser and of Node in .venv, the others beside the libraries that they need.
-compat: .venv/installed-test ## Check the other tools that open our files or write files for us; write docs/reference/compatibility.md.
+# The script installs each tool into a separate environment in .compat (7.1 GB). The first time, this took 46 minutes
+# on two cores that also did other work. The script then runs the test files of tests/compat: the browser and Node
+# tests in .venv, and the others in the environment with the libraries that they need.
+compat: .venv/installed-test ## Check other tools that open albertkit's files or write files for it; write docs/reference/compatibility.md.
 	OMP_NUM_THREADS=1 $(BIN)/python tests/compat/matrix.py
 
-# MINUTES and TEXTS can be given: make gpu MINUTES=25 TEXTS=books.parquet
-gpu: .venv/installed-test ## On a machine with a GPU: its tests, benchmarks and a training run (25 minutes).
+# Set the time limit and the corpus with MINUTES and TEXTS: make gpu MINUTES=25 TEXTS=books.parquet
+gpu: .venv/installed-test ## Run the GPU tests, the benchmarks and a training run on a machine with a GPU (25 minutes).
 	$(BIN)/python scripts/gpu.py --minutes $(or $(MINUTES),25) $(if $(TEXTS),--texts $(TEXTS)) --page dev/gpu-report.md
 
-docs: .venv/installed-docs ## Build the documentation into site/; a warning is an error.
+docs: .venv/installed-docs ## Build the documentation into site/; warnings are errors.
 	$(BIN)/python scripts/browser_page.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-clean: ## Remove the environments and what tools left behind.
+clean: ## Remove the environments, caches and build outputs.
 	rm -rf .venv .venv-light .compat .pytest_cache .ruff_cache .hypothesis dist build site

@@ -1,9 +1,9 @@
-"""Attention in bfloat16 on a CPU, forward and backward: explicit products against PyTorch's fused kernel.
+"""Compare explicit attention with PyTorch's fused kernel: forward and backward, in bfloat16 on a CPU.
 
     python benchmarks/attention.py [--tokens 4096] [--runs 5] [--json]
 
-The rule that this measures is `modeling/layers.py::_trains_faster_eagerly`. One thread, 6 heads of 64,
-processor seconds.
+The benchmark checks the rule in `modeling/layers.py::_trains_faster_eagerly`. It measures processor time with
+one thread and 6 heads of size 64.
 """
 
 import argparse
@@ -22,7 +22,10 @@ LENGTHS = (32, 64, 128, 256)
 def timed(
     attention: layers.AlbertAttention, length: int, tokens: int, limit: int
 ) -> Callable[[], list[float]]:
-    """Return a measurement of one step with explicit products up to `limit` tokens: seconds."""
+    """Return a function that measures the seconds of one step.
+
+    Sequences of at most `limit` tokens use explicit attention, longer ones the fused kernel.
+    """
     hidden_states = torch.randn(tokens // length, length, HIDDEN, dtype=torch.bfloat16, requires_grad=True)
 
     def measure() -> list[float]:
@@ -35,13 +38,13 @@ def timed(
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tokens", type=int, default=4096, help="tokens of a batch")
-    parser.add_argument("--runs", type=int, default=5, help="of each side, in turn")
-    parser.add_argument("--json", action="store_true", help="a line of JSON per figure")
+    parser.add_argument("--tokens", type=int, default=4096, help="number of tokens in a batch")
+    parser.add_argument("--runs", type=int, default=5, help="measured runs of each side")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     args = parser.parse_args()
     torch.set_num_threads(1)
     attention = layers.AlbertAttention(

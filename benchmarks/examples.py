@@ -1,9 +1,10 @@
-"""Drawing examples: tokens per second and core against the target, and how full the batches are.
+"""Measure the speed of drawing examples on one core, and the share of real tokens in the batches.
 
     python benchmarks/examples.py [--shards FOLDER --tokenizer FOLDER] [--length 128] [--runs 5] [--json]
 
-Without --shards the text is the prose of Python's own language reference, which every Python carries.
-Counted are the processor seconds of one process, planning included. The defaults took 18 s on an EPYC.
+Without --shards, the text is Python's language reference, which is part of every Python installation. The
+speed is in tokens per second of processor time, without padding, and includes planning. The defaults took
+18 s on an AMD EPYC.
 """
 
 import argparse
@@ -23,12 +24,12 @@ from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 
-TARGET = 200_000  # real tokens per second and core
-TOKENS = 1_000_000  # drawn in each run
+TARGET = 200_000  # tokens per second on one core, without padding
+TOKENS = 1_000_000  # tokens that each run draws
 
 
 def shards_of(folder: Path, vocabulary: Path) -> ShardSet:
-    """Write and open shards of Python's language reference."""
+    """Prepare shards of Python's language reference and open them."""
     corpus = folder / "topics.jsonl"
     corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in topics.values()))
     prepare([corpus], vocabulary, folder / "shards", workers=1)
@@ -36,31 +37,31 @@ def shards_of(folder: Path, vocabulary: Path) -> ShardSet:
 
 
 def timed(stream: Callable[[], ExampleStream]) -> Callable[[], list[float]]:
-    """Return a measurement of a stream: real tokens per second, and their share in the slots."""
+    """Return a function that measures a stream: real tokens per second, and their share in the batches."""
 
     def measure() -> list[float]:
         batches = stream()
-        tokens = slots = 0
+        tokens = positions = 0
         begin = time.process_time()
         while tokens < TOKENS:
             batch = next(batches)
             tokens += batch.num_tokens
-            slots += batch.input_ids.size
-        return [tokens / (time.process_time() - begin), tokens / slots]
+            positions += batch.input_ids.size
+        return [tokens / (time.process_time() - begin), tokens / positions]
 
     return measure
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--shards", type=Path, help="folder of `albertkit prepare`: its train split")
-    parser.add_argument("--tokenizer", default="bundled", help="folder of the tokenizer of the shards")
-    parser.add_argument("--length", type=int, default=128, help="tokens of a sequence")
-    parser.add_argument("--runs", type=int, default=5, help="counted runs of each side")
-    parser.add_argument("--json", action="store_true", help="one JSON line per figure")
+    parser.add_argument("--shards", type=Path, help="folder of the training shards, such as shards/train")
+    parser.add_argument("--tokenizer", default="bundled", help="name or folder of the shards' tokenizer")
+    parser.add_argument("--length", type=int, default=128, help="maximum length of a sequence in tokens")
+    parser.add_argument("--runs", type=int, default=5, help="measured runs of each side")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     arguments = parser.parse_args()
     vocabulary = resolve(arguments.tokenizer, patterns=("spiece.model",)) / "spiece.model"
     words, settings = WordTable(vocabulary), ExampleSettings(max_seq_length=arguments.length)
@@ -75,8 +76,8 @@ def main() -> None:
         compare("batches by tokens (tokens/s)", by_tokens[0], TARGET, at_least=1.0),
         compare("batches by rows (tokens/s)", by_rows[0], TARGET, at_least=1.0),
     ]
-    show("drawing examples on one core", speed, against="needed", as_json=arguments.json)
-    padding = [compare("real tokens in the slots", by_tokens[1], by_rows[1], at_least=1.0)]
+    show("drawing examples on one core", speed, against="required", as_json=arguments.json)
+    padding = [compare("share of real tokens", by_tokens[1], by_rows[1], at_least=1.0)]
     show("batches by tokens", padding, against="by rows", as_json=arguments.json)
 
 

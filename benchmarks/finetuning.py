@@ -1,16 +1,17 @@
-"""Fine-tuning, ours against `transformers.Trainer`: real tokens a second and peak memory.
+"""Compare fine-tuning with albertkit and with `transformers.Trainer`: tokens per second and peak memory.
 
     python benchmarks/finetuning.py [--texts train.tsv] [--tags train.txt] [--shape base] [--batch-size 32]
         [--steps 12] [--runs 1] [--processor-time] [--json] [--write-page]
 
-Both sides train the ALBERT-base shape from the same random weights, with one thread, in fp32, on the same
-examples with the same batch size, number of steps, AdamW and dropout. `Trainer` draws random batches and pads
-each to its longest row (`DataCollatorWithPadding`, `DataCollatorForTokenClassification`). Padding is not
-counted as tokens. The first two steps of each side are not counted. Each side runs in a process of its own,
-in turn; memory is the peak of that process over its memory before training began.
+Both sides train the shape of ALBERT-base from the same random weights, in fp32 with one thread. They use the
+same examples, batch size, number of steps, optimizer (AdamW) and dropout. `Trainer` draws random batches and
+pads each to its longest row (`DataCollatorWithPadding`, `DataCollatorForTokenClassification`). Padding does
+not count as tokens. The first two steps of each side are a warm-up. Each side runs in a separate process, in
+turn. Memory is the peak memory of the process minus its peak memory before training.
 
---texts has a text and a label in each line, separated by a tab (SST-2), --tags has words and tags in CoNLL's
-layout. Without these files both are made from Python's own language reference. Needs the extra `test`.
+--texts is a file with a text and a label in each line, separated by a tab (SST-2). --tags is a file in CoNLL
+format. Without these files, the examples are made from Python's language reference. The script needs the
+extra `test`.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from typing import Any
 
 from report import Figure, alternate, compare, show, write_page
 
-WARM_UP = 2  # steps that are not counted
+WARM_UP = 2  # first steps, which are not measured
 EXAMPLES = 4096
 AIMS = {"text-classification": 1.9, "token-classification": 1.7}
 AIM_MEMORY = 0.6
@@ -37,7 +38,7 @@ Case = dict[str, Any]
 
 
 def read_texts(file: Path | None) -> list[dict[str, Any]]:
-    """Return texts with labels."""
+    """Return texts with labels from a file, or from Python's language reference."""
     if file is None:
         sentences = [part for text in topics.values() for part in text.replace("\n", " ").split(". ")]
         texts = [(sentence, str(number % 2)) for number, sentence in enumerate(sentences)]
@@ -48,7 +49,7 @@ def read_texts(file: Path | None) -> list[dict[str, Any]]:
 
 
 def read_tags(file: Path | None) -> list[dict[str, Any]]:
-    """Return sentences as words with their tags."""
+    """Return sentences as words with tags, from a file or from Python's language reference."""
     if file is None:
         return [
             {"tokens": words, "ner_tags": ["O" if word.islower() else "B-NAME" for word in words]}
@@ -63,13 +64,13 @@ def read_tags(file: Path | None) -> list[dict[str, Any]]:
 
 
 def peak() -> float:
-    """Return the largest memory of this process until now, in MB."""
+    """Return the peak memory of this process so far, in MB."""
     divisor = 2**20 if sys.platform == "darwin" else 2**10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / divisor
 
 
 def ours(case: Case) -> list[float]:
-    """Return tokens per second and memory of `albertkit.finetune`."""
+    """Train with `albertkit.finetune`; return tokens per second and memory in MB."""
     import torch
 
     from albertkit import finetune
@@ -97,7 +98,7 @@ def ours(case: Case) -> list[float]:
 
 
 def theirs(case: Case) -> list[float]:
-    """Return tokens per second and memory of `transformers.Trainer`."""
+    """Train with `transformers.Trainer`; return tokens per second and memory in MB."""
     import torch
     import transformers
 
@@ -163,7 +164,7 @@ def theirs(case: Case) -> list[float]:
 
 
 def measure(side: str, case: Case) -> list[float]:
-    """Run a side in a process of its own, with one thread."""
+    """Run one side in a separate process with one thread."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "ALBERTKIT_THREADS": "1"}
     result = subprocess.run(
         [sys.executable, __file__, "--side", side],
@@ -179,19 +180,21 @@ def measure(side: str, case: Case) -> list[float]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--texts", type=Path, help="a text and a label in each line, separated by a tab")
-    parser.add_argument("--tags", type=Path, help="words and tags in CoNLL's layout")
+    parser.add_argument("--tags", type=Path, help="words and tags in CoNLL format")
     parser.add_argument("--shape", default="base", help="preset of AlbertConfig")
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--steps", type=int, default=12, help="counted steps of each side")
-    parser.add_argument("--runs", type=int, default=1, help="runs of each side, of which the median counts")
-    parser.add_argument("--processor-time", action="store_true", help="for a busy machine")
-    parser.add_argument("--json", action="store_true", help="one JSON line per figure")
-    parser.add_argument("--write-page", action="store_true", help="put the tables into dev/measurements.md")
+    parser.add_argument("--steps", type=int, default=12, help="measured steps of each side")
+    parser.add_argument("--runs", type=int, default=1, help="runs of each side; the result is their median")
+    parser.add_argument(
+        "--processor-time", action="store_true", help="for a busy machine: measure processor time"
+    )
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
+    parser.add_argument("--write-page", action="store_true", help="write the tables into dev/measurements.md")
     parser.add_argument("--side", choices=["ours", "theirs"], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.side:

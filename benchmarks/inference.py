@@ -1,15 +1,15 @@
-"""Texts to labels, ours against transformers, with the same random weights of the ALBERT-base shape.
+"""Compare text classification with albertkit and transformers, with the same random weights of ALBERT-base.
 
-Ours in fp32 and in int8, and by the engine `torch`; theirs also as a graph in ONNX Runtime. Needs the extra
-`test`.
+albertkit computes in fp32 with `--engine` and with the engine `torch`, and in int8. transformers computes
+with PyTorch, and its graph with ONNX Runtime. The script needs the extra `test`.
 
     python benchmarks/inference.py [--texts dev.tsv] [--questions xquad.en.json] [--vocabulary spiece.model]
         [--count 192] [--runs 3] [--engine auto] [--processor-time] [--json] [--write-page]
 
-The texts are the first column of a file, one in a line; the questions are of a file in SQuAD's layout, each
-with its paragraph as a pair. Without these files both are of Python's own language reference. Operations are
-those of all layers for the real tokens, whether they were computed or not, beside the largest matrix product
-of this run. --write-page puts the tables into dev/measurements.md.
+--texts is a file with one text per line, in the first of its columns. --questions is a file in SQuAD format;
+each question and its paragraph are a pair. Without these files, both come from Python's language reference.
+GFLOP/s count the operations of all layers for the real tokens, even those that an engine skips, and are
+compared with the fastest matrix product of this run. --write-page writes the tables into dev/measurements.md.
 """
 
 import argparse
@@ -32,14 +32,14 @@ from albertkit.bench.sides import other_sides
 from albertkit.bench.timing import largest_product
 from albertkit.footprint import measure as measure_footprint
 
-BATCH_SIZES = (1, 8, 32)  # of which transformers gets the best for pairs
+BATCH_SIZES = (1, 8, 32)  # transformers computes pairs with the fastest of these
 LONG = (8, 512)  # rows and tokens
 
 Pair = dict[str, str]
 
 
 def read_texts(file: Path | None, count: int) -> list[str]:
-    """Return texts, drawn evenly from the file so that all lengths occur."""
+    """Return a random sample of the texts, so that all lengths occur."""
     if file is None:
         lines = [sentence for text in topics.values() for sentence in text.replace("\n", " ").split(". ")]
     else:
@@ -49,10 +49,10 @@ def read_texts(file: Path | None, count: int) -> list[str]:
 
 
 def read_pairs(file: Path | None, count: int) -> list[Pair]:
-    """Return questions with their paragraphs."""
+    """Return a random sample of the questions, with their paragraphs."""
     if file is None:
-        paragraphs = [one for text in topics.values() for one in text.split("\n\n") if 300 < len(one) < 1200]
-        pairs = [{"text": one.split(". ")[0][:100], "text_pair": one} for one in paragraphs]
+        parts = [part for text in topics.values() for part in text.split("\n\n") if 300 < len(part) < 1200]
+        pairs = [{"text": part.split(". ")[0][:100], "text_pair": part} for part in parts]
     else:
         pairs = [
             {"text": question["question"], "text_pair": paragraph["context"]}
@@ -64,19 +64,25 @@ def read_pairs(file: Path | None, count: int) -> list[Pair]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--texts", type=Path, help="one text in a line; of columns the first")
-    parser.add_argument("--questions", type=Path, help="file in SQuAD's layout")
-    parser.add_argument("--vocabulary", type=Path, help="spiece.model, in place of the bundled one")
-    parser.add_argument("--count", type=int, default=192, help="texts; of the pairs an eighth")
-    parser.add_argument("--runs", type=int, default=3, help="counted runs of each side")
-    parser.add_argument("--engine", default="auto", help="ours")
-    parser.add_argument("--processor-time", action="store_true", help="for one thread on a busy machine")
-    parser.add_argument("--json", action="store_true", help="one JSON line per figure")
-    parser.add_argument("--write-page", action="store_true", help="put the tables into dev/measurements.md")
+    parser.add_argument("--texts", type=Path, help="file with one text per line, in its first column")
+    parser.add_argument("--questions", type=Path, help="file in SQuAD format")
+    parser.add_argument("--vocabulary", type=Path, help="spiece.model to use instead of the bundled one")
+    parser.add_argument(
+        "--count", type=int, default=192, help="number of texts, and 8 times the number of pairs"
+    )
+    parser.add_argument("--runs", type=int, default=3, help="measured runs of each side")
+    parser.add_argument("--engine", default="auto", help="engine of albertkit")
+    parser.add_argument(
+        "--processor-time",
+        action="store_true",
+        help="for one thread on a busy machine: measure processor time",
+    )
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
+    parser.add_argument("--write-page", action="store_true", help="write the tables into dev/measurements.md")
     arguments = parser.parse_args()
     clock = time.process_time if arguments.processor_time else time.perf_counter
     transformers.logging.set_verbosity_error()
@@ -114,7 +120,7 @@ def main() -> None:
     best_size = min(
         BATCH_SIZES, key=lambda size: seconds(lambda given: theirs(given, batch_size=size), pairs[:8])()[0]
     )
-    long = [" ".join(texts[:40])] * LONG[0]  # to be cut
+    long = [" ".join(texts[:40])] * LONG[0]  # longer than the maximum length
     short = "a film that is as good as it is long , and short ."
     ceiling = largest_product(cpu, clock=clock)
     results = {}
@@ -134,13 +140,13 @@ def main() -> None:
         side[0]
         for side in alternate(
             arguments.runs,
-            *(seconds(partial(one, truncation=True), long) for one in (ours, by_torch)),
+            *(seconds(partial(classify, truncation=True), long) for classify in (ours, by_torch)),
         )
     ]
     difference = max(
-        abs(one["score"] - other["score"])
-        for some in (texts, pairs)
-        for one, other in zip(ours(some), by_torch(some), strict=True)
+        abs(first["score"] - second["score"])
+        for inputs in (texts, pairs)
+        for first, second in zip(ours(inputs), by_torch(inputs), strict=True)
     )
     ceiling = max(ceiling, largest_product(cpu, clock=clock))
 
@@ -149,8 +155,8 @@ def main() -> None:
         return min(LONG[1], len(tokenizer(*both, verbose=False)["input_ids"]))
 
     def speed(label: str, given: list[Any]) -> float:
-        tokens = [length(one) for one in given]
-        return sum(count * footprint.flops(count) for count in tokens) / results[label][0] / 1e9
+        lengths = map(length, given)
+        return sum(count * footprint.flops(count) for count in lengths) / results[label][0] / 1e9
 
     mine, other, rounded, graph, texts_torch = results["texts"]
     pair_mine, pair_other, pair_torch = results["pairs"]
@@ -186,15 +192,15 @@ def main() -> None:
             LONG[0] / long_torch,
             at_least=0.95,
         ),
-        compare("largest difference of a score from torch's", difference, 1e-5, at_most=1),
+        compare("largest difference from the scores of torch", difference, 1e-5, at_most=1),
     ]
     tables = [
         (f"ALBERT-base, fp32 or int8, {threads} threads", "transformers", figures),
-        ("Engine of models that are loaded by name", "engine torch", engines),
+        (f"Engine {arguments.engine}", "engine torch", engines),
         ("GFLOP/s of real tokens, fp32", "largest product", shares),
     ]
-    for title, against, some in tables:
-        show(title, some, as_json=arguments.json, against=against)
+    for title, against, rows in tables:
+        show(title, rows, as_json=arguments.json, against=against)
     if arguments.write_page:
         write_page("measurements.md", "benchmarks/inference.py", tables)
 

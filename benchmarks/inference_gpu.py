@@ -1,11 +1,12 @@
-"""Tokenized texts to scores on a GPU, ours against transformers, eager and compiled, with the same weights.
+"""Compare inference on a GPU with albertkit and with transformers, eager and compiled, with the same weights.
 
     python benchmarks/inference_gpu.py [--device cuda] [--shape base] [--texts 2048] [--long 256]
         [--dtypes float16 bfloat16] [--runs 3] [--json]
 
-Two loads: texts of mixed lengths, mostly short, and rows of 512 tokens. transformers gets its rows sorted by
-length, in padded batches of the best of three sizes; its compiled model (`torch.compile`, dynamic shapes) is
-warmed up on all of them. Tokenizing is left out: on both sides it is the CPU's work. Needs the extra `test`.
+There are two workloads: texts of mixed lengths, mostly short, and rows of 512 tokens. transformers gets its
+rows sorted by length, in padded batches of the fastest of three sizes. Its compiled model (`torch.compile`,
+dynamic shapes) is warmed up with all three. Tokenizing is not measured, because both sides do it on the CPU.
+The script needs the extra `test`.
 """
 
 import argparse
@@ -42,7 +43,7 @@ def draw_rows(lengths: np.ndarray, vocab_size: int) -> list[Row]:
 
 
 def padded(model: Any, rows: list[Row], size: int, device: torch.device) -> np.ndarray:
-    """Return the scores (rows, labels) of a padding model, in the order of the rows."""
+    """Compute padded batches with a model; return the logits (rows, labels) in the order of the rows."""
     order = sorted(range(len(rows)), key=lambda number: len(rows[number].input_ids))
     scores: list[torch.Tensor] = []
     with torch.inference_mode():
@@ -58,7 +59,7 @@ def padded(model: Any, rows: list[Row], size: int, device: torch.device) -> np.n
 
 
 def seconds(work: Callable[[], Any]) -> Callable[[], list[float]]:
-    """Return a measurement of a call that ends with its results on the CPU."""
+    """Return a function that measures the seconds of a call. The call must return its results on the CPU."""
 
     def measure() -> list[float]:
         begin = time.perf_counter()
@@ -69,19 +70,19 @@ def seconds(work: Callable[[], Any]) -> Callable[[], list[float]]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--device", default="cuda", help="where both sides compute")
+    parser.add_argument("--device", default="cuda", help="device of both sides")
     parser.add_argument("--shape", default="base", help="preset of AlbertConfig")
-    parser.add_argument("--layers", type=int, help="layers, instead of the preset's")
+    parser.add_argument("--layers", type=int, help="number of layers; overrides the preset")
     parser.add_argument("--texts", type=int, default=2048, help="rows of mixed lengths")
     parser.add_argument("--long", type=int, default=256, help="rows of 512 tokens")
     parser.add_argument("--dtypes", nargs="+", default=["float16", "bfloat16"])
-    parser.add_argument("--runs", type=int, default=3, help="counted runs of each side")
-    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
-    parser.add_argument("--json", action="store_true", help="one JSON line per figure")
+    parser.add_argument("--runs", type=int, default=3, help="measured runs of each side")
+    parser.add_argument("--no-compile", action="store_true", help="skip torch.compile")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
     transformers.logging.set_verbosity_error()
@@ -116,17 +117,17 @@ def main() -> None:
                     ((our_time,), (their_time,)) = alternate(
                         arguments.runs, seconds(our_work), seconds(their_work)
                     )
-                    rate = len(rows) / our_time, len(rows) / their_time
-                    figures.append(compare(f"{load}, {side} (texts/s)", *rate, at_least=AIM))
+                    speeds = len(rows) / our_time, len(rows) / their_time
+                    figures.append(compare(f"{load}, {side} (texts/s)", *speeds, at_least=AIM))
                 difference = np.abs(
                     np.stack(our_work()).reshape(len(rows), -1) - padded(theirs, rows, 64, device)
                 )
-                figures.append(state(f"{load}: largest difference of a score", float(difference.max())))
+                figures.append(state(f"{load}: largest difference of a logit", float(difference.max())))
             show(f"{arguments.shape}, {name}, {device_name(device)}", figures, as_json=arguments.json)
 
 
 def device_name(device: torch.device) -> str:
-    """Return the name of a GPU, or that of the type of device."""
+    """Return the name of a GPU, or the type of another device."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 

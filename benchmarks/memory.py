@@ -1,14 +1,15 @@
-"""Memory that does not grow: the engines on a CPU over batches of random shapes, `predict` over a long file.
+"""Check that memory stays constant: in engines over many batches on a CPU, and in `predict` over a long file.
 
     python benchmarks/memory.py [--batches 10000] [--texts 100000] [--engines torch,onnx,onnx-int8,plain]
         [--dtype float32] [--json] [--write-page]
 
 The model has the shape of the bundled one, with 512 positions and random weights. A batch has up to 1,024
-tokens, small ones as often as large ones, in rows of any lengths; of half of them [CLS] is read, of half any
-tokens. Each engine works in a process of its own. `predict` is the verb, with a classifier made from the
-bundled model, on sentences of Python's own language reference. Linux only: memory is what /proc says is
-resident. With --batches 0 or --texts 0 that part is left out.
---write-page puts the table into dev/measurements.md.
+tokens in rows of random lengths, and small batches are as frequent as large ones. Half of the batches compute
+the logits at [CLS], the other half hidden states of random tokens. Each engine runs in a separate process.
+
+`albertkit predict` runs with a classifier made from the bundled model, on sentences of Python's language
+reference. The script reads the resident memory from /proc, so it needs Linux. --batches 0 or --texts 0 skips
+that part. --write-page writes the table into dev/measurements.md.
 """
 
 import argparse
@@ -27,15 +28,15 @@ from pydoc_data.topics import topics
 
 from report import Figure, compare, resident, show, state, write_page
 
-MARKS = (0.1, 0.5, 1.0)  # of all batches: everything is compared with the first
-MOST_TOKENS, LONGEST = 1024, 512
-GROWTH = 1.05
-MOST_MEMORY = 1536.0  # MB, of `predict`
-_SECONDS = 0.1  # between two looks at a process
+MARKS = (0.1, 0.5, 1.0)  # shares of the batches; later memory is compared with the first mark
+MAX_TOKENS, MAX_LENGTH = 1024, 512  # of a batch, of a row
+MAX_GROWTH = 1.05
+MAX_MEMORY = 1536.0  # MB, for `predict`
+_INTERVAL = 0.1  # seconds between two readings of the memory
 
 
 def engine_memory(engine: str, dtype: str, batches: int) -> list[float]:
-    """Return the MB resident after each of `MARKS`, of this process."""
+    """Return the resident memory of this process in MB after each of `MARKS`."""
     import numpy as np
 
     from albertkit import AlbertConfig
@@ -45,7 +46,7 @@ def engine_memory(engine: str, dtype: str, batches: int) -> list[float]:
     from albertkit.engines.engine import Row, first_token
     from albertkit.engines.light_model import LightModel
 
-    config = AlbertConfig.from_pretrained("bundled", max_position_embeddings=LONGEST, dtype=dtype)
+    config = AlbertConfig.from_pretrained("bundled", max_position_embeddings=MAX_LENGTH, dtype=dtype)
     head = "AlbertForSequenceClassification"
     normal = np.random.default_rng(0).standard_normal
     weights = {
@@ -59,14 +60,14 @@ def engine_memory(engine: str, dtype: str, batches: int) -> list[float]:
         length = len(row.input_ids)
         return rng.sample(range(length), rng.randint(1, length))
 
-    found = []
+    memory = []
     marks = [max(1, round(mark * batches)) for mark in MARKS]
     for number in range(1, batches + 1):
-        left = _between(rng, MOST_TOKENS)
+        remaining = _between(rng, MAX_TOKENS)
         rows = []
-        while left:
-            length = _between(rng, min(left, LONGEST))
-            left -= length
+        while remaining:
+            length = _between(rng, min(remaining, MAX_LENGTH))
+            remaining -= length
             ids = [rng.randrange(config.vocab_size) for _ in range(length)]
             rows.append(Row(input_ids=ids, token_type_ids=[0] * length, example=len(rows)))
         if rng.random() < 0.5:
@@ -74,29 +75,29 @@ def engine_memory(engine: str, dtype: str, batches: int) -> list[float]:
         else:
             computing.run(rows, output="hidden_states", read=some_tokens)
         if number in marks:
-            found += [resident()] * marks.count(number)
-    return found
+            memory += [resident()] * marks.count(number)
+    return memory
 
 
-def _between(rng: random.Random, most: int) -> int:
-    """Draw from 1 to `most`, each octave as often as any other."""
-    return min(most, int(math.exp(rng.uniform(0, math.log(most + 1)))))
+def _between(rng: random.Random, maximum: int) -> int:
+    """Draw a number from 1 to `maximum`; its logarithm is uniformly distributed."""
+    return min(maximum, int(math.exp(rng.uniform(0, math.log(maximum + 1)))))
 
 
 def engine_figures(engine: str, dtype: str, batches: int) -> list[Figure]:
-    """Return how much more memory an engine has at the later marks than at the first."""
+    """Compare the memory of an engine at the later marks with the first mark."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         first, middle, last = pool.submit(engine_memory, engine, dtype, batches).result()
     counts = [round(mark * batches) for mark in MARKS]
     name = f"{engine}, {dtype}: after {{:,}} batches, against {counts[0]:,}"
     return [
         state(name.format(counts[1]), middle, first),
-        compare(name.format(counts[2]), last, first, at_most=GROWTH),
+        compare(name.format(counts[2]), last, first, at_most=MAX_GROWTH),
     ]
 
 
 def predict_figures(count: int) -> list[Figure]:
-    """Return the memory of `albertkit predict` on so many texts."""
+    """Return the memory of `albertkit predict` on `count` texts."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _make_classifier(folder / "model")
@@ -109,28 +110,28 @@ def predict_figures(count: int) -> list[Figure]:
         files = {"--model": "model", "--input": "texts.jsonl", "--output": "answers.jsonl"}
         command += [word for flag, file in files.items() for word in (flag, str(folder / file))]
         parts = folder / ".answers.jsonl.parts"
-        looks: list[tuple[int, float]] = []  # parts that are done, and MB
+        readings: list[tuple[int, float]] = []  # finished parts, and memory in MB
         process = subprocess.Popen(command)
         while process.poll() is None:
             done = len(list(parts.glob("[0-9]*.jsonl"))) if parts.is_dir() else 0
             try:
-                looks.append((done, resident(process.pid)))
-            except (OSError, IndexError):  # it ends just now
+                readings.append((done, resident(process.pid)))
+            except (OSError, IndexError):  # the process has just ended
                 break
-            time.sleep(_SECONDS)
+            time.sleep(_INTERVAL)
         if process.wait():
-            raise SystemExit(f"albertkit predict ended with {process.returncode}")
+            raise SystemExit(f"albertkit predict ended with exit status {process.returncode}")
         if (answers := sum(1 for _ in (folder / "answers.jsonl").open())) != count:
-            raise SystemExit(f"albertkit predict answered {answers:,} of {count:,} texts")
-    most = max(done for done, _ in looks)
-    first = max(memory for done, memory in looks if 0 < done <= max(1, most / 4))
-    last = max(memory for done, memory in looks if done > 3 * most / 4)
+            raise SystemExit(f"albertkit predict wrote {answers:,} predictions for {count:,} texts")
+    parts_done = max(done for done, _ in readings)
+    first = max(memory for done, memory in readings if 0 < done <= max(1, parts_done / 4))
+    last = max(memory for done, memory in readings if done > 3 * parts_done / 4)
     name = f"predict, {count:,} texts"
     return [
         compare(
-            f"{name}: peak, against the limit", max(memory for _, memory in looks), MOST_MEMORY, at_most=1
+            f"{name}: peak, against the limit", max(memory for _, memory in readings), MAX_MEMORY, at_most=1
         ),
-        compare(f"{name}: last quarter, against the first", last, first, at_most=GROWTH),
+        compare(f"{name}: last quarter, against the first", last, first, at_most=MAX_GROWTH),
     ]
 
 
@@ -142,16 +143,16 @@ def _make_classifier(folder: Path) -> None:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--batches", type=int, default=10_000, help="of random shapes, for each engine")
-    parser.add_argument("--texts", type=int, default=100_000, help="lines of the file that is predicted")
+    parser.add_argument("--batches", type=int, default=10_000, help="random batches for each engine")
+    parser.add_argument("--texts", type=int, default=100_000, help="texts for `predict`")
     parser.add_argument("--engines", default="torch,onnx,onnx-int8,plain")
-    parser.add_argument("--dtype", default="float32", help="of the weights: float32, bfloat16")
-    parser.add_argument("--json", action="store_true", help="one JSON line for each figure")
-    parser.add_argument("--write-page", action="store_true", help="put the table into dev/measurements.md")
+    parser.add_argument("--dtype", default="float32", help="dtype of the weights: float32 or bfloat16")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
+    parser.add_argument("--write-page", action="store_true", help="write the table into dev/measurements.md")
     arguments = parser.parse_args()
     figures: list[Figure] = []
     works = [
@@ -161,9 +162,9 @@ def main() -> None:
     ]
     works += [partial(predict_figures, arguments.texts)] if arguments.texts else []
     for work in works:
-        found = work()
-        show("Memory (MB)", found, as_json=arguments.json, against="the other")
-        figures += found
+        results = work()
+        show("Memory (MB)", results, as_json=arguments.json, against="compared with")
+        figures += results
     if arguments.write_page:
         write_page("measurements.md", "benchmarks/memory.py", [("memory (MB)", "compared with", figures)])
 

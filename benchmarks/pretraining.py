@@ -1,20 +1,20 @@
-"""Pretraining, ours against a `transformers` loop: speed in real tokens, memory, data-parallel steps.
+"""Compare pretraining with albertkit and with a `transformers` loop: speed, memory and data-parallel steps.
 
     python benchmarks/pretraining.py [--texts FILE] [--tokenizer FOLDER] [--precision fp32|bf16]
                                      [--only mini base large gpu] [--runs 3] [--quick] [--json]
 
-Both sides train on the same text with the same shape, precision and slots of a batch (rows x padded length),
-each in processes of its own, in turn; pretraining_loops.py has the two loops. Four parts:
+Both sides train on the same text with the same shape, precision and batch size (rows x padded length). Each
+side runs in separate processes, in turn; pretraining_loops.py has the two loops. There are four parts:
 
 * mini: the shape and method of recipes/mini.toml.
-* base: ALBERT-base, sequences of 128.
-* large: ALBERT-large against BERT-large, in one process and in two whose gradients travel (gloo).
-* gpu: ALBERT-base and ALBERT-large in bf16, sequences of 512, on a GPU.
+* base: ALBERT-base, sequences of 128 tokens.
+* large: ALBERT-large against BERT-large, in one process and in two processes that exchange gradients (gloo).
+* gpu: ALBERT-base and ALBERT-large in bf16, sequences of 512 tokens, on a GPU.
 
-Without --texts the text is the prose of Python's own language reference, which every Python carries. What a
-step costs depends on the number of pieces, so a vocabulary of fewer than 30,000 is filled up with pieces that
-no text has. By default only the part mini is measured, which takes a few minutes; all parts take about an
-hour. --quick runs the parts with tiny shapes, to see whether they work; its figures mean nothing.
+Without --texts, the text is Python's language reference, which is part of every Python installation. The time
+of a step depends on the size of the vocabulary, so smaller vocabularies are extended to 30,000 pieces with
+unused pieces. By default, only the part mini runs, which takes a few minutes; all parts take about an hour.
+--quick runs the parts with tiny shapes to check that they work; its figures mean nothing.
 """
 
 import argparse
@@ -61,10 +61,10 @@ Recipe = dict[str, Any]
 
 @dataclass(frozen=True)
 class Bench:
-    """What all measurements share."""
+    """The settings of all measurements."""
 
     folder: Path
-    """With `tokenizer/` and `shards/` in it."""
+    """The folder with `tokenizer/` and `shards/`."""
     runs: int
     quick: bool
     as_json: bool
@@ -102,12 +102,12 @@ class Bench:
             self.runs,
             lambda: self._run("albertkit", processes),
             lambda: self._run("transformers", processes),
-            warm_up=False,  # every run is a new process with a warm-up of its own
+            warm_up=False,  # every run is a new process with its own warm-up
         )
         return [dict(zip(FIGURES, figures, strict=True)) for figures in medians]
 
     def _write_their_batches(self, recipe: Recipe, count: int) -> None:
-        """Write the batches of the other side: examples drawn as ours, in batches of equally many rows."""
+        """Write the batches for transformers: examples drawn as ours, in batches of equally many rows."""
         settings = ExampleSettings(**recipe["examples"])
         rows = recipe.get("batch_size") or recipe["batch_tokens"] // settings.max_seq_length
         words = WordTable(self.folder / "tokenizer/spiece.model")
@@ -149,13 +149,13 @@ def _forward_arguments(batch: PretrainingBatch) -> dict[str, np.ndarray]:
 
 
 def write_tokenizer(name: str, folder: Path) -> None:
-    """Write a tokenizer with 30,000 pieces, the last of them such as no text has where there were fewer."""
+    """Write a tokenizer with 30,000 pieces; a smaller vocabulary is extended with unused pieces."""
     source = resolve(name, patterns=("spiece.model",)) / "spiece.model"
     model = read_model_file(source)
     size = load_processor(model, source=source).GetPieceSize()
     if size > PIECES:
         raise SystemExit(f"{name} has {size} pieces, more than {PIECES}")
-    # A protocol buffer's repeated field goes on at its end: entries of (piece, score, kind "unused").
+    # Appended bytes extend the repeated field of a protocol buffer: entries of (piece, score, type "unused").
     for index in range(size, PIECES):
         piece = f"<unused-{index}>".encode()
         entry = b"\x0a" + bytes([len(piece)]) + piece + b"\x15" + struct.pack("<f", 0.0) + b"\x18\x05"
@@ -181,7 +181,7 @@ def write_shards(texts: str | None, folder: Path) -> None:
 
 
 def recipe_of(name: str, precision: str, *, examples: dict[str, Any], **batch: int) -> Recipe:
-    """Return a recipe file's settings in a precision, with other examples and batches."""
+    """Read a recipe, and override its precision, its settings of examples and its batch size."""
     recipe = read_recipe(RECIPES / f"{name}.toml")
     for key in ("batch_size", "batch_tokens"):
         recipe.pop(key, None)
@@ -190,13 +190,13 @@ def recipe_of(name: str, precision: str, *, examples: dict[str, Any], **batch: i
 
 
 def of_length(length: int) -> dict[str, int]:
-    """Return the settings of examples of a length, with the paper's share of predictions."""
+    """Return the settings for sequences of this length, with the paper's ratio of predictions to tokens."""
     return {"max_seq_length": length, "max_predictions": round(20 * length / 128)}
 
 
 def mini(bench: Bench, precision: str) -> None:
     """Measure the mini shape."""
-    # The recipe's short sequences are for the first minutes of a run only.
+    # The recipe uses short sequences only in the first minutes of a run.
     recipe = recipe_of("mini", precision, examples={"warmup_documents": 0}, batch_tokens=2048)
     ours, theirs = bench.measure(recipe, steps=60, warm_up=10)
     bench.show(f"pretraining, mini shape, {PIECES} pieces", _single(f"mini, {precision}", ours, theirs, 2.5))
@@ -218,7 +218,7 @@ def _single(name: str, ours: dict[str, float], theirs: dict[str, float], target:
 
 
 def large(bench: Bench, precision: str) -> None:
-    """Measure ALBERT-large against BERT-large: what travels is the gradients of all parameters."""
+    """Measure ALBERT-large against BERT-large; the processes exchange the gradients of all parameters."""
     figures: list[Figure] = []
     for processes, length in ((2, 64), (2, 128), (1, 128)):
         recipe = recipe_of("paper/albert-large-v1", precision, examples=of_length(length), batch_size=4)
@@ -235,7 +235,7 @@ def gpu(bench: Bench) -> None:
     """Measure ALBERT-base and ALBERT-large in bf16 at length 512 on a GPU."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and not bench.quick:
-        raise SystemExit("the part gpu needs a GPU, and torch finds none; --quick tries it on the CPU")
+        raise SystemExit("the part gpu needs a GPU, but torch finds none; --quick runs it on the CPU")
     tokens = "tokens_per_second"
     title = torch.cuda.get_device_name() if device == "cuda" else "the CPU"
     for shape, recipe_name, rows in (("base", "base-1gpu", 64), ("large", "paper/albert-large-v2", 32)):
@@ -250,13 +250,11 @@ def gpu(bench: Bench) -> None:
         ]
         bench.show(f"pretraining, length 512, {title}", figures)
         name = f"{shape}, bf16: model FLOPs utilization"
-        bench.show(
-            "of the rate the maker states", [compare(name, ours["mfu"], 1.0, at_least=0.5)], against="peak"
-        )
+        bench.show("share of the peak", [compare(name, ours["mfu"], 1.0, at_least=0.5)], against="peak")
 
 
 def parameters() -> Figure:
-    """Count the encoders of ALBERT-large and BERT-large with the same vocabulary."""
+    """Compare the number of parameters in the encoders of ALBERT-large and BERT-large."""
     bert = transformers.BertConfig(
         vocab_size=PIECES,
         hidden_size=1024,
@@ -272,17 +270,17 @@ def parameters() -> Figure:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--texts", help="a corpus: .txt, .jsonl, .parquet")
+    parser.add_argument("--texts", help="corpus: a .txt, .jsonl or .parquet file")
     parser.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer")
-    parser.add_argument("--precision", choices=("fp32", "bf16"), help="default: all the CPU computes in")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), help="default: all that the CPU supports")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS[:1], help="parts to measure")
     parser.add_argument("--runs", type=int, default=3, help="runs of each side")
-    parser.add_argument("--quick", action="store_true", help="tiny shapes: does it work?")
-    parser.add_argument("--json", action="store_true", help="one JSON line per figure")
+    parser.add_argument("--quick", action="store_true", help="use tiny shapes, to check that it works")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     arguments = parser.parse_args()
     precisions = ["fp32", "bf16"] if computes_in_bf16(torch.device("cpu")) else ["fp32"]
     by_precision: dict[str, Callable[[Bench, str], None]] = {"mini": mini, "base": base, "large": large}

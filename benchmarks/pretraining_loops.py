@@ -1,11 +1,12 @@
-"""One side of benchmarks/pretraining.py, in processes of its own: trains, and prints what it measured.
+"""Train one side of benchmarks/pretraining.py, and print its figures. Each side has separate processes.
 
     python benchmarks/pretraining_loops.py {albertkit,transformers} CASE.json OUTPUT
 
-"albertkit" is `albertkit pretrain` as users run it: examples drawn on the fly, metrics and checkpoints
-written. "transformers" is the loop its users write: padded batches, scores for all positions, torch's AdamW.
-Its batches lie ready in a file, so it pays nothing for drawing them. Each side imports only what it needs,
-since its memory is measured. Under `torchrun` both average their gradients over the processes.
+"albertkit" is `albertkit pretrain` as users run it: it draws examples during training, and writes metrics and
+checkpoints. "transformers" is the loop that its users write: padded batches, logits for all positions, and
+PyTorch's AdamW. It reads finished batches from a file, so its time does not include drawing examples. Each
+side imports only what it needs, because its memory is measured. Under `torchrun`, both sides average their
+gradients over the processes.
 """
 
 import json
@@ -21,13 +22,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from albertkit.training.throughput import peak_memory
 
-# What BERT's configuration has in common with ALBERT's.
+# Settings that the configs of ALBERT and BERT share.
 _SHAPE = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 _DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 def albertkit_side(case: dict[str, Any], output: Path) -> dict[str, float] | None:
-    """Run the recipe of the case and return its figures, in the main process."""
+    """Train with the recipe of the case. Return the figures in the main process, None in the others."""
     from albertkit.pretraining.run import run_pretraining
     from albertkit.pretraining.settings import PretrainingSettings
     from albertkit.recipe import build
@@ -47,7 +48,7 @@ def albertkit_side(case: dict[str, Any], output: Path) -> dict[str, float] | Non
             return None
         memory = peak_memory(world.device)
     lines = read_metrics(output)  # one for each step
-    steps = np.diff([line["tokens"] for line in lines], prepend=0)[case["warm_up"] :]  # tokens of each
+    steps = np.diff([line["tokens"] for line in lines], prepend=0)[case["warm_up"] :]  # tokens of each step
     counted = lines[case["warm_up"] :]
     seconds = sum(steps / [line["tokens_per_second"] for line in counted])
     mfu = float(np.mean([line["mfu"] for line in counted]))
@@ -55,7 +56,7 @@ def albertkit_side(case: dict[str, Any], output: Path) -> dict[str, float] | Non
 
 
 def transformers_side(case: dict[str, Any], _output: Path) -> dict[str, float] | None:
-    """Train on the batches of the case and return the figures, in the main process."""
+    """Train on the batches of the case. Return the figures in the main process, None in the others."""
     from transformers import get_linear_schedule_with_warmup
 
     world, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))

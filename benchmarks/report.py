@@ -1,4 +1,4 @@
-"""Side-by-side figures: a table for people, one JSON line per figure with --json, tables in dev/."""
+"""Print figures of two sides as a table or as lines of JSON, and write them into pages of dev/."""
 
 import json
 import statistics
@@ -22,24 +22,24 @@ END = "<!-- end of table -->"
 
 
 def alternate(runs: int, *measure: Callable[[], list[float]], warm_up: bool = True) -> list[list[float]]:
-    """Measure in turn, A B A B ..., after one warm-up of each; return the median of each one's figures."""
-    for one in measure if warm_up else ():
-        one()
+    """Run measurements in turn (A B A B ...), after a warm-up of each; return the median of each figure."""
+    for measurement in measure if warm_up else ():
+        measurement()
     results: list[list[list[float]]] = [[] for _ in measure]
     for _ in range(runs):
-        for index, one in enumerate(measure):
-            results[index].append(one())
+        for index, measurement in enumerate(measure):
+            results[index].append(measurement())
     return [[statistics.median(column) for column in zip(*rows, strict=True)] for rows in results]
 
 
 def resident(process: int | None = None) -> float:
-    """Return the MB of memory that a process holds, this one if none is named. On Linux."""
+    """Return the resident memory of a process in MB, by default of this process. Needs Linux."""
     status = Path(f"/proc/{process or 'self'}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def show(title: str, figures: list[Figure], *, as_json: bool, against: str = "transformers") -> None:
-    """Print the figures; `against` names the other side."""
+    """Print the figures; `against` is the name of the other side."""
     if as_json:
         for figure in figures:
             print(json.dumps(asdict(figure)))
@@ -58,26 +58,26 @@ def show(title: str, figures: list[Figure], *, as_json: bool, against: str = "tr
 
 
 def write_page(name: str, script: str, tables: list[tuple[str, str, list[Figure]]]) -> None:
-    """Put tables into a page, between the lines `<!-- table: script -->` and `<!-- end of table -->`.
+    """Write tables into a page, between the lines `<!-- table: script -->` and `<!-- end of table -->`.
 
     Args:
-        name: of the page in dev/.
-        script: whose tables they are.
-        tables: a title, the name of the other side, and the figures, for each.
+        name: Name of the page in dev/.
+        script: Path of the script in the first of these lines.
+        tables: Title, name of the other side, and figures of each table.
     """
     libraries = ", ".join(f"{library} {version(library)}" for library in ("torch", "transformers"))
     lines = [f"{processor()}, {usable_cores()} cores, {libraries}, {date.today()}."]
     for title, against, figures in tables:
         lines += ["", f"| {title} | albertkit | {against} | ratio | target |", "|---|---|---|---|---|"]
-        for one in figures:
-            cells = ["" if number is None else f"{number:.4g}" for number in (one.value, one.against)]
-            ratio = "" if one.ratio is None else f"{one.ratio:.2f}"
-            target = "" if one.met is None else f"{one.target}, {'met' if one.met else '**missed**'}"
-            lines.append(f"| {one.name} | {cells[0]} | {cells[1]} | {ratio} | {target} |")
+        for figure in figures:
+            cells = ["" if number is None else f"{number:.4g}" for number in (figure.value, figure.against)]
+            ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
+            target = "" if figure.met is None else f"{figure.target}, {'met' if figure.met else '**missed**'}"
+            lines.append(f"| {figure.name} | {cells[0]} | {cells[1]} | {ratio} | {target} |")
     page, begin = PAGES / name, f"<!-- table: {script} -->"
-    before, found, rest = page.read_text(encoding="utf-8").partition(begin)
-    if not found or END not in rest:
-        raise SystemExit(f"{page} has no lines {begin!r} and {END!r}: nothing was written")
+    before, marker, rest = page.read_text(encoding="utf-8").partition(begin)
+    if not marker or END not in rest:
+        raise SystemExit(f"{page} must contain the lines {begin!r} and {END!r}. Nothing was written.")
     after = rest.partition(END)[2]
     with atomic_path(page) as file:
         file.write_text("\n".join([before + begin, *lines, END + after]), encoding="utf-8")

@@ -1,18 +1,19 @@
-"""Which shape, and which vocabulary, for a budget of processor time: a small scaling study.
+"""Find the best shape and vocabulary for a budget of processor time, with a small scaling study.
 
     python benchmarks/scaling.py --texts FILE [--recipe FILE] [--minutes 30] [--hours 20]
                                  [--shapes 256x4 256x8 384x4 384x4x2 384x6] [--vocabularies 8192]
                                  [--output FOLDER] [--json]
 
-Every shape (hidden size x layers, x groups if there is more than one) is trained by the recipe for the same
-processor minutes at a constant learning rate, with one thread, as many at once as there are cores. A power
-law is fitted to its held-out loss of masked words over time and extrapolated to the budget of `--hours`; the
-extrapolation says which shape to choose, not which loss it will have. Vocabularies are compared with the
-first shape by the loss for each character of the masked words, because tokens of different vocabularies are
-not equally long.
+A shape is hidden size x layers, or hidden size x layers x groups. The script trains each shape with the
+recipe for the same processor minutes, at a constant learning rate and with one thread, on all cores in
+parallel. It fits a power law to the held-out masked loss over time, and extrapolates it to the budget of
+`--hours`. The extrapolation shows which shape to choose, not the loss that it will have.
 
-Finished runs are kept in the output folder (`runs.jsonl`): the same command continues after an interruption.
-The folder also gets `scaling.png`.
+To compare vocabularies, the script trains the first shape with each of them. It compares the held-out loss
+per character, because tokens of different vocabularies differ in length.
+
+The file `runs.jsonl` in the output folder has the finished runs, so the same command continues after an
+interruption. The folder also gets the plot `scaling.png`.
 """
 
 import argparse
@@ -24,11 +25,11 @@ from typing import Any
 from report import Figure, compare, show, state
 from time_to_loss import RECIPES, Case, Curve, prepared, run_all
 
-FITTED = 0.5  # the last share of a curve's points, before which warm-up and the start of attention count
+FITTED = 0.5  # share of the points to fit, from the end; warm-up and the plateau shape the earlier ones
 
 
 def shape_of(name: str) -> dict[str, int]:
-    """Return the settings that a shape such as 384x4 or 384x4x2 stands for."""
+    """Return the config settings of a shape such as 384x4 or 384x4x2."""
     hidden, layers, *groups = map(int, name.split("x"))
     return {
         "hidden_size": hidden,
@@ -40,7 +41,7 @@ def shape_of(name: str) -> dict[str, int]:
 
 
 def fit(curve: Curve) -> tuple[float, float, float]:
-    """Return (c, a, b) of the loss c + a * hours**-b that fits the later points of a curve best."""
+    """Fit the loss c + a * hours**-b to the later points of a curve, and return (c, a, b)."""
     import numpy as np
     from scipy.optimize import curve_fit
 
@@ -51,12 +52,13 @@ def fit(curve: Curve) -> tuple[float, float, float]:
         return floor + factor * time**-power
 
     bounds = ([0, 0, 0.05], [losses.min(), 20, 2])
-    found, _ = curve_fit(law, hours, losses, p0=(losses.min() / 2, 1, 0.3), bounds=bounds, max_nfev=20_000)
-    return tuple(found)
+    start = (losses.min() / 2, 1, 0.3)
+    fitted, _ = curve_fit(law, hours, losses, p0=start, bounds=bounds, max_nfev=20_000)
+    return tuple(fitted)
 
 
 def figures_of(curves: dict[str, Curve], hours: float, against: str) -> list[Figure]:
-    """Return for each shape the loss at the end and the extrapolated one, beside the first shape's."""
+    """Return the tokens, final loss and extrapolated loss of each shape, compared with shape `against`."""
     figures = []
     laws = {name: fit(curve) for name, curve in curves.items()}
     for name, curve in curves.items():
@@ -75,7 +77,7 @@ def figures_of(curves: dict[str, Curve], hours: float, against: str) -> list[Fig
 
 
 def draw(curves: dict[str, Curve], hours: float, file: Path) -> None:
-    """Draw each curve and its power law over processor hours."""
+    """Plot each curve and its power law over processor hours."""
     import numpy as np
     from matplotlib.figure import Figure as Picture
 
@@ -94,7 +96,10 @@ def draw(curves: dict[str, Curve], hours: float, file: Path) -> None:
 
 
 class Runs:
-    """Curves of finished runs, in a file that grows by a line for each; a run is known by its settings."""
+    """The curves of finished runs, in a file with one line per run.
+
+    The name, the path of the texts and the settings identify a run.
+    """
 
     def __init__(self, file: Path, texts: str) -> None:
         self.file, self.texts = file, texts
@@ -102,11 +107,11 @@ class Runs:
         self.finished: dict[str, Curve] = dict(json.loads(line) for line in lines)
 
     def curves(self, cases: dict[str, Case], cores: int) -> dict[str, Curve]:
-        """Run the cases that are not finished, a few at a time; return the curves of all."""
+        """Run the unfinished cases, `cores` at a time, and return the curves of all cases."""
         keys = {name: self._key(name, case) for name, case in cases.items()}
-        left = [name for name in cases if keys[name] not in self.finished]
-        for begin in range(0, len(left), cores):
-            names = left[begin : begin + cores]
+        unfinished = [name for name in cases if keys[name] not in self.finished]
+        for begin in range(0, len(unfinished), cores):
+            names = unfinished[begin : begin + cores]
             for name, curve in zip(names, run_all([cases[name] for name in names], cores), strict=True):
                 self.finished[keys[name]] = curve
                 with self.file.open("a") as lines:
@@ -119,7 +124,7 @@ class Runs:
 
 
 def characters_per_token(case: Case) -> float:
-    """Return the mean number of characters of a token of the held-out text."""
+    """Return the mean number of characters per token in the held-out text."""
     from albertkit import AlbertTokenizer
     from albertkit.pretraining.shards import ShardSet
 
@@ -130,7 +135,7 @@ def characters_per_token(case: Case) -> float:
 
 
 def with_vocabulary(texts: str, size: str, folder: Path) -> Case:
-    """Return the shards of a vocabulary of so many pieces, written to a folder."""
+    """Train a vocabulary of `size` pieces, prepare shards with it, and return the paths of both."""
     from albertkit import train_tokenizer
 
     train_tokenizer([texts], output=folder / "trained", vocab_size=int(size))
@@ -138,7 +143,7 @@ def with_vocabulary(texts: str, size: str, folder: Path) -> Case:
 
 
 def vocabulary_figures(curves: dict[str, Curve], characters: dict[str, float]) -> list[Figure]:
-    """Return the loss for each character at the end of each run, beside that of the first."""
+    """Return the final loss per character of each vocabulary, compared with the first vocabulary."""
     losses = {size: curves[size][-1][2] / characters[size] for size in characters}
     first = next(iter(losses.values()))
     return [
@@ -147,22 +152,22 @@ def vocabulary_figures(curves: dict[str, Curve], characters: dict[str, float]) -
 
 
 def main() -> None:
-    """Train, fit, draw and print."""
+    """Train the models, fit and plot the power laws, and print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--texts", required=True, help="a corpus: .txt, .jsonl, .parquet")
-    parser.add_argument("--recipe", default=str(RECIPES / "bundled-second.toml"), help="recipe of every run")
+    parser.add_argument("--texts", required=True, help="corpus: a .txt, .jsonl or .parquet file")
+    parser.add_argument("--recipe", default=str(RECIPES / "bundled-second.toml"), help="recipe of all runs")
     parser.add_argument("--minutes", type=float, default=30, help="processor minutes of each run")
     parser.add_argument("--hours", type=float, default=20, help="budget of the extrapolation")
     parser.add_argument("--shapes", nargs="+", default=["256x4", "256x8", "384x4", "384x4x2", "384x6"])
     parser.add_argument(
-        "--vocabularies", nargs="*", default=[], help="sizes to compare, trained on the texts"
+        "--vocabularies", nargs="*", default=[], help="sizes of vocabularies to train on the texts"
     )
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("scaling"), help="folder of the results")
-    parser.add_argument("--json", action="store_true", help="one JSON line per figure")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     arguments = parser.parse_args()
     from albertkit.cores import usable_cores
     from albertkit.recipe import read_recipe
@@ -172,9 +177,9 @@ def main() -> None:
     runs, cores = Runs(arguments.output / "runs.jsonl", arguments.texts), usable_cores()
 
     def case(shape: str, common: Case) -> Case:
-        own = recipe | {"model": recipe["model"] | shape_of(shape)}
+        shaped = recipe | {"model": recipe["model"] | shape_of(shape)}
         settings = {"side": "ours", "seconds": arguments.minutes * 60, "seed": arguments.seed}
-        return common | settings | {"recipe": own, "precision": arguments.precision, "decay": 0}
+        return common | settings | {"recipe": shaped, "precision": arguments.precision, "decay": 0}
 
     with tempfile.TemporaryDirectory() as name:
         common = prepared(arguments.texts, "bundled", Path(name))

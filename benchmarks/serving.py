@@ -1,10 +1,10 @@
-"""The server under load, against its own engine offline, and `transformers` behind the same framework.
+"""Measure the server under load, against its engine offline and a `transformers` pipeline behind FastAPI.
 
     python benchmarks/serving.py [--minutes 10] [--model FOLDER] [--json]
 
-Texts are the prose of Python's own language reference; the model, unless one is given, has the shape of
-albert-base and random weights. --minutes is the length of the load at four times the capacity; other loads
-take a fifth of it. Every answer is compared with that of the pipeline.
+The texts come from Python's language reference. Without --model, the model has the shape of ALBERT-base and
+random weights. --minutes is the duration of the load at four times the saturation throughput; each other load
+takes a fifth of it. The script compares every response with the prediction of the pipeline.
 """
 
 import argparse
@@ -26,8 +26,8 @@ from typing import Any
 from report import Figure, compare, resident, show, state
 from serving_load import Generator, Load
 
-DEADLINE = 10.0  # seconds, of each request
-CLIENTS = 32  # that saturate the server
+DEADLINE = 10.0  # seconds for each request
+CLIENTS = 32  # enough to saturate the server
 TEXTS = 400
 
 NAIVE = """
@@ -71,7 +71,7 @@ def sample_texts() -> list[str]:
 
 @contextmanager
 def started(*command: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run a server until the end of the block; yield it and the line that says it serves."""
+    """Run a server until the end of the block; yield its process and the first line that it prints."""
     process = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -82,55 +82,55 @@ def started(*command: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def measure_offline(model: str, texts: list[str], seconds: float) -> tuple[float, list[dict[str, Any]]]:
-    """Return texts a second of the pipeline on lists, and its answers."""
+    """Measure the pipeline on a list of texts; return its texts per second and its predictions."""
     from albertkit import pipeline
 
     classify = pipeline("text-classification", model, device="cpu")
     answers = classify(texts)
-    rates = []
+    speeds = []
     end = time.monotonic() + seconds
-    while time.monotonic() < end or not rates:
+    while time.monotonic() < end or not speeds:
         begin = time.monotonic()
         classify(texts)
-        rates.append(len(texts) / (time.monotonic() - begin))
-    return sorted(rates)[len(rates) // 2], answers
+        speeds.append(len(texts) / (time.monotonic() - begin))
+    return sorted(speeds)[len(speeds) // 2], answers
 
 
 def measure_ours(
     model: str, bodies: list[bytes], is_right: Callable[[int, bytes], bool], offline: float, seconds: float
 ) -> tuple[list[Figure], float, float]:
-    """Return the figures of the server, its texts a second, and the median of one client alone."""
+    """Return the figures of the server, its texts per second, and the median latency of a single client."""
     with started("-m", "albertkit", "serve", "--model", f"bench={model}", "--port", "0") as (process, line):
-        found = re.search(r":(\d+)$", line.strip())
-        assert found, line
+        match = re.search(r":(\d+)$", line.strip())
+        assert match, line
         generator = Generator(
-            int(found[1]), "/v1/classify", bodies, is_right, f"X-Request-Timeout: {DEADLINE:g}\r\n"
+            int(match[1]), "/v1/classify", bodies, is_right, f"X-Request-Timeout: {DEADLINE:g}\r\n"
         )
-        generator.closed(CLIENTS, seconds / 10)  # every shape has been seen
+        generator.closed(CLIENTS, seconds / 10)  # a warm-up with rows of all shapes
         single = generator.closed(1, seconds / 5)
         full = generator.closed(CLIENTS, seconds / 5)
         half = generator.open(full.rate / 2, seconds / 5)
-        whole = generator.open(full.rate, seconds / 5)
+        at_capacity = generator.open(full.rate, seconds / 5)
         memory: list[float] = []
         over = generator.open(full.rate * 4, seconds, lambda _: memory.append(resident(process.pid)))
     settled = memory[len(memory) // 10 :]
-    loads = (single, full, half, whole, over)
+    loads = (single, full, half, at_capacity, over)
     figures = [
         compare("texts/s at saturation, against offline", full.rate, offline, at_least=0.9),
         compare(
             "p99 at 0.5x, against one client alone (s)", half.quantile(0.99), single.quantile(0.99), at_most=4
         ),
         state("median at 0.5x, against one client alone (s)", half.quantile(0.5), single.quantile(0.5)),
-        state("p99 at 1x, against one client alone (s)", whole.quantile(0.99), single.quantile(0.99)),
+        state("p99 at 1x, against one client alone (s)", at_capacity.quantile(0.99), single.quantile(0.99)),
         state("results/s at 4x, against saturation", over.rate, full.rate),
         compare("slowest result at 4x, against its deadline (s)", max(over.answered), DEADLINE, at_most=1),
-        compare("memory at the end of 4x, against its beginning (MB)", settled[-1], settled[0], at_most=1.05),
+        compare("memory at the end of 4x, against its start (MB)", settled[-1], settled[0], at_most=1.05),
     ]
     if over.refused:
         ranked = sorted(over.refused)
         figures.append(
             compare(
-                "p99 of refusals at 4x, against a median alone (s)",
+                "p99 of rejections at 4x, against the median of one client alone (s)",
                 ranked[int(0.99 * len(ranked))],
                 single.quantile(0.5),
                 at_most=1,
@@ -154,7 +154,7 @@ def _none(name: str, loads: tuple[Load, ...], count: int) -> Figure:
 def measure_naive(
     model: str, bodies: list[bytes], is_right: Callable[[int, bytes], bool], seconds: float
 ) -> tuple[Load, Load]:
-    """Return saturation, and one client alone, of a `transformers` pipeline behind the framework."""
+    """Measure a `transformers` pipeline behind FastAPI: at saturation, and with a single client."""
     import socket
 
     with socket.socket() as free:
@@ -169,13 +169,13 @@ def measure_naive(
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=10.0, help="length of the load at 4x")
-    parser.add_argument("--model", help="folder of a classifier, in place of a random one of the base shape")
-    parser.add_argument("--json", action="store_true", help="one JSON line for each figure")
+    parser.add_argument("--minutes", type=float, default=10.0, help="duration of the load at 4x")
+    parser.add_argument("--model", help="folder of a classifier to use instead of random weights")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     arguments = parser.parse_args()
     os.environ["HF_HUB_OFFLINE"] = "1"
     seconds = arguments.minutes * 60
@@ -188,9 +188,9 @@ def main() -> None:
         offline, answers = measure_offline(model, texts, seconds / 5)
 
         def is_right(number: int, content: bytes) -> bool:
-            found, expected = json.loads(content)["results"][0][0], answers[number]
-            return found["label"] == expected["label"] and math.isclose(
-                found["score"], expected["score"], rel_tol=1e-4
+            result, expected = json.loads(content)["results"][0][0], answers[number]
+            return result["label"] == expected["label"] and math.isclose(
+                result["score"], expected["score"], rel_tol=1e-4
             )
 
         figures, ours, alone = measure_ours(model, bodies, is_right, offline, seconds)
@@ -199,7 +199,7 @@ def main() -> None:
         compare("texts/s at saturation, against transformers", ours, full.rate, at_least=1),
         state("median of one client alone, against transformers (s)", alone, single.quantile(0.5)),
     ]
-    show("Serving on this machine", figures, as_json=arguments.json, against="the other")
+    show("Serving on this machine", figures, as_json=arguments.json, against="compared with")
 
 
 if __name__ == "__main__":

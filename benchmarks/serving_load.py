@@ -1,6 +1,7 @@
-"""A load generator: requests that arrive by chance, whether or not the server keeps up (an open loop).
+"""Send load to a server: from a number of clients (closed loop), or at random times (open loop).
 
-It is one event loop with bare HTTP/1.1, so that it takes little of the cores that the server needs.
+In an open loop, requests also arrive if the server does not keep up. The generator is a single event loop
+with plain HTTP/1.1, so that it takes little processor time from the server.
 """
 
 import asyncio
@@ -13,38 +14,38 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Load:
-    """What became of the requests of one measurement."""
+    """The results of one measurement."""
 
     seconds: float = 0.0
     answered: list[float] = field(default_factory=list)
-    """Seconds from the planned start of each request with a result to its end."""
+    """Latencies of the requests with a result: seconds from the planned start to the end of the response."""
     refused: list[float] = field(default_factory=list)
-    """The same for status 429."""
+    """Latencies of the requests that the server rejected with status 429."""
     failed: Counter[str] = field(default_factory=Counter)
-    """How many of each other status, and of connections that broke."""
+    """Number of requests for each other status, and of broken connections."""
     wrong: int = 0
-    """Results that are not what was expected."""
+    """Number of results that differ from the expected ones."""
 
     @property
     def rate(self) -> float:
-        """Results a second."""
+        """Results per second."""
         return len(self.answered) / self.seconds
 
     def quantile(self, share: float) -> float:
-        """Return a quantile of the seconds of results."""
+        """Return a quantile of the latencies of results."""
         ranked = sorted(self.answered)
         return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
 
 
 class Generator:
-    """Sends bodies to one route of a server on this machine.
+    """Sends requests to one route of a server on this machine.
 
     Args:
-        port: of the server.
-        path: of the route.
-        bodies: what is sent, over and over.
-        is_right: is given the number of a body and the content of its result.
-        headers: of each request.
+        port: Port of the server.
+        path: Path of the route.
+        bodies: Bodies of the requests, which are sent in turn.
+        is_right: Function that checks a result, given the number of the body and the content of the response.
+        headers: Additional headers of each request.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Generator:
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     def closed(self, clients: int, seconds: float) -> Load:
-        """Measure with so many clients that ask again as soon as they have an answer."""
+        """Measure with clients that send a new request as soon as they get a response."""
 
         async def run() -> Load:
             load = Load()
@@ -85,16 +86,19 @@ class Generator:
         return asyncio.run(self._closing(run()))
 
     def open(self, rate: float, seconds: float, watch: Callable[[float], None] | None = None) -> Load:
-        """Measure with requests that arrive at a rate a second, with exponential gaps.
+        """Measure with requests at random times.
 
-        `watch` is called every second with the seconds since the beginning.
+        Args:
+            rate: Mean number of requests per second. The intervals are exponentially distributed.
+            seconds: Duration of the measurement.
+            watch: Function that is called every second with the seconds since the start.
         """
 
         async def run() -> Load:
             rng = random.Random(0)
             load, tasks = Load(), set()
             begin = planned = time.monotonic()
-            number, looked = 0, 0.0
+            number, watched = 0, 0.0
             while planned < begin + seconds:
                 await asyncio.sleep(max(0.0, planned - time.monotonic()))
                 task = asyncio.create_task(self._ask(number % len(self._requests), planned, load))
@@ -102,9 +106,9 @@ class Generator:
                 task.add_done_callback(tasks.discard)
                 number += 1
                 planned += rng.expovariate(rate)
-                if watch and time.monotonic() - begin > looked + 1:
-                    looked = time.monotonic() - begin
-                    watch(looked)
+                if watch and time.monotonic() - begin > watched + 1:
+                    watched = time.monotonic() - begin
+                    watch(watched)
             if tasks:
                 await asyncio.wait(tasks)
             load.seconds = max(seconds, time.monotonic() - begin)
@@ -121,7 +125,7 @@ class Generator:
             self._idle.clear()
 
     async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return one that the server has not closed for want of requests, or a new one."""
+        """Return an idle connection that the server has not closed, or open a new connection."""
         while self._idle:
             reader, writer = self._idle.pop()
             if not reader.at_eof():

@@ -1,13 +1,14 @@
-"""From nothing to a filled mask: whole processes, ours against transformers, on the same folders.
+"""Measure processes from their start to a filled mask, with albertkit and transformers on the same folders.
 
     python benchmarks/startup.py [--runs 5] [--json]
 
-The models are the bundled one, and random weights of the shapes base and xxlarge; both sides run the same
-lines of Python. Commands are compared with the shortest process that Python has. With --runs 3
-all of it took 83 s of processor time on an EPYC.
+The models are the bundled one, and random weights in the shapes base and xxlarge. Both sides run the same
+lines of Python. From the time of a command, the script subtracts the time of `python -c pass`. With --runs 3,
+the script took 83 s of processor time on an AMD EPYC.
 
-Memory is what Linux says in /proc. Resident: all of it, also code of libraries and mapped weights, which the
-system can take back. Private: without what other processes share. Anonymous: without what stands in a file.
+Memory comes from /proc, so the script needs Linux. Resident memory includes the code of libraries and mapped
+weights, which the system can reclaim. Private memory excludes pages that other processes share. Anonymous
+memory excludes pages of files.
 """
 
 import argparse
@@ -35,7 +36,7 @@ from {library} import pipeline
 fill = pipeline("fill-mask", model=sys.argv[1])
 assert len(fill("The captain of the [MASK] looked at the sea.")) == 5
 """
-# Not getrusage: its peak of a process is at least what the one that started it held.
+# Not getrusage: its peak is at least the memory of the process that started this one.
 MEMORY = """
 for name in ("status", "smaps_rollup"):
     with open(f"/proc/self/{name}") as file:
@@ -50,14 +51,15 @@ COMMANDS = {
 
 
 def run(program: str, folder: Path) -> list[float]:
-    """Return wall seconds and MB of one process: peak, private and anonymous memory."""
+    """Run a process; return its wall seconds, and its peak, private and anonymous memory in MB."""
     seconds, output = timed([sys.executable, "-c", program + MEMORY, str(folder)])
-    held = {name: int(kilobytes) / 1024 for name, kilobytes in re.findall(r"(\w+):\s+(\d+) kB", output)}
-    return [seconds, held["VmHWM"], held["Private_Clean"] + held["Private_Dirty"], held["Anonymous"]]
+    memory = {name: int(kilobytes) / 1024 for name, kilobytes in re.findall(r"(\w+):\s+(\d+) kB", output)}
+    private = memory["Private_Clean"] + memory["Private_Dirty"]
+    return [seconds, memory["VmHWM"], private, memory["Anonymous"]]
 
 
 def timed(command: list[str]) -> tuple[float, str]:
-    """Return the wall seconds of a process and what it printed."""
+    """Run a process; return its wall seconds and its output."""
     begin = time.perf_counter()
     process = subprocess.run(
         command, env=os.environ | {"HF_HUB_OFFLINE": "1"}, capture_output=True, text=True, check=False
@@ -69,13 +71,13 @@ def timed(command: list[str]) -> tuple[float, str]:
 
 
 def write_random(size: Any, folder: Path) -> int:
-    """Write a model of a published shape with random weights, and a tokenizer; return the weights' bytes."""
+    """Write a tokenizer and random weights in a published shape; return the size of the weights in bytes."""
     config = AlbertConfig.preset(size).replace(architectures=["AlbertForMaskedLM"])
     random = np.random.default_rng(0)
     weights = {
         name: 0.02 * random.standard_normal(shape, np.float32)
         for name, shape in expected_shapes("AlbertForMaskedLM", config).items()
-        if "decoder" not in name  # tied
+        if "decoder" not in name  # tied to the embeddings
     }
     write_folder(folder, config.to_dict(), weights)
     AlbertTokenizer.from_pretrained("bundled").save_pretrained(folder)
@@ -83,12 +85,12 @@ def write_random(size: Any, folder: Path) -> int:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--runs", type=int, default=5, help="counted runs of each side")
-    parser.add_argument("--json", action="store_true", help="one JSON line per figure")
+    parser.add_argument("--runs", type=int, default=5, help="measured runs of each side")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     arguments = parser.parse_args()
     programs = [PROGRAM.format(library=library) for library in ("albertkit", "transformers")]
     figures = []
@@ -96,15 +98,15 @@ def main() -> None:
         base, largest = Path(name, "base"), Path(name, "xxlarge")
         write_random("base", base)
         bundled = resolve("bundled", patterns=("config.json",))
-        for label, folder, most_seconds, most_memory in (
+        for label, folder, max_seconds, max_memory in (
             ("ALBERT-base", base, 0.15, 0.42),
             ("the bundled model", bundled, 0.10, 0.25),
         ):
             sides = [partial(run, program, folder) for program in programs]
             ours, theirs = alternate(arguments.runs, *sides)
             figures += [
-                compare(f"fill-mask, {label} (s)", ours[0], theirs[0], at_most=most_seconds),
-                compare(f"{label}: peak memory (MB)", ours[1], theirs[1], at_most=most_memory),
+                compare(f"fill-mask, {label} (s)", ours[0], theirs[0], at_most=max_seconds),
+                compare(f"{label}: peak memory (MB)", ours[1], theirs[1], at_most=max_memory),
                 state(f"{label}: private memory (MB)", ours[2], theirs[2]),
                 state(f"{label}: anonymous memory (MB)", ours[3], theirs[3]),
             ]

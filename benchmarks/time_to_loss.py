@@ -1,22 +1,23 @@
-"""Time to a loss: a recipe of ours against a plain `transformers` loop with AdamW.
+"""Compare the time to a held-out loss: a recipe of albertkit against a plain `transformers` loop with AdamW.
 
     python benchmarks/time_to_loss.py [--texts FILE] [--tokenizer NAME] [--recipe FILE] [--minutes 90]
                                       [--seeds 3] [--rates 1e-4 3e-4 1e-3] [--shape HIDDENxLAYERS]
                                       [--output FOLDER] [--json]
 
-Both sides train the same shape on the same shards, with one thread and in fp32, and are measured on the same
-held-out masked words (15% of the tokens, whole words, full length). Time is processor time, because the
-machine may be shared. Counted are steps and drawing examples, not evaluation.
+Both sides train the same shape on the same shards, in fp32 with one thread. Both are evaluated on the same
+held-out masked words (15% of the tokens, whole words, full length). Time is processor time, because other
+work may run on the machine. It does not include evaluations.
 
-* The plain loop: sequences of full length, 15% masked, AdamW with warm-up and linear decay to the end of its
-  time, bias correction, the library's initial weights. Its learning rate is the best of three in runs of a
-  quarter of the time. It pays nothing for drawing its examples.
-* Ours: `albertkit pretrain` with the recipe, a quarter of the plain loop's time, its decay over the last 30%.
+* The plain loop trains on sequences of full length with 15% masked. It uses AdamW with bias correction, a
+  warm-up, a linear decay to the end of its time, and the initial weights of the library. Its learning rate is
+  the best of three, which are tried for a quarter of the time. Its time does not include drawing examples.
+* albertkit runs `albertkit pretrain` with the recipe, for a quarter of the plain loop's time. The learning
+  rate decays over the last 30%. The time includes drawing examples.
 
-The result is when ours reaches the loss that the plain loop ends with: processor minutes and tokens, medians
-of the seeds. Runs are side by side on all cores; `--minutes` is about what everything takes on idle cores.
-The output folder gets `curves.json` and `time_to_loss.png`. Without --texts the text is the prose of Python's
-own language reference, which is too little for a figure that means something.
+The result is the processor time and the tokens in which albertkit reaches the final loss of the plain loop,
+as medians over the seeds. Runs are parallel on all cores; `--minutes` is their approximate total time on idle
+cores. The output folder gets `curves.json` and `time_to_loss.png`. Without --texts, the text is Python's
+language reference, which is too short for a meaningful result.
 """
 
 import argparse
@@ -40,17 +41,17 @@ Case = dict[str, Any]
 Curve = list[list[float]]  # [processor seconds, tokens, held-out loss of masked words]
 
 RECIPES = Path(__file__).parents[1] / "recipes"
-OURS = 0.25  # of the plain loop's time
-SEARCH = 0.25  # of it for each learning rate
-DECAY = 0.3  # of our steps
-POINTS = 20  # evaluations of a run
-SPEED_STEPS = 12  # steps by which our speed is measured
+OURS = 0.25  # our time, as a share of the plain loop's
+SEARCH = 0.25  # time for each learning rate that is tried, as a share of the plain loop's
+DECAY = 0.3  # share of our steps
+POINTS = 20  # evaluations in each run
+SPEED_STEPS = 12  # steps of the run that measures our speed
 EVALUATED = 256  # held-out sequences
 AIM_TIME, AIM_TOKENS = 0.2, 0.5
 
 
 def held_out(case: Case) -> list[Any]:
-    """Return the batches that both sides are measured on."""
+    """Return the held-out batches on which both sides are evaluated."""
     from albertkit.pretraining.batches import fixed_batches
     from albertkit.pretraining.shards import ShardSet
     from albertkit.pretraining.words import WordTable
@@ -62,14 +63,14 @@ def held_out(case: Case) -> list[Any]:
 
 
 def plain_examples(case: Case) -> Any:
-    """Return how the plain loop's examples are drawn: BERT's 15% in whole words."""
+    """Return the settings for examples of the plain loop: 15% masked in whole words, as in BERT."""
     from albertkit.pretraining.settings import ExampleSettings
 
     return ExampleSettings(max_seq_length=case["recipe"]["examples"]["max_seq_length"], max_ngram=1)
 
 
 def ours(case: Case) -> Curve:
-    """Train by the recipe for the time of the case; every checkpoint is evaluated afterwards."""
+    """Train with the recipe for the time of the case, then evaluate every checkpoint."""
     from albertkit.modeling.pretraining_heads import AlbertForPreTraining
     from albertkit.pretraining.loss import PretrainingObjective
     from albertkit.pretraining.run import run_pretraining
@@ -77,7 +78,7 @@ def ours(case: Case) -> Curve:
     from albertkit.recipe import build
     from albertkit.training.state import STATE_JSON, checkpoints
 
-    time.perf_counter = time.process_time  # the loop's clock: processor time
+    time.perf_counter = time.process_time  # the training loop then measures processor time
 
     def run(folder: Path, steps: int, points: int) -> None:
         training = case["recipe"]["training"] | {
@@ -115,7 +116,7 @@ def ours(case: Case) -> Curve:
 
 
 def plain(case: Case) -> Curve:
-    """Train as users of `transformers` do, until the time of the case is over."""
+    """Train with a plain `transformers` loop for the time of the case."""
     import torch
     import transformers
 
@@ -181,16 +182,16 @@ def plain(case: Case) -> Curve:
 
 
 def reached(curve: Curve, loss: float) -> list[float] | None:
-    """Return the processor seconds and tokens at which a curve first has a loss; None if it never has."""
+    """Return the processor seconds and tokens in which a curve first reaches a loss, or None."""
     for before, after in pairwise(curve):
         if after[2] <= loss:
             share = (before[2] - loss) / (before[2] - after[2]) if before[2] > loss else 0.0
-            return [before[place] + share * (after[place] - before[place]) for place in (0, 1)]
+            return [before[column] + share * (after[column] - before[column]) for column in (0, 1)]
     return None
 
 
 def run_all(cases: list[Case], cores: int) -> list[Curve]:
-    """Run each case in a process of its own with one thread, as many at once as there are cores."""
+    """Run each case in a separate process with one thread, `cores` of them at a time."""
 
     def run(case: Case) -> Curve:
         environment = os.environ | {"OMP_NUM_THREADS": "1", "ALBERTKIT_THREADS": "1"}
@@ -206,52 +207,52 @@ def run_all(cases: list[Case], cores: int) -> list[Curve]:
         return list(pool.map(run, cases))
 
 
-def figures_of(curves: dict[str, list[Curve]], rate: float) -> list[Figure]:
-    """Return when ours reached the loss that the plain loop ended with, and the losses at the ends."""
+def figures_of(curves: dict[str, list[Curve]], learning_rate: float) -> list[Figure]:
+    """Return the time and tokens in which albertkit reaches the plain final loss, and both final losses."""
     goal = statistics.median(curve[-1][2] for curve in curves["plain"])
-    limit = [statistics.median(curve[-1][place] for curve in curves["plain"]) for place in (0, 1)]
+    limit = [statistics.median(curve[-1][column] for curve in curves["plain"]) for column in (0, 1)]
     hits = [reached(curve, goal) for curve in curves["ours"]]
     figures = []
     units = (("processor minutes", 60, AIM_TIME), ("million tokens", 1e6, AIM_TOKENS))
-    for place, (unit, divisor, aim) in enumerate(units):
+    for column, (unit, divisor, aim) in enumerate(units):
         name = f"{unit} to a loss of {goal:.3f}"
-        times = [hit[place] if hit else float("inf") for hit in hits]
-        if (value := statistics.median(times)) < float("inf"):
-            figures.append(compare(name, value / divisor, limit[place] / divisor, at_most=aim))
+        values = [hit[column] if hit else float("inf") for hit in hits]
+        if (value := statistics.median(values)) < float("inf"):
+            figures.append(compare(name, value / divisor, limit[column] / divisor, at_most=aim))
         else:
-            end = statistics.median(curve[-1][place] for curve in curves["ours"])
-            missed = compare(f"{name} (not reached)", end / divisor, limit[place] / divisor, at_most=aim)
+            end = statistics.median(curve[-1][column] for curve in curves["ours"])
+            missed = compare(f"{name} (not reached)", end / divisor, limit[column] / divisor, at_most=aim)
             figures.append(replace(missed, met=False))
     ends = [statistics.median(curve[-1][2] for curve in curves[side]) for side in ("ours", "plain")]
     return [
         *figures,
         state("held-out loss at the end", *ends),
-        state("learning rate of the plain loop", rate),
+        state("learning rate of the plain loop", learning_rate),
     ]
 
 
 def draw(curves: dict[str, list[Curve]], file: Path) -> None:
-    """Draw the loss over processor minutes and over tokens."""
+    """Plot the loss over processor minutes and over tokens."""
     from matplotlib.figure import Figure as Picture
 
     picture = Picture(figsize=(9, 3.6), layout="constrained")
     panels = picture.subplots(1, 2, sharey=True)
-    for panel, place, divisor, label in zip(
+    for panel, column, divisor, label in zip(
         panels, (0, 1), (60, 1e6), ("processor minutes", "million tokens"), strict=True
     ):
         for side, color in (("ours", "tab:blue"), ("plain", "tab:gray")):
             for number, curve in enumerate(curves[side]):
-                x, y = [point[place] / divisor for point in curve], [point[2] for point in curve]
+                x, y = [point[column] / divisor for point in curve], [point[2] for point in curve]
                 name = {"ours": "albertkit", "plain": "transformers, AdamW"}[side]
                 panel.plot(x, y, color=color, alpha=0.8, label=name if number == 0 else None)
-        panel.set(xlabel=label, ylabel="held-out masked loss" if place == 0 else None)
+        panel.set(xlabel=label, ylabel="held-out masked loss" if column == 0 else None)
         panel.grid(alpha=0.3)
     panels[0].legend()
     picture.savefig(file, dpi=110)
 
 
 def prepared(texts: str | None, tokenizer: str, folder: Path) -> Case:
-    """Return the shards and the tokenizer, written to a folder."""
+    """Write a tokenizer and shards to a folder, and return their paths."""
     from albertkit import AlbertTokenizer
     from albertkit.pretraining.prepare import prepare
 
@@ -264,21 +265,21 @@ def prepared(texts: str | None, tokenizer: str, folder: Path) -> Case:
 
 
 def main() -> None:
-    """Measure, draw and print."""
+    """Run the benchmark, plot the curves and print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--texts", help="a corpus: .txt, .jsonl, .parquet")
+    parser.add_argument("--texts", help="corpus: a .txt, .jsonl or .parquet file")
     parser.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer")
-    parser.add_argument("--recipe", default=str(RECIPES / "bundled-second.toml"), help="recipe of our side")
-    parser.add_argument("--minutes", type=float, default=90, help="about how long all of it takes")
+    parser.add_argument("--recipe", default=str(RECIPES / "bundled-second.toml"), help="recipe for albertkit")
+    parser.add_argument("--minutes", type=float, default=90, help="approximate time of all runs")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each side")
     parser.add_argument(
-        "--rates", type=float, nargs="+", default=[1e-4, 3e-4, 1e-3], help="of the plain loop"
+        "--rates", type=float, nargs="+", default=[1e-4, 3e-4, 1e-3], help="learning rates of the plain loop"
     )
-    parser.add_argument("--shape", help="hidden size x layers, such as 384x6, instead of the recipe's")
+    parser.add_argument("--shape", help="hidden size x layers, such as 384x6; overrides the recipe")
     parser.add_argument("--output", type=Path, default=Path("time-to-loss"), help="folder of the results")
-    parser.add_argument("--json", action="store_true", help="one JSON line per figure")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.case:
@@ -293,26 +294,29 @@ def main() -> None:
         hidden, layers = map(int, arguments.shape.split("x"))
         of_shape = {"hidden_size": hidden, "num_hidden_layers": layers, "intermediate_size": 4 * hidden}
         recipe["model"] |= of_shape | {"num_attention_heads": hidden // 64}
-    # Seconds of a plain run, when all runs together take the given time on all cores.
+    # Choose the seconds of a plain run so that all runs together take --minutes on all cores.
     shares = SEARCH * len(arguments.rates) + (1 + OURS) * arguments.seeds
     cores = usable_cores()
-    seconds = arguments.minutes * 60 * cores * 0.8 / shares  # the rest for starting and evaluation
+    seconds = arguments.minutes * 60 * cores * 0.8 / shares  # the rest is for startup and evaluations
     arguments.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         common = prepared(arguments.texts, arguments.tokenizer, Path(name)) | {"recipe": recipe, "seed": 0}
-        one = common | {"side": "plain", "seconds": SEARCH * seconds}
-        searched = run_all([one | {"learning_rate": rate} for rate in arguments.rates], cores)
-        rate = min(zip(searched, arguments.rates, strict=True), key=lambda pair: pair[0][-1][2])[1]
+        search = common | {"side": "plain", "seconds": SEARCH * seconds}
+        searched = run_all([search | {"learning_rate": rate} for rate in arguments.rates], cores)
+        learning_rate = min(zip(searched, arguments.rates, strict=True), key=lambda pair: pair[0][-1][2])[1]
         seeds = range(1, arguments.seeds + 1)
-        both = [
-            *({"side": "plain", "seconds": seconds, "seed": seed, "learning_rate": rate} for seed in seeds),
+        cases = [
+            *(
+                {"side": "plain", "seconds": seconds, "learning_rate": learning_rate, "seed": seed}
+                for seed in seeds
+            ),
             *({"side": "ours", "seconds": OURS * seconds, "seed": seed} for seed in seeds),
         ]
-        found = run_all([common | case for case in both], cores)
-    curves = {"plain": found[: arguments.seeds], "ours": found[arguments.seeds :]}
+        results = run_all([common | case for case in cases], cores)
+    curves = {"plain": results[: arguments.seeds], "ours": results[arguments.seeds :]}
     (arguments.output / "curves.json").write_text(json.dumps(curves | {"search": searched}))
     draw(curves, arguments.output / "time_to_loss.png")
-    show("pretraining: time to a loss", figures_of(curves, rate), as_json=arguments.json)
+    show("pretraining: time to a loss", figures_of(curves, learning_rate), as_json=arguments.json)
 
 
 if __name__ == "__main__":

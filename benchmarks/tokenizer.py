@@ -1,10 +1,10 @@
-"""Tokenization, MB of text per second, ours against transformers' AlbertTokenizer on the same paragraphs.
+"""Compare the speed of albertkit's tokenizer with transformers' AlbertTokenizer on the same paragraphs.
 
     python benchmarks/tokenizer.py [--texts FILE] [--model FOLDER] [--runs 5] [--processor-time] [--json]
 
-Without --texts the text is the prose of Python's own language reference, which every Python carries.
---processor-time is for one thread on a machine that does other work; give both sides one thread then
-(ALBERTKIT_THREADS=1 RAYON_NUM_THREADS=1). The defaults took 5 s of processor time on an EPYC.
+The speed is in MB of text per second. Without --texts, the text is Python's language reference, which is part
+of every Python installation. --processor-time is for a machine with other work; set ALBERTKIT_THREADS=1 and
+RAYON_NUM_THREADS=1 with it. The defaults took 5 s of processor time on an AMD EPYC.
 """
 
 import argparse
@@ -25,7 +25,7 @@ MAX_CHARACTERS = 8_000_000
 
 
 def paragraphs(texts: str | None) -> list[str]:
-    """Return the paragraphs of a corpus, at most 8 MB of them."""
+    """Return the paragraphs of a corpus, up to the document that reaches 8 million characters."""
     documents = (document.text for document in Corpus.find([texts])) if texts else iter(topics.values())
     result: list[str] = []
     characters = 0
@@ -45,7 +45,7 @@ def timed(
     megabytes: float,
     clock: Callable[[], float],
 ) -> Callable[[], list[float]]:
-    """Return a measurement of `tokenize` in MB/s."""
+    """Return a function that measures `tokenize` in MB/s."""
 
     def measure() -> list[float]:
         begin = clock()
@@ -56,15 +56,15 @@ def timed(
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--texts", help="a corpus: .txt, .jsonl, .parquet")
-    parser.add_argument("--model", default="bundled", help="folder of the tokenizer both sides load")
-    parser.add_argument("--runs", type=int, default=5, help="counted runs of each side")
-    parser.add_argument("--processor-time", action="store_true", help="not the time on the clock")
-    parser.add_argument("--json", action="store_true", help="one JSON line per figure")
+    parser.add_argument("--texts", help="corpus: a .txt, .jsonl or .parquet file")
+    parser.add_argument("--model", default="bundled", help="name or folder of the tokenizer for both sides")
+    parser.add_argument("--runs", type=int, default=5, help="measured runs of each side")
+    parser.add_argument("--processor-time", action="store_true", help="measure processor time")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     arguments = parser.parse_args()
     folder: Path = resolve(arguments.model, patterns=("spiece.model",))
     texts = paragraphs(arguments.texts)
@@ -75,13 +75,13 @@ def main() -> None:
         ours.save_pretrained(copy)
         converted = AlbertTokenizer(tokenizer_file=Path(copy) / "tokenizer.json")
     theirs = transformers.AlbertTokenizer.from_pretrained(folder)
-    (rate,), (converted_rate,), (their_rate,) = alternate(
+    (speed,), (converted_speed,), (their_speed,) = alternate(
         arguments.runs,
-        *(timed(one, texts, megabytes, clock) for one in (ours, converted, theirs)),
+        *(timed(tokenize, texts, megabytes, clock) for tokenize in (ours, converted, theirs)),
     )
     figures = [
-        compare("from spiece.model (MB/s)", rate, their_rate, at_least=6.0),
-        compare("from tokenizer.json (MB/s)", converted_rate, their_rate, at_least=6.0),
+        compare("from spiece.model (MB/s)", speed, their_speed, at_least=6.0),
+        compare("from tokenizer.json (MB/s)", converted_speed, their_speed, at_least=6.0),
     ]
     title = f"{len(texts)} paragraphs, {megabytes:.1f} MB"
     show(title, figures, as_json=arguments.json)

@@ -1,13 +1,17 @@
-"""Record what a redesign must not change, and compare with the record.
+"""Record the results of the command line before a redesign, and compare them afterwards.
 
     python dev/golden.py record FOLDER      # before
-    python dev/golden.py compare FOLDER     # after each step: exit code 1 where something differs
+    python dev/golden.py compare FOLDER     # after each step; exits with 1 if a result differs
 
-Everything goes through the command line and the public names, so the record outlives the code behind
-them: ten steps of every fine-tuning task and of pretraining, with their losses, metrics, weights and
-predictions; the answers of pipelines by each engine; shards; an exported graph; the names of all options.
-With one thread on one machine, everything is equal bit for bit, except scores that ONNX Runtime computes:
-those are within 1e-6. The script takes about two minutes.
+The script uses only the command line and public names, so a record stays valid when the code behind them
+changes. A record contains:
+
+* losses, metrics, weights and predictions of ten steps of pretraining and of each fine-tuning task,
+* the answers of pipelines with each engine,
+* shards, an exported graph, and the names of all options.
+
+On the same machine with one thread, all values must be equal bit for bit. Scores of ONNX Runtime may differ
+by 1e-6. The script takes about two minutes.
 """
 
 import argparse
@@ -171,20 +175,20 @@ def digest(path: Path) -> str:
 
 
 def finetuned(folder: Path, task: str, name: str, data: str, *options: str) -> dict[str, Any]:
-    """Fine-tune for ten steps, evaluate and predict; return all that may not change."""
+    """Fine-tune for ten steps, evaluate and predict; return the results that must not change."""
     columns = [option for option in options if option.startswith(("--pair", "--label", "--choice"))]
     columns = [value for option in columns for value in (option, options[options.index(option) + 1])]
-    ways = ["--train", data, "--validation", data, "--model", "model", "--output", name]
-    albertkit(folder, "finetune", task, *ways, *SHORT, *options)
+    paths = ["--train", data, "--validation", data, "--model", "model", "--output", name]
+    albertkit(folder, "finetune", task, *paths, *SHORT, *options)
     run = folder / name
-    answer: dict[str, Any] = {
+    results: dict[str, Any] = {
         "losses": [without_times(row) for row in json_lines((run / "metrics.jsonl").read_text())],
         "metrics": json.loads((run / "report.json").read_text())["metrics"],
         "weights": digest(run / "model.safetensors"),
         "training_state": digest(run / "checkpoints" / "step-0000010" / "training_state.safetensors"),
     }
     predictions = run / "predictions.jsonl"
-    answer["predictions"] = json_lines(predictions.read_text()) if predictions.exists() else None
+    results["predictions"] = json_lines(predictions.read_text()) if predictions.exists() else None
     for engine in ("torch", "plain", "onnx"):
         output = f"{name}-{engine}.jsonl"
         albertkit(
@@ -201,15 +205,15 @@ def finetuned(folder: Path, task: str, name: str, data: str, *options: str) -> d
             engine,
             *columns,
         )
-        answer[f"predict {engine}"] = json_lines((folder / output).read_text())
+        results[f"predict {engine}"] = json_lines((folder / output).read_text())
         lines = albertkit(
             folder, "evaluate", task, "--model", name, "--data", data, "--engine", engine, "--json", *columns
         )
         figures = json_lines(lines)[-1]
-        answer[f"evaluate {engine}"] = (
+        results[f"evaluate {engine}"] = (
             figures.get("metrics", figures) if isinstance(figures, dict) else figures
         )
-    return answer
+    return results
 
 
 def pretrained(folder: Path, name: str, *options: str) -> dict[str, Any]:
@@ -221,8 +225,8 @@ def pretrained(folder: Path, name: str, *options: str) -> dict[str, Any]:
         "evaluate_every = 5\nsave_every = 10\nlog_every = 1\n"
     )
     (folder / f"{name}.toml").write_text("evaluation_sequences = 16\n" + shape)
-    ways = ["--recipe", f"{name}.toml", "--data", "shards", "--tokenizer", "bundled", "--output", name]
-    albertkit(folder, "pretrain", *ways, "--precision", "fp32", *options)
+    paths = ["--recipe", f"{name}.toml", "--data", "shards", "--tokenizer", "bundled", "--output", name]
+    albertkit(folder, "pretrain", *paths, "--precision", "fp32", *options)
     run = folder / name
     state = next(run.glob("checkpoints/*/training_state.safetensors"), None) or next(
         run.rglob("training_state.safetensors")
@@ -261,7 +265,7 @@ def vocabulary(folder: Path) -> dict[str, str]:
 
 
 def answers(folder: Path, engine: str) -> dict[str, Any]:
-    """Return the answers of the verbs that need no fine-tuned model."""
+    """Return the answers of the commands that need no fine-tuned model."""
     model = ["--model", "model", "--engine", engine, "--json"]
     masked = ["The old [MASK] opened the door.", "A [MASK] [MASK] river."]
     second = "And then, in 1847, the sea was quiet."
@@ -274,7 +278,7 @@ def answers(folder: Path, engine: str) -> dict[str, Any]:
 
 
 def exported(folder: Path) -> dict[str, Any]:
-    """Export the encoder with its heads, and return what ONNX Runtime computes of fixed ids."""
+    """Export the encoder with its heads, and return the outputs of ONNX Runtime for fixed ids."""
     import numpy as np
     import onnxruntime
 
@@ -295,7 +299,7 @@ def options_of(verb: str) -> list[str]:
 
 
 def record() -> dict[str, Any]:
-    """Compute the whole record in a temporary folder."""
+    """Compute a record in a temporary folder."""
     with (
         tempfile.TemporaryDirectory() as name,
         ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool,
@@ -367,9 +371,9 @@ def record() -> dict[str, Any]:
 
 
 def differences(before: Any, after: Any, place: str) -> list[str]:
-    """Return a line for each difference: numbers equal, or near where ONNX Runtime computes."""
+    """Return a line for each difference. Scores of ONNX Runtime may differ by `ONNX_TOLERANCE`."""
     if place.startswith("options "):
-        return [f"{place}: {name} is gone from the help" for name in sorted(set(before) - set(after))]
+        return [f"{place}: {name} is missing from the help" for name in sorted(set(before) - set(after))]
     if isinstance(before, dict) and isinstance(after, dict):
         lines = [f"{place}.{name}: only in one record" for name in sorted(set(before) ^ set(after), key=str)]
         return lines + [
@@ -392,13 +396,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("verb", choices=["record", "compare"])
-    parser.add_argument("folder", type=Path, help="holds record.json")
+    parser.add_argument("folder", type=Path, help="folder of record.json")
     options = parser.parse_args()
     path = options.folder / "record.json"
     if options.verb == "record" and path.exists():
-        raise SystemExit(f"{path} exists; delete it to make a new record")
+        raise SystemExit(f"{path} already exists. Delete it to make a new record.")
     if options.verb == "compare" and not path.exists():
-        raise SystemExit(f"{path} does not exist; `record` writes it, with the code as it was before")
+        raise SystemExit(f"{path} does not exist. Run `record` first, with the code before the redesign.")
     now = json.loads(json.dumps(record()))
     if options.verb == "record":
         options.folder.mkdir(parents=True, exist_ok=True)

@@ -60,7 +60,7 @@ class Paragraph:
 
 
 def paragraphs(lines: list[tuple[int, str]]) -> Iterator[Paragraph]:
-    """Yield the paragraphs, list items and table rows of numbered lines; code blocks are left out."""
+    """Yield the paragraphs, list items and table rows of numbered lines, without code blocks."""
     first, parts, fenced = 0, [], False
     for number, line in [*lines, (0, "")]:
         fence = FENCE.match(line)
@@ -86,7 +86,7 @@ def markdown(text: str) -> Iterator[Paragraph]:
 
 
 def strings(node: ast.AST) -> Iterator[Paragraph]:
-    """Yield the strings of several words inside a node, such as messages; what f-strings fill in is an X."""
+    """Yield the strings of several words in a node, such as messages. Values in f-strings become X."""
     if isinstance(node, ast.JoinedStr):
         parts = [str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values]
         message, nested = "".join(parts), []
@@ -119,7 +119,7 @@ def python(text: str) -> Iterator[Paragraph]:
     ]
     previous, lines = 0, []
     for number, comment, is_alone in comments:
-        if number != previous + 1 or not is_alone:  # a comment after code is a paragraph of its own
+        if number != previous + 1 or not is_alone:  # a comment after code is a separate paragraph
             lines.append((0, ""))
         lines.append((number, comment))
         previous = number if is_alone else 0

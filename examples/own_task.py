@@ -22,7 +22,7 @@ KINDS = {"apple": ["food", "plant"], "bread": ["food"], "roses": ["plant"], "the
 @dataclass(frozen=True)
 class Sentence:
     words: tuple[str, ...]
-    labels: tuple[tuple[str, ...], ...] | None = None  # of each word, in alphabetic order
+    labels: tuple[tuple[str, ...], ...] | None = None  # of each word, in alphabetical order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class SeveralTags(Task[Sentence, SentenceRow, Labels]):
     answer = "labels"
 
     def example(self, row: Mapping[str, Any]) -> Sentence:
-        labels = tuple(tuple(sorted(one)) for one in row["labels"]) if "labels" in row else None
+        labels = tuple(tuple(sorted(names)) for names in row["labels"]) if "labels" in row else None
         return Sentence(tuple(row["words"]), labels)
 
     def find_labels(self, examples: Sequence[Sentence], *_: Any) -> LabelSet:
@@ -52,12 +52,12 @@ class SeveralTags(Task[Sentence, SentenceRow, Labels]):
         limits = {"truncation": self.settings.truncation, "max_length": self.max_length}
         for number, example in enumerate(examples):
             read = partial(self.tokenizer, list(example.words), is_split_into_words=True, verbose=False)
-            whole, tokens = read()[0], read(**limits)[0]
+            complete, tokens = read()[0], read(**limits)[0]
             first = {n: span.start for n in range(len(example.words)) if (span := tokens.word_to_tokens(n))}
             labels = np.full((len(tokens), len(self.labels.names)), IGNORED, np.float32)
             for word, position in first.items() if example.labels is not None else ():
                 labels[position] = self.labels.encode(example.labels[word], f"example {number}")
-            common = {"example": number, "labels": labels, "first": first, "cut": len(whole) - len(tokens)}
+            common = {"example": number, "labels": labels, "first": first, "cut": len(complete) - len(tokens)}
             rows.append(SentenceRow(input_ids=tokens.ids, token_type_ids=tokens.type_ids, **common))
         return rows
 
@@ -74,11 +74,11 @@ class SeveralTags(Task[Sentence, SentenceRow, Labels]):
         return scores  # (words with tokens, labels)
 
     def predictions(self, examples: Any, rows: Any, outputs: Sequence[np.ndarray]) -> list[Labels]:
-        found: list[Labels] = [[[] for _ in example.words] for example in examples]
+        predictions: list[Labels] = [[[] for _ in example.words] for example in examples]
         for row, scores in zip(rows, outputs, strict=True):
             for word, logits in zip(row.first, scores, strict=True):
-                found[row.example][word] = list(self.labels.kind.predict(logits, self.labels.names))
-        return found
+                predictions[row.example][word] = list(self.labels.kind.predict(logits, self.labels.names))
+        return predictions
 
     def record(self, example: Sentence, prediction: Labels) -> dict[str, Any]:
         return {"words": list(example.words), "labels": prediction}
@@ -93,7 +93,7 @@ class SeveralTags(Task[Sentence, SentenceRow, Labels]):
 
 
 def mistakes(true: list[Any], predicted: list[Any]) -> float:
-    """A metric of your own: the mean number of words with a wrong label in a sentence."""
+    """Return a custom metric: the mean number of words with wrong labels in a sentence."""
     return float(np.mean([sum(map(list.__ne__, *pair)) for pair in zip(true, predicted, strict=True)]))
 
 

@@ -2,7 +2,7 @@
 
     python scripts/browser_page.py          # into build/browser-page, which `mkdocs build` adds to the site
 
-Where npm or a network is missing, it prints a warning, and the site is built without the page.
+Without npm or a network, the script prints a warning, and the site has no such page.
 """
 
 import argparse
@@ -17,24 +17,25 @@ from albertkit.web.page import FOLDER, INDEX, SERVICE_WORKER
 
 BUILT = Path(__file__).parents[1] / "build" / "browser-page"
 MAX_DROP = 1.5
-"""Points of agreement that int8 may lose: the bundled model loses 0.94, and processors round differently."""
+"""Maximum accuracy drop of int8, in percentage points. The bundled model drops by 0.94, but processors
+round differently."""
 LARGEST = 6_000_000
 """Maximum size of the page in bytes. With the bundled model, it takes 4.47 million."""
 
 
 def main() -> None:
-    """Build the page, or warn."""
+    """Build the page, or print a warning."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--output", type=Path, default=BUILT, help="the folder of the page")
+    parser.add_argument("--output", type=Path, default=BUILT, help="folder of the page")
     output = parser.parse_args().output
     shutil.rmtree(output, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
         try:
             report = export_web("bundled", Path(folder, "web"), page=True, max_drop=MAX_DROP)
         except AlbertKitError as error:
-            print(f"warning: the site is built without its page in the browser: {error}", file=sys.stderr)
+            print(f"warning: the site will not have the page 'Try it here': {error}", file=sys.stderr)
             return
         if report.page_bytes > LARGEST:
             raise SystemExit(f"the page takes {report.page_bytes:,} bytes; expected at most {LARGEST:,}")

@@ -1,11 +1,11 @@
 """Make the bundled model from a finished pretraining run, and check it.
 
-    python scripts/bundle_model.py RUN SHARDS [--after "what the run before it was"]
+    python scripts/bundle_model.py RUN SHARDS [--after "description of the earlier runs"]
 
-The weights are stored in fp16. The model that is written is read back and measured on held-out text beside
-the run's own fp32 weights and beside a unigram model; the figures go into its card. Ends with an error if
-the rounding costs anything or the folder is too large. Only a bundled model is ever replaced: any other
-folder at `--output` is an error.
+The script stores the weights in fp16. It evaluates the stored model on held-out text, together with the fp32
+weights of the run and a unigram model, and writes the metrics into the model card. It fails if fp16 increases
+the loss by more than `MAX_ROUNDING_LOSS` or if the folder is too large. It replaces only a bundled model: any
+other folder at `--output` is an error.
 """
 
 import argparse
@@ -29,9 +29,9 @@ from albertkit.training.curves import plot_curves, read_metrics
 from albertkit.training.folder import replace_folder
 
 MAX_BYTES = 12_000_000
-MAX_ROUNDING_LOSS = 0.005  # nats that fp16 may cost
+MAX_ROUNDING_LOSS = 0.005  # maximum increase of the loss through fp16, in nats
 SEQUENCES, LENGTH, MASKED = 2048, 128, 0.2
-"""What every edition is measured on: sequences, tokens in each, share of masked tokens."""
+"""The evaluation of every edition: number of sequences, their maximum length, share of masked tokens."""
 
 BUNDLED = Path("src/albertkit/assets/bundled")
 TITLE = "# The bundled ALBERT"
@@ -46,7 +46,7 @@ pipeline_tag: fill-mask
 
 {title}
 
-A small ALBERT that albertkit's own commands pretrained. It is part of the package:
+A small ALBERT, pretrained with the commands of albertkit. It is part of the package:
 `pipeline("fill-mask")` uses it, and so do `fill-mask`, `order` and `inspect` without `--model`.
 
 | | |
@@ -64,7 +64,8 @@ including the held-out ones |
 
 ## Figures
 
-On {sequences:,} sequences of held-out books with {length} tokens, {masked:.0%} of them masked as whole words:
+On {sequences:,} sequences of up to {length} tokens from held-out books, with {masked:.0%} of the tokens \
+masked as whole words:
 
 | | this model | unigram model |
 |---|---|---|
@@ -86,14 +87,14 @@ code.
 
 
 def unigram_baseline(shards: ShardSet, batches: list[PretrainingBatch]) -> tuple[float, float]:
-    """Return loss and accuracy of the training text's piece frequencies on the same masked tokens."""
+    """Return the loss and accuracy of a unigram model of the training text on the same masked tokens."""
     frequencies = shards.piece_frequencies()
     labels = np.concatenate([batch.labels["masked"].values for batch in batches])
     return float(-np.log(frequencies[labels]).mean()), float((labels == frequencies.argmax()).mean())
 
 
 def keep_trained_positions(model: AlbertForPreTraining, positions: int) -> None:
-    """Cut off the position embeddings beyond the sequences trained on: they have learnt nothing."""
+    """Remove the position embeddings beyond the maximum length in training, because they are untrained."""
     table = model.albert.embeddings.position_embeddings
     table.weight = torch.nn.Parameter(table.weight[:positions].detach().clone())
     table.num_embeddings = model.config.max_position_embeddings = positions
@@ -105,14 +106,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("run", type=Path, help="folder of the finished run")
-    parser.add_argument("shards", type=Path, help="folder of the shards it was trained on")
+    parser.add_argument("shards", type=Path, help="folder of the shards of the run")
     parser.add_argument("--recipe", type=Path, default=Path("recipes/bundled.toml"))
-    parser.add_argument("--after", default="", help="the run that this one began from, for the card")
-    parser.add_argument("--machine", default="one CPU core", help="what it was trained on, for the card")
+    parser.add_argument("--after", default="", help="description of the earlier runs, for the card")
+    parser.add_argument("--machine", default="one CPU core", help="hardware of the run, for the card")
     parser.add_argument("--output", type=Path, default=BUNDLED)
     arguments = parser.parse_args()
     check_output(arguments.output)
-    # Beside the old one, which goes only when the new one has passed.
+    # Next to the old model, which is replaced only after the new one has passed the checks.
     output = arguments.output.with_name(f".{arguments.output.name}.new.tmp")
     shutil.rmtree(output, ignore_errors=True)
     try:
@@ -122,17 +123,17 @@ def main() -> None:
 
 
 def check_output(output: Path) -> None:
-    """Exit with an error unless a model can be put at `output`: where nothing is, or a bundled model."""
+    """Exit with an error unless `output` is missing, empty or a bundled model."""
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return
     card = output / "README.md"
     if not (card.is_file() and TITLE in card.read_text(encoding="utf-8").splitlines()):
-        what = contents(output) if output.is_dir() else "is a file"
-        raise SystemExit(f"{output} {what}, and is no bundled model. Choose another --output.")
+        problem = contents(output) if output.is_dir() else "is a file"
+        raise SystemExit(f"{output} {problem}, and is not a bundled model. Choose another --output.")
 
 
 def bundle(arguments: argparse.Namespace, output: Path) -> None:
-    """Write the model into the folder `output`, check it, and give the folder its name."""
+    """Write the model into the folder `output`, check it, and move it to `--output`."""
     tokenizer = AlbertTokenizer.from_pretrained(arguments.run)
     exact = AlbertForPreTraining.from_pretrained(arguments.run)
     recipe = build(PretrainingSettings, read_recipe(arguments.recipe), where=str(arguments.recipe))
@@ -157,7 +158,7 @@ def bundle(arguments: argparse.Namespace, output: Path) -> None:
         figures = objective.evaluate(rounded.eval(), batches)
     if figures["masked_loss"] > before["masked_loss"] + MAX_ROUNDING_LOSS:
         raise SystemExit(
-            f"fp16 changed the held-out loss from {before['masked_loss']} to {figures['masked_loss']}"
+            f"fp16 increases the held-out loss from {before['masked_loss']} to {figures['masked_loss']}"
         )
     unigram_loss, unigram_accuracy = unigram_baseline(train, batches)
 
@@ -191,7 +192,7 @@ def bundle(arguments: argparse.Namespace, output: Path) -> None:
     (output / "README.md").write_text(card)
     size = sum(file.stat().st_size for file in output.iterdir())
     if size > MAX_BYTES:
-        raise SystemExit(f"{output} takes {size:,} bytes, over the limit of {MAX_BYTES:,}")
+        raise SystemExit(f"the model takes {size:,} bytes, over the limit of {MAX_BYTES:,}")
     replace_folder(output, arguments.output)
     if arguments.output == BUNDLED:
         shutil.copy(plot_curves(arguments.run), "docs/explanation/bundled-model.png")

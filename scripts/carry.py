@@ -1,31 +1,33 @@
-"""Pretrain on a machine without network, to which files are carried in pieces of a limited size.
+"""Pretrain on a machine without a network, to which you can only copy files of a limited size.
 
-At home, once:
+On your machine, once:
 
     python scripts/carry.py pack shards/books carried/shards --piece-megabytes 60
 
-On the other machine, with a checkout of the project and what was carried, as often as its time allows:
+On the other machine, with a checkout of the project and the copied folder, as often as you have time there:
 
     python scripts/carry.py train --recipe recipes/small-1gpu-start.toml --shards carried/shards \
         --work work --run work/start --output back/start --max-minutes 8 -- --device cuda
 
-This unpacks the shards into work/shards, goes on with the run in work/start (or, where there is none, with
-one that came back before: `--resume carried/start`), and leaves its newest checkpoint in back/start, exactly
-as it is, in pieces of 16 MB. What follows `--` goes to `albertkit pretrain`. At home again:
+This command unpacks the shards into work/shards and starts or resumes the run in work/start. It then packs
+the newest checkpoint, with its exact state, into pieces of 16 MB in back/start. If the other machine has lost
+work/start, copy the pieces there and pass them with `--resume carried/start`. The arguments after `--` go to
+`albertkit pretrain`. On your machine again:
 
     python scripts/carry.py unpack back/start runs/start
 
-makes a run folder with which the same `albertkit pretrain` goes on, at home or elsewhere. What to know:
+This creates a run folder, which the same `albertkit pretrain` command resumes on any machine.
 
-* The pieces are those of one `tar.xz`: `cat back/start/pieces.* | tar xJ` opens them too. `contents.json`,
-  written last, has their hashes; what is missing or damaged is named.
-* The exact state is 12 bytes a parameter (weights and two moments in float32), of which xz saves 8%: 51 MB
-  for recipes/small-1gpu.toml, 99 MB for the shape of ALBERT-base. What is too much for one load goes in
-  several, since all pieces stay where they are. `--weights-only` packs a model folder, a third of it, which
-  can be used and begun from (`--init-from`), but not gone on with.
-* The other machine needs what the base install needs, pyarrow, matplotlib and tensorboard; where albertkit
-  itself is not installed, PYTHONPATH=src does. A run that began from a model (`--init-from`) needs it under
-  the same path wherever it goes on.
+* The pieces are parts of one `tar.xz` file, so `cat back/start/pieces.* | tar xJ` unpacks them too.
+  `contents.json`, which is written last, has their hashes. Errors name the missing and damaged pieces.
+* The exact state takes 12 bytes per parameter (weights and two moments in float32). xz saves 8%: the pieces
+  take 51 MB for recipes/small-1gpu.toml and 99 MB for the shape of ALBERT-base. You can copy the pieces in
+  several turns, because they remain in the folder.
+* `--weights-only` packs only a model folder, a third of the size. You can use this model or start a run from
+  it (`--init-from`), but you cannot resume the run.
+* The other machine needs the libraries of the base install, PyTorch, PyArrow, Matplotlib, TensorBoard and
+  filelock. If albertkit itself is not installed there, set PYTHONPATH=src. A run that started from a model
+  (`--init-from`) needs this model under the same path on every machine.
 """
 
 import argparse
@@ -51,12 +53,12 @@ FORMAT, VERSION = "albertkit-pieces", 1
 MEGABYTE = 1_000_000
 _PIECE = re.compile(rf"{re.escape(LIST)}|pieces\.[0-9]+|\..*\.tmp")
 SHARDS_MEGABYTES, RUN_MEGABYTES = 60, 16
-# Numbers in float32 hardly shrink, whatever the effort; tokens do.
+# Numbers in float32 hardly shrink at any effort. Tokens do.
 SHARDS_EFFORT, RUN_EFFORT = 6, 0
 
 
 class _Splitter(io.RawIOBase):
-    """A file that is written as pieces.00000, pieces.00001 ... of at most `limit` bytes."""
+    """A file to write to, stored as pieces.00000, pieces.00001, ... of at most `limit` bytes."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self.folder, self.limit = folder, limit
@@ -73,7 +75,7 @@ class _Splitter(io.RawIOBase):
         return len(data)
 
     def finish(self) -> None:
-        """Write what is left."""
+        """Write the last piece."""
         if self._buffer:
             self._cut()
 
@@ -87,7 +89,7 @@ class _Splitter(io.RawIOBase):
 
 
 class _Joiner(io.RawIOBase):
-    """The pieces read as one file."""
+    """A file to read from: the concatenated pieces."""
 
     def __init__(self, files: Iterable[Path]) -> None:
         self._files = iter(files)
@@ -106,17 +108,23 @@ class _Joiner(io.RawIOBase):
 
 
 def pack(files: Mapping[str, Path], output: Path, *, megabytes: float, effort: int) -> list[Path]:
-    """Pack files under the names they will have into the folder `output`, and return what it holds then.
+    """Pack files into pieces in the folder `output`, and return the files in it.
 
-    The pieces that were in `output` are replaced; the list of pieces is gone meanwhile.
+    New pieces replace old ones. While they are written, the folder has no list of pieces.
+
+    Args:
+        files: Name in the archive -> file.
+        output: Folder for the pieces.
+        megabytes: Maximum size of a piece.
+        effort: Preset of xz.
 
     Raises:
-        DataError: `output` holds something else.
+        DataError: `output` contains files that are not pieces.
     """
     output.mkdir(parents=True, exist_ok=True)
     old = list(output.iterdir())
     if not all(_PIECE.fullmatch(file.name) for file in old):
-        raise DataError(f"{output} {contents(output)}; choose a folder for the pieces alone")
+        raise DataError(f"{output} {contents(output)}; choose a folder for the pieces only")
     for file in old:
         file.unlink()
     splitter = _Splitter(output, int(megabytes * MEGABYTE))
@@ -135,7 +143,7 @@ def pack(files: Mapping[str, Path], output: Path, *, megabytes: float, effort: i
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """The same files make the same pieces, whoever has them."""
+    """Remove owner, time and mode, so that the same files always give the same pieces."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     member.mode = 0o644
@@ -143,15 +151,15 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def unpack(pieces: Path, target: Path) -> None:
-    """Unpack a folder of pieces into a new folder, which gets its name when all is there.
+    """Unpack a folder of pieces into a new folder, which gets its name when it is complete.
 
     Raises:
-        DataError: there is something at `target`, or pieces are missing or damaged; the message names them.
+        DataError: `target` exists and is not an empty folder, or pieces are missing or damaged.
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        what = contents(target) if target.is_dir() else "is a file"
-        raise DataError(f"{target} {what}; delete it or unpack into another folder")
-    files = _checked(pieces)
+        problem = contents(target) if target.is_dir() else "is a file"
+        raise DataError(f"{target} {problem}; delete it or unpack into another folder")
+    files = _check_pieces(pieces)
     temporary = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
@@ -165,16 +173,16 @@ def unpack(pieces: Path, target: Path) -> None:
     temporary.rename(target)
 
 
-def _checked(pieces: Path) -> list[Path]:
-    """Return the files of the pieces in their order, all of them there and whole."""
+def _check_pieces(pieces: Path) -> list[Path]:
+    """Check that all pieces exist and are intact, and return their files in order."""
     try:
         document = json.loads((pieces / LIST).read_text())
     except FileNotFoundError:
         raise DataError(
-            f"{pieces}: no {LIST}; give the folder that `carry.py` wrote, and carry that file too"
+            f"{pieces}: no {LIST}; pass the folder that `carry.py` wrote, and copy this file too"
         ) from None
     except ValueError as error:
-        raise DataError(f"{pieces / LIST}: cannot be read ({error}); carry it again") from error
+        raise DataError(f"{pieces / LIST}: cannot be read ({error}); copy it again") from error
     if (document.get("format"), document.get("version")) != (FORMAT, VERSION):
         raise DataError(
             f"{pieces / LIST}: expected format {FORMAT!r} version {VERSION}, found "
@@ -183,24 +191,24 @@ def _checked(pieces: Path) -> list[Path]:
     faults = [
         f"{piece['file']} is {'damaged' if (pieces / piece['file']).is_file() else 'missing'}"
         for piece in document["pieces"]
-        if not _is_whole(pieces / piece["file"], piece["sha256"])
+        if not _is_intact(pieces / piece["file"], piece["sha256"])
     ]
     if faults:
-        raise DataError(f"{pieces}: {', '.join(faults)}; carry what is named again")
+        raise DataError(f"{pieces}: {', '.join(faults)}; copy these pieces again")
     return [pieces / piece["file"] for piece in document["pieces"]]
 
 
-def _is_whole(file: Path, sha256: str) -> bool:
+def _is_intact(file: Path, sha256: str) -> bool:
     return file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == sha256
 
 
 def run_files(run: Path, *, weights_only: bool = False) -> dict[str, Path]:
-    """Return what an exact resume needs of a run, by its names there: the figures and the newest checkpoint.
+    """Return the files that an exact resume needs, by their names in the run: metrics and newest checkpoint.
 
-    Of the weights only, these are the files of a model folder, and the figures.
+    With `weights_only`, return the files of a model folder and the metrics.
 
     Raises:
-        DataError: there is no checkpoint.
+        DataError: The run has no checkpoint.
     """
     newest = checkpoints(run)[-1:]
     if not newest:
@@ -214,7 +222,7 @@ def run_files(run: Path, *, weights_only: bool = False) -> dict[str, Path]:
 
 
 def train(arguments: argparse.Namespace, flags: Sequence[str]) -> None:
-    """Unpack, pretrain for a while, and pack the newest checkpoint; ends with pretrain's exit status."""
+    """Unpack the shards, pretrain, and pack the newest checkpoint; exit with the status of `pretrain`."""
     shards, run = arguments.work / "shards", arguments.run or arguments.work / "run"
     if not shards.exists():
         unpack(arguments.shards, shards)
@@ -225,42 +233,43 @@ def train(arguments: argparse.Namespace, flags: Sequence[str]) -> None:
     try:
         make_app()([str(word) for word in words])  # ends with SystemExit
     finally:
-        # Also after an error: the checkpoint before it is whole.
+        # Also after an error, because the last checkpoint is complete.
         if checkpoints(run):
             files = run_files(run, weights_only=arguments.weights_only)
-            _say(pack(files, arguments.output, megabytes=arguments.piece_megabytes, effort=RUN_EFFORT))
+            written = pack(files, arguments.output, megabytes=arguments.piece_megabytes, effort=RUN_EFFORT)
+            _print_sizes(written)
 
 
-def _say(files: Sequence[Path]) -> None:
+def _print_sizes(files: Sequence[Path]) -> None:
     for file in files:
         print(f"{file.stat().st_size:>12,} bytes  {file}")
     print(f"{sum(file.stat().st_size for file in files):>12,} bytes  in {len(files)} files")
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Return the verb and its arguments."""
+    """Return the subcommand and its arguments."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
-    verb = verbs.add_parser("pack", help="a folder of shards into pieces")
+    verb = verbs.add_parser("pack", help="pack a folder of shards into pieces")
     verb.add_argument("source", type=Path)
     verb.add_argument("output", type=Path)
     verb.add_argument("--piece-megabytes", type=float, default=SHARDS_MEGABYTES)
-    verb = verbs.add_parser("unpack", help="pieces into a new folder")
+    verb = verbs.add_parser("unpack", help="unpack pieces into a new folder")
     verb.add_argument("source", type=Path)
     verb.add_argument("output", type=Path)
-    verb = verbs.add_parser("train", help="pieces in, some minutes of pretraining, pieces out")
+    verb = verbs.add_parser("train", help="unpack shards, pretrain for some minutes, pack the run")
     verb.add_argument("--recipe", type=Path, required=True)
-    verb.add_argument("--shards", type=Path, required=True, help="their pieces")
-    verb.add_argument("--resume", type=Path, help="pieces of the run, for where its folder is not there")
+    verb.add_argument("--shards", type=Path, required=True, help="folder with the pieces of the shards")
+    verb.add_argument("--resume", type=Path, help="pieces of the run, if its folder has no checkpoint")
     verb.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer of the shards")
-    verb.add_argument("--work", type=Path, required=True, help="folder of the unpacked shards")
+    verb.add_argument("--work", type=Path, required=True, help="folder for the unpacked shards")
     verb.add_argument("--run", type=Path, help="folder of the run (default: WORK/run)")
-    verb.add_argument("--output", type=Path, required=True, help="folder of the pieces that go back")
-    verb.add_argument("--max-minutes", type=float, required=True, help="of training; packing comes after")
+    verb.add_argument("--output", type=Path, required=True, help="folder for the pieces of the run")
+    verb.add_argument("--max-minutes", type=float, required=True, help="time limit without packing")
     verb.add_argument("--piece-megabytes", type=float, default=RUN_MEGABYTES)
-    verb.add_argument("--weights-only", action="store_true", help="the model without the optimizer's state")
+    verb.add_argument("--weights-only", action="store_true", help="model without the optimizer state")
     return parser.parse_args(words)
 
 
@@ -273,12 +282,12 @@ def main() -> None:
             train(arguments, words[end + 1 :])
         if arguments.verb == "unpack":
             return unpack(arguments.source, arguments.output)
-        found = sorted(file for file in arguments.source.rglob("*") if file.is_file())
-        files = {file.relative_to(arguments.source).as_posix(): file for file in found}
+        paths = sorted(path for path in arguments.source.rglob("*") if path.is_file())
+        files = {path.relative_to(arguments.source).as_posix(): path for path in paths}
         if not files:
-            raise DataError(f"{arguments.source}: no files to pack; give the folder that `prepare` wrote")
+            raise DataError(f"{arguments.source}: no files to pack; pass the folder that `prepare` wrote")
         megabytes = arguments.piece_megabytes
-        _say(pack(files, arguments.output, megabytes=megabytes, effort=SHARDS_EFFORT))
+        _print_sizes(pack(files, arguments.output, megabytes=megabytes, effort=SHARDS_EFFORT))
     except AlbertKitError as error:
         raise SystemExit(f"carry.py: {error}") from error
 

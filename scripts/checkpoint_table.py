@@ -1,10 +1,10 @@
-"""Write the table of docs/how-to/convert.md: what each format of checkpoint gives, beside the original.
+"""Write the table of docs/how-to/convert.md: how far each checkpoint format is from the original program.
 
     KERAS_BACKEND=jax python scripts/checkpoint_table.py
 
-The original TensorFlow code's weights and outputs are in tests/golden/google_tf1_small. They are written in
-every format, read back, and what the model then computes is compared with what the original did. Formats that
-only another program writes have a file of that program, with what it computed, beside it in tests/golden.
+tests/golden/google_tf1_small has weights and outputs of the original TensorFlow code. The script writes these
+weights in each format, reads them back, and compares albertkit's outputs with the original ones. For formats
+that only another program writes, tests/golden has files and outputs of that program.
 """
 
 import shutil
@@ -35,16 +35,16 @@ Arrays = dict[str, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A format, in which directions it goes, and how its figure comes about."""
+    """A format: whether albertkit reads and writes it, and how to measure its difference."""
 
     name: str
     measure: Callable[[Path, Arrays], float]
-    """A folder to work in and the original's arrays -> the largest difference from outputs of others."""
+    """(folder for files, the original's arrays) -> largest difference from the other program's outputs."""
     read: str = "yes"
     written: str = ""
 
     def line(self, figure: float) -> str:
-        """The row as it stands on the page."""
+        """Return the row of the table."""
         return f"| {self.name} | {self.read} | {self.written} | {figure:.1e} |"
 
 
@@ -63,14 +63,16 @@ def main() -> None:
 
 
 def read_golden(file_name: Path = GOLDEN / "arrays.npz") -> Arrays:
-    """The original's weights and outputs, or those of another program."""
+    """Return the weights and outputs of the original, or the outputs of another program."""
     with np.load(file_name) as file:
         return {key: torch.from_numpy(file[key]) for key in file}
 
 
 def largest_difference(path: Path, arrays: Arrays) -> float:
-    """Over every layer, pooler and both heads; padding left out."""
-    golden = {key.removeprefix("golden:"): one for key, one in arrays.items() if key.startswith("golden:")}
+    """Return the largest difference over all layers, the pooler and both heads, without padding."""
+    golden = {
+        key.removeprefix("golden:"): array for key, array in arrays.items() if key.startswith("golden:")
+    }
     inputs = {name: golden[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
     rows = torch.arange(len(golden["input_ids"]))[:, None]
     positions = (rows * golden["input_ids"].shape[1] + golden["masked_lm_positions"]).flatten()
@@ -81,24 +83,24 @@ def largest_difference(path: Path, arrays: Arrays) -> float:
     real = golden["attention_mask"].bool()
     pairs = [
         *(
-            (one[real], other[real])
-            for one, other in zip(output.hidden_states[1:], golden["layers"], strict=True)
+            (ours[real], theirs[real])
+            for ours, theirs in zip(output.hidden_states[1:], golden["layers"], strict=True)
         ),
         (pooled, golden["pooled_output"]),
         (output.prediction_logits, golden["mlm_logits"].flatten(0, 1)),
         (output.sop_logits, golden["sop_logits"]),
     ]
-    return max(float((one - other).abs().max()) for one, other in pairs)
+    return max(float((ours - theirs).abs().max()) for ours, theirs in pairs)
 
 
-# --- one maker per format -----------------------------------------------------------------------
+# --- writers of the formats ---------------------------------------------------------------------
 
 
 def tensorflow(folder: Path, arrays: Arrays, *, place: str = "tf1/model.ckpt-best", scope: str = "") -> Path:
-    """The folder with the original's own files."""
+    """Write the original's files, and return their folder."""
     prefix = folder / place
     prefix.parent.mkdir(parents=True, exist_ok=True)
-    weights = {scope + key[7:]: to_numpy(one) for key, one in arrays.items() if key.startswith("weight:")}
+    weights = {scope + key[7:]: to_numpy(array) for key, array in arrays.items() if key.startswith("weight:")}
     write_bundle(prefix, weights)
     home = prefix.parents[1] if "/variables/" in place else prefix.parent
     shutil.copy(GOLDEN / "albert_config.json", home)
@@ -130,7 +132,7 @@ def through_tf1(folder: Path, arrays: Arrays) -> Path:
 
 
 def pytorch_bin(folder: Path, arrays: Arrays) -> Path:
-    """A Hugging Face folder whose weights are in PyTorch's older file."""
+    """Write a Hugging Face folder with the weights in a PyTorch pickle, and return it."""
     convert(tensorflow(folder, arrays), folder / "bin")
     weights = folder / "bin" / "model.safetensors"
     torch.save(load_file(weights), folder / "bin" / "pytorch_model.bin")
@@ -139,7 +141,7 @@ def pytorch_bin(folder: Path, arrays: Arrays) -> Path:
 
 
 def of_another_program(name: str, model_class: type[AlbertForPreTraining | AlbertForMaskedLM]) -> float:
-    """The largest difference from what the program computed that wrote the files in tests/golden."""
+    """Return the largest difference from the outputs of the program that wrote the files in tests/golden."""
     folder = GOLDEN.with_name(name)
     recorded = read_golden(folder / "outputs.npz")
     inputs = {key: recorded[key].long() for key in ("input_ids", "attention_mask", "token_type_ids")}
@@ -155,8 +157,8 @@ def of_another_program(name: str, model_class: type[AlbertForPreTraining | Alber
 
 
 def heads_in_numpy(arrays: Arrays) -> tuple[dict[str, np.ndarray], Callable[[np.ndarray, np.ndarray], float]]:
-    """The original's inputs, and how far the logits of the two heads are from the original's."""
-    golden = {key[7:]: one.numpy() for key, one in arrays.items() if key.startswith("golden:")}
+    """Return the original's inputs, and a function that compares both heads' logits with the original's."""
+    golden = {key[7:]: array.numpy() for key, array in arrays.items() if key.startswith("golden:")}
     names = ("input_ids", "attention_mask", "token_type_ids")
     masked = golden["masked_lm_positions"][..., None].astype(np.int64)
 
@@ -171,7 +173,7 @@ def heads_in_numpy(arrays: Arrays) -> tuple[dict[str, np.ndarray], Callable[[np.
 
 
 def onnx(folder: Path, arrays: Arrays) -> float:
-    """What ONNX Runtime makes of the exported file."""
+    """Return the largest difference of the exported file in ONNX Runtime."""
     inputs, difference = heads_in_numpy(arrays)
     export_onnx(tensorflow(folder, arrays), folder / "model.onnx")
     session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
@@ -179,8 +181,8 @@ def onnx(folder: Path, arrays: Arrays) -> float:
 
 
 def keras(folder: Path, arrays: Arrays) -> float:
-    """What the Keras class computes, on the backend that is set."""
-    from albertkit.keras import TFAlbertForPreTraining  # seconds, which the other rows need not wait for
+    """Return the largest difference of the Keras class, on the selected backend."""
+    from albertkit.keras import TFAlbertForPreTraining  # here, because it takes seconds
 
     inputs, difference = heads_in_numpy(arrays)
     model = TFAlbertForPreTraining.from_pretrained(tensorflow(folder, arrays))
@@ -189,7 +191,7 @@ def keras(folder: Path, arrays: Arrays) -> float:
 
 
 def from_file(make: Callable[[Path, Arrays], Path]) -> Callable[[Path, Arrays], float]:
-    """What is computed of the files that `make` writes of the original's weights."""
+    """Return a function that measures the files that `make` writes from the original's weights."""
     return lambda folder, arrays: largest_difference(make(folder, arrays), arrays)
 
 

@@ -1,7 +1,7 @@
-"""Write docs/reference/cli.md, the reference of the command line, from the command line itself.
+"""Write docs/reference/cli.md, the reference of the command line.
 
-    python scripts/cli_reference.py           # after a change of a verb or an option
-    python scripts/cli_reference.py --check   # prints the differences, and fails
+    python scripts/cli_reference.py           # after a change of a command or an option
+    python scripts/cli_reference.py --check   # prints the differences, and fails if there are any
 
 Descriptions of commands and options come from `--help`. The tables at the end of the page are in this file.
 """
@@ -79,8 +79,8 @@ def page() -> str:
     root: Any = typer.main.get_command(make_app())
     context = typer.Context(root, info_name="albertkit")
     parts = [HEAD, *_contents(root), "## albertkit\n", *_command(root, context)]
-    for path, command, own in _verbs(root, context):
-        parts += [f"## {path}\n", *_command(command, own)]
+    for path, command, command_context in _verbs(root, context):
+        parts += [f"## {path}\n", *_command(command, command_context)]
     tables = (
         ("Exit status", "status", STATUSES),
         ("Files", "file", FILES),
@@ -99,10 +99,10 @@ def page() -> str:
 def _verbs(group: Any, context: Any) -> Iterator[tuple[str, Any, Any]]:
     """Yield every command below a group, with its full name and its context. A group comes first."""
     for name, command in group.commands.items():
-        own = typer.Context(command, info_name=name, parent=context)
-        yield _typed(own), command, own
+        command_context = typer.Context(command, info_name=name, parent=context)
+        yield _typed(command_context), command, command_context
         if hasattr(command, "commands"):
-            yield from _verbs(command, own)
+            yield from _verbs(command, command_context)
 
 
 def _typed(context: Any) -> str:
@@ -116,7 +116,7 @@ def _contents(root: Any) -> Iterator[str]:
     for command in root.commands.values():
         panels.setdefault(command.rich_help_panel, []).append(command)
     for title, commands in panels.items():
-        verbs = ", ".join(f"[{one.name}](#albertkit-{one.name})" for one in commands)
+        verbs = ", ".join(f"[{command.name}](#albertkit-{command.name})" for command in commands)
         yield f"* {title}: {verbs}"
     yield "* All commands: [exit status](#exit-status), [files](#files), [environment](#environment)\n"
 
@@ -125,22 +125,23 @@ def _command(command: Any, context: Any) -> Iterator[str]:
     """Yield the parts of a command: description, synopsis, arguments, options, example."""
     text, _, example = command.help.partition("\n\nExample: ")
     yield f"{text}\n"
-    parameters = [(one, *_record(one, context)) for one in command.params]
+    parameters = [(parameter, *_record(parameter, context)) for parameter in command.params]
     required = [
-        term if one.param_type_name == "option" else _called(one)
-        for one, term, _ in parameters
-        if one.required
+        term if parameter.param_type_name == "option" else _called(parameter)
+        for parameter, term, _ in parameters
+        if parameter.required
     ]
-    free = [
-        f"[{_called(one)}]"
-        for one, *_ in parameters
-        if one.param_type_name == "argument" and not one.required
+    optional = [
+        f"[{_called(parameter)}]"
+        for parameter, *_ in parameters
+        if parameter.param_type_name == "argument" and not parameter.required
     ]
     verb = [command.subcommand_metavar] if hasattr(command, "commands") else []
-    yield f"```text\n{' '.join([_typed(context), *required, *free, '[OPTIONS]', *verb])}\n```\n"
+    yield f"```text\n{' '.join([_typed(context), *required, *optional, '[OPTIONS]', *verb])}\n```\n"
     panels: dict[str, list[str]] = {}
-    for one, term, meaning in parameters:
-        title = "Arguments" if one.param_type_name == "argument" else one.rich_help_panel or "Options"
+    for parameter, term, meaning in parameters:
+        is_argument = parameter.param_type_name == "argument"
+        title = "Arguments" if is_argument else parameter.rich_help_panel or "Options"
         panels.setdefault(title, []).append(f"* `{term}`: {meaning}")
     for title, lines in panels.items():
         yield f"{title}:\n\n" + "\n".join(lines) + "\n"
@@ -148,21 +149,21 @@ def _command(command: Any, context: Any) -> Iterator[str]:
 
 
 def _called(argument: Any) -> str:
-    """Return the name of an argument, as the synopsis has it."""
+    """Return the name of an argument in the synopsis."""
     return (argument.metavar or argument.name).upper() + ("..." if argument.nargs == -1 else "")
 
 
 def _record(parameter: Any, context: Any) -> tuple[str, str]:
-    """Return a parameter as typed, and its description with its default."""
+    """Return a parameter as the user types it, and its description with its default."""
     term, meaning = parameter.get_help_record(context)
     if parameter.param_type_name == "argument":
         term = _called(parameter)
     else:
         term = term.replace("<int range>", "<int>").replace("<float range>", "<float>")
-        term = ", ".join([*(one for one in parameter.opts if one not in term), term])
-    found = re.fullmatch(r"(.*?)(?:  \[(.*)\])?", meaning, flags=re.DOTALL)
-    assert found is not None
-    meaning, notes = found[1].strip(), (found[2] or "").split("; ") if found[2] else []
+        term = ", ".join([*(name for name in parameter.opts if name not in term), term])
+    match = re.fullmatch(r"(.*?)(?:  \[(.*)\])?", meaning, flags=re.DOTALL)
+    assert match is not None
+    meaning, notes = match[1].strip(), (match[2] or "").split("; ") if match[2] else []
     for note in notes:
         name, colon, value = note.partition(": ")
         if name == "default" and colon:
@@ -179,7 +180,7 @@ def _record(parameter: Any, context: Any) -> tuple[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="compare only")
+    parser.add_argument("--check", action="store_true", help="only compare the page with the commands")
     check = parser.parse_args().check
     new = page()
     if not check:

@@ -1,14 +1,15 @@
-"""Ask a model the 200 cloze questions of `cloze.jsonl`, and keep the table of dev/measurements.md.
+"""Evaluate a model on the 200 cloze questions of `cloze.jsonl`, and write the table of dev/measurements.md.
 
     python scripts/cloze.py [--model bundled] [--json] [--write-page]
 
-A question is a sentence of our own with one [MASK] and every answer that counts: facts that a reader of
-the books knows, words that grammar asks for, words that the sense asks for. Top-1 is the share of questions
-whose best answer counts, top-5 of those with one among the five best. An answer that is not one piece of the
-model's vocabulary cannot be given; a question that has no other counts as wrong, and they are counted.
+A question is a sentence with one [MASK] and a list of correct answers. It asks for a fact that a reader of
+the books knows, for a word that the grammar requires, or for a word that the sense requires. Top-1 is the
+share of questions with a correct best answer, top-5 the share with a correct answer among the best five. The
+model can only predict single pieces of its vocabulary. A question without a correct answer of one piece
+counts as wrong, and the script prints the number of these questions.
 
-`--write-page` puts the model's row into the table. The row is known by the hash of the weights: the same
-model again replaces its row, another one gets a row of its own below those of the models before it.
+`--write-page` adds the model's row at the end of the table. The hash of the weights identifies the model: the
+new row replaces an old row of the same model.
 """
 
 import argparse
@@ -34,7 +35,7 @@ TOP = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A sentence with one [MASK], and the words that count as right."""
+    """A sentence with one [MASK], and the correct answers."""
 
     category: str
     text: str
@@ -43,7 +44,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Score:
-    """Of some questions: how many, and on how many of them the best and one of the five best were right."""
+    """Number of questions, and how many of them have a correct best answer and one among the best five."""
 
     questions: int
     top_1: int
@@ -54,7 +55,7 @@ class Score:
 
 
 def read_questions(file: Path = QUESTIONS) -> list[Question]:
-    """Return the questions in their order."""
+    """Return the questions of a file in order."""
     rows = (json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
     return [
         Question(category=row["category"], text=row["text"], answers=tuple(row["answers"])) for row in rows
@@ -62,47 +63,47 @@ def read_questions(file: Path = QUESTIONS) -> list[Question]:
 
 
 def answer_ids(question: Question, tokenizer: TokenizerBase) -> set[int]:
-    """Return the ids of the answers that are one piece, and so can be given."""
-    cut = (tokenizer.tokenize(answer) for answer in question.answers)
-    ids = {tokenizer.convert_tokens_to_ids(pieces[0]) for pieces in cut if len(pieces) == 1}
+    """Return the ids of the answers that are a single piece, which the model can predict."""
+    tokenized = (tokenizer.tokenize(answer) for answer in question.answers)
+    ids = {tokenizer.convert_tokens_to_ids(pieces[0]) for pieces in tokenized if len(pieces) == 1}
     return ids - {tokenizer.unk_token_id}
 
 
 def scores(
-    questions: Sequence[Question], guesses: Iterable[Sequence[int]], tokenizer: TokenizerBase
+    questions: Sequence[Question], predictions: Iterable[Sequence[int]], tokenizer: TokenizerBase
 ) -> dict[str, Score]:
-    """Return the scores by category, and of "all".
+    """Return the score of each category, and the score "all" of all questions.
 
     Args:
-        questions: what was asked.
-        guesses: for each question ids of pieces, the best first.
-        tokenizer: that of the ids.
+        questions: The questions.
+        predictions: Ids of the predicted pieces for each question, the best one first.
+        tokenizer: The tokenizer of the ids.
     """
-    found: dict[str, list[tuple[bool, bool]]] = {category: [] for category in (*CATEGORIES, "all")}
-    for question, ids in zip(questions, guesses, strict=True):
-        right = [one in answer_ids(question, tokenizer) for one in ids[:TOP]]
+    outcomes: dict[str, list[tuple[bool, bool]]] = {category: [] for category in (*CATEGORIES, "all")}
+    for question, ids in zip(questions, predictions, strict=True):
+        correct = [piece in answer_ids(question, tokenizer) for piece in ids[:TOP]]
         for category in (question.category, "all"):
-            found[category].append((right[0], any(right)))
+            outcomes[category].append((correct[0], any(correct)))
     return {
-        category: Score(len(pairs), sum(first for first, _ in pairs), sum(some for _, some in pairs))
-        for category, pairs in found.items()
+        category: Score(len(pairs), sum(top_1 for top_1, _ in pairs), sum(top_5 for _, top_5 in pairs))
+        for category, pairs in outcomes.items()
         if pairs
     }
 
 
 def frequent_ids(model: Path) -> list[int]:
-    """Return the whole words that the vocabulary of the model in a folder holds for the most probable."""
+    """Return the ids of the most probable whole words, by the vocabulary of the model in a folder."""
     table = read_piece_table(read_model_file(model / "spiece.model"))
     words = [
-        one
-        for one, piece in enumerate(table.pieces)
-        if table.kinds[one] == NORMAL and piece.startswith(WORD_START) and piece != WORD_START
+        index
+        for index, piece in enumerate(table.pieces)
+        if table.kinds[index] == NORMAL and piece.startswith(WORD_START) and piece != WORD_START
     ]
-    return sorted(words, key=lambda one: -table.scores[one])[:TOP]
+    return sorted(words, key=lambda index: -table.scores[index])[:TOP]
 
 
 def rows_with(old: Iterable[str], new: Sequence[str], *, key: str) -> list[str]:
-    """Return a table's rows with the one that holds `key` replaced, or with a row more."""
+    """Return the rows of a table with a new row at the end, and without old rows that have a cell `key`."""
     kept = [row for row in old if f"| {key} |" not in row]
     return [*kept, "| " + " | ".join(new) + " |"]
 
@@ -110,7 +111,7 @@ def rows_with(old: Iterable[str], new: Sequence[str], *, key: str) -> list[str]:
 def write_page(
     by_model: dict[str, Score], by_frequency: dict[str, Score], *, model: str, sha256: str
 ) -> None:
-    """Put the model's row, dated today, into the table of the page."""
+    """Write the model's row, with today's date, into the table of the page."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     table, _, after = rest.partition(END)
     columns = (*CATEGORIES, "all")
@@ -118,8 +119,8 @@ def write_page(
     rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
     models = [row for row in rows if FREQUENT not in row]
     today = datetime.date.today().isoformat()
-    frequent = rows_with([], ["", FREQUENT, "", *(str(by_frequency[one]) for one in columns)], key="")
-    models = rows_with(models, [today, model, sha256, *(str(by_model[one]) for one in columns)], key=sha256)
+    frequent = rows_with([], ["", FREQUENT, "", *(str(by_frequency[name]) for name in columns)], key="")
+    models = rows_with(models, [today, model, sha256, *(str(by_model[name]) for name in columns)], key=sha256)
     with atomic_path(PAGE) as file:
         lines = [f"{before}{BEGIN}", head, *frequent, *models, f"{END}{after}"]
         file.write_text("\n".join(lines), encoding="utf-8")
@@ -129,9 +130,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", default="bundled", help="folder or name")
+    parser.add_argument("--model", default="bundled", help="folder or name of the model")
     parser.add_argument("--json", action="store_true", help="print one JSON line, with every answer")
-    parser.add_argument("--write-page", action="store_true", help=f"put the figures into {PAGE.name}")
+    parser.add_argument("--write-page", action="store_true", help=f"write the model's row into {PAGE.name}")
     arguments = parser.parse_args()
 
     questions = read_questions()
@@ -140,12 +141,12 @@ def main() -> None:
     tokenizer, config = unmasker.tokenizer, unmasker.model.config
     folder = resolve(arguments.model, patterns=("*.safetensors", "spiece.model"))
     sha256 = file_sha256(folder / "model.safetensors")[:8]
-    by_model = scores(questions, ([one["token"] for one in row] for row in answers), tokenizer)
+    by_model = scores(questions, ([answer["token"] for answer in row] for row in answers), tokenizer)
     by_frequency = scores(questions, [frequent_ids(folder)] * len(questions), tokenizer)
     unanswerable = sum(not answer_ids(question, tokenizer) for question in questions)
     described = f"{config.hidden_size} x {config.num_hidden_layers}, {len(tokenizer):,} pieces"
     if arguments.json:
-        given = [[one["token_str"] for one in row] for row in answers]
+        words = [[answer["token_str"] for answer in row] for row in answers]
         figures = {name: vars(score) for name, score in by_model.items()}
         print(
             json.dumps(
@@ -155,15 +156,15 @@ def main() -> None:
                     "scores": figures,
                     "most_frequent": {name: vars(score) for name, score in by_frequency.items()},
                     "unanswerable": unanswerable,
-                    "answers": given,
+                    "answers": words,
                 }
             )
         )
     else:
-        print(f"{arguments.model} ({described}, weights {sha256}); top-1 / top-5, beside {FREQUENT}")
+        print(f"{arguments.model} ({described}, weights {sha256}); top-1 / top-5, then {FREQUENT}")
         for name, score in by_model.items():
             print(f"{name:8} {score.questions:4} questions  {score}    {by_frequency[name]}")
-        print(f"questions without an answer in its vocabulary: {unanswerable}")
+        print(f"questions without an answer in the vocabulary: {unanswerable}")
     if arguments.write_page:
         write_page(by_model, by_frequency, model=described, sha256=sha256)
 

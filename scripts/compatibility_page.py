@@ -1,4 +1,4 @@
-"""Write the table of docs/reference/compatibility.md from compatibility.json; `make compat` does.
+"""Write the table of docs/reference/compatibility.md from compatibility.json, as `make compat` does.
 
 python scripts/compatibility_page.py
 """
@@ -34,7 +34,7 @@ def cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def table(results: Mapping[str, Any]) -> str:
-    """Return the table, and below it what it leaves out."""
+    """Return the table, followed by notes and by the models that were not compared."""
     lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     lines += [f"| {' | '.join(cells(row))} |" for row in results["rows"]]
     details = [detail for row in results["rows"] for detail in _details(row)]
@@ -49,13 +49,13 @@ def write_page() -> None:
 
 
 def page_with(new: str, page: str) -> str:
-    """Return the page with another table."""
+    """Return the page with a new table."""
     before, _, rest = page.partition(BEGIN)
     return f"{before}{BEGIN}\n{new}\n{END}{rest.partition(END)[2]}"
 
 
 def _details(row: Mapping[str, Any]) -> list[str]:
-    """Return what went wrong, and which models the tool has no code for, by reason."""
+    """Return the errors, and the models that the tool does not support, by reason."""
     models: dict[str, list[str]] = {}
     for limit in row.get("limits", ()):
         models.setdefault(limit["reason"], []).append(limit["name"])

@@ -1,16 +1,16 @@
-"""Measure how well the vectors of a model find texts, beside TF-IDF.
+"""Measure how well the vectors of a model find texts, compared with TF-IDF.
 
     python scripts/embedding_figures.py --data ../shared/data --model bundled bundled-sentences
 
 | column | query | candidates |
 |---|---|---|
-| continuation | a passage of a held-out book | 1,000 passages of all held-out books, with the next one |
-| questions | a question of XQuAD in English | its 240 paragraphs, with the one that answers it |
+| continuation | a passage of a held-out book | 1,000 passages of all held-out books, including the next one |
+| questions | a question of XQuAD in English | all 240 paragraphs, including the one with the answer |
 
-`--data` has books.parquet (one book a row in the column `text`) and xquad/xquad.en.json. Every 40th book is
-held out, as in `albertkit prepare --holdout-every 40`. A passage is whole sentences of 60 to 100 words in
-all. A text beyond the maximum length of the model is split into windows, and the most similar window counts.
-"centered" subtracts the mean of the candidates from all vectors.
+`--data` has books.parquet (one book per row in the column `text`) and xquad/xquad.en.json. Every 40th book is
+held out, as in `albertkit prepare --holdout-every 40`. A passage consists of whole sentences with 60 to 100
+words in total. Texts that exceed the maximum length of the model are split into windows, and the most similar
+window counts. "centered" subtracts the mean of the candidates from all vectors.
 """
 
 import argparse
@@ -46,11 +46,11 @@ class Texts(NamedTuple):
     questions: list[str]
     paragraphs: list[str]
     right: list[int]
-    """The number of the paragraph that answers each question."""
+    """The index of the paragraph that answers each question."""
 
 
 def read_texts(data: Path) -> Texts:
-    """Return the texts of the folder `--data`."""
+    """Return the texts in the folder `--data`."""
     return Texts(*continuations(data / "books.parquet"), *questions(data / "xquad" / "xquad.en.json"))
 
 
@@ -64,38 +64,40 @@ def books(path: Path, *, held_out: bool) -> Iterator[tuple[int, str]]:
 
 
 def passages(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the passages of a book with their places; neighbors have consecutive places."""
-    place, sentences, words = 0, [], 0
+    """Yield the positions and texts of the passages of a book. Neighbors have consecutive positions."""
+    position, sentences, words = 0, [], 0
     lines = (line for line in text.split("\n") if not line.startswith("#"))
     for sentence in _SENTENCE_END.split(" ".join(lines)):
         sentences.append(sentence)
         words += len(sentence.split())
         if words >= MIN_WORDS:
             if words <= MAX_WORDS:
-                yield place, " ".join(" ".join(sentences).split())
+                yield position, " ".join(" ".join(sentences).split())
             else:
-                place += 1  # its neighbors are not neighbors of each other
-            place, sentences, words = place + 1, [], 0
+                position += 1  # a gap: the passages before and after it are not neighbors
+            position, sentences, words = position + 1, [], 0
 
 
 def continuations(path: Path) -> tuple[list[str], list[str]]:
     """Return passages of held-out books and the passages that follow them."""
     pairs = []
     for _, text in books(path, held_out=True):
-        found = dict(passages(text))
-        # Of two passages each, so that no passage is a query and a candidate.
-        pairs += [(found[at], found[at + 1]) for at in found if at % 2 == 0 and at + 1 in found]
+        of_book = dict(passages(text))
+        # Only even positions are queries, so that no passage is both a query and a candidate.
+        pairs += [(of_book[at], of_book[at + 1]) for at in of_book if at % 2 == 0 and at + 1 in of_book]
     chosen = np.random.default_rng(0).choice(len(pairs), CANDIDATES, replace=False)
-    first, second = zip(*(pairs[one] for one in chosen), strict=True)
+    first, second = zip(*(pairs[index] for index in chosen), strict=True)
     return list(first), list(second)
 
 
 def questions(path: Path) -> tuple[list[str], list[str], list[int]]:
-    """Return questions, paragraphs, and the number of the paragraph of each question."""
+    """Return questions, paragraphs, and the index of the paragraph of each question."""
     articles = json.loads(path.read_text(encoding="utf-8"))["data"]
     paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
     asked = [
-        (one["question"], number) for number, paragraph in enumerate(paragraphs) for one in paragraph["qas"]
+        (entry["question"], number)
+        for number, paragraph in enumerate(paragraphs)
+        for entry in paragraph["qas"]
     ]
     return (
         [question for question, _ in asked],
@@ -105,25 +107,25 @@ def questions(path: Path) -> tuple[list[str], list[str], list[int]]:
 
 
 def accuracy(similarity: np.ndarray, right: np.ndarray, top: int) -> float:
-    """Return the share of the queries whose right candidate is among the `top` most similar ones."""
+    """Return the share of the queries whose right candidate is among the `top` most similar candidates."""
     better = similarity > np.take_along_axis(similarity, right[:, None], axis=1)
     equal = similarity == np.take_along_axis(similarity, right[:, None], axis=1)
-    ranks = better.sum(axis=1) + (equal.sum(axis=1) - 1) / 2  # equal ones in any order
+    ranks = better.sum(axis=1) + (equal.sum(axis=1) - 1) / 2  # ties count as half
     return float((ranks < top).mean())
 
 
 def tf_idf(queries: list[str], candidates: list[str], *, sublinear: bool) -> np.ndarray:
-    """Return the cosines of TF-IDF vectors, with the frequencies of the candidates."""
+    """Return the cosines of TF-IDF vectors, with the document frequencies of the candidates."""
     vectorizer = TfidfVectorizer(sublinear_tf=sublinear)
-    found = vectorizer.fit_transform(candidates)
-    return (vectorizer.transform(queries) @ found.T).toarray()
+    vectors = vectorizer.fit_transform(candidates)
+    return (vectorizer.transform(queries) @ vectors.T).toarray()
 
 
 class Vectors:
-    """The cosines of a model's vectors.
+    """Compares texts by the cosines of their vectors.
 
     Args:
-        model: folder, hub name or "bundled".
+        model: Folder, hub name or "bundled".
     """
 
     def __init__(self, model: str) -> None:
@@ -132,7 +134,7 @@ class Vectors:
         self._known: dict[str, np.ndarray] = {}
 
     def __call__(self, queries: list[str], candidates: list[str], *, center: bool = False) -> np.ndarray:
-        """Return (Q, N); with `center` after the mean of the candidates is subtracted."""
+        """Return the cosines (Q, N). With `center`, subtract the mean of the candidates first."""
         query_vectors, query_starts = self._vectors(queries)
         vectors, starts = self._vectors(candidates)
         if center:
@@ -143,18 +145,18 @@ class Vectors:
         return np.maximum.reduceat(similarity, starts, axis=1)
 
     def _vectors(self, texts: list[str]) -> tuple[np.ndarray, list[int]]:
-        """Return the vectors (W, D) of all windows, and the number of each text's first."""
+        """Return the vectors (W, D) of all windows, and the index of the first window of each text."""
         windows, starts = [], []
         for text in texts:
             starts.append(len(windows))
             windows += self._windows(text)
-        missing = [one for one in dict.fromkeys(windows) if one not in self._known]
-        found = self.embed(missing, pooling=self.pooling, truncation=True) if missing else []
-        self._known.update(zip(missing, np.array(found, dtype=np.float32), strict=True))
-        return np.stack([self._known[one] for one in windows]), starts
+        missing = [window for window in dict.fromkeys(windows) if window not in self._known]
+        vectors = self.embed(missing, pooling=self.pooling, truncation=True) if missing else []
+        self._known.update(zip(missing, np.array(vectors, dtype=np.float32), strict=True))
+        return np.stack([self._known[window] for window in windows]), starts
 
     def _windows(self, text: str) -> list[str]:
-        """Split a text into the fewest equal runs of words that fit into the model.
+        """Split a text into the minimum number of equal runs of words that fit into the maximum length.
 
         If a single word does not fit, each word is a window, and the model truncates the long word.
         """
@@ -175,20 +177,20 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def measure(similarity: Similarity, texts: Texts) -> dict[str, float]:
-    """Return the figures of one way to compare texts."""
+    """Return the accuracies of a similarity."""
     following = similarity(texts.passages, texts.following)
     answering = similarity(texts.questions, texts.paragraphs)
     right = np.array(texts.right)
-    found = (
+    accuracies = (
         accuracy(following, np.arange(len(texts.passages)), 1),
         accuracy(answering, right, 1),
         accuracy(answering, right, 5),
     )
-    return dict(zip(ACCURACIES, found, strict=True))
+    return dict(zip(ACCURACIES, accuracies, strict=True))
 
 
 def main() -> None:
-    """Print the figures of TF-IDF and of models."""
+    """Print the accuracies of TF-IDF and of models."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -205,13 +207,13 @@ def main() -> None:
         compared[model] = vectors
         compared[f"{model}, centered"] = partial(vectors, center=True)
     texts = read_texts(arguments.data)
-    found = {name: measure(one, texts) for name, one in compared.items()}
+    results = {name: measure(similarity, texts) for name, similarity in compared.items()}
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(results, indent=2))
         return
     print(f"| | {' | '.join(ACCURACIES)} |\n|---|{'---|' * len(ACCURACIES)}")
-    for name, figures in found.items():
-        print(f"| {name} | {' | '.join(f'{value:.3f}' for value in figures.values())} |")
+    for name, accuracies in results.items():
+        print(f"| {name} | {' | '.join(f'{value:.3f}' for value in accuracies.values())} |")
 
 
 if __name__ == "__main__":

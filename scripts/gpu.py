@@ -1,20 +1,20 @@
-"""Everything that is worth doing on a GPU for a while: tests, benchmarks, and a training run.
+"""Run tests, benchmarks and a training run on a machine with a GPU.
 
     python scripts/gpu.py [--minutes 25] [--texts books.parquet] [--tokenizer bundled] [--output gpu]
                           [--page dev/gpu-report.md] [--stages tests inference pretraining training]
                           [--dry-run]
 
-In this order, each stage in a process of its own that ends when its time is over:
+The stages run in this order. The first three run in separate processes with a time limit.
 
 1. tests: `pytest tests/gpu` on the GPU.
 2. inference: benchmarks/inference_gpu.py.
 3. pretraining: benchmarks/pretraining.py --only gpu.
-4. training: `albertkit pretrain` with recipes/small-1gpu.toml for the minutes that are left; the same command
-   continues it. It needs --texts, and starts from runs of recipes/small-1gpu-start.toml.
+4. training: `albertkit pretrain` with recipes/small-1gpu-start.toml and then recipes/small-1gpu.toml, for the
+   remaining minutes. The same command resumes it. This stage needs --texts.
 
-The folder of --output gets what each stage printed, `report.json` and the run; --page the figures, with the
-machine's name. A stage that fails does not end the others, but the exit status is then 1. --dry-run goes
-through all stages with tiny shapes, on the CPU too; its figures mean nothing.
+The script writes the output of the stages, `report.json` and the run into the folder of --output. It writes
+the figures and the name of the machine to the file of --page. If a stage fails, the others still run, but the
+exit status is 1. --dry-run runs all stages with tiny shapes, also without a GPU. Its figures mean nothing.
 """
 
 import argparse
@@ -48,18 +48,18 @@ TINY = {
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage did."""
+    """The result of a stage."""
 
     name: str
     succeeded: bool
     seconds: float
     summary: str
-    """The last line that it printed, or how many figures."""
+    """The last printed line, or the number of figures."""
     figures: list[dict[str, Any]]
 
 
 def run_stage(name: str, command: list[str], output: Path, *, seconds: float) -> Stage:
-    """Run a command with a limit; everything it prints goes to `output/NAME.log`."""
+    """Run a command with a time limit, and write its output to `output/NAME.log`."""
     begin = time.perf_counter()
     log = output / f"{name}.log"
     with log.open("w", encoding="utf-8") as file:
@@ -77,16 +77,16 @@ def run_stage(name: str, command: list[str], output: Path, *, seconds: float) ->
             status = None
     lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     figures = [json.loads(line) for line in lines if line.startswith('{"name": ')]
-    ending = lines[-1] if lines else "nothing was printed"
+    last_line = lines[-1] if lines else "no output"
     if status is None:
-        summary = f"stopped after its {seconds:.0f} s"
+        summary = f"stopped at the limit of {seconds:.0f} s"
     else:
-        summary = f"{len(figures)} figures" if figures and status == 0 else ending
+        summary = f"{len(figures)} figures" if figures and status == 0 else last_line
     return Stage(name, status == 0, round(time.perf_counter() - begin, 1), summary, figures)
 
 
 def train(texts: Path | None, tokenizer: str, output: Path, *, seconds: float, dry_run: bool) -> Stage:
-    """Pretrain with recipes/small-1gpu.toml for a time, or continue what an earlier call began."""
+    """Pretrain with recipes/small-1gpu.toml for a limited time, or resume the run of an earlier call."""
     begin = time.perf_counter()
     from albertkit import prepare, pretrain
 
@@ -117,7 +117,7 @@ def train(texts: Path | None, tokenizer: str, output: Path, *, seconds: float, d
 
 
 def machine() -> str:
-    """Return the name of the GPU, or that there is none."""
+    """Return the name and the memory of the GPU, or "no GPU"."""
     if not torch.cuda.is_available():
         return "no GPU"
     properties = torch.cuda.get_device_properties(0)
@@ -158,16 +158,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=25, help="of all stages together")
+    parser.add_argument("--minutes", type=float, default=25, help="time limit of all stages together")
     parser.add_argument("--texts", type=Path, help="a corpus for the training run")
-    parser.add_argument("--tokenizer", default="bundled", help="folder or name of its tokenizer")
+    parser.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer")
     parser.add_argument("--output", type=Path, default=Path("gpu"), help="folder of logs, report and run")
     parser.add_argument("--page", type=Path, help="Markdown file for the results")
-    parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES, help="which to run")
-    parser.add_argument("--dry-run", action="store_true", help="tiny shapes: does it work?")
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES, help="stages to run")
+    parser.add_argument("--dry-run", action="store_true", help="check all stages with tiny shapes")
     arguments = parser.parse_args()
     if not torch.cuda.is_available() and not arguments.dry_run:
-        raise SystemExit("torch finds no GPU here; --dry-run tries everything on the CPU")
+        raise SystemExit("PyTorch finds no GPU. To check all stages on the CPU, use --dry-run.")
     output = arguments.output.resolve()
     output.mkdir(parents=True, exist_ok=True)
     end = time.perf_counter() + arguments.minutes * 60
@@ -185,7 +185,7 @@ def main() -> None:
         inference += ["--device", device, "--layers", "1", "--texts", "8", "--long", "1", "--runs", "1"]
         inference += ["--dtypes", "bfloat16", "--no-compile"]
         pretraining += ["--quick"]
-    # The name, the command and the largest share of the time that is left.
+    # Name, command, and maximum share of the remaining time.
     stages: list[tuple[str, list[str], float]] = [
         ("tests", ["-m", "pytest", "tests/gpu"], 0.2),
         ("inference", inference, 0.25),
@@ -198,13 +198,15 @@ def main() -> None:
         print(
             f"{stage.name}: {'ok' if stage.succeeded else 'FAILED'}, {stage.seconds:.0f} s; {stage.summary}"
         )
-        write_json(output / "report.json", {"machine": machine(), "stages": [asdict(one) for one in results]})
+        write_json(
+            output / "report.json", {"machine": machine(), "stages": [asdict(result) for result in results]}
+        )
 
     for name, command, share in stages:
         if name in arguments.stages:
             finish(run_stage(name, command, output, seconds=share * left()))
     if "training" in arguments.stages and not (arguments.texts or arguments.dry_run):
-        print("training: left out, as there are no --texts")
+        print("training: skipped, because --texts is not set")
     elif "training" in arguments.stages:
         texts, tokenizer = arguments.texts, arguments.tokenizer
         finish(_caught(lambda: train(texts, tokenizer, output, seconds=left(), dry_run=arguments.dry_run)))
@@ -217,7 +219,7 @@ def main() -> None:
 def _caught(work: Callable[[], Stage]) -> Stage:
     try:
         return work()
-    except Exception as error:  # the report of the other stages must not be lost
+    except Exception as error:  # keep the report of the other stages
         return Stage("training", False, 0.0, f"{type(error).__name__}: {error}", [])
 
 

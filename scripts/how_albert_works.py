@@ -31,16 +31,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", default="bundled", help="folder or name")
+    parser.add_argument("--model", default="bundled", help="folder or name of the model")
     parser.add_argument("--deepest", type=int, default=8, help="maximum number of layers to apply")
     options = parser.parse_args()
     draw_sharing(DOCS / "how-albert-works-sharing.png")
     tokenizer = AutoTokenizer.from_pretrained(options.model)
-    own = AlbertConfig.from_pretrained(options.model).num_hidden_layers
-    model = AlbertForMaskedLM.from_pretrained(options.model, num_hidden_layers=max(own, options.deepest))
-    rows = by_depth(model.eval(), tokenizer, read_questions(), own)
-    draw_depth(rows, own, DOCS / "how-albert-works-depth.png")
-    write_table(rows, own, DOCS / "how-albert-works.md")
+    trained = AlbertConfig.from_pretrained(options.model).num_hidden_layers
+    model = AlbertForMaskedLM.from_pretrained(options.model, num_hidden_layers=max(trained, options.deepest))
+    rows = by_depth(model.eval(), tokenizer, read_questions(), trained)
+    draw_depth(rows, trained, DOCS / "how-albert-works-depth.png")
+    write_table(rows, trained, DOCS / "how-albert-works.md")
 
 
 def footprint(shape: str) -> Footprint:
@@ -50,14 +50,14 @@ def footprint(shape: str) -> Footprint:
 
 def draw_sharing(target: Path) -> None:
     """Draw stored and executed parameters, and operations, of the published shapes."""
-    found = [footprint(shape).total for shape in SHAPES]
+    totals = [footprint(shape).total for shape in SHAPES]
     operations = [footprint(shape).flops(128) / 1e9 for shape in SHAPES]
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     parameters, work = figure.subplots(1, 2)
     places = range(len(SHAPES))
     for shift, name, values in (
-        (-0.2, "stored", [one.distinct / 1e6 for one in found]),
-        (0.2, "if no layers shared weights", [one.executed / 1e6 for one in found]),
+        (-0.2, "stored", [total.distinct / 1e6 for total in totals]),
+        (0.2, "if no layers shared weights", [total.executed / 1e6 for total in totals]),
     ):
         bars = parameters.barh([place + shift for place in places], values, 0.38, label=name)
         parameters.bar_label(bars, fmt="{:,.0f}", padding=2, fontsize="small")
@@ -75,41 +75,41 @@ def draw_sharing(target: Path) -> None:
 
 @torch.inference_mode()
 def by_depth(
-    model: AlbertForMaskedLM, tokenizer: TokenizerBase, questions: Sequence[Question], own: int
+    model: AlbertForMaskedLM, tokenizer: TokenizerBase, questions: Sequence[Question], trained: int
 ) -> list[tuple[float, float, Score]]:
     """Return two cosines and the correct answers for each number of layers.
 
-    The first cosine compares a layer with the one before it, the second one with layer `own`. Both are means
-    over the tokens of all questions, without special tokens.
+    The first cosine compares a layer with the previous layer, the second one with layer `trained`. Both are
+    means over the tokens of all questions, without special tokens.
     """
-    encoded = tokenizer([one.text for one in questions], padding=True, return_tensors="pt")
+    encoded = tokenizer([question.text for question in questions], padding=True, return_tensors="pt")
     ids = encoded.input_ids
     special = torch.tensor([tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id])
     words = ~torch.isin(ids, special)
     states: tuple[Tensor, ...] = model(**encoded, output_hidden_states=True).hidden_states  # each B x T x H
     rows = []
     for depth in range(1, len(states)):
-        found = model.predictions(states[depth][ids == tokenizer.mask_token_id])  # B x V
-        score = scores(questions, found.topk(5).indices.tolist(), tokenizer)["all"]
+        logits = model.predictions(states[depth][ids == tokenizer.mask_token_id])  # B x V
+        score = scores(questions, logits.topk(5).indices.tolist(), tokenizer)["all"]
         turned = cosine_similarity(states[depth], states[depth - 1], dim=-1)[words].mean().item()
-        settled = cosine_similarity(states[depth], states[own], dim=-1)[words].mean().item()
+        settled = cosine_similarity(states[depth], states[trained], dim=-1)[words].mean().item()
         rows.append((turned, settled, score))
     return rows
 
 
-def draw_depth(rows: Sequence[tuple[float, float, Score]], own: int, target: Path) -> None:
-    """Draw cosines and accuracy by depth."""
+def draw_depth(rows: Sequence[tuple[float, float, Score]], trained: int, target: Path) -> None:
+    """Draw cosines and accuracy by number of layers."""
     depths = range(1, len(rows) + 1)
     figure = Figure(figsize=(9, 3), layout="constrained")
     cosines, answers = figure.subplots(1, 2)
     cosines.plot(depths, [row[0] for row in rows], "o-", label="with the previous layer")
-    cosines.plot(depths, [row[1] for row in rows], "s-", label=f"with layer {own}, the trained depth")
+    cosines.plot(depths, [row[1] for row in rows], "s-", label=f"with layer {trained}, the trained depth")
     cosines.set(xlabel="layers applied", ylabel="cosine similarity", ylim=(None, 1.02))
     answers.plot(depths, [row[2].top_5 / row[2].questions for row in rows], "o-", label="top 5")
     answers.plot(depths, [row[2].top_1 / row[2].questions for row in rows], "s-", label="top 1")
     answers.set(xlabel="layers applied", ylabel="accuracy", ylim=(0, None))
     for panel in (cosines, answers):
-        panel.axvline(own, color="0.5", linestyle=":", linewidth=1)
+        panel.axvline(trained, color="0.5", linestyle=":", linewidth=1)
         panel.set_xticks(depths)
         panel.grid(alpha=0.3)
         panel.legend(fontsize="small", frameon=False)
@@ -121,17 +121,17 @@ def save(figure: Figure, target: Path) -> None:
         figure.savefig(temporary, format="png", dpi=110)
 
 
-def write_table(rows: Sequence[tuple[float, float, Score]], own: int, page: Path) -> None:
-    """Put the figures into the table of the page."""
+def write_table(rows: Sequence[tuple[float, float, Score]], trained: int, page: Path) -> None:
+    """Write the table into the page."""
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     lines = [
         f"{before}{BEGIN}",
         "| layers applied | cosine with the previous layer "
-        f"| cosine with layer {own} | accuracy, top 1 / top 5 |",
+        f"| cosine with layer {trained} | accuracy, top 1 / top 5 |",
         "|---|---|---|---|",
     ]
     for depth, (turned, settled, score) in enumerate(rows, start=1):
-        name = f"**{depth}**, the trained depth" if depth == own else f"{depth}"
+        name = f"**{depth}**, the trained depth" if depth == trained else f"{depth}"
         lines.append(f"| {name} | {turned:.3f} | {settled:.3f} | {score} |")
     with atomic_path(page) as file:
         file.write_text("\n".join([*lines, END + rest.partition(END)[2]]), encoding="utf-8")

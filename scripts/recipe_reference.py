@@ -2,7 +2,7 @@
 
     python scripts/recipe_reference.py      # after a change of a settings dataclass
 
-Keys, types, defaults, units and meanings are those of the dataclasses.
+The dataclasses define the keys, types, defaults, units and meanings.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ class Setting(NamedTuple):
 
 
 def settings_of(settings: type, table: str = "") -> Iterator[Setting]:
-    """Yield the settings of a table of a recipe; "" is the top of the file."""
+    """Yield the settings of a table of a recipe. "" is the top level of the file."""
     docs = field_docs(settings)
     hints = typing.get_type_hints(typing.get_type_hints(settings)[table] if table else settings)
     for place, field in scalar_fields(settings):
@@ -98,7 +98,7 @@ def table(name: str) -> str:
 
 def page_with_tables(page: str) -> str:
     """Return the page with its tables replaced."""
-    return TABLE.sub(lambda found: f"{found[1]}{table(found[2])}\n{found[3]}", page)
+    return TABLE.sub(lambda match: f"{match[1]}{table(match[2])}\n{match[3]}", page)
 
 
 def _type(hint: Any) -> str:

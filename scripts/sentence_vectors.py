@@ -4,11 +4,11 @@
 
 The model is a bag of tokens in the form of ALBERT: one vector for each piece of the vocabulary, and a layer
 that changes nothing. The mean of the vectors of a text's tokens is the vector of the text, so the order of
-the tokens does not count. Every engine, export and server can read the folder.
+the tokens does not matter. Every engine, export and server can load the folder.
 
 1. Passages of 60 to 100 words, as in `embedding_figures.py`; every 40th book is held out.
 2. First vectors: canonical correlations of neighboring passages, after subtracting the mean of each book (the
-   directions in which a passage predicts the next one), beside random directions (which distinguish rare
+   directions in which a passage predicts the next one), and random directions (which distinguish rare
    pieces). Both are weighted with the inverse document frequency.
 3. Contrastive training: among 512 passages, 16 of each of 32 books, find the one that follows.
 
@@ -33,7 +33,7 @@ CORRELATED, RANDOM = 254, 128  # dimensions
 CORRELATED_PAIRS = 200_000
 ITERATIONS = 4  # of the subspace iteration
 BOOKS, FROM_BOOK = 32, 16  # books in a batch, and passages from each
-MIN_PASSAGES = 64  # of a book
+MIN_PASSAGES = 64  # in a book
 TEMPERATURE = 0.05
 LEARNING_RATE, WARM_UP = 1e-3, 20
 POSITIONS = 512
@@ -42,7 +42,7 @@ ENDS = 1e-3  # length of the vectors of [CLS] and [SEP], relative to the mean of
 
 @dataclass(frozen=True)
 class Passages:
-    """Passages of books, as ids one after the other."""
+    """The passages of books, with concatenated ids."""
 
     ids: np.ndarray
     ends: np.ndarray
@@ -71,26 +71,26 @@ def read_passages(path: Path, tokenizer: AlbertTokenizer) -> Passages:
     """Return the passages of all books that are not held out."""
     ids, numbers, places = [], [], []
     for number, text in books(path, held_out=False):
-        found = dict(passages(text))
-        if found:
-            encoded = tokenizer([*found.values()], add_special_tokens=False, verbose=False)
-            ids += [np.array(one, np.uint16) for one in encoded["input_ids"]]
-            numbers += [number] * len(found)
-            places += found
-    ends = np.cumsum([len(one) for one in ids])
+        of_book = dict(passages(text))
+        if of_book:
+            encoded = tokenizer([*of_book.values()], add_special_tokens=False, verbose=False)
+            ids += [np.array(passage, np.uint16) for passage in encoded["input_ids"]]
+            numbers += [number] * len(of_book)
+            places += of_book
+    ends = np.cumsum([len(passage) for passage in ids])
     return Passages(np.concatenate([*ids, np.zeros(0, np.uint16)]), ends, np.array(numbers), np.array(places))
 
 
-def weighted_counts(found: Passages, vocabulary: int) -> tuple[sp.csr_matrix, np.ndarray]:
+def weighted_counts(corpus: Passages, vocabulary: int) -> tuple[sp.csr_matrix, np.ndarray]:
     """Return unit TF-IDF vectors (N, V) with the logarithm of the counts, and the weights (V,)."""
-    rows = np.repeat(np.arange(len(found)), found.lengths)
-    ones = np.ones(len(found.ids), np.float32)
-    counts = sp.csr_matrix((ones, (rows, found.ids.astype(np.int32))), shape=(len(found), vocabulary))
+    rows = np.repeat(np.arange(len(corpus)), corpus.lengths)
+    ones = np.ones(len(corpus.ids), np.float32)
+    counts = sp.csr_matrix((ones, (rows, corpus.ids.astype(np.int32))), shape=(len(corpus), vocabulary))
     counts.sum_duplicates()
     frequencies = np.bincount(counts.indices, minlength=vocabulary)
-    weights = (np.log((1 + len(found)) / (1 + frequencies)) + 1).astype(np.float32)
+    weights = (np.log((1 + len(corpus)) / (1 + frequencies)) + 1).astype(np.float32)
     counts.data = (1 + np.log(counts.data)) * weights[counts.indices]
-    norms = np.sqrt(np.bincount(rows_of(counts), counts.data**2, minlength=len(found)))
+    norms = np.sqrt(np.bincount(rows_of(counts), counts.data**2, minlength=len(corpus)))
     counts.data /= norms[rows_of(counts)].astype(np.float32)
     return counts, weights
 
@@ -100,13 +100,15 @@ def rows_of(matrix: sp.csr_matrix) -> np.ndarray:
     return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
 
 
-def correlations(found: Passages, vectors: sp.csr_matrix, rng: np.random.Generator) -> np.ndarray:
+def correlations(corpus: Passages, vectors: sp.csr_matrix, rng: np.random.Generator) -> np.ndarray:
     """Return vectors (V, `CORRELATED`) of the pieces, in which neighboring passages correlate best."""
-    neighbors = found.with_next()
+    neighbors = corpus.with_next()
     first = np.sort(rng.choice(neighbors, min(CORRELATED_PAIRS, len(neighbors)), replace=False))
-    _, books = np.unique(found.books, return_inverse=True)
+    _, books = np.unique(corpus.books, return_inverse=True)
     shares = 1 / np.bincount(books)[books]
-    means = sp.csr_matrix((shares, (books, np.arange(len(found))))).astype(np.float32) @ vectors  # (books, V)
+    means = (
+        sp.csr_matrix((shares, (books, np.arange(len(corpus))))).astype(np.float32) @ vectors
+    )  # (books, V)
     of_book = sp.csr_matrix((np.ones(len(first), np.float32), (np.arange(len(first)), books[first])),
                             shape=(len(first), means.shape[0]))  # fmt: skip
     before, after = vectors[first], vectors[first + 1]
@@ -118,8 +120,11 @@ def correlations(found: Passages, vectors: sp.csr_matrix, rng: np.random.Generat
     def covariance(directions: np.ndarray) -> np.ndarray:
         """Multiply the scaled, symmetric covariance (V, V) of neighbors with directions (V, D)."""
         directions = directions * scale[:, None]
-        one, other = (side @ directions - of_book @ (means @ directions) for side in (before, after))
-        product = before.T @ other + after.T @ one - means.T @ (of_book.T @ (one + other))
+        first_side, second_side = (
+            side @ directions - of_book @ (means @ directions) for side in (before, after)
+        )
+        sums = first_side + second_side
+        product = before.T @ second_side + after.T @ first_side - means.T @ (of_book.T @ sums)
         return product * scale[:, None] / len(first)
 
     size = CORRELATED + CORRELATED // 10
@@ -132,11 +137,11 @@ def correlations(found: Passages, vectors: sp.csr_matrix, rng: np.random.Generat
     return directions @ leading * scale[:, None]
 
 
-def first_vectors(found: Passages, vocabulary: int, rng: np.random.Generator) -> np.ndarray:
+def first_vectors(corpus: Passages, vocabulary: int, rng: np.random.Generator) -> np.ndarray:
     """Return the vectors (V, `CORRELATED` + `RANDOM`) before training."""
-    vectors, weights = weighted_counts(found, vocabulary)
+    vectors, weights = weighted_counts(corpus, vocabulary)
     parts = (
-        correlations(found, vectors, rng),
+        correlations(corpus, vectors, rng),
         rng.choice(np.array([-1, 1], np.float32), (vocabulary, RANDOM)),
     )
     scaled = [part * weights[:, None] for part in parts]
@@ -144,11 +149,11 @@ def first_vectors(found: Passages, vocabulary: int, rng: np.random.Generator) ->
 
 
 class Batches:
-    """Passages, some of each of several books, so that the texts of a batch are hard to tell apart."""
+    """Batches with several passages from each of several books, so that the texts are hard to distinguish."""
 
-    def __init__(self, found: Passages, rng: np.random.Generator) -> None:
-        neighbors = found.with_next()
-        cuts = np.flatnonzero(np.diff(found.books[neighbors])) + 1
+    def __init__(self, corpus: Passages, rng: np.random.Generator) -> None:
+        neighbors = corpus.with_next()
+        cuts = np.flatnonzero(np.diff(corpus.books[neighbors])) + 1
         self.books = [part for part in np.split(neighbors, cuts) if len(part) >= MIN_PASSAGES]
         if len(self.books) < BOOKS:
             raise SystemExit(
@@ -164,14 +169,14 @@ class Batches:
         return np.concatenate([self.rng.choice(self.books[book], FROM_BOOK, replace=False) for book in books])
 
 
-def train(vectors: np.ndarray, found: Passages, batches: Batches, steps: int) -> np.ndarray:
+def train(vectors: np.ndarray, corpus: Passages, batches: Batches, steps: int) -> np.ndarray:
     """Return the vectors (V, D) after `steps` contrastive steps."""
     weight = torch.nn.Parameter(torch.from_numpy(vectors))
     optimizer = torch.optim.Adam([weight], lr=LEARNING_RATE)
-    ids, begins = torch.from_numpy(found.ids.astype(np.int64)), found.ends - found.lengths
+    ids, begins = torch.from_numpy(corpus.ids.astype(np.int64)), corpus.ends - corpus.lengths
 
     def embed(chosen: np.ndarray) -> torch.Tensor:
-        parts = [ids[begins[one] : found.ends[one]] for one in chosen]
+        parts = [ids[begins[index] : corpus.ends[index]] for index in chosen]
         starts = torch.tensor(np.cumsum([0, *map(len, parts[:-1])]))
         return F.normalize(F.embedding_bag(torch.cat(parts), weight, starts, mode="sum"))
 
@@ -181,7 +186,7 @@ def train(vectors: np.ndarray, found: Passages, batches: Batches, steps: int) ->
         chosen = batches.draw()
         similarity = embed(chosen) @ embed(chosen + 1).T / TEMPERATURE
         distance = torch.from_numpy(np.abs(chosen[:, None] - chosen))
-        similarity = similarity.masked_fill(distance == 1, -1e4)  # not wrong, but neighbors
+        similarity = similarity.masked_fill(distance == 1, -1e4)  # neighbors are not wrong answers
         right = torch.arange(len(chosen))
         loss = (F.cross_entropy(similarity, right) + F.cross_entropy(similarity.T, right)) / 2
         optimizer.zero_grad()
@@ -243,27 +248,27 @@ def as_albert(vectors: np.ndarray) -> AlbertModel:
 
 
 def main() -> None:
-    """Train, and write the model."""
+    """Train and write the model."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--texts", type=Path, required=True, help="books.parquet, one book a row")
+    parser.add_argument("--texts", type=Path, required=True, help="books.parquet, one book per row")
     parser.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer")
     parser.add_argument("--steps", type=int, default=2400, help="contrastive steps")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, required=True, help="folder of the model")
     arguments = parser.parse_args()
     if not arguments.texts.is_file():
-        parser.error(f"there is no file {arguments.texts}. Expected a Parquet file with one book a row.")
+        parser.error(f"there is no file {arguments.texts}. Expected a Parquet file with one book per row.")
     check_new_folder(arguments.output)
     torch.manual_seed(arguments.seed)
     rng = np.random.default_rng(arguments.seed)
     tokenizer = AlbertTokenizer.from_pretrained(arguments.tokenizer)
-    found = read_passages(arguments.texts, tokenizer)
-    print(f"{len(found):,} passages, {len(found.ids):,} tokens", flush=True)
-    batches = Batches(found, rng)
-    vectors = first_vectors(found, len(tokenizer), rng)
-    vectors = train(vectors, found, batches, arguments.steps)
+    corpus = read_passages(arguments.texts, tokenizer)
+    print(f"{len(corpus):,} passages, {len(corpus.ids):,} tokens", flush=True)
+    batches = Batches(corpus, rng)
+    vectors = first_vectors(corpus, len(tokenizer), rng)
+    vectors = train(vectors, corpus, batches, arguments.steps)
     set_special(vectors, tokenizer, rng)
     as_albert(vectors).half().save_pretrained(arguments.output)
     tokenizer.save_pretrained(arguments.output)

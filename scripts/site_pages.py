@@ -1,12 +1,12 @@
-"""What the site has beside docs/: pages that lie elsewhere in the repository (`hooks` of mkdocs.yml).
+"""Hooks of mkdocs.yml: add files from outside docs/ to the site.
 
-If `scripts/browser_page.py` has built the page that runs a model in the browser, the site has it too. The
-start page shows it, and the page about it links to it.
+If `scripts/browser_page.py` has built the page that runs a model in the browser, the site includes it. The
+start page shows it, and the how-to page about the browser links to it.
 
 The header of each page has the version of the package.
 
-Pages link to files of the repository as files do, so that links work there too. Here they become links of the
-site: to a page where the file is one, else to a copy of the file.
+Pages link to files of the repository with relative paths, so that the links also work in the repository. The
+hooks replace them with links of the site: to the page if the file is a page, otherwise to a copy of the file.
 """
 
 import posixpath
@@ -21,12 +21,12 @@ from albertkit import __version__
 
 ROOT = Path(__file__).parents[1]
 PAGES = {"CHANGELOG.md": "changelog.md"}
-"""Files of the root that have a place in the navigation -> their pages."""
+"""Files in the root of the repository that become pages -> names of the pages."""
 COPIES = "files/"
-"""Where the other files are that pages link to."""
+"""Folder for copies of the other files that pages link to."""
 
 BROWSER_PAGE, TRY = ROOT / "build" / "browser-page", "try/"
-"""The folder of that page, and its place in the site."""
+"""The folder of the built page, and its folder in the site."""
 _MARKERS = {
     "<!-- try it here -->": (
         "[Try it here: the bundled model in your browser]({address}){{ .md-button .md-button--primary }} "
@@ -36,10 +36,10 @@ _MARKERS = {
         '<details class="demonstration example"><summary>Try the bundled model in your browser '
         "(a download of {megabytes:.1f} MB)</summary>"
         '<iframe data-src="{address}" title="The bundled model in your browser"></iframe>'
-        '<p><a href="{address}">Open it on a page of its own</a></p></details>'
+        '<p><a href="{address}">Open it in a separate page</a></p></details>'
     ),
 }
-"""Comment in a page -> what replaces it if that page was built: a link, or the page itself in a frame."""
+"""Comment in a page -> its replacement if the browser page was built: a link, or a frame with that page."""
 _TITLE = re.compile(
     r'(<div class="md-header__topic">\s*<span class="md-ellipsis">\s*albertkit)(?=\s*</span>)'
 )
@@ -75,8 +75,8 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     if built := _browser_page():
         size = sum(file.stat().st_size for file in built) / 1e6
         address = posixpath.relpath(f"{TRY}index.html", here)
-        for marker, shown in _MARKERS.items():
-            markdown = markdown.replace(marker, shown.format(address=address, megabytes=size))
+        for marker, replacement in _MARKERS.items():
+            markdown = markdown.replace(marker, replacement.format(address=address, megabytes=size))
     return markdown
 
 
@@ -93,7 +93,7 @@ def _rewrite(markdown: str, page: Page, here: str) -> str:
 
 
 def _address(target: str, page: str) -> str:
-    """Return the place in the site of what a page, by its place in the site, links to."""
+    """Return the path in the site of the file that a page links to. `page` is a path in the site too."""
     source = page.removeprefix(COPIES) if page.startswith(COPIES) else _SOURCES.get(page, f"docs/{page}")
     path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
     return PAGES.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else COPIES + path)

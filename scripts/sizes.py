@@ -3,8 +3,8 @@
     python scripts/sizes.py [--shapes bundled,base,large,xlarge,xxlarge] [--write-page]
 
 Published shapes have random weights. The script writes the files and reads their sizes. For the memory, a
-process loads a folder and computes the vector of one text of 128 tokens. Its figure is the peak resident
-memory, less the memory before it loads the model. Linux only; the largest shape takes some minutes and 5 GB.
+process loads a folder and computes the vector of one text of 128 tokens. The figure is the peak resident
+memory minus the memory before loading the model. Linux only; the largest shape takes some minutes and 5 GB.
 """
 
 import argparse
@@ -74,11 +74,11 @@ def engine_memory(folder: Path, engine: str) -> float:
     else:
         from albertkit.engines import plain, torch_engine  # noqa: F401
 
-    before = most_memory()
+    before = peak_memory()
     model = LightModel.from_pretrained(folder / "fp32", "AlbertModel")
     row = Row(input_ids=[5] * TOKENS, token_type_ids=[0] * TOKENS, example=0)
     make_engine(model, engine).run([row], output="hidden_states", read=first_token)
-    return most_memory() - before
+    return peak_memory() - before
 
 
 def session_memory(folder: Path) -> float:
@@ -86,19 +86,19 @@ def session_memory(folder: Path) -> float:
     import numpy as np
     import onnxruntime
 
-    before = most_memory()
+    before = peak_memory()
     session = onnxruntime.InferenceSession(folder / "int8.onnx")
     session.run(None, {"input_ids": np.full((1, TOKENS), 5)})
-    return most_memory() - before
+    return peak_memory() - before
 
 
-def most_memory() -> float:
+def peak_memory() -> float:
     """Return the peak resident memory of this process in MB."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / MEGABYTE
 
 
-def apart(work: Callable[..., Any], *arguments: Any) -> Any:
+def in_new_process(work: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a new process, so that measurements do not share memory."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(work, *arguments).result()
@@ -108,9 +108,9 @@ def measured(shape: str) -> str:
     """Return the row of a shape."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        line = apart(write_models, shape, folder)
-        memory = [apart(engine_memory, folder, engine) for engine in ("plain", "torch", "onnx")]
-        memory.append(apart(session_memory, folder))
+        line = in_new_process(write_models, shape, folder)
+        memory = [in_new_process(engine_memory, folder, engine) for engine in ("plain", "torch", "onnx")]
+        memory.append(in_new_process(session_memory, folder))
     return line + "".join(f" {figure:,.0f} MB |" for figure in memory)
 
 
@@ -118,7 +118,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--shapes", default=",".join(SHAPES), help=f"some of {', '.join(SHAPES)}")
+    parser.add_argument(
+        "--shapes", default=",".join(SHAPES), help=f"comma-separated, from {', '.join(SHAPES)}"
+    )
     parser.add_argument("--write-page", action="store_true", help=f"write the table into {PAGE.name}")
     options = parser.parse_args()
     rows = {shape: measured(shape) for shape in options.shapes.split(",")}

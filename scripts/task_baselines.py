@@ -1,4 +1,4 @@
-"""What one would otherwise take for the tasks of `task_figures.py`: each baseline from files to figures.
+"""Baselines for the tasks of `task_figures.py`. Each function reads the files and returns the metrics.
 
 {"TF-IDF + logistic regression": "0.795", "majority": "0.509"}
 """
@@ -24,50 +24,52 @@ from albertkit.metrics.token_classification import span_scores
 
 
 def sst2(train: Path, test: Path) -> dict[str, str]:
-    """Bags of words with logistic regression; the most frequent label."""
+    """Return the accuracy of logistic regression on TF-IDF, and of the most frequent label."""
     return _of_texts(_tsv(train), _tsv(test))
 
 
 def rte(train: Path, test: Path) -> dict[str, str]:
-    """The same on both texts, whose words are told apart; how many of the second's words the first has."""
+    """Return the same with separate features for both texts, and the accuracy of the word overlap."""
     shares, labels = _overlaps(train)
-    # The threshold that is right most often in training.
-    threshold = max(sorted(set(shares)), key=lambda one: np.mean((shares >= one) == labels))
+    # The threshold with the highest accuracy on the training data.
+    threshold = max(sorted(set(shares)), key=lambda value: np.mean((shares >= value) == labels))
     shares, labels = _overlaps(test)
     overlap = f"{np.mean((shares >= threshold) == labels):.3f}"
     return _of_texts(_pairs(train), _pairs(test)) | {"word overlap": overlap}
 
 
 def conll2000(train: Path, test: Path) -> dict[str, str]:
-    """A linear tagger of windows of words, suffixes and shapes; the most frequent label of each word."""
-    learnt, scored = list(ConllFile(train)), list(ConllFile(test))
-    gold = [one.labels for one in scored]
-    frequent = {word: labels.most_common(1)[0][0] for word, labels in _labels_of_words(learnt).items()}
-    default = Counter(label for one in learnt for label in one.labels or ()).most_common(1)[0][0]
-    majority = [[frequent.get(word, default) for word in one.words] for one in scored]
+    """Return the F1 of a linear tagger, and of the most frequent label of each word."""
+    train_examples, test_examples = list(ConllFile(train)), list(ConllFile(test))
+    train_labels = [label for example in train_examples for label in example.labels or ()]
+    test_labels = [example.labels for example in test_examples]
+    counts = _labels_of_words(train_examples)
+    frequent = {word: labels.most_common(1)[0][0] for word, labels in counts.items()}
+    default = Counter(train_labels).most_common(1)[0][0]
+    majority = [[frequent.get(word, default) for word in example.words] for example in test_examples]
 
     hasher = FeatureHasher(2**20, input_type="string")
     tagger = SGDClassifier(loss="log_loss", alpha=1e-6, random_state=0)
-    tagger.fit(_features(hasher, learnt), [label for one in learnt for label in one.labels or ()])
-    tags = iter(tagger.predict(_features(hasher, scored)).tolist())
-    linear = [[next(tags) for _ in one.words] for one in scored]
+    tagger.fit(_features(hasher, train_examples), train_labels)
+    tags = iter(tagger.predict(_features(hasher, test_examples)).tolist())
+    linear = [[next(tags) for _ in example.words] for example in test_examples]
     return {
-        name: f"{span_scores(gold, predicted).overall.f1:.3f}"
+        name: f"{span_scores(test_labels, predicted).overall.f1:.3f}"
         for name, predicted in (("linear tagger", linear), ("majority of the word", majority))
     }
 
 
 def xquad(_: Path, test: Path) -> dict[str, str]:
-    """The sentence that shares most (by TF-IDF) with the question."""
-    questions = list(SquadFile(test))
-    weights = TfidfVectorizer().fit([one.context for one in questions])
-    answers = {}
-    for one in questions:
-        sentences = re.split(r"(?<=[.!?])\s+", one.context)
-        likeness = weights.transform(sentences) @ weights.transform([one.question]).T
-        answers[one.id] = sentences[int(likeness.toarray().argmax())]
-    gold = {one.id: [answer for answer, _ in one.answers] for one in questions}
-    scores = score_questions(gold, answers, version="1.1").summary()
+    """Return exact match and F1 of the sentence that is most similar to the question by TF-IDF."""
+    examples = list(SquadFile(test))
+    vectorizer = TfidfVectorizer().fit([example.context for example in examples])
+    predictions = {}
+    for example in examples:
+        sentences = re.split(r"(?<=[.!?])\s+", example.context)
+        similarity = vectorizer.transform(sentences) @ vectorizer.transform([example.question]).T
+        predictions[example.id] = sentences[int(similarity.toarray().argmax())]
+    labels = {example.id: [answer for answer, _ in example.answers] for example in examples}
+    scores = score_questions(labels, predictions, version="1.1").summary()
     return {"nearest sentence": f"{scores['exact']:.3f} / {scores['f1']:.3f}"}
 
 
@@ -83,10 +85,10 @@ def _of_texts(train: tuple[list[str], list[str]], test: tuple[list[str], list[st
     texts, labels = test
     words = TfidfVectorizer(token_pattern=r"\S+", sublinear_tf=True)
     model = make_pipeline(words, LogisticRegression(C=3, max_iter=1000)).fit(*train)
-    most = Counter(train[1]).most_common(1)[0][0]
+    majority = Counter(train[1]).most_common(1)[0][0]
     return {
         "TF-IDF + logistic regression": f"{model.score(texts, labels):.3f}",
-        "majority": f"{sum(label == most for label in labels) / len(labels):.3f}",
+        "majority": f"{sum(label == majority for label in labels) / len(labels):.3f}",
     }
 
 
@@ -102,7 +104,10 @@ def _pairs(file: Path) -> tuple[list[str], list[str]]:
 
 
 def _overlaps(file: Path) -> tuple[np.ndarray, np.ndarray]:
-    """The shares, and which pairs are entailments, both (N,)."""
+    """Return the word overlap of each pair, and whether it is an entailment: both (N,).
+
+    The overlap is the share of the words of the second text that occur in the first.
+    """
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     words = [[re.findall(r"\w+", row[name].lower()) for name in ("text", "pair")] for row in rows]
     shares = [sum(word in set(first) for word in second) / max(1, len(second)) for first, second in words]
@@ -111,8 +116,8 @@ def _overlaps(file: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def _labels_of_words(examples: Sequence[WordsExample]) -> dict[str, Counter[str]]:
     counts: dict[str, Counter[str]] = {}
-    for one in examples:
-        for word, label in zip(one.words, one.labels or (), strict=True):
+    for example in examples:
+        for word, label in zip(example.words, example.labels or (), strict=True):
             counts.setdefault(word, Counter())[label] += 1
     return counts
 
@@ -122,18 +127,19 @@ def _features(hasher: FeatureHasher, examples: Sequence[WordsExample]) -> csr_ma
 
 
 def _words_in_context(examples: Sequence[WordsExample]) -> Iterator[list[str]]:
-    """Two words on each side; of the middle three also suffixes and shape."""
-    for one in examples:
-        words = ["<", "<", *one.words, ">", ">"]
-        for place in range(2, len(words) - 2):
+    """Yield the features of each word: words and word pairs around it, suffixes and shapes of three words."""
+    for example in examples:
+        words = ["<", "<", *example.words, ">", ">"]
+        for position in range(2, len(words) - 2):
             features = []
             for offset in range(-2, 3):
-                word = words[place + offset]
+                word = words[position + offset]
                 features.append(f"{offset}={word.lower()}")
                 if abs(offset) < 2:
                     features += [f"{offset}-{size}={word[-size:].lower()}" for size in (1, 2, 3, 4)]
                     features.append(f"{offset}~{_shape(word)}")
-            features += [f"{words[place - 1]} {words[place]}", f"{words[place]} {words[place + 1]}"]
+            previous, word, following = words[position - 1 : position + 2]
+            features += [f"{previous} {word}", f"{word} {following}"]
             yield features
 
 

@@ -3,14 +3,14 @@
     python scripts/task_figures.py --data ../shared/data --output runs/task-figures
 
 `--data` has sst2/{train,dev}.tsv (text, label), rte/ (the XML files of the PASCAL challenges 1 to 3),
-conll2000/{train,test}.txt and xquad/xquad.en.json. Every run keeps its folder, so the same command goes on
-after a stop. What was measured is kept in task_figures.jsonl beside this script, by task, settings, seeds and
-weights (those of a random start: the shape), and not measured again.
+conll2000/{train,test}.txt and xquad/xquad.en.json. Each run keeps its folder, so the same command resumes it.
+The script stores results in task_figures.jsonl, by task, settings, seeds and weights (for a random start, by
+the config). It does not measure stored results again.
 
-For each task: the model from its pretrained weights, the same shape from random weights, both with several
-seeds and the settings in `TASKS`; and what one would otherwise take (`task_baselines.py`). Nothing is chosen
-by the data that is scored but whether the untrained model is better: a run is evaluated before its beginning
-and at its end.
+For each task, the script fine-tunes the model from its pretrained weights and from random weights, with
+several seeds and the settings in `TASKS`. It also computes the baselines of `task_baselines.py`. A run is
+evaluated only at its start and at its end, and keeps the better model. The evaluation data decides nothing
+else.
 """
 
 import argparse
@@ -37,10 +37,10 @@ from albertkit.tasks.settings import TaskSettings
 KEPT = Path(__file__).with_suffix(".jsonl")
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "bundled-model.md"
 BEGIN, END = "<!-- table: scripts/task_figures.py -->", "<!-- end of table -->"
-AT_THE_END = 10**9  # steps between evaluations
-DROPOUT = {"dropout": 0.2, "attention_dropout": 0.1, "classifier_dropout": 0.2}  # on SST-2 worth two points
+AT_THE_END = 10**9  # steps between evaluations: none during the training
+DROPOUT = {"dropout": 0.2, "attention_dropout": 0.1, "classifier_dropout": 0.2}  # adds two points on SST-2
 LESS_DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1, "classifier_dropout": 0.1}
-# On questions even 0.1 costs, as their words have to be found again in the text.
+# Questions need no dropout: even 0.1 is worse, because the model has to find their words in the text.
 NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "classifier_dropout": 0.0}
 
 
@@ -52,11 +52,11 @@ class FigureTask:
     task: str
     metrics: tuple[str, ...]
     files: Callable[[Path, Path], tuple[Path, Path]]
-    """(folder of the data, folder for what is made of it) -> training and evaluation files."""
+    """(data folder, folder for converted files) -> training and evaluation files."""
     options: DataOptions
     settings: dict[str, Any]
     seeds: int = 3
-    """Runs of each start; more where the starts differ by no more than their deviations."""
+    """Number of seeds; more if the two starts differ by no more than their standard deviations."""
 
 
 def sst2(data: Path, _: Path) -> tuple[Path, Path]:
@@ -64,15 +64,15 @@ def sst2(data: Path, _: Path) -> tuple[Path, Path]:
 
 
 def rte(data: Path, made: Path) -> tuple[Path, Path]:
-    """Everything but the third challenge's test part is for training, as in GLUE."""
-    parts = {
+    """Train on everything except the test set of the third challenge, as in GLUE."""
+    splits = {
         "train": ("rte1_dev", "rte1_test", "rte2_dev", "rte2_test", "rte3_dev"),
         "test": ("rte3_test",),
     }
-    for split, names in parts.items():
-        examples = (one for name in names for one in EntailmentFile(data / "rte" / f"{name}.xml"))
+    for split, names in splits.items():
+        examples = (example for name in names for example in EntailmentFile(data / "rte" / f"{name}.xml"))
         with atomic_path(made / f"{split}.jsonl") as file:
-            rows = ({"text": one.text, "pair": one.text_pair, "label": one.label} for one in examples)
+            rows = ({"text": row.text, "pair": row.text_pair, "label": row.label} for row in examples)
             file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return made / "train.jsonl", made / "test.jsonl"
 
@@ -82,15 +82,15 @@ def conll2000(data: Path, _: Path) -> tuple[Path, Path]:
 
 
 def xquad(data: Path, made: Path) -> tuple[Path, Path]:
-    """Every fourth article is for the evaluation."""
+    """Evaluate on every fourth article."""
     articles = json.loads((data / "xquad" / "xquad.en.json").read_text())["data"]
-    parts = {
-        "train": [one for number, one in enumerate(articles) if number % 4 != 3],
+    splits = {
+        "train": [article for number, article in enumerate(articles) if number % 4 != 3],
         "test": articles[3::4],
     }
-    for split, some in parts.items():
+    for split, chosen in splits.items():
         with atomic_path(made / f"{split}.json") as file:
-            file.write_text(json.dumps({"version": "1.1", "data": some}))
+            file.write_text(json.dumps({"version": "1.1", "data": chosen}))
     return made / "train.json", made / "test.json"
 
 
@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--model", default="bundled")
     parser.add_argument("--only", choices=list(TASKS), nargs="*", default=list(TASKS))
-    parser.add_argument("--write-page", action="store_true", help=f"put the table into {PAGE.name}")
+    parser.add_argument("--write-page", action="store_true", help=f"write the table into {PAGE.name}")
     arguments = parser.parse_args()
     rows = []
     for name in arguments.only:
@@ -154,7 +154,7 @@ def main() -> None:
 
 
 def figures(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """All figures of one task."""
+    """Return the metrics and baselines of one task."""
     row = TASKS[name]
     folder = arguments.output / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -162,7 +162,7 @@ def figures(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     result: dict[str, Any] = {"task": name, "baselines": BASELINES[name](*files)}
     for start in ("pretrained", "random"):
         settings = DROPOUT | row.settings
-        what = {
+        conditions = {
             "task": name,
             "start": start,
             "seeds": row.seeds,
@@ -172,16 +172,16 @@ def figures(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
             },
             "model": identity(arguments.model, start),
         }
-        measured = kept(what)
+        measured = kept(conditions)
         if measured is None:
             measured = measure(row, files, arguments.model, settings, start, folder / start)
-            keep(what | measured)
+            keep(conditions | measured)
         result[start] = measured
     return result
 
 
 def identity(model: str, start: str) -> str:
-    """What a start is known by: the hash of its weights, or of its config where they are random."""
+    """Return an id of a start: the hash of its weights, or of its config if the weights are random."""
     folder = resolve(model, patterns=("config.json", "model.safetensors"))
     if start == "pretrained":
         return file_sha256(folder / "model.safetensors")[:8]
@@ -189,14 +189,15 @@ def identity(model: str, start: str) -> str:
     return hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
-def kept(what: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what was measured of this before, or None."""
+def kept(conditions: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the stored record with these conditions, or None."""
     lines = KEPT.read_text().splitlines() if KEPT.exists() else []
-    known = [one for one in map(json.loads, lines) if what.items() <= one.items()]
-    return known[-1] if known else None
+    records = [record for record in map(json.loads, lines) if conditions.items() <= record.items()]
+    return records[-1] if records else None
 
 
 def keep(record: dict[str, Any]) -> None:
+    """Store a record."""
     before = KEPT.read_text() if KEPT.exists() else ""
     with atomic_path(KEPT) as file:
         file.write_text(f"{before}{json.dumps(record)}\n")
@@ -210,7 +211,7 @@ def measure(
     start: str,
     output: Path,
 ) -> dict[str, Any]:
-    """Fine-tune with every seed; mean and deviation of each metric, and the mean minutes of training."""
+    """Fine-tune with every seed; return mean and deviation of each metric, and the mean minutes of a run."""
     finetune(
         row.task,
         recipe=FinetuningSettings(from_scratch=start == "random", evaluate_every=AT_THE_END, **settings),
@@ -228,7 +229,7 @@ def measure(
 
 
 def to_markdown(rows: list[dict[str, Any]]) -> str:
-    """The table: mean and standard deviation over the seeds."""
+    """Return the table, with mean and standard deviation over the seeds."""
     lines = [
         "| | simple baselines | random start | pretrained start | seeds | minutes a run |",
         "|---|---|---|---|---|---|",
@@ -243,8 +244,10 @@ def to_markdown(rows: list[dict[str, Any]]) -> str:
             for start in ("random", "pretrained")
         ]
         baselines = "; ".join(f"{name} {value}" for name, value in row["baselines"].items())
-        took = f"{row['pretrained']['minutes']:.1f}"
-        lines.append(f"| {task.title} | {baselines} | {cells[0]} | **{cells[1]}** | {task.seeds} | {took} |")
+        minutes = f"{row['pretrained']['minutes']:.1f}"
+        lines.append(
+            f"| {task.title} | {baselines} | {cells[0]} | **{cells[1]}** | {task.seeds} | {minutes} |"
+        )
     return "\n".join([*lines, "", "Mean and standard deviation over the seeds."])
 
 

@@ -67,7 +67,7 @@ def test_only_a_bundled_model_is_replaced(bundle_model, run: Path, monkeypatch: 
 
     for precious in (run, folder / "tokenizer", folder / "recipe.toml"):
         before = files(precious) if precious.is_dir() else precious.read_bytes()
-        with pytest.raises(SystemExit, match=r"(holds .*|is a file), and is no bundled model"):
+        with pytest.raises(SystemExit, match=r"(holds .*|is a file), and is not a bundled model"):
             call(precious)
         assert (files(precious) if precious.is_dir() else precious.read_bytes()) == before
     call(folder / "bundled")

@@ -95,7 +95,7 @@ def test_what_is_missing_or_damaged_is_named(carry, folder: Path, tmp_path: Path
     damaged = bytearray((pieces / "pieces.00002").read_bytes())
     damaged[500] ^= 1
     (pieces / "pieces.00002").write_bytes(damaged)
-    with pytest.raises(SystemExit, match=r"pieces\.00001 is missing, pieces\.00002 is damaged; carry"):
+    with pytest.raises(SystemExit, match=r"pieces\.00001 is missing, pieces\.00002 is damaged; copy"):
         call(carry, monkeypatch, "unpack", pieces, tmp_path / "back")
     assert not (tmp_path / "back").exists()
     with pytest.raises(DataError, match="holds inner/, text; delete it or unpack into another"):

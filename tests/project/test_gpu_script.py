@@ -20,7 +20,7 @@ def test_a_stage_keeps_what_it_printed_and_its_figures(script, tmp_path: Path) -
     failed = gpu.run_stage("broken", ["-c", "raise SystemExit('no such kernel')"], tmp_path, seconds=60)
     assert (failed.succeeded, failed.summary) == (False, "no such kernel")
     late = gpu.run_stage("late", ["-c", "import time; time.sleep(60)"], tmp_path, seconds=0.5)
-    assert (late.succeeded, late.summary) == (False, "stopped after its 0 s")
+    assert (late.succeeded, late.summary) == (False, "stopped at the limit of 0 s")
     page = gpu.as_page([stage, failed])
     assert "| speed | 3 | 2 | 1.50 | >= 1x, met |" in page
     assert "| broken | 0 | **failed**: no such kernel |" in page

@@ -139,4 +139,4 @@ def test_a_missing_file_is_an_error_of_one_line(
     with pytest.raises(SystemExit) as exit_:
         run(small, monkeypatch, "--texts", tmp_path / "none.parquet", "--output", tmp_path / "out")
     assert exit_.value.code == 2
-    assert capsys.readouterr().err.splitlines()[-1].endswith("Expected a Parquet file with one book a row.")
+    assert capsys.readouterr().err.splitlines()[-1].endswith("Expected a Parquet file with one book per row.")
