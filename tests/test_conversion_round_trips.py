@@ -143,6 +143,18 @@ def test_weights_beyond_a_type_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"sop_classifier\.classifier\.bias contains 1e\+06, which is"):
         convert(tmp_path / "0", tmp_path / "1", dtype="float16")
     assert not (tmp_path / "1").exists()
+    convert(tmp_path / "0", tmp_path / "2", dtype="bfloat16")
+    with pytest.raises(
+        CheckpointError, match=r"contains 9\.994e\+05.* Choose the dtype 'bfloat16' or 'float32'"
+    ):
+        convert(tmp_path / "2", tmp_path / "3", dtype="float16")
+    with torch.no_grad():
+        model.sop_classifier.classifier.bias[0] = torch.finfo(torch.float32).max
+    model.save_pretrained(tmp_path / "4")
+    with pytest.raises(
+        CheckpointError, match=r"contains 3\.403e\+38.* for bfloat16\. Choose the dtype 'float32'"
+    ):
+        convert(tmp_path / "4", tmp_path / "5", dtype="bfloat16")
 
 
 def test_shards_become_one_file(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.model_file import model_from_lines, vocab_lines
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.vocabularies import load_tokenizer
 
 
 def test_the_vocabulary_goes_along(tmp_path: Path, tiny_vocabulary: Path) -> None:
@@ -59,6 +61,10 @@ def test_a_converted_folder_gives_the_segments_to_transformers(tiny_vocabulary: 
     )
     changed = json.loads((tmp_path / "1" / "tokenizer_config.json").read_text())
     assert {name: changed[name] for name in settings} == settings
+    file.unlink()
+    convert(tmp_path / "0", tmp_path / "2")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "2")
+    assert theirs("a captain", "the sea")["token_type_ids"] == found["token_type_ids"]
 
 
 def test_published_vocabulary_has_the_lines_that_julia_shows(shared: Path, tmp_path: Path) -> None:
@@ -116,3 +122,44 @@ def test_a_vocabulary_of_another_model_is_refused(tmp_path: Path, tiny_vocabular
     shutil.copy(tiny_vocabulary, tmp_path / "0")
     with pytest.raises(CheckpointError, match="vocabulary has 500 pieces, but the model has 40 embeddings"):
         convert(tmp_path / "0", tmp_path / "1")
+
+
+def test_the_settings_of_a_tokenizer_go_along(tmp_path: Path, tiny_vocabulary: Path) -> None:
+    """A cased vocabulary whose settings are lost would be read as a lower-case one."""
+    text = "The Captain saw Kiwistan."
+    random_model(AlbertModel, vocab_size=500).save_pretrained(tmp_path / "0")
+    tokenizer = AlbertTokenizer(tiny_vocabulary, do_lower_case=False, keep_accents=True)
+    tokenizer.add_tokens(["Kiwistan"])
+    tokenizer.save_pretrained(tmp_path / "0")
+    convert(tmp_path / "0", tmp_path / "1", to="tf1")
+    assert load_tokenizer(tmp_path / "1")(text)["input_ids"] == tokenizer(text)["input_ids"]
+    convert(tmp_path / "1", tmp_path / "2")
+    assert AutoTokenizer.from_pretrained(tmp_path / "2")(text)["input_ids"] == tokenizer(text)["input_ids"]
+    report = convert(tmp_path / "1", tmp_path / "3.tfbson")
+    assert report.notes == [
+        "the settings of the tokenizer were left out, because Julia's files have none: do_lower_case=False, "
+        "keep_accents=True, 1 added token"
+    ]
+
+
+def test_a_vocabulary_in_tokenizer_json_alone(tmp_path: Path, tiny_vocabulary: Path) -> None:
+    random_model(AlbertModel, vocab_size=500).save_pretrained(tmp_path / "0")
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    (tmp_path / "0" / "tokenizer.json").write_bytes(tokenizer.backend_tokenizer.to_str().encode())
+    report = convert(tmp_path / "0", tmp_path / "1", to="tf1")
+    assert report.notes == ["the vocabulary is in tokenizer.json only, which the original code does not read"]
+    assert load_tokenizer(tmp_path / "1").get_vocab() == tokenizer.get_vocab()
+    report = convert(tmp_path / "0", tmp_path / "2.tfbson")
+    assert report.notes == [
+        "the vocabulary was left out: it is in tokenizer.json only, which cannot be converted to 'julia'"
+    ]
+
+
+@pytest.mark.parametrize("names", [["albert.spm"], ["30k-clean.model", "other.model"]])
+def test_a_vocabulary_under_another_name(tmp_path: Path, tiny_vocabulary: Path, names: list[str]) -> None:
+    """The tokenizer of a folder and the conversion of the folder choose the same file."""
+    random_model(AlbertModel, vocab_size=500).save_pretrained(tmp_path / "0")
+    for name in names:
+        shutil.copy(tiny_vocabulary, tmp_path / "0" / name)
+    assert convert(tmp_path / "0", tmp_path / "1").notes == []
+    assert (tmp_path / "1" / "spiece.model").read_bytes() == tiny_vocabulary.read_bytes()

@@ -32,13 +32,20 @@ from albertkit.heads import head_of
 from albertkit.published import contradictions
 from albertkit.tokenization.folder import MODEL_FILE, TOKENIZER_FILE, WORD_LIST_FILE
 from albertkit.tokenization.model_file import vocab_lines
+from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.wordpiece import parse_word_list
-from albertkit.vocabularies import add_model_file, write_vocabulary
+from albertkit.vocabularies import add_model_file, open_tokenizer, write_vocabulary
 
 TOLERANCES = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
 """Largest difference of outputs that `verify` accepts, for the less precise of the two data types."""
 
 _VERIFIED_BATCH = (2, 24)
+_IN_JSON_ONLY = {
+    "tf1": f"the vocabulary is in {TOKENIZER_FILE} only, which the original code does not read",
+    "julia": f"the vocabulary was left out: it is in {TOKENIZER_FILE} only, which cannot be converted to "
+    "'julia'",
+}
+"""Notes for a vocabulary that another format than "hf" does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +260,10 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
             "belong together. Put the model's own vocabulary into the folder of the checkpoint."
         )
     if not count:
-        if to != "hf" or TOKENIZER_FILE not in files:
+        if TOKENIZER_FILE not in files:
             notes.append("the source has no vocabulary")
+        elif to != "hf":
+            notes.append(_IN_JSON_ONLY[to])
     elif to == "julia" and words:
         notes.append(f"{WORD_LIST_FILE} was left out: Julia's files list SentencePiece's pieces only")
     elif to != "julia" and not files:
@@ -263,6 +272,8 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
             notes += checkpoint.notes
         except TokenizerError as error:
             notes.append(f"the vocabulary was left out: {str(error).rstrip('.')}")
+    elif to == "julia" and (lost := _settings(checkpoint)):
+        notes.append(f"the settings of the tokenizer were left out, because Julia's files have none: {lost}")
     if 0 < count < vocab_size and (files if to != "julia" else checkpoint.pieces):
         notes.append(
             f"the vocabulary has {count:,} pieces, but the model has {vocab_size:,} embeddings: "
@@ -270,7 +281,30 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
         )
 
 
+def _settings(checkpoint: Checkpoint) -> str:
+    """Describe the settings of a SentencePiece tokenizer that are not the defaults, and its added tokens."""
+    if checkpoint.vocabulary.keys() <= {MODEL_FILE}:
+        return ""
+    try:
+        tokenizer = open_tokenizer(checkpoint)
+    except TokenizerError as error:
+        return str(error).rstrip(".")
+    defaults, added = asdict(Normalization()), len(tokenizer) - tokenizer.vocab_size
+    changed = [
+        f"{name}={value}" for name, value in tokenizer.normalization.items() if value != defaults[name]
+    ]
+    return ", ".join([*changed, *([f"{added} added token{'s' * (added > 1)}"] if added else [])])
+
+
 # --- types, checksums, comparison ---------------------------------------------------------------
+
+
+_WIDER_TYPES = {
+    "float16": "Choose the dtype 'bfloat16' or 'float32'",
+    "bfloat16": "Choose the dtype 'float32'",
+    "float32": "Omit dtype to keep the type of the source",
+}
+"""What to do about a value that is too large for a type."""
 
 
 def cast(tensors: Mapping[str, np.ndarray], dtype: np.dtype) -> dict[str, np.ndarray]:
@@ -281,14 +315,16 @@ def cast(tensors: Mapping[str, np.ndarray], dtype: np.dtype) -> dict[str, np.nda
     """
     cast: dict[int, np.ndarray] = {}
     for name, tensor in tensors.items():
-        try:
-            with np.errstate(over="raise"):
-                cast.setdefault(id(tensor), tensor.astype(dtype, copy=False))
-        except FloatingPointError as error:
-            raise CheckpointError(
-                f"{name} contains {float(np.abs(tensor).max()):.4g}, which is too large for {dtype.name}. "
-                "Choose the dtype 'bfloat16' or 'float32'."
-            ) from error
+        if id(tensor) not in cast:
+            with np.errstate(over="ignore"):
+                cast[id(tensor)] = tensor.astype(dtype, copy=False)
+            # Not NumPy's own check: conversions from and to bfloat16 do not set the flag that it reads.
+            if np.isinf(cast[id(tensor)]).sum() > np.isinf(tensor).sum():
+                largest = float(np.abs(tensor[np.isfinite(tensor)].astype(np.float64)).max())
+                raise CheckpointError(
+                    f"{name} contains {largest:.4g}, which is too large for {dtype.name}. "
+                    f"{_WIDER_TYPES[dtype.name]}."
+                )
     return {name: cast[id(tensor)] for name, tensor in tensors.items()}
 
 

@@ -74,14 +74,15 @@ def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
     for name, content in checkpoint.vocabulary.items():
         with atomic_path(folder / name) as new:
             new.write_bytes(content)
-    if TOKENIZER_CONFIG_FILE in names:
-        _add_input_names(folder / TOKENIZER_CONFIG_FILE)
     if set(names) in ({MODEL_FILE}, {WORD_LIST_FILE}):
         # Google's folders contain no settings; their vocabularies are lower case, the default.
         tokenizer = AutoTokenizer.from_pretrained(folder / names[0])
         names += [
             name for path in tokenizer.save_pretrained(folder) if (name := Path(path).name) not in names
         ]
+    elif names:
+        _add_input_names(folder / TOKENIZER_CONFIG_FILE)
+        names = list(dict.fromkeys([*names, TOKENIZER_CONFIG_FILE]))
     return names
 
 

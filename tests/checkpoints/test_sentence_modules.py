@@ -209,10 +209,15 @@ def test_residual_connections_and_normalized_inputs(write: Write, encoder: Encod
 # --- texts ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("where", ["sentence_bert_config.json", "sentence_albert_config.json", "tokenizer"])
+@pytest.mark.parametrize(
+    "where",
+    ["sentence_bert_config.json", "sentence_albert_config.json", "tokenizer", "tokenizer, null"],
+)
 def test_maximum_length(write: Write, encoder: Encoder, where: str) -> None:
     folder = write("Pooling")
-    if where == "tokenizer":
+    if where.endswith("null"):
+        write_json(folder / "sentence_bert_config.json", {"max_seq_length": None, "do_lower_case": False})
+    if where.startswith("tokenizer"):
         settings = json.loads((folder / "tokenizer_config.json").read_text())
         write_json(folder / "tokenizer_config.json", settings | {"model_max_length": 6})
     else:

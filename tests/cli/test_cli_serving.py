@@ -205,8 +205,10 @@ def test_a_server_without_a_temporary_folder_says_so(monkeypatch: pytest.MonkeyP
         raise FileNotFoundError("no usable temporary directory")
 
     monkeypatch.setattr(tempfile, "TemporaryDirectory", no_folder)
+    before = dict(os.environ)
     with pytest.raises(FileNotFoundError, match="no usable temporary directory"):
         serve(workers=2, port=0)
+    assert dict(os.environ) == before  # the number of threads is that of the workers alone
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,18 @@ class TestTag:
             "entities": find(text.split(), is_split_into_words=True),
         }
 
+    def test_a_line_of_words(self, run, folders, tmp_path):
+        file, words = tmp_path / "words.jsonl", TEXT.split()
+        file.write_text(json.dumps(words))
+        entities = pipeline("ner", folders["tags"], aggregation_strategy="first")([words])[0]
+        for more in ((), ("--words",)):
+            arguments = ("tag", "--file", file, "--model", folders["tags"], *more)
+            assert run(*arguments, "--json").json == [{"text": TEXT, "entities": entities}]
+            output = run(*arguments).output
+            assert output.startswith(TEXT)
+            for one in entities:
+                assert TEXT[one["start"] : one["end"]] in output
+
     def test_table(self, run, folders):
         entities = pipeline("ner", folders["tags"], aggregation_strategy="first")(TEXT)
         output = run("tag", TEXT, "--model", folders["tags"]).output

@@ -4,6 +4,7 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -11,7 +12,9 @@ from labeled_files import CLASSES, SEVERAL, Write, label_counts, load_splits, re
 
 from albertkit import text_files
 from albertkit.datasets.examples import TextExample
+from albertkit.datasets.multiple_choice import ChoiceTable
 from albertkit.datasets.options import DataOptions
+from albertkit.datasets.question_answering import QuestionTable
 from albertkit.datasets.table import existing_file
 from albertkit.datasets.text_classification import EntailmentFile, TextTable
 from albertkit.datasets.token_classification import WordsTable
@@ -37,6 +40,28 @@ def test_every_format_gives_the_same_examples(tmp_path: Path, write: Write) -> N
     assert list(TextTable(rows, columns)) == expected
     reader = TextTable(tmp_path / "a.csv", columns)
     assert list(reader) == list(reader)
+
+
+def test_pandas_reads_lists_of_parquet_as_arrays(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    row = {
+        **{"text": "t", "label": ["a", "b"], "tokens": ["The", "ship"], "ner_tags": [0, 1]},
+        **{"question": "Who?", "context": "Anne left.", "answers": {"text": ["Anne"], "answer_start": [0]}},
+        **{"sent1": "It left.", "sent2": "What?", "endings": ["fox", "ship"]},
+    }
+    parquet.write_table(pa.Table.from_pylist([row]), tmp_path / "a.parquet")
+    (read,) = pd.read_parquet(tmp_path / "a.parquet").to_dict("records")
+    assert isinstance(read["tokens"], np.ndarray)
+    choices = DataOptions(choice_columns="endings", label_column="place")
+    read["place"] = row["place"] = 1
+    for reader, options in (
+        (TextTable, None),
+        (WordsTable, None),
+        (QuestionTable, None),
+        (ChoiceTable, choices),
+    ):
+        (example,) = reader([read], options)
+        assert [example] == list(reader([row], options))
 
 
 def test_plain_files_need_no_library_of_the_extra(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,8 @@ def test_what_labels_mean_is_inferred(given: list, kind: str, names: tuple, read
 
 def test_what_labels_mean_can_be_said() -> None:
     assert loaded_labels(["1", "2", "5"], problem_type=NUMBERS) == (NUMBERS, ("LABEL_0",), [1.0, 2.0, 5.0])
-    assert loaded_labels(["0.5", "1.5"], problem_type=CLASSES)[1] == ("0.5", "1.5")
+    for given in (["0.5", "1.0", "0.5"], [0.5, 1.0, 0.5]):
+        assert loaded_labels(given, problem_type=CLASSES) == (CLASSES, ("0.5", "1.0"), ["0.5", "1.0", "0.5"])
     assert loaded_labels(["b; a", "", "a"], separator=";") == (
         SEVERAL,
         ("a", "b"),

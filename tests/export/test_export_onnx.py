@@ -25,12 +25,14 @@ from albertkit.checkpoints.arrays import to_arrays
 from albertkit.checkpoints.folder import WEIGHTS_FILE
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import ACTIVATION_NAMES
+from albertkit.early_exit import Exits
 from albertkit.errors import CheckpointError, ConfigError, DataError
 from albertkit.export.check import compare, open_session
 from albertkit.export.onnx import export_onnx
 from albertkit.files import file_sha256
 from albertkit.modeling import auto
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.pipelines import pipeline
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -281,6 +283,25 @@ def test_the_config_decides_where_weights_fit_several_classes(save: Save, tmp_pa
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["AlbertForPreTraining"]}))
     with pytest.raises(CheckpointError, match=r"lacks .*predictions.*Choose another architecture"):
         export_onnx(folder, tmp_path / "2.onnx", architecture="AlbertForPreTraining")
+
+
+def test_a_folder_claims_no_exit_classifiers(labeled: Path, tmp_path: Path) -> None:
+    """The graph lacks them, so a model that is loaded from the folder must not expect them."""
+    config = AlbertConfig.from_pretrained(labeled)
+    Exits().note(config)
+    with pytest.warns(UserWarning, match="newly initialized"):
+        auto.AlbertForSequenceClassification.from_pretrained(labeled, config=config).save_pretrained(
+            tmp_path / "exits"
+        )
+    AutoTokenizer.from_pretrained(labeled).save_pretrained(tmp_path / "exits")
+    report = export_onnx(tmp_path / "exits", tmp_path / "out")
+    assert "left out: the classifiers of the first 2 layers. The file computes all layers" in report.notes
+    assert "early_exit" not in json.loads(report.metadata["config"])
+    assert pipeline("text-classification", tmp_path / "out")("yes") == pipeline(
+        "text-classification", tmp_path / "exits"
+    )("yes")
+    with pytest.raises(ConfigError, match="no classifiers to exit at"):
+        auto.AlbertForSequenceClassification.from_pretrained(tmp_path / "out").set_patience(1)
 
 
 # --- the check ----------------------------------------------------------------------------------

@@ -103,6 +103,11 @@ def test_several_labels() -> None:
     assert scores == pytest.approx(
         {"accuracy": 2 / 4, "f1_micro": 2 * 3 / (5 + 4), "f1_macro": (4 / 5 + 2 / 3 + 0) / 3}
     )
+    # With a single label, "no label" is not a class of its own.
+    one = multi_label_scores([("a",), ("a",), (), ()], [("a",), (), (), ()], labels=["a"])
+    assert one == pytest.approx({"accuracy": 3 / 4, "f1_micro": 2 / 3, "f1_macro": 2 / 3})
+    none = multi_label_scores([("a",), (), (), ()], [(), (), (), ()], labels=["a"])
+    assert none == {"accuracy": 3 / 4, "f1_micro": 0.0, "f1_macro": 0.0}
 
 
 def test_what_cannot_be_scored_is_refused() -> None:

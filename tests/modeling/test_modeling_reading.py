@@ -5,6 +5,7 @@ import torch
 from modeling_twins import batch, labels_for, make
 from torch.testing import assert_close
 
+from albertkit.errors import DataError
 from albertkit.modeling.arguments import query_positions
 
 READING = ["AlbertForPreTraining", "AlbertForMaskedLM"]
@@ -26,6 +27,26 @@ def test_repeated_first_tokens_take_no_place() -> None:
     positions, index = query_positions(torch.tensor([0] * 50 + [5, 12]), batch=2, length=8)
     assert positions.tolist() == [[0, 5, 0, 0], [0, 4, 0, 0]]
     assert index.tolist() == [0] * 50 + [1, 5]
+
+
+def test_positions_may_have_32_bits() -> None:
+    model, inputs, positions = make("AlbertForMaskedLM"), batch(), torch.tensor([3, 14, 30])
+    read = model(**inputs, masked_positions=positions.int())
+    assert torch.equal(read.logits, model(**inputs, masked_positions=positions).logits)
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        ([[1], [2]], r"shape \(P,\), got \(2, 1\)"),
+        ([4, 36], "from 4 to 36. Expected 0 to 35"),  # 36 would be [CLS] of a fourth row
+        ([37], "from 37 to 37"),
+        ([-12, 4], "from -12 to 4"),  # -12 would be [CLS] of the row before the first
+    ],
+)
+def test_wrong_positions_are_named(positions: list, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        make("AlbertForMaskedLM")(**batch(), masked_positions=torch.tensor(positions))
 
 
 @pytest.mark.parametrize("head", READING)

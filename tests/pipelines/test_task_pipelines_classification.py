@@ -7,12 +7,12 @@ import warnings
 import pytest
 import torch
 import transformers
-from pipeline_answers import LIMIT, TEXT, assert_close, plain, random_texts, theirs
+from pipeline_answers import LIMIT, TEXT, WORDS, assert_close, plain, random_texts, theirs
 
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, DataError, TokenizerError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.modeling.task_heads import AlbertForSequenceClassification
+from albertkit.modeling.task_heads import AlbertForSequenceClassification, AlbertForTokenClassification
 from albertkit.pipelines import pipeline
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -212,6 +212,26 @@ class TestTokenClassification:
             for one in (one for some in (*answers, *expected) for one in some):
                 one["word"] = one["word"].replace(" ", "")  # theirs joins words without spaces
             assert_close(answers, expected)
+
+    @pytest.mark.parametrize("strategy", ["simple", "first"])
+    def test_labels_besides_a_scheme_as_in_transformers(self, save, strategy):
+        """Some models also have a label for padding or special tokens."""
+        names = ["X", "B-PER", "I-PER", "O", "LOC"]
+        folder = save(AlbertForTokenClassification, id2label=dict(enumerate(names)))
+        model = AlbertForTokenClassification.from_pretrained(folder)
+        tokenizer = AlbertTokenizer.from_pretrained(folder)
+        words = [word for word in WORDS if "\u2581" not in tokenizer.tokenize(word)]
+        text = " ".join(words * 3)
+        with torch.no_grad():  # center the scores, so that every label is predicted
+            model.classifier.bias -= model(**tokenizer(text, return_tensors="pt")).logits.mean((0, 1))
+        model.save_pretrained(folder)
+        their = theirs("ner", "AlbertForTokenClassification", folder, aggregation_strategy=strategy)
+        ours = pipeline("ner", folder, aggregation_strategy=strategy)
+        answers, expected = ours(text, ignore_labels=[]), plain(their(text, ignore_labels=[]))
+        assert {answer["entity_group"] for answer in answers} >= {"PER", "X"}
+        for answer in (*answers, *expected):
+            answer["word"] = answer["word"].replace(" ", "")
+        assert_close(answers, expected)
 
     def test_words(self, tags):
         tag = pipeline("ner", tags, aggregation_strategy="first", ignore_labels=[])

@@ -295,6 +295,10 @@ def test_the_async_client(server: Running) -> None:
         ("", "fill_mask", {"text": MASKED, "top_k": 101}, 422, "parameters.top_k is 101. Expected"),
         ("", "fill_mask", {"text": MASKED, "targets": ["not one piece"]}, 422, "not a single piece"),
         ("/models/encoder", "feature_extraction", {"text": "a", "prompt_name": "q"}, 422, "prompt_name is "),
+        (
+            *("/models/encoder", "feature_extraction"),
+            *({"text": "a", "prompt_name": "q" * 1001}, 422, "prompt_name is .*at most 1000 characters"),
+        ),
         ("/models/encoder", "feature_extraction", {"text": "a", "dimensions": 3}, 422, "Expected 32"),
         (
             *("/models/encoder", "feature_extraction"),

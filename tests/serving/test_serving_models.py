@@ -71,6 +71,22 @@ class TestFaults:
             engine.may_go.set()
             wait_for(lambda: server.ask("/readyz").status == 200, seconds=10)
 
+    def test_an_engine_that_raises_is_not_ready(
+        self,
+        folders: Any,
+        watched: ServedModel,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """As after a failure of a GPU."""
+        models = {"pretrained": watched, "encoder": load_model("encoder", folders["encoder"], device="cpu")}
+        settings = settings_for({name: folders[name] for name in models})
+        with running(settings, models) as server:
+            monkeypatch.setattr(engine_of(watched), "bomb", 2)  # [CLS], which the probe has too
+            reply = server.ask("/readyz")
+            assert (reply.status, reply.json["models"]) == (503, {"pretrained": False, "encoder": True})
+        assert "the probe of the model pretrained failed" in caplog.text
+
     @pytest.mark.parametrize("engine", ["auto", "torch"])
     def test_a_model_with_broken_weights_is_not_loaded(
         self, engine: str, folders: Any, tmp_path: Path

@@ -18,7 +18,7 @@ from serving_fixtures import folders_fixture  # noqa: F401
 from serving_requests import settings_for
 from serving_server import Running, running
 
-from albertkit.errors import ConfigError
+from albertkit.errors import AlbertKitError, ConfigError
 from albertkit.serving.server import listen, serve
 from albertkit.serving.settings import ServingSettings
 
@@ -64,11 +64,12 @@ def test_the_process_is_as_before_when_the_server_has_ended(
 
     with ThreadPoolExecutor(1) as pool, warnings.catch_warnings():
         warnings.simplefilter("always")
-        shown = warnings.showwarning
+        shown, filters = warnings.showwarning, list(warnings.filters)
         ending: list[Any] = []
         serve(settings, listening, ready=lambda names: ending.append(pool.submit(end)))
         ending[0].result()
         assert warnings.showwarning is shown
+        assert warnings.filters == filters
     logged = [one.getMessage() for one in caplog.records]
     assert [one for one in logged if one.startswith("the model was")] == [
         "the model was fine-tuned on pairs, but this is a single text"
@@ -77,6 +78,16 @@ def test_the_process_is_as_before_when_the_server_has_ended(
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
     assert [signal.getsignal(one) for one in signals] == before
+
+
+def test_a_model_that_cannot_be_loaded_leaves_nothing_behind(tmp_path: Path) -> None:
+    filters = list(warnings.filters)
+    settings = settings_for({"missing": str(tmp_path)})
+    listening = listen(settings)
+    with pytest.raises(AlbertKitError):
+        serve(settings, listening)
+    assert warnings.filters == filters
+    assert listening.fileno() == -1  # closed
 
 
 def test_settings_that_make_no_sense() -> None:

@@ -20,9 +20,10 @@ from torch import Tensor
 
 import albertkit
 import albertkit.keras
-from albertkit import AlbertForMaskedLM, AlbertModel, AlbertTokenizer
+from albertkit import AlbertForMaskedLM, AlbertForSequenceClassification, AlbertModel, AlbertTokenizer
 from albertkit.checkpoints.arrays import to_tensors, to_torch
 from albertkit.conversion import convert
+from albertkit.early_exit import Exits
 from albertkit.errors import CheckpointError, ConfigError
 from albertkit.keras.weights import tensors_of, variables_by_name
 
@@ -122,8 +123,9 @@ def test_every_activation_and_mask(tmp_path: Path) -> None:
         found = keras_model(ids.numpy(), mask.numpy())
         assert largest_difference(found, ours(ids, mask)) < TOLERANCE
     heads = torch.tensor([[0.0, 1.0, 0.0, 1.0]])
-    found = keras_model(input_ids=ids.numpy(), head_mask=heads.numpy())
-    assert largest_difference(found, ours(ids, head_mask=heads)) < TOLERANCE
+    for mask in (heads, heads[0].long()):
+        found = keras_model(input_ids=ids.numpy(), head_mask=mask.numpy())
+        assert largest_difference(found, ours(ids, head_mask=mask)) < TOLERANCE
 
 
 @on_tensorflow_alone
@@ -136,6 +138,20 @@ def test_pruned_and_untied_models(tmp_path: Path) -> None:
     assert largest_difference(keras_model(arrays(inputs)), ours(**inputs)) < TOLERANCE
     keras_model.save_pretrained(tmp_path / "again")
     assert_same_bytes(tmp_path / "again/model.safetensors", tmp_path / "model.safetensors")
+
+
+@on_tensorflow_alone
+def test_a_saved_folder_claims_no_exit_classifiers(tmp_path: Path) -> None:
+    config = tiny()
+    Exits().note(config)
+    AlbertForSequenceClassification(config).save_pretrained(tmp_path)
+    keras_model = albertkit.keras.TFAlbertForSequenceClassification.from_pretrained(tmp_path)
+    keras_model.save_pretrained(tmp_path / "again")
+    model, info = AlbertForSequenceClassification.from_pretrained(
+        tmp_path / "again", output_loading_info=True
+    )
+    assert info["report"].ok
+    assert "early_exit" not in model.config.extra
 
 
 @on_tensorflow_alone

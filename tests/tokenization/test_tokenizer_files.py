@@ -128,6 +128,46 @@ def test_tokens_that_only_tokenizer_json_knows(tiny_vocabulary: Path, tmp_path: 
     assert len(alone) == len(tokenizer)
 
 
+def test_a_piece_that_is_a_special_token(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    """It stays a piece of plain text: in another case, or if special tokens are not parsed."""
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    tokenizer.extra_special_tokens = ["a", "("]
+    tokenizer.save_pretrained(tmp_path)
+    alone = AlbertTokenizerFast(tokenizer_file=tmp_path / "tokenizer.json")
+    assert alone.extra_special_tokens == ["(", "a"]
+    for text in ("(A BABA)", "a baba ("):
+        for parse in (True, False):
+            expected = tokenizer(text, parse_special_tokens=parse)
+            assert tokenizer.unk_token_id not in expected["input_ids"]
+            assert alone(text, parse_special_tokens=parse) == expected
+
+
+def test_tokens_that_transformers_adds_beside_a_model(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    """`transformers` 5 writes them into tokenizer.json alone, and leaves the spiece.model as it is."""
+    AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path)
+    theirs = transformers.AlbertTokenizer.from_pretrained(tmp_path)
+    theirs.add_tokens(["foxtrot"])
+    theirs.add_special_tokens({"additional_special_tokens": ["<x>"]})
+    theirs.save_pretrained(tmp_path)
+    for cls in (*BOTH, AutoTokenizer):
+        tokenizer = cls.from_pretrained(tmp_path)
+        assert tokenizer("a foxtrot <x>")["input_ids"] == theirs("a foxtrot <x>")["input_ids"]
+        assert (tokenizer.extra_special_tokens, len(tokenizer)) == (["<x>"], len(theirs))
+
+
+def test_files_of_an_older_tokenizer(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    """Saving over them: no token of theirs is read, and no vocabulary is read in place of the saved one."""
+    (tmp_path / "added_tokens.json").write_text('{"word": 500}')
+    AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path)
+    assert len(AlbertTokenizer.from_pretrained(tmp_path)) == 500
+    alone = AlbertTokenizerFast(tokenizer_file=tmp_path / "tokenizer.json")
+    with pytest.raises(TokenizerError, match=r"spiece\.model is the vocabulary of another tokenizer"):
+        alone.save_pretrained(tmp_path)
+    (tmp_path / "spiece.model").unlink()
+    alone.save_pretrained(tmp_path)
+    alone.save_pretrained(tmp_path / "new")
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_transformers_gives_the_segments_of_a_pair(name: str, tiny_vocabulary: Path, tmp_path: Path) -> None:
     tokenizer = load(name, tiny_vocabulary, tmp_path / "source")
@@ -305,6 +345,45 @@ def test_a_bpe_vocabulary_has_no_tokenizer_json(tiny_texts: list[str], tmp_path:
         _ = tokenizer.backend_tokenizer
 
 
+def test_bytes_of_unknown_characters(tiny_texts: list[str], tmp_path: Path) -> None:
+    import sentencepiece
+
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter(tiny_texts),
+        model_prefix=str(tmp_path / "bytes"),
+        model_type="unigram",
+        vocab_size=400,
+        byte_fallback=True,
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols="[CLS],[SEP],[MASK]",
+        minloglevel=2,
+    )
+    tokenizer = AlbertTokenizer(tmp_path / "bytes.model")
+    text = "in 日é [MASK] 本."
+    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    numbers = [index for index, token in enumerate(encoded.tokens()) if token.startswith("<0x")]
+    assert [encoded.tokens()[index] for index in numbers[:3]] == ["<0xE6>", "<0x97>", "<0xA5>"]
+    assert [encoded["offset_mapping"][index] for index in numbers] == [(3, 4)] * 3 + [(13, 14)] * 3
+    assert [encoded.word_ids()[index] for index in numbers] == [1] * 3 + [3] * 3
+    assert tokenizer.decode(encoded["input_ids"]) == "in 日e [MASK] 本."
+    saved = tokenizer.save_pretrained(tmp_path / "saved")
+    assert not any(path.endswith("tokenizer.json") for path in saved)
+    assert AlbertTokenizer.from_pretrained(tmp_path / "saved")(text) == tokenizer(text)
+
+
+def test_bytes_in_a_tokenizer_json(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path)
+    file = tmp_path / "tokenizer.json"
+    content = json.loads(file.read_text())
+    content["model"]["byte_fallback"] = True
+    file.write_text(json.dumps(content))
+    with pytest.raises(TokenizerError, match=r"byte_fallback is true.*Load the spiece\.model"):
+        AlbertTokenizerFast(tokenizer_file=file)
+
+
 def test_the_piece_table_is_what_sentencepiece_reads(tiny_vocabulary: Path) -> None:
     table = read_piece_table(tiny_vocabulary.read_bytes())
     processor = AlbertTokenizer(tiny_vocabulary).sp_model
@@ -442,6 +521,8 @@ def test_damage_inside_json(
     AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path)
     (tmp_path / "spiece.model").unlink()
     (tmp_path / name).write_text(json.dumps(content))
+    if name == "added_tokens.json":  # not read if the settings list the tokens
+        (tmp_path / "tokenizer_config.json").unlink()
     with pytest.raises(TokenizerError, match=message) as caught:
         AutoTokenizer.from_pretrained(tmp_path)
     assert str(tmp_path) in str(caught.value)

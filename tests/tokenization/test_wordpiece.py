@@ -254,6 +254,21 @@ def test_added_tokens(vocabulary: Path, tmp_path: Path) -> None:
     assert alone("The FOXTROT<x>a") == tokenizer("The FOXTROT<x>a")
 
 
+@pytest.mark.parametrize("has_word_list", [True, False])
+def test_a_folder_of_transformers_with_added_tokens(
+    vocabulary: Path, tmp_path: Path, has_word_list: bool
+) -> None:
+    if has_word_list:
+        (tmp_path / "vocab.txt").write_bytes((vocabulary / "vocab.txt").read_bytes())
+    theirs = transformers.BertTokenizer(str(vocabulary / "vocab.txt"))
+    theirs.add_tokens(["kiwistan"])
+    theirs.add_special_tokens({"additional_special_tokens": ["<x>"]})
+    theirs.save_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer("a kiwistan <x>")["input_ids"] == theirs("a kiwistan <x>")["input_ids"]
+    assert (tokenizer.extra_special_tokens, len(tokenizer)) == (["<x>"], len(theirs))
+
+
 @pytest.mark.parametrize("rules", RULES, ids=str)
 def test_saving_and_loading(vocabulary: Path, tmp_path: Path, rules: dict[str, bool]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(vocabulary, model_max_length=128, **rules)

@@ -51,10 +51,14 @@ class Checkpoint:
 
 
 def vocabulary_in(folder: Path) -> dict[str, bytes]:
-    """Return the tokenizer files of a folder; Google's `30k-clean.model` becomes `spiece.model`."""
+    """Return the tokenizer files of a folder; Google's `30k-clean.model` becomes `spiece.model`.
+
+    A SentencePiece model may have another name, as in `tokenization.folder.find_model_file`.
+    """
     found = {name: path.read_bytes() for name in VOCABULARY_FILES if (path := folder / name).is_file()}
     if "spiece.model" not in found:
-        models = sorted(folder.glob("*.model"))
+        models = sorted([*folder.glob("*.model"), *folder.glob("*.spm")])
+        models = [path for path in models if path.name == "30k-clean.model"] or models
         if len(models) == 1:
             found["spiece.model"] = models[0].read_bytes()
     return found

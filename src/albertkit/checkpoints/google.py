@@ -3,6 +3,7 @@
     model.ckpt-best.index, model.ckpt-best.data-00000-of-00001    the tensors (tensor_bundle.py)
     albert_config.json                                            the shape; "gelu" means its tanh form
     30k-clean.model, or vocab.txt                                 the vocabulary
+    tokenizer_config.json, tokenizer.json, ...                    its settings, only in albertkit's files
     checkpoint                                                    the name of the newest of several
 
 `read` accepts a folder, a TensorFlow Hub module (`variables/variables.*`, vocabulary in `assets/`), the
@@ -126,9 +127,9 @@ def write(folder: Path, checkpoint: Checkpoint, *, prefix: str = PREFIX) -> list
         "checkpoint": f'model_checkpoint_path: "{prefix}"\nall_model_checkpoint_paths: "{prefix}"\n',
     }
     small = {name: text.encode() for name, text in texts.items()}
-    for ours, theirs in {"spiece.model": VOCABULARY, "vocab.txt": "vocab.txt"}.items():
-        if ours in checkpoint.vocabulary:
-            small[theirs] = checkpoint.vocabulary[ours]
+    # The original code reads only the vocabulary. albertkit also reads the settings of the tokenizer.
+    for name, content in checkpoint.vocabulary.items():
+        small[VOCABULARY if name == "spiece.model" else name] = content
     for name, content in small.items():
         with atomic_path(folder / name) as new:
             new.write_bytes(content)

@@ -77,8 +77,9 @@ def _read_settings(modules: SentenceModules, folder: Path) -> SentenceModules:
     settings = _json(file)
     if (task := settings.get("transformer_task", "feature-extraction")) != "feature-extraction":
         raise _unsupported(file, f"transformer_task is {task!r}", "feature-extraction")
-    # Current versions keep the length in the tokenizer's file.
-    length = settings.get("max_seq_length", _json(folder / "tokenizer_config.json").get("model_max_length"))
+    length = settings.get("max_seq_length")
+    if length is None:  # current versions keep it in the tokenizer's file
+        length = _json(folder / "tokenizer_config.json").get("model_max_length")
     if not isinstance(length, int | float) or isinstance(length, bool) or not 0 < length <= _LONGEST:
         length = None
     return replace(

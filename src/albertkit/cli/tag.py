@@ -39,7 +39,8 @@ def tag(
     console = new_console()
     name = "entity" if aggregation == "none" else "entity_group"
     split = _words if words else None
-    for text, entities in answered(find, given, split, aggregation_strategy=aggregation):
+    for asked, entities in answered(find, given, split, aggregation_strategy=aggregation):
+        text = asked if isinstance(asked, str) else " ".join(asked)  # the characters count in this text
         if options.json:
             print_json({"text": text, "entities": entities})
             continue

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.examples import ChoiceExample
-from albertkit.datasets.reader import Reader, ReadingReport, TableReader, is_missing, nested, text_of
+from albertkit.datasets.reader import (
+    Reader,
+    ReadingReport,
+    TableReader,
+    as_list,
+    is_missing,
+    nested,
+    text_of,
+)
 from albertkit.datasets.table import Row
 from albertkit.errors import ConfigError, DataError
 
@@ -109,7 +117,7 @@ class ChoiceTable(TableReader[ChoiceExample]):
         values = row.values
         context = text_of(values.get(self._context))
         question = text_of(values.get(self._question)) if self._question else None
-        cells = [values.get(column) for column in self._choices]
+        cells = [as_list(values.get(column)) for column in self._choices]
         if len(cells) == 1 and isinstance(cells[0], str):
             try:
                 cells = [nested(cells[0])]

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.examples import QuestionExample
-from albertkit.datasets.reader import Reader, ReadingReport, TableReader, is_missing, nested, text_of
+from albertkit.datasets.reader import (
+    Reader,
+    ReadingReport,
+    TableReader,
+    as_list,
+    is_missing,
+    nested,
+    text_of,
+)
 from albertkit.datasets.table import Row, existing_file
 from albertkit.errors import DataError
 from albertkit.text_files import file_format, read_lines
@@ -180,7 +188,7 @@ def _answers(given: Any) -> tuple[list[tuple[str, int]], bool]:
     if isinstance(given, str) or is_missing(given):
         return ([] if is_missing(given) else [(given, 0)]), False
     if isinstance(given, dict) and {"text", "answer_start"} <= given.keys():
-        texts, starts = given["text"], given["answer_start"]
+        texts, starts = as_list(given["text"]), as_list(given["answer_start"])
         if isinstance(texts, str):
             texts, starts = [texts], [starts]
         if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):

@@ -17,6 +17,8 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, cast
 
+import numpy as np
+
 from albertkit.datasets.arrow_table import ArrowTable
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.table import (
@@ -349,6 +351,11 @@ def nested(cell: str) -> Any:
 
 
 _ADJACENT = re.compile(r"""['"]\s+['"]""")  # Python would join two strings without a comma between them
+
+
+def as_list(value: Any) -> Any:
+    """Return a NumPy array as a list: pandas reads the lists of a Parquet file as arrays."""
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def text_of(value: Any) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from albertkit.datasets.examples import Label, TextExample
-from albertkit.datasets.reader import Reader, ReadingReport, TableReader, is_missing, text_of
+from albertkit.datasets.reader import Reader, ReadingReport, TableReader, as_list, is_missing, text_of
 from albertkit.datasets.table import Row, existing_file
 from albertkit.errors import DataError
 
@@ -78,6 +78,7 @@ def read_label(value: Any, *, separator: str | None, names: tuple[str, ...] | No
     Raises:
         DataError: a number is not the index of a name, or a value is not a label.
     """
+    value = as_list(value)
     if isinstance(value, (list, tuple)):
         # A list may be empty: no label applies. Only a missing list means a missing label.
         return tuple(_one_label(one, names) for one in value)

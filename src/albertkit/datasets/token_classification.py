@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.examples import WordsExample
-from albertkit.datasets.reader import Reader, ReadingReport, TableReader, is_missing, nested
+from albertkit.datasets.reader import Reader, ReadingReport, TableReader, as_list, is_missing, nested
 from albertkit.datasets.table import Row, existing_file
 from albertkit.datasets.text_classification import class_name, read_label
 from albertkit.errors import DataError
@@ -145,4 +145,5 @@ def _listed(value: Any) -> list[Any]:
     """Return the parts of a cell: of a list, of a list written as text, or the parts between spaces."""
     if isinstance(value, str):
         return list(nested(value)) if _LIST.fullmatch(value.strip()) else value.split()
+    value = as_list(value)
     return list(value) if isinstance(value, (list, tuple)) else []

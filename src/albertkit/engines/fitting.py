@@ -174,13 +174,22 @@ class MadeFromWeights(Generic[_Made]):
         self._made: WeakKeyDictionary[nn.Module, dict[Any, tuple[Any, _Made]]] = WeakKeyDictionary()
 
     def get(
-        self, model: nn.Module, modules: Sequence[nn.Module], make: Callable[[], _Made], *, key: Any = None
+        self,
+        model: nn.Module,
+        modules: Sequence[nn.Module],
+        make: Callable[[], _Made],
+        *,
+        key: Any = None,
+        is_current: Callable[[_Made], bool] = lambda _: True,
     ) -> _Made:
-        """Return the cached result of `make` for the weights of these modules of a model."""
+        """Return the cached result of `make` for the weights of these modules of a model.
+
+        `is_current` tells whether a result still matches everything besides the weights.
+        """
         (places, samples), made = _fingerprint(modules), self._made.setdefault(model, {})
         if key in made:
             (places_before, samples_before), value = made[key]
-            if places == places_before and torch.equal(samples, samples_before):
+            if places == places_before and torch.equal(samples, samples_before) and is_current(value):
                 return value
             del made[key], value  # frees memory before `make` allocates more
         value = make()

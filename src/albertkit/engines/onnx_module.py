@@ -73,7 +73,10 @@ class OnnxModuleEngine(Engine):
 
         def make() -> OnnxEngine:
             weights = to_arrays({name: tensor.float() for name, tensor in model.state_dict().items()})
-            light = LightModel(type(model).__name__, model.config, weights)
+            light = LightModel(type(model).__name__, model.config.replace(), weights)
             return OnnxEngine(light, int8=self.int8, threads=torch.get_num_threads())
 
-        return _ENGINES.get(model, [model], make, key=self.int8)
+        def is_current(engine: OnnxEngine) -> bool:
+            return engine.model.config == model.config
+
+        return _ENGINES.get(model, [model], make, key=self.int8, is_current=is_current)

@@ -107,9 +107,8 @@ class PackedLayer:
 
     def __init__(self, layer: AlbertLayer, *, reorder: bool) -> None:
         attention = layer.attention
-        self.activation = layer.activation
+        self.layer = layer  # its activation and normalizations may be replaced later
         self.head_size = attention.head_size
-        self.attention_norm, self.norm = attention.LayerNorm, layer.full_layer_layer_norm
         self.query = ReorderedLinear(attention.query.weight, attention.query.bias, reorder=reorder)
         self.key_value = ReorderedLinear(
             torch.cat([attention.key.weight, attention.value.weight]),
@@ -123,9 +122,9 @@ class PackedLayer:
     def __call__(self, states: Tensor, queries: Tensor, attend: Attend) -> Tensor:
         """Return the new states (Q, H) of the tokens `queries` (Q, H), which attend to `states` (M, H)."""
         context = attend(self.query(queries), self.key_value(states), self.head_size)
-        attended = self.attention_norm(self.dense(context).add_(queries))
-        expanded = self.ffn(attended, self.activation)
-        return self.norm(self.ffn_output(expanded).add_(attended))
+        attended = self.layer.attention.LayerNorm(self.dense(context).add_(queries))
+        expanded = self.ffn(attended, self.layer.activation)
+        return self.layer.full_layer_layer_norm(self.ffn_output(expanded).add_(attended))
 
 
 class RowAttention:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from albertkit.cores import VARIABLE, usable_cores
 from albertkit.engines.engine import BATCH_TOKENS, BatchScores, Engine, Job, Row, batches_by_length
+from albertkit.engines.fitting import parts_of
 from albertkit.engines.light_model import class_name
 from albertkit.heads import HEADS, Output
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
@@ -106,16 +107,18 @@ def pad(lists: Sequence[list[int]], value: int, length: int) -> Tensor:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Disable dropout and gradients within the block; afterwards the model has its previous mode."""
-    training = model.training
-    if training:
+    """Disable dropout and gradients within the block; afterwards each part has its previous mode."""
+    modes = [(part, part.training) for part in parts_of(model)]  # a part can be frozen during training
+    changes = any(training for _, training in modes)
+    if changes:
         model.eval()
     try:
         with torch.inference_mode():
             yield
     finally:
-        if training:
-            model.train()
+        if changes:
+            for part, training in modes:
+                part.training = training
 
 
 def settle_threads() -> None:

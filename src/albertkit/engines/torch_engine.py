@@ -26,6 +26,7 @@ from albertkit.engines.packed_layers import PackedLayer, RowAttention, can_reord
 from albertkit.engines.plain import PlainEngine, default_batch_tokens, evaluating
 from albertkit.heads import Output
 from albertkit.modeling.exits import agree
+from albertkit.modeling.layers import AlbertLayer
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 
@@ -38,15 +39,11 @@ class TorchLayers:
     """The layers of a model that `fits`, prepared for packed rows.
 
     Args:
-        model: The model with the weights.
-        reorder: Whether to reorder the matrices for oneDNN, if it supports that on this CPU.
+        layers: The prepared layers in the order of execution.
     """
 
-    def __init__(self, model: AlbertPreTrainedModel, *, reorder: bool) -> None:
-        reorder = reorder and model.device.type == "cpu" and can_reorder(model.dtype)
-        layers = encoder_of(model).encoder.executed_layers()
-        made = {id(layer): PackedLayer(layer, reorder=reorder) for layer in dict.fromkeys(layers)}
-        self.layers = [made[id(layer)] for layer in layers]
+    def __init__(self, layers: Sequence[PackedLayer]) -> None:
+        self.layers = layers
 
     def __call__(self, states: Tensor, groups: list[Group], places: Tensor) -> Tensor:
         """Return the last hidden states (P, H) of the tokens at `places` (P,), from embeddings (M, H)."""
@@ -135,7 +132,7 @@ def _index(places: list[int], device: torch.device) -> Tensor:
     return torch.tensor(places, dtype=torch.long, device=device)
 
 
-_LAYERS: MadeFromWeights[TorchLayers] = MadeFromWeights()
+_LAYERS: MadeFromWeights[dict[AlbertLayer, PackedLayer]] = MadeFromWeights()
 
 
 class TorchEngine(Engine):
@@ -181,10 +178,20 @@ class TorchEngine(Engine):
 
     def _prepare(self) -> TorchLayers:
         model = self.model
-        layers = list(dict.fromkeys(encoder_of(model).encoder.executed_layers()))
+        executed = encoder_of(model).encoder.executed_layers()
+        layers = list(dict.fromkeys(executed))
+        device = model.device.type
         # Autocast does not convert reordered matrices.
-        reorder = not torch.is_autocast_enabled(model.device.type)
-        return _LAYERS.get(model, layers, partial(TorchLayers, model, reorder=reorder), key=reorder)
+        reorder = device == "cpu" and not torch.is_autocast_enabled(device) and can_reorder(model.dtype)
+
+        def make() -> dict[AlbertLayer, PackedLayer]:
+            return {layer: PackedLayer(layer, reorder=reorder) for layer in layers}
+
+        def is_current(packed: dict[AlbertLayer, PackedLayer]) -> bool:
+            return packed.keys() == set(layers)  # another layer may have the same parameters
+
+        packed = _LAYERS.get(model, layers, make, key=reorder, is_current=is_current)
+        return TorchLayers([packed[layer] for layer in executed])
 
     def _score(self, head: Head, layers: TorchLayers, batch: Batch) -> Sequence[np.ndarray]:
         """Return the scores (R, K) of each row."""

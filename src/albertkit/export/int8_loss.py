@@ -54,14 +54,23 @@ class Loss:
             f"{self.examples} examples)"
         )
 
+    @property
+    def advice(self) -> str:
+        """What to do if the loss is too large."""
+        if math.isnan(self.drop):
+            return "Check the model's weights for numbers that are NaN or infinite."
+        return (
+            "Raise max_drop (--max-drop), or measure on more examples of the model's task (calibrate, "
+            "--calibrate)."
+        )
+
     def refuse_beyond(self, most: float) -> None:
         """Raise CheckpointError if more points are lost."""
         if most != ANY_DROP and not self.drop <= most:  # this form also fails for NaN
             raise CheckpointError(
                 f"In int8 the model loses {self.drop:.2f} points of {self.metric} ({self.exact:.2f} to "
                 f"{self.rounded:.2f}, {self.examples} examples). Expected at most {most:g}. Nothing was "
-                "written. Raise max_drop (--max-drop), or measure on more examples of the model's task "
-                "(calibrate, --calibrate)."
+                f"written. {self.advice}"
             )
 
 
@@ -151,14 +160,20 @@ def measure_agreement(
         expected = expected_outputs(model, batch)
         for name in names:
             agreed[name] += _agreements(name, outputs[name], expected[name], batch, config)
-    name = min(names, key=lambda one: np.mean(agreed[one]))
+    name = min(names, key=lambda one: np.nan_to_num(np.mean(agreed[one]), nan=-1.0))
     return Loss(AGREEMENT, 100.0, 100 * float(np.mean(agreed[name])), len(agreed[name]))
 
 
 def _agreements(
     name: str, actual: np.ndarray, expected: np.ndarray, batch: Batch, config: AlbertConfig
 ) -> Iterator[float]:
-    """Yield 1 for each decision that is the same, else 0; for vectors their cosine."""
+    """Yield 1 for each decision that is the same, else 0; for vectors their cosine.
+
+    If a number is not finite, yield NaN, because `argmax` finds the first NaN in both.
+    """
+    if not (np.isfinite(actual).all() and np.isfinite(expected).all()):
+        yield math.nan
+        return
     real = batch.get("attention_mask", np.ones_like(batch["input_ids"])).astype(bool)
     if name in ("start_logits", "end_logits"):  # (B, T): the decision is a place in the text
         actual, expected = (np.where(real, logits, -np.inf) for logits in (actual, expected))
@@ -166,7 +181,8 @@ def _agreements(
         actual, expected = actual[real], expected[real]
     if name in ("last_hidden_state", "pooler_output"):
         lengths = np.linalg.norm(actual, axis=-1) * np.linalg.norm(expected, axis=-1)
-        yield from (actual * expected).sum(-1) / lengths
+        cosines = (actual * expected).sum(-1) / np.where(lengths, lengths, 1)
+        yield from np.where((actual == expected).all(-1), 1.0, cosines)  # also for vectors that are zero
     elif expected.shape[-1] == 1:  # a score
         yield from np.maximum(0, 1 - np.abs(actual - expected)[:, 0] / np.maximum(1, np.abs(expected[:, 0])))
     elif config.problem_type == "multi_label_classification":

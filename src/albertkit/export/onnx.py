@@ -28,6 +28,7 @@ from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
 from albertkit.export.check import TEXTS, compare
 from albertkit.export.int8_loss import ANY_DROP, Loss, labeled_task, measure_agreement, measure_on_labels
 from albertkit.export.writing import (
+    exported_config,
     metadata_of,
     new_file,
     vectors_note,
@@ -39,7 +40,6 @@ from albertkit.files import check_new_folder, file_sha256
 from albertkit.heads import HEADS, head_of
 from albertkit.inputs import NumberedInputs, format_of, read_texts
 from albertkit.onnx.graph import OLDEST_OPSET, onnx
-from albertkit.onnx.int8 import INT8, QUANTIZATION
 from albertkit.onnx.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
 from albertkit.published import contradictions
 from albertkit.recipe import build
@@ -206,10 +206,8 @@ def export_onnx(
     if dtype is not None:
         weights = _round(weights, DTYPES[dtype], notes)
     stored = next(iter(weights.values())).dtype.name
-    config = config.replace(architectures=[architecture], dtype=stored)
+    config = exported_config(config, architecture, stored, notes, int8=int8)
     tokenizer = _open_tokenizer(checkpoint, notes)
-    if int8:
-        config.extra[QUANTIZATION] = INT8
     metadata = metadata_of(config, checkpoint, tokenizer, compute=compute)
     tolerance = TOLERANCE if compute == "float32" else TOLERANCES[compute]
     model = architecture, config, weights

@@ -14,10 +14,13 @@ from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.checkpoints.sentence_modules import files_of, sentence_modules
 from albertkit.config import AlbertConfig
 from albertkit.config_base import CONFIG_FILE
+from albertkit.early_exit import KEY as EARLY_EXIT
+from albertkit.early_exit import exit_count
 from albertkit.errors import AlbertKitError, CheckpointError
 from albertkit.files import atomic_path, complete_files, json_text, made_folder
 from albertkit.heads import head_of
 from albertkit.onnx.graph import onnx
+from albertkit.onnx.int8 import INT8, QUANTIZATION
 from albertkit.onnx.padded import build
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.folder import MODEL_FILE, TOKENIZER_FILE, WORD_LIST_FILE
@@ -87,6 +90,19 @@ def _describe(value: Any) -> str:
     name = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
     sizes = ", ".join(size.dim_param or str(size.dim_value) for size in tensor.shape.dim)
     return f"{name} ({sizes}){', may be left out' if is_optional else ''}"
+
+
+def exported_config(
+    config: AlbertConfig, architecture: str, dtype: str, notes: list[str], *, int8: bool = False
+) -> AlbertConfig:
+    """Return the config of an exported model, which has no exit classifiers; note their loss."""
+    config = config.replace(architectures=[architecture], dtype=dtype)
+    if count := exit_count(config):
+        del config.extra[EARLY_EXIT]
+        notes.append(f"left out: the classifiers of the first {count} layers. The file computes all layers")
+    if int8:
+        config.extra[QUANTIZATION] = INT8
+    return config
 
 
 def metadata_of(

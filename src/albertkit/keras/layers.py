@@ -206,7 +206,8 @@ class AlbertAttention(Brick):
             scores = ops.where(attention_mask, scores, -math.inf)
         weights = self.attention_dropout(ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype))
         if head_mask is not None:
-            weights = weights * ops.take(head_mask, self.kept_heads)[:, None, None]  # (N,) -> (N, 1, 1)
+            factors = ops.cast(ops.take(head_mask, self.kept_heads), self.compute_dtype)
+            weights = weights * factors[:, None, None]  # (N,) -> (N, 1, 1)
         context = ops.einsum("bnqk,bknd->bqnd", weights, value)
         width = len(self.kept_heads) * self.head_size
         context = ops.reshape(context, (-1, ops.shape(context)[1], width))  # (B, T, N, D) -> (B, T, N*D)

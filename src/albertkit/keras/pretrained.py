@@ -12,6 +12,8 @@ from albertkit.checkpoints import formats
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.config import AlbertConfig
+from albertkit.early_exit import KEY as EARLY_EXIT
+from albertkit.early_exit import exit_count
 from albertkit.errors import ConfigError
 from albertkit.heads import ENCODER, HEADS, Head
 from albertkit.hub import split_hub_options, take_loading_options
@@ -253,6 +255,8 @@ class TFAlbertPreTrainedModel(keras.Model):
         if saved_model:
             check_backend(self)
         config = self.config.replace(architectures=[self.architecture], dtype=self.variable_dtype)
+        if exit_count(config):
+            del config.extra[EARLY_EXIT]  # a Keras model has only the classifier of the last layer
         write_folder(save_directory, config.to_dict(), tensors_of(self), beside=files_of(config))
         if saved_model:
             write_saved_model(self, Path(save_directory) / "saved_model" / str(version))

@@ -104,10 +104,12 @@ def multi_label_scores(references: Labels, predictions: Labels, *, labels: Seque
     """
     check_same_length(references, predictions)
     true, predicted = (_indicators(side, labels) for side in (references, predictions))
+    # scikit-learn reads a single column as two classes, 0 and 1. Only 1 is a label.
+    options = {"labels": [1]} if len(labels) == 1 else {}
     return {
         "accuracy": float((true == predicted).all(axis=1).mean()),
-        "f1_micro": _f1(true, predicted, average="micro"),
-        "f1_macro": _f1(true, predicted, average="macro"),
+        "f1_micro": _f1(true, predicted, average="micro", **options),
+        "f1_macro": _f1(true, predicted, average="macro", **options),
     }
 
 

@@ -56,7 +56,23 @@ def query_positions(flat: Tensor, *, batch: int, length: int) -> tuple[Tensor, T
 
     Returns:
         The positions (B, R), and for each of the P positions its index in the flattened B * R positions.
+
+    Raises:
+        DataError: `flat` is not (P,), or a position is not among the B * T tokens.
     """
+    if flat.dim() != 1:
+        raise DataError(
+            f"masked_positions must have shape (P,), got {tuple(flat.shape)}. For positions by row, add "
+            f"row * {length} and flatten them."
+        )
+    if len(flat) and not torch.compiler.is_compiling():
+        first, last = torch.stack(torch.aminmax(flat)).tolist()
+        if not 0 <= first <= last < batch * length:
+            raise DataError(
+                f"masked_positions has values from {first} to {last}. Expected 0 to {batch * length - 1}, "
+                f"indices into the {batch} * {length} tokens."
+            )
+    flat = flat.long()
     row, column = flat // length, flat % length
     others = column != 0  # [CLS] is always in the first column
     counts = torch.bincount(row[others], minlength=batch)  # (B,)

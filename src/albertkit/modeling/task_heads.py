@@ -325,8 +325,8 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
         Args:
             input_ids: (B, C, T) token ids; or pass `inputs_embeds`.
             attention_mask: (B, C, T), 1 = real token, 0 = padding.
-            token_type_ids: (B, C, T), 0 = first segment (default), 1 = second segment.
-            position_ids: (B, C, T), default 0 ... T - 1.
+            token_type_ids: (B, C, T) or (T,), 0 = first segment (default), 1 = second segment.
+            position_ids: (B, C, T) or (T,), default 0 ... T - 1.
             head_mask: See `AlbertModel.forward`.
             inputs_embeds: (B, C, T, E) instead of `input_ids`.
             labels: (B,) index of the correct choice.
@@ -382,5 +382,5 @@ def _span_loss(logits: Tensor, positions: Tensor, *, name: str) -> Tensor:
 
 
 def _merge_choices(values: Tensor | None) -> Tensor | None:
-    """Merge batch and choices: (B, C, ...) -> (B*C, ...)."""
-    return None if values is None else values.flatten(0, 1)
+    """Merge batch and choices: (B, C, ...) -> (B*C, ...). Values for all rows, (T,), stay as they are."""
+    return values if values is None or values.dim() < 2 else values.flatten(0, 1)

@@ -246,7 +246,7 @@ class FeatureExtractionCall(Call):
     )
     dimensions: int | None = Field(None, description="If set, it must be the size of the model's vectors.")
     encoding_format: Literal["float"] | None = Field(None, description="Only float is supported.")
-    prompt_name: str | None = Field(None, description="Name of the model's prompt to prepend to each text.")
+    prompt_name: Name | None = Field(None, description="Name of the model's prompt to prepend to each text.")
 
     def options(self) -> dict[str, Any]:
         """Return the options that have an effect."""

@@ -1,5 +1,6 @@
 """The models of a server: load them, and compare their scores with the reference before they are served."""
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from albertkit.serving.queued_engine import QueuedEngine
 from albertkit.serving.work import Ticket
 from albertkit.tasks.feature_extraction import text_vectors
 from albertkit.tasks.text_classification import PAIRS_KEY
+
+logger = logging.getLogger("albertkit.serving")
 
 _PROBE = "She opened the door and went into the room."
 _TOLERANCE = 1e-3  # of the largest score
@@ -64,6 +67,9 @@ class ServedModel:
                 for output, expected in self.expected.items()
             )
         except ApiError:
+            return False
+        except Exception as error:  # a device that fails raises anything
+            logger.error("the probe of the model %s failed: %s", self.name, error)
             return False
 
     def describe(self) -> dict[str, Any]:

@@ -131,9 +131,20 @@ def serve(
     Raises:
         AlbertKitError: a model cannot be loaded, or its scores are wrong.
     """
-    key = read_key(settings)
-    shown = warnings.showwarning
-    service, garbage = load_service(settings)
+    with listening, warnings.catch_warnings():  # the server changes the filters and `showwarning`
+        key = read_key(settings)
+        service, garbage = load_service(settings)
+        _serve(service, listening, ready, key=key, garbage=garbage)
+
+
+def _serve(
+    service: Service,
+    listening: socket.socket,
+    ready: Callable[[list[str]], None] | None,
+    *,
+    key: str | None,
+    garbage: GarbageCollector,
+) -> None:
     server = make_server(service, key=key, garbage=garbage)
 
     def end(number: int, frame: FrameType | None) -> None:  # before and after the server handles them itself
@@ -159,7 +170,6 @@ def serve(
         listening.close()
         service.close()
         garbage.release()
-        warnings.showwarning = shown
         for one, handler in previous.items():
             signal.signal(one, handler)
 

@@ -50,6 +50,7 @@ def serve_in_processes(
     Raises:
         ConfigError: A worker failed to start. It has printed the reason.
     """
+    has_threads = VARIABLE in os.environ
     os.environ.setdefault(VARIABLE, str(max(1, usable_cores() // settings.workers)))
     names = multiprocessing.get_context("spawn").SimpleQueue()
     config = uvicorn_config(
@@ -65,6 +66,8 @@ def serve_in_processes(
             supervisor.run()
     finally:
         os.environ.pop(FOLDER_VARIABLE, None)
+        if not has_threads:
+            os.environ.pop(VARIABLE, None)
         listening.close()
         for number, handler in handlers.items():
             if handler is not None and signal.getsignal(number) is not handler:

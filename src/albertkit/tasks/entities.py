@@ -7,8 +7,9 @@
     average   ... the label with the highest mean score of its pieces
 
 Labels may follow a scheme: B- begins an entity, I- continues it, E- or L- ends it, and S- or U- is an entity
-of a single word (IOB1, IOB2, BIOES, BILOU). Without a scheme, neighbors with the same label form an entity.
-The strategies and scores are the same as in `transformers`, which supports only B and I.
+of a single word (IOB1, IOB2, BIOES, BILOU). If a label follows no scheme, only B- and I- are prefixes.
+Neighbors with the same label without a prefix form an entity. The strategies and scores are the same as in
+`transformers`, which supports only B and I.
 
 Shapes: P pieces, K labels.
 """
@@ -72,11 +73,11 @@ class Entities:
         self.labels = list(labels)
         self.aggregation: Aggregation = aggregation
         self.ignored_labels = frozenset(ignored_labels)
-        follow_scheme = of_scheme(labels)
+        prefixes = ("B-", "I-", "E-", "L-", "S-", "U-") if of_scheme(labels) else ("B-", "I-")
         # The prefix and the type of each label. Without a prefix, neighbors with the same label form an
         # entity.
         self._parts = [
-            (label[0], label[2:]) if follow_scheme and label != OUTSIDE else ("I", label) for label in labels
+            (label[0], label[2:]) if label.startswith(prefixes) else ("I", label) for label in labels
         ]
 
     def __call__(self, tagged: Tagged, word_starts: Sequence[int]) -> list[dict[str, Any]]:

@@ -278,8 +278,8 @@ def check_known(given: Iterable[Any], ids: Mapping[str, int], where: str) -> Non
 
 
 def _name(label: str | float, names: Sequence[str]) -> str:
-    if isinstance(label, str) and label in names:
-        return label
+    if str(label) in names:
+        return str(label)
     whole = whole_name(label)
     if whole is not None and whole in names:
         return whole

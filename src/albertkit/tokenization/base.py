@@ -141,14 +141,14 @@ class TokenizerBase(TokenVocabulary, PushToHub):
 
     def encode_plus(self, text: Any, text_pair: Any = None, **options: Unpack[CallOptions]) -> BatchEncoding:
         """Encode a text or a pair. Each text may also be a list of tokens or of ids."""
-        if isinstance(text, (list, tuple)) and not options.get("is_split_into_words"):
-            ids = [
-                [self.convert_tokens_to_ids(token) if isinstance(token, str) else int(token) for token in row]
-                for row in (text, text_pair)
-                if row is not None
-            ]
-            return self.prepare_for_model(*ids, **options)
-        return self(text, text_pair, **options)
+        rows = [text] if text_pair is None else [text, text_pair]
+        if options.get("is_split_into_words") or not any(isinstance(row, (list, tuple)) for row in rows):
+            return self(text, text_pair, **options)
+        parse = self._parsing(Options.read(**options))
+        ids = [
+            self._encoder.ids([row], parse)[0] if isinstance(row, str) else self._ids_of(row) for row in rows
+        ]
+        return self.prepare_for_model(*ids, **options)
 
     def batch_encode_plus(
         self, batch_text_or_text_pairs: Iterable[Any], **options: Unpack[CallOptions]
@@ -181,7 +181,8 @@ class TokenizerBase(TokenVocabulary, PushToHub):
             stride: Number of remaining tokens to return together with the removed tokens, as an overlap.
 
         Returns:
-            The remaining ids of both texts (None without a second text), and the removed ids.
+            The remaining ids of both texts (None without a second text), and the removed ids: first those of
+            the first text, then those of the second.
 
         Raises:
             TokenizerError: The strategy is unknown, or the text that it truncates is too short.
@@ -237,7 +238,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
             add_special_tokens: Whether to put [CLS] and [SEP] around the texts.
             options: See `Options`. Only the options for parsing special tokens are allowed.
         """
-        parse = self._parsing(Options.read(**options))
+        parse = self._parsing(Options.read_parsing(**options))
         sequences = [self._encoder.pieces(each, parse) for each in (text, pair) if each is not None]
         if not add_special_tokens:
             return [piece for pieces in sequences for piece in pieces]
@@ -345,6 +346,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         Raises:
             ConfigError: `push_to_hub` is True.
             DataError: `save_directory` is a file.
+            TokenizerError: The folder has a SentencePiece model, and this tokenizer has none to replace it.
         """
         refuse_push_to_hub(push_to_hub, save_directory)
         config = {
@@ -366,7 +368,11 @@ class TokenizerBase(TokenVocabulary, PushToHub):
     def save_vocabulary(
         self, save_directory: str | Path, filename_prefix: str | None = None
     ) -> tuple[str, ...]:
-        """Write only the vocabulary files into a folder and return their paths."""
+        """Write only the vocabulary files into a folder and return their paths.
+
+        Raises:
+            DataError, TokenizerError: See `save_pretrained`.
+        """
         return folder.write(save_directory, self._vocabulary_files(), prefix=filename_prefix)
 
     def _vocabulary_files(self) -> dict[str, bytes]:

@@ -367,11 +367,12 @@ class BatchEncoding(UserDict[str, Any]):
 def _tensor_maker(tensor_type: str) -> Callable[[Any], Any]:
     """Import a library and return its function that converts a list to a tensor."""
     if tensor_type == "pt":
-        return require("torch", extra="torch").tensor
+        torch = require("torch", extra="torch")
+        return lambda value: torch.tensor(value, dtype=torch.int64 if _is_empty(value) else None)
     if tensor_type == "np":
         import numpy
 
-        return numpy.array
+        return lambda value: numpy.array(value, dtype=numpy.int64 if _is_empty(value) else None)
     if tensor_type == "tf":
         try:
             # No extra of albertkit installs TensorFlow.
@@ -381,5 +382,10 @@ def _tensor_maker(tensor_type: str) -> Callable[[Any], Any]:
                 "return_tensors='tf' needs TensorFlow, which is not installed. Run `pip install "
                 "tensorflow`, or use 'pt' or 'np'."
             ) from error
-        return tensorflow.constant
+        return lambda value: tensorflow.constant(value, dtype=tensorflow.int64 if _is_empty(value) else None)
     raise TokenizerError(f"return_tensors is {tensor_type!r}. Expected 'pt', 'np' or 'tf'.")
+
+
+def _is_empty(value: Any) -> bool:
+    """Return whether nested lists contain no number. By default, libraries convert such lists to floats."""
+    return isinstance(value, list) and all(map(_is_empty, value))

@@ -22,7 +22,7 @@ from albertkit.files import atomic_path, contents, json_text, made_folder
 from albertkit.files import read_json as read_object
 from albertkit.hub import HubOptions
 from albertkit.tokenization.normalization import BertNormalization, Normalization
-from albertkit.tokenization.options import SETTINGS, read_flag, take_settings
+from albertkit.tokenization.options import NO_LIMIT, SETTINGS, read_flag, take_settings
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text, token_texts
 
 MODEL_FILE = "spiece.model"
@@ -42,9 +42,6 @@ PATTERNS = (
     SPECIAL_TOKENS_FILE,
     ADDED_TOKENS_FILE,
 )
-
-# `transformers` writes a huge number if there is no limit.
-_NO_LIMIT = 10**9
 
 
 def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **options: Unpack[HubOptions]) -> Path:
@@ -153,25 +150,26 @@ def _settings(
     }.items():
         if config.get(name) is not None:
             settings[name] = read(config[name])
-    if settings.get("model_max_length", 0) > _NO_LIMIT:
+    if settings.get("model_max_length", 0) > NO_LIMIT:
         del settings["model_max_length"]
     for role in DEFAULT_ROLES:
         if role in roles:
             settings[role] = None if roles[role] is None else token_text(roles[role])
 
-    added = read_json(folder / ADDED_TOKENS_FILE)
     # An older program may have written one name, and a newer program the other.
     names = ("additional_special_tokens", "extra_special_tokens")
     additional = [token for name in names for token in token_texts(roles.get(name) or ())]
-    for number, token in (config.get("added_tokens_decoder") or {}).items():
-        added[token_text(token)] = int(number)
-        if token.get("special"):
-            additional.append(token_text(token))
+    decoder = (config.get("added_tokens_decoder") or {}).items()
+    added = {token_text(token): int(number) for number, token in decoder}
+    additional += [token_text(token) for _, token in decoder if token.get("special")]
     known = {settings.get(role, default) for role, default in default_roles.items()}
-    if "extra_special_tokens" in config:
-        symbols = _user_defined(folder / TOKENIZER_FILE)
-        known |= symbols
-        added = {token: number for token, number in added.items() if token not in symbols}
+    if not added or "extra_special_tokens" in config:  # other programs list the tokens in other files
+        in_json, special, symbols = _rust_tokens(folder / TOKENIZER_FILE)
+        added = added or read_json(folder / ADDED_TOKENS_FILE) | in_json
+        additional += special
+        if "extra_special_tokens" in config:
+            known |= symbols
+            added = {token: number for token, number in added.items() if token not in symbols}
     additional = [token for token in dict.fromkeys(additional) if token not in known]
     # Settings that are missing here may be in the tokenizer.json.
     lists = {"added_tokens": added, "extra_special_tokens": additional}
@@ -209,8 +207,19 @@ def named_damage(file: str | Path) -> Iterator[None]:
 
 
 def write(folder: str | Path, files: Mapping[str, bytes], *, prefix: str | None = None) -> tuple[str, ...]:
-    """Write all files into a folder, or none if one fails, and return their paths."""
+    """Write all files into a folder, or none if one fails, and return their paths.
+
+    Raises:
+        DataError: The folder is a file.
+        TokenizerError: The folder has a SentencePiece model that is not among the files.
+    """
     folder = Path(folder)
+    models = sorted([*folder.glob("*.model"), *folder.glob("*.spm")])
+    if not prefix and MODEL_FILE not in files and models:
+        raise TokenizerError(
+            f"{models[0]} is the vocabulary of another tokenizer, and would be loaded in place of the files "
+            "to save. Delete it, or choose another folder."
+        )
     paths = [folder / (f"{prefix}-{name}" if prefix else name) for name in files]
     with made_folder(folder), ExitStack() as stack:
         for path, content in zip(paths, files.values(), strict=True):
@@ -223,18 +232,28 @@ def as_json(value: Mapping[str, Any]) -> bytes:
     return (json_text(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _user_defined(rust_file: Path) -> set[str]:
-    """Return the user-defined symbols of the vocabulary in a tokenizer.json of `transformers` 5.
+def _rust_tokens(rust_file: Path) -> tuple[dict[str, int], list[str], set[str]]:
+    """Return tokens of a tokenizer.json.
 
-    The file lists them as added tokens, and the folder's settings list them as special tokens, including
-    brackets and the full stop. The original does not split texts at them. They are the added tokens that are
-    pieces with SentencePiece's score 0.
+    Returns:
+        The added tokens that are not in the vocabulary, with their ids; the special tokens among them; and
+        the user-defined symbols of the vocabulary.
+
+    `transformers` 5 writes added tokens only into this file, even if the folder has a spiece.model. It also
+    lists the user-defined symbols of the vocabulary as added tokens, and the folder's settings list them as
+    special tokens, including brackets and the full stop. The original does not split texts at them. They
+    are the added tokens that are pieces with SentencePiece's score 0.
     """
     content = read_json(rust_file)
     with named_damage(rust_file):
         vocabulary = (content.get("model") or {}).get("vocab") or ()
-        return {
-            token["content"]
-            for token in content.get("added_tokens") or ()
-            if not token["special"] and [token["content"], 0] in vocabulary[token["id"] : token["id"] + 1]
+        is_unigram = not isinstance(vocabulary, dict)
+        pieces = {piece for piece, _ in vocabulary} if is_unigram else set(vocabulary)
+        tokens = {token_text(token): token for token in content.get("added_tokens") or ()}
+        behind = {text: token["id"] for text, token in tokens.items() if text not in pieces}
+        symbols = {
+            text
+            for text, token in tokens.items()
+            if is_unigram and not token["special"] and [text, 0] in vocabulary[token["id"] : token["id"] + 1]
         }
+        return behind, [text for text in behind if tokens[text]["special"]], symbols

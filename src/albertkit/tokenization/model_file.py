@@ -20,7 +20,7 @@ from albertkit.protobuf import fixed32, message, number, read_fields
 WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for the start of a word
 
 # Types of pieces: ModelProto.SentencePiece.Type
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 
 # Algorithms: TrainerSpec.ModelType
 UNIGRAM = 1

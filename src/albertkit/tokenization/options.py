@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from numbers import Integral
 from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
 from albertkit.errors import TokenizerError, suggestion
@@ -16,6 +17,9 @@ _FIXED: dict[str, Any] = {
     "sp_model_kwargs": {},
     "tokenizer_type": "albert",
 }
+
+NO_LIMIT = 10**9
+"""A larger maximum length means that there is none; `transformers` writes a huge number then."""
 
 # Warnings of calls, whose values are numbers of tokens.
 TRUNCATED_BY_DEFAULT = (
@@ -139,14 +143,35 @@ class Options:
 
         Raises:
             TypeError: An argument is unknown; the message suggests the closest known name.
+            TokenizerError: `parse_special_tokens` has an unknown value.
         """
         known = [field.name for field in fields(cls)]
         for name in options:
             if name not in known:
                 raise TypeError(f"a tokenizer call has no argument {name!r}. {suggestion(name, known)}")
         chosen = cls(**options)
+        if chosen.parse_special_tokens not in (None, True, False, "mask"):
+            value = chosen.parse_special_tokens
+            raise TokenizerError(f"parse_special_tokens={value!r:.80}: expected True, False or 'mask'")
         if chosen.parse_special_tokens is None and chosen.split_special_tokens is not None:
             return replace(chosen, parse_special_tokens=not chosen.split_special_tokens)
+        return chosen
+
+    @classmethod
+    def read_parsing(cls, **options: Unpack[ParsingOptions]) -> "Options":
+        """Read the arguments of a method that splits texts, but neither truncates nor pads.
+
+        Raises:
+            TypeError: An argument has an effect only in calls of the tokenizer, or is unknown.
+            TokenizerError: See `read`.
+        """
+        chosen = cls.read(**options)
+        for name in options:
+            if name not in ParsingOptions.__annotations__ and name != "verbose":
+                raise TypeError(
+                    f"{name!r} has no effect here: this method only splits texts into tokens. Call the "
+                    f"tokenizer instead: tokenizer(text, {name}=...).tokens()"
+                )
         return chosen
 
 
@@ -160,13 +185,16 @@ class Fit:
 
 
 def read_fit(options: Options, *, model_max_length: int) -> Fit:
-    """Resolve `padding`, `truncation` and `max_length` as `transformers` does.
+    """Resolve `padding`, `truncation` and `max_length` as `transformers` does, except for the errors.
 
     Raises:
-        TokenizerError: A value is unknown, or a length is not a multiple of `pad_to_multiple_of`.
+        TokenizerError: A value is unknown, a length is not a multiple of `pad_to_multiple_of`, or rows should
+            be padded to a maximum length that the tokenizer does not have.
     """
-    for name, least in (("stride", 0), ("pad_to_multiple_of", 1)):
+    for name, least in (("stride", 0), ("pad_to_multiple_of", 1), ("max_length", 0)):
         value = getattr(options, name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, Integral)):
+            raise TokenizerError(f"{name}={value!r:.80}: expected a whole number")
         if value is not None and value < least:
             raise TokenizerError(f"{name}={value}: expected at least {least}")
     truncation = options.truncation
@@ -177,6 +205,10 @@ def read_fit(options: Options, *, model_max_length: int) -> Fit:
         truncation=read_strategy(truncation),
         max_length=model_max_length if options.max_length is None else options.max_length,
     )
+    if fit.padding == "max_length" and options.max_length is None and model_max_length > NO_LIMIT:
+        raise TokenizerError(
+            "padding='max_length' needs a maximum length, but this tokenizer has none. Pass max_length."
+        )
     if (
         fit.truncation != "do_not_truncate"
         and fit.padding != "do_not_pad"

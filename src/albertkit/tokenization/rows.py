@@ -288,18 +288,26 @@ def truncate(
     stride: int,
     side: Side,
 ) -> tuple[list[int], list[int] | None, list[int]]:
-    """Return both texts truncated to `room` tokens, and the removed tokens, with `stride` before them."""
+    """Return both texts truncated to `room` tokens, and the removed tokens, with `stride` before them.
+
+    Raises:
+        TokenizerError: `room` is negative, or the strategy cannot make the texts fit.
+    """
+    if room < 0:
+        length = len(ids) + len(pair_ids or ())
+        raise TokenizerError(
+            f"cannot remove {length - room} tokens from {length} tokens. Expected at most {length}."
+        )
     lengths = len(ids), None if pair_ids is None else len(pair_ids)
     (first, second), *_ = windows(*lengths, room=room, strategy=strategy, side=side)
-    kept = ids[first.start : first.stop]
-    kept_pair = pair_ids if pair_ids is None or second is None else pair_ids[second.start : second.stop]
-    cut, window = ids, first
-    if pair_ids is not None and second is not None and len(first) == len(ids):
-        cut, window = pair_ids, second
-    if len(window) == len(cut):
-        removed = []
-    elif side == "right":
-        removed = cut[max(0, window.stop - stride) :]
-    else:
-        removed = cut[: window.start + stride]
-    return kept, kept_pair, removed
+    removed = _removed(ids, first, stride, side)
+    if pair_ids is None or second is None:
+        return ids[first.start : first.stop], pair_ids, removed
+    removed += _removed(pair_ids, second, stride, side)
+    return ids[first.start : first.stop], pair_ids[second.start : second.stop], removed
+
+
+def _removed(ids: list[int], window: range, stride: int, side: Side) -> list[int]:
+    if len(window) == len(ids):
+        return []
+    return ids[max(0, window.stop - stride) :] if side == "right" else ids[: window.start + stride]

@@ -175,6 +175,10 @@ def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict
             f"{path}: the file has a {model.get('type', 'missing')} model. Expected the Unigram vocabulary "
             f"of an ALBERT tokenizer. AutoTokenizer also loads WordPiece vocabularies."
         )
+    if model.get("byte_fallback"):
+        raise TokenizerError(
+            f"{path}: byte_fallback is true, which only a spiece.model supports. Load the spiece.model."
+        )
     vocabulary = [_piece(entry) for entry in model["vocab"]]
     _check_pieces([piece for piece, _ in vocabulary])
     unknown_id = model["unk_id"]
@@ -187,7 +191,10 @@ def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict
     special = {text for text, token in tokens.items() if token.get("special")}
     steps = list(_flatten(content.get("normalizer")))
     maps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
-    kinds = [CONTROL if piece in special else NORMAL for piece, _ in vocabulary]
+    # A learned piece that was made a special token is still a piece of plain text.
+    roles = set(DEFAULT_ROLES.values())
+    controls = {piece for piece, score in vocabulary if piece in special and (score == 0 or piece in roles)}
+    kinds = [CONTROL if piece in controls else NORMAL for piece, _ in vocabulary]
     kinds[unknown_id] = UNKNOWN
     # Learned scores are logarithms of probabilities below 1. `transformers` keeps SentencePiece's 0 for
     # user-defined symbols and lists them as added tokens, but texts must not be split at them.
@@ -212,7 +219,6 @@ def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict
     )
     types = {step["type"] for step in steps}
     rules = {"do_lower_case": "Lowercase" in types, "keep_accents": "NFKD" not in types}
-    roles = set(DEFAULT_ROLES.values())
     known = {
         "added_tokens": {token: number for token, number in added.items() if number >= len(vocabulary)},
         "extra_special_tokens": [token for token in added if token in special - roles],

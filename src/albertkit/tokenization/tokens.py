@@ -255,6 +255,10 @@ class TokenVocabulary:
             token_id = self._special.ids[word]
         return self.unk_token_id if token_id is None else token_id
 
+    def _ids_of(self, tokens: Iterable[str | int]) -> list[int]:
+        """Return the ids of tokens, some of which may already be ids."""
+        return [self.convert_tokens_to_ids(one) if isinstance(one, str) else int(one) for one in tokens]
+
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
         """Return the token of an id, or of each id in a list.
 

@@ -6,10 +6,12 @@ of such a piece again and makes the comma a separate piece. The class `DigitComm
 
 from collections.abc import Callable, Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
 
 from albertkit.cores import usable_cores
 from albertkit.tokenization.model_file import (
+    BYTE,
     UNIGRAM,
     WORD_START,
     PieceTable,
@@ -121,6 +123,9 @@ class UnigramModel(SubwordModel):
             to_ids=self.processor.piece_to_id,
             unknown_id=self.processor.unk_id(),
         )
+        # With byte fallback, the bytes of a character that is not in the vocabulary are pieces.
+        has_bytes = self.processor.is_byte(self.processor.piece_to_id("<0x00>"))
+        self._bytes = {f"<0x{value:02X}>": value for value in range(256)} if has_bytes else {}
 
     def __getstate__(self) -> dict[str, object]:
         return {"normalization": self.normalization, "_content": self._content, "_table": self._table}
@@ -163,7 +168,21 @@ class UnigramModel(SubwordModel):
 
     def spans(self, text: str) -> list[tuple[str, int, int]]:
         """Return (piece, start, end) for each piece; `start:end` are its characters in the original text."""
-        return self.align(text).spans(self.pieces(text))
+        if not self._bytes:
+            return self.align(text).spans(self.pieces(text))
+        # The bytes of a character are one group, because each has the span of the character.
+        groups: list[list[str]] = []
+        for piece in self.pieces(text):
+            if 0x80 <= self._bytes.get(piece, 0) < 0xC0:  # not the first byte of a character
+                groups[-1].append(piece)
+            else:
+                groups.append([piece])
+        spans = self.align(text).spans([self._without_bytes(group)[0] for group in groups])
+        return [
+            (piece, start, end)
+            for group, (_, start, end) in zip(groups, spans, strict=True)
+            for piece in group
+        ]
 
     def align(self, text: str) -> Alignment:
         """Return the text that SentencePiece splits, with each character's span in the original text."""
@@ -191,6 +210,7 @@ class UnigramModel(SubwordModel):
         text after such a token was split separately, so it begins with a mark even if the original had no
         space there. Such a mark is dropped before closing punctuation (`[MASK]`, `▁`, `.` becomes `[MASK].`).
         """
+        tokens = self._without_bytes(tokens)
         result: list[str] = []
         after_word = False
         for index, token in enumerate(tokens):
@@ -201,6 +221,18 @@ class UnigramModel(SubwordModel):
                 result.append(token)
             after_word = token in apart
         return "".join(result).replace(WORD_START, " ").strip()
+
+    def _without_bytes(self, tokens: list[str]) -> list[str]:
+        """Return the tokens with each run of bytes replaced by its text."""
+        if self._bytes.keys().isdisjoint(tokens):
+            return tokens
+        texts: list[str] = []
+        for is_bytes, run in groupby(tokens, key=self._bytes.__contains__):
+            if is_bytes:
+                texts.append(bytes(map(self._bytes.__getitem__, run)).decode(errors="replace"))
+            else:
+                texts.extend(run)
+        return texts
 
     def table(self) -> PieceTable:
         """Return all pieces with their scores and types, and the normalizer's table."""
@@ -218,7 +250,7 @@ class UnigramModel(SubwordModel):
         tokens = repr((special_tokens.roles, special_tokens.describe()))
         if self._json is None or self._json[0] != tokens:
             table = self.table()
-            if table.algorithm != UNIGRAM or not table.usual_spaces:
+            if table.algorithm != UNIGRAM or not table.usual_spaces or BYTE in table.kinds:
                 return None
             self._json = tokens, unigram_json(table, self.normalization, special_tokens)
         return self._json[1]

@@ -21,7 +21,7 @@ from albertkit.errors import AlbertKitError, ConfigError, ModelNotFoundError
 from albertkit.export.check import TEXTS
 from albertkit.export.int8_loss import ANY_DROP, Loss
 from albertkit.export.onnx import MAX_DROP, OnnxReport, check_int8_options, choose_architecture, export_onnx
-from albertkit.export.writing import vectors_note, vocabulary_file
+from albertkit.export.writing import exported_config, vectors_note, vocabulary_file
 from albertkit.files import check_new_folder, complete_files, file_sha256, read_json, write_json
 from albertkit.heads import head_of
 from albertkit.tokenization.folder import CONFIG_FILE as TOKENIZER_CONFIG_FILE
@@ -231,7 +231,7 @@ def _write_int8(
         file.unlink()
         notes.append(
             f"{INT8_FILE} was not written: int8 loses {loss.drop:.2f} points of {loss.metric}. Expected at "
-            f"most {max_drop:g}. To write it, raise max_drop (--max-drop)."
+            f"most {max_drop:g}. {loss.advice}"
         )
     else:
         notes += [f"{INT8_FILE}: {note}" for note in report.notes if note not in notes]
@@ -281,7 +281,7 @@ def _not_in_browsers(modules: SentenceModules) -> list[str]:
 
 
 def _write_config(folder: Path, config: AlbertConfig, exact: OnnxReport, *, has_int8: bool) -> None:
-    config = config.replace(architectures=[exact.architecture], dtype=exact.dtype)
+    config = exported_config(config, exact.architecture, exact.dtype, [])
     if not has_int8:
         config.extra[_JS_CONFIG] = {"dtype": "fp32"}  # by default, browsers look for the int8 file
     config.save_pretrained(folder)

@@ -1,0 +1,87 @@
+"""Engines give the answers of the model as it is now, whatever changed besides its weights."""
+
+import copy
+
+import pytest
+from engine_rows import CLASSIFIER, assert_equal, rows_of
+from modeling_twins import make
+from torch import nn
+
+from albertkit.engines.choosing import make_engine
+from albertkit.engines.plain import evaluating
+
+
+@pytest.mark.parametrize("name", ["torch", "onnx"])
+def test_another_depth(name):
+    """Only the encoder changes, then also the config, then both change back."""
+    model, rows = make(CLASSIFIER, num_hidden_layers=3), rows_of([5, 9])
+    engine = make_engine(model, name)
+    assert_equal(model, rows, engine=engine)
+    model.albert.encoder.num_hidden_layers = 1
+    if name == "onnx":
+        with pytest.warns(UserWarning, match="calls the model"):
+            assert_equal(model, rows, engine=engine, calls_model=True)
+    else:
+        assert_equal(model, rows, engine=engine)
+    model.config.num_hidden_layers = 1
+    assert_equal(model, rows, engine=engine)
+    model.albert.encoder.num_hidden_layers = model.config.num_hidden_layers = 3
+    assert_equal(model, rows, engine=engine)
+
+
+@pytest.mark.parametrize("name", ["torch", "onnx"])
+def test_another_activation(name):
+    model, rows = make(CLASSIFIER, hidden_act="gelu_new"), rows_of([5, 9])
+    engine = make_engine(model, name)
+    assert_equal(model, rows, engine=engine)
+    model.albert.encoder.executed_layers()[0].activation = nn.ReLU()
+    model.config.hidden_act = "relu"
+    assert_equal(model, rows, engine=engine)
+
+
+@pytest.mark.parametrize("name", ["torch", "onnx"])
+def test_another_epsilon(name):
+    """The new normalization has the parameters of the old one."""
+    model, rows = make(CLASSIFIER), rows_of([5, 9])
+    engine = make_engine(model, name)
+    assert_equal(model, rows, engine=engine)
+    layer = model.albert.encoder.executed_layers()[0]
+    norm = nn.LayerNorm(model.config.hidden_size)
+    norm.weight, norm.bias = layer.full_layer_layer_norm.weight, layer.full_layer_layer_norm.bias
+    layer.full_layer_layer_norm = norm
+    for part in model.modules():
+        if isinstance(part, nn.LayerNorm):
+            part.eps = 0.5
+    model.config.layer_norm_eps = 0.5
+    assert_equal(model, rows, engine=engine)
+
+
+@pytest.mark.parametrize("name", ["torch", "onnx", "plain"])
+def test_the_mode_of_each_part_is_kept(name):
+    """The encoder of a model in training is frozen, or only the encoder is in training."""
+    model, rows = make(CLASSIFIER, hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.5), rows_of([5])
+    for outer, inner in ((True, False), (False, True)):
+        model.train(outer)
+        model.albert.train(inner)
+        before = [part.training for part in model.modules()]
+        assert_equal(model, rows, engine=make_engine(model, name), calls_model=name == "plain")
+        assert [part.training for part in model.modules()] == before
+
+
+def test_the_mode_is_kept_after_an_error():
+    model = make(CLASSIFIER).train()
+    model.albert.eval()
+    with pytest.raises(ValueError, match="exactly one"), evaluating(model):
+        model()
+    assert model.training
+    assert not model.albert.training
+
+
+@pytest.mark.parametrize("name", ["torch", "onnx"])
+def test_another_layer_with_the_same_parameters(name):
+    model, rows = make(CLASSIFIER, num_hidden_layers=2), rows_of([5, 9])
+    engine = make_engine(model, name)
+    assert_equal(model, rows, engine=engine)
+    group = model.albert.encoder.albert_layer_groups[0]
+    group.albert_layers[0] = copy.copy(group.albert_layers[0])
+    assert_equal(model, rows, engine=engine)

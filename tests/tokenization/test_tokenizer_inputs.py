@@ -1,0 +1,207 @@
+"""Tests of the inputs and outputs of the tokenizer: batches, tensors, padding, warnings and errors."""
+
+import copy
+import gc
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizer_files import LONG, SHORT
+
+from albertkit.errors import MissingExtraError, TokenizerError
+from albertkit.tokenization.base import TokenizerBase
+from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+pytestmark = pytest.mark.light
+
+
+def test_a_batch_of_pairs_in_every_form(tiny: TokenizerBase) -> None:
+    expected = tiny([LONG, SHORT], [SHORT, LONG])
+    assert tiny([(LONG, SHORT), (SHORT, LONG)]) == expected
+    assert tiny.batch_encode_plus([(LONG, SHORT), (SHORT, LONG)]) == expected
+    assert tiny(np.array([LONG, SHORT]), (SHORT, LONG)) == expected
+    assert expected["input_ids"][0] == tiny.encode(LONG, SHORT)
+
+
+def test_the_empty_batch_and_the_empty_text(tiny: TokenizerBase) -> None:
+    assert dict(tiny([])) == {"input_ids": [], "token_type_ids": [], "attention_mask": []}
+    assert tiny("")["input_ids"] == [2, 3]
+    assert tiny("", "")["input_ids"] == [2, 3, 3]
+    assert tiny("", "")["token_type_ids"] == [0, 0, 1]
+    assert tiny("", add_special_tokens=False)["input_ids"] == []
+
+
+def test_tokens_and_ids_as_inputs(tiny: TokenizerBase) -> None:
+    ids = tiny.encode(SHORT, add_special_tokens=False)
+    assert tiny.prepare_for_model(ids) == tiny(SHORT)
+    fitted = {"max_length": len(ids) + 6, "truncation": "only_second"}
+    assert tiny.prepare_for_model(ids, ids, **fitted) == tiny(SHORT, SHORT, **fitted)
+    assert tiny.encode(ids) == tiny.encode(SHORT)
+    assert tiny.encode(tiny.tokenize(SHORT)) == tiny.encode(SHORT)
+    assert tiny.truncate_sequences([10, 11, 12, 13], num_tokens_to_remove=2, stride=1) == (
+        [10, 11],
+        None,
+        [11, 12, 13],
+    )
+    assert tiny.truncate_sequences([10, 11], [12, 13, 14], 1, "only_second") == ([10, 11], [12, 13], [14])
+    assert tiny.truncate_sequences([10, 11, 12], [13, 14, 15], 2) == ([10, 11], [13, 14], [12, 15])
+    with pytest.raises(TokenizerError, match=r"cannot remove 3 tokens from 2 tokens\. Expected at most 2"):
+        tiny.truncate_sequences([10, 11], num_tokens_to_remove=3)
+    expected = tiny(SHORT, "fox [MASK]")
+    assert (
+        tiny.encode_plus(ids, "fox [MASK]")
+        == tiny.encode_plus(SHORT, tiny.tokenize("fox [MASK]"))
+        == expected
+    )
+    plain = {"parse_special_tokens": False}
+    assert tiny.encode_plus(ids, "fox [MASK]", **plain) == tiny(SHORT, "fox [MASK]", **plain)
+
+
+def test_tensors(tiny: TokenizerBase) -> None:
+    torch = pytest.importorskip("torch")
+    pair = tiny.encode_plus("Who?", "The captain", return_tensors="pt")
+    shape = (1, len(tiny.encode("Who?", "The captain")))
+    assert pair["input_ids"].shape == pair.token_type_ids.shape == shape
+    assert pair["input_ids"].dtype == torch.int64
+    assert pair.to("cpu") is pair
+    batch = tiny([LONG, SHORT], padding=True, return_tensors="np")
+    assert batch["attention_mask"].sum(axis=1).tolist() == [len(tiny.encode(LONG)), len(tiny.encode(SHORT))]
+    assert tiny.encode("fox", return_tensors="pt").tolist() == [tiny.encode("fox")]
+    assert tiny("fox").convert_to_tensors("pt", prepend_batch_axis=True)["input_ids"].shape[0] == 1
+    with pytest.raises(TokenizerError, match="padding=True"):
+        tiny([LONG, "fox"], return_tensors="pt")
+    for empty in ([], [""]):  # the libraries choose a float type for empty lists
+        assert tiny(empty, add_special_tokens=False, return_tensors="pt")["input_ids"].dtype == torch.int64
+        assert tiny(empty, add_special_tokens=False, return_tensors="np")["input_ids"].dtype == np.int64
+
+
+def test_tensorflow_tensors_need_tensorflow(tiny: TokenizerBase, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", types.SimpleNamespace(constant=np.array))
+    assert tiny(["fox"], return_tensors="tf")["input_ids"].tolist() == [tiny.encode("fox")]
+    monkeypatch.setitem(sys.modules, "tensorflow", None)  # as if it were not installed
+    with pytest.raises(MissingExtraError, match="needs TensorFlow"):
+        tiny("fox", return_tensors="tf")
+
+
+def test_pad(tiny: TokenizerBase) -> None:
+    torch = pytest.importorskip("torch")
+    rows = [tiny(LONG), tiny(SHORT)]
+    assert dict(tiny.pad(rows)) == dict(tiny([LONG, SHORT], padding=True))
+    padded = tiny.pad({"input_ids": [[2, 9, 3], [2, 3]]}, return_tensors="pt")
+    assert padded["input_ids"].tolist() == [[2, 9, 3], [2, 3, 0]]
+    assert padded["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert tiny.pad({"input_ids": [2, 3]}, padding="max_length", max_length=4)["input_ids"] == [2, 3, 0, 0]
+    assert tiny.pad({"input_ids": torch.tensor([[2, 3]])}, pad_to_multiple_of=4)["attention_mask"] == [
+        [1, 1, 0, 0]
+    ]
+    with pytest.raises(TokenizerError, match="input_ids"):
+        tiny.pad({"ids": [[1]]})
+
+
+def test_a_deep_copy_keeps_the_word_ids(tiny: TokenizerBase) -> None:
+    encoding = tiny("The captain lost", return_offsets_mapping=True)
+    words = encoding.word_ids()
+    copied = copy.deepcopy(encoding)
+    assert copied == encoding
+    assert copied.word_ids() == words
+    copied["input_ids"].append(0)
+    assert len(encoding["input_ids"]) == len(copied["input_ids"]) - 1
+
+
+def test_garbage_collection_is_postponed_for_large_batches_only(tiny: TokenizerBase) -> None:
+    gc.collect()
+    kept = [[] for _ in range(300)]
+    before = gc.get_count()[0]
+    tiny(SHORT)
+    assert gc.get_count()[0] > before >= len(kept)  # not reset, so that other cycles are collected
+    tiny([SHORT] * 4_000)
+    assert gc.get_count()[0] < before
+    assert gc.isenabled()
+
+
+# ---- maximum length ----
+
+
+def test_long_texts_are_truncated_only_on_request(tiny: TokenizerBase, tiny_vocabulary: Path, caplog) -> None:
+    fresh = type(tiny)(tiny_vocabulary, model_max_length=8)
+    assert len(fresh.encode(LONG)) > 8
+    assert "the maximum length is 8" in caplog.text
+    caplog.clear()
+    assert len(fresh.encode(LONG, truncation=True)) == 8
+    assert len(type(tiny)(tiny_vocabulary, model_max_length=8).encode(LONG, verbose=False)) > 8
+    assert caplog.text == ""
+
+
+def test_a_maximum_length_without_truncation_warns_once(
+    tiny: TokenizerBase, tiny_vocabulary: Path, caplog
+) -> None:
+    fresh = type(tiny)(tiny_vocabulary)
+    for truncation, warns in ((True, False), (None, True), (None, False)):
+        caplog.clear()
+        assert len(fresh("a well-kept secret " * 9, max_length=10, truncation=truncation).input_ids) == 10
+        assert ("truncates longer texts" in caplog.text) == warns
+
+
+def test_padding_without_a_maximum_length(tiny_vocabulary: Path) -> None:
+    tokenizer = AlbertTokenizer(tiny_vocabulary, model_max_length=10**30)
+    with pytest.raises(TokenizerError, match="needs a maximum length, but this tokenizer has none"):
+        tokenizer("a", padding="max_length")
+    assert len(tokenizer("a", padding="max_length", max_length=7)["input_ids"]) == 7
+    assert tokenizer("a", truncation=True) == tokenizer("a")
+
+
+# ---- errors ----
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((None,), {}, "NoneType"),
+        ((5,), {}, "int"),
+        ((["a", None],), {}, "None"),
+        ((b"bytes",), {}, "bytes"),
+        ((["a", "b"], ["c"]), {}, "2 texts and 1"),
+        (("a",), {"padding": "longst"}, "longst"),
+        (("a",), {"truncation": "first"}, "first"),
+        (("a",), {"return_tensors": "jx"}, "'pt', 'np' or 'tf'"),
+        (("a",), {"max_length": 2, "truncation": True}, "no room"),
+        ((LONG,), {"max_length": 8, "truncation": True, "stride": 6}, "stride=6"),
+        ((LONG,), {"max_length": 8, "truncation": "only_second"}, "second text"),
+        ((LONG, "a"), {"max_length": 8, "truncation": "only_second"}, "is not truncated"),
+        (
+            (LONG,),
+            {"max_length": 9, "truncation": True, "padding": True, "pad_to_multiple_of": 8},
+            "multiple",
+        ),
+        (("a\ud800b",), {}, "surrogate"),
+        ((["a"] * 39 + ["a\ud800b"],), {}, r"the text '\S*a\\ud800b' contains a lone surrogate"),
+        ((LONG,), {"max_length": 8, "truncation": True, "stride": -1}, "stride=-1: expected at least 0"),
+        (("a",), {"padding": True, "pad_to_multiple_of": -8}, "pad_to_multiple_of=-8"),
+        (("a",), {"padding": True, "padding_side": "up"}, "padding_side='up': expected one of left, right"),
+        ((LONG, LONG), {"max_length": 4, "truncation": True}, "no room for one of the texts"),
+        ((LONG,), {"max_length": -4, "padding": "max_length"}, "max_length=-4: expected at least 0"),
+        ((LONG,), {"max_length": "8", "truncation": True}, "max_length='8': expected a whole number"),
+        ((LONG,), {"max_length": 8.0, "truncation": True}, "max_length=8.0: expected a whole number"),
+        ((LONG,), {"max_length": 8, "truncation": True, "stride": "1"}, "stride='1': expected a whole"),
+        (("a",), {"parse_special_tokens": "false"}, "parse_special_tokens='false': expected True, False or"),
+    ],
+)
+def test_wrong_inputs_and_options(arguments, options, message: str, tiny: TokenizerBase) -> None:
+    with pytest.raises(TokenizerError, match=message):
+        tiny(*arguments, **options)
+
+
+def test_unknown_arguments(tiny: TokenizerBase, tiny_vocabulary: Path) -> None:
+    with pytest.raises(TypeError, match="do_lowercase"):
+        type(tiny)(tiny_vocabulary, do_lowercase=True)
+    with pytest.raises(TypeError, match="return_tensor"):
+        tiny("a", return_tensor="pt")
+    with pytest.raises(TypeError, match=r"'truncation' has no effect here.*Call the tokenizer"):
+        tiny.tokenize("a", truncation=True)
+
+
+def test_the_message_about_an_unknown_argument_suggests_the_nearest(tiny_vocabulary: Path) -> None:
+    with pytest.raises(TypeError, match=r"no argument 'max_lenght'\. Did you mean 'max_length'\?"):
+        AlbertTokenizer(tiny_vocabulary)("text", max_lenght=3)  # type: ignore[call-arg]
