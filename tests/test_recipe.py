@@ -10,7 +10,15 @@ import pytest
 from albertkit.errors import ConfigError
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
-from albertkit.recipe import build, default_values, field_docs, merge, read_recipe, scalar_fields
+from albertkit.recipe import (
+    build,
+    default_values,
+    field_docs,
+    merge,
+    read_recipe,
+    scalar_fields,
+    settings_from,
+)
 from albertkit.tasks.settings import TaskSettings
 from albertkit.training.settings import TrainingSettings
 
@@ -78,12 +86,58 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
             "adamw_learning_rate is for the optimizer 'muon', but the optimizer is 'lamb'",
         ),
         ({"training": {"steps": 1, "save_every": 0}}, "save_every must be 1 or more"),
+        ({"training": {"steps": 1, "seed": 2**64}}, r"seed must be between 0 and 2\*\*64 - 1, not 18446"),
         ({"examples": {"max_predictions": 0}}, "max_predictions must be 1 or more"),
     ],
 )
 def test_mistakes_are_named(table: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build(PretrainingSettings, table, where="r")
+
+
+SETTINGS = PretrainingSettings(
+    batch_size=8, model=SHAPE, training=TrainingSettings(steps=1000, warmup_steps=100)
+)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "given"),
+    [
+        (SETTINGS, {}),
+        (vars(SETTINGS), {}),
+        ({"batch_size": 8, "model": SHAPE}, {"training": SETTINGS.training}),
+    ],
+)
+def test_settings_are_overridden_together(recipe: Any, given: dict[str, Any]) -> None:
+    """Neither value alone fits the other settings."""
+    found = settings_from(PretrainingSettings, recipe, given | {"steps": 50, "warmup_steps": 5})
+    assert (found.training.steps, found.training.warmup_steps) == (50, 5)
+    assert found.examples == SETTINGS.examples
+    assert SETTINGS.training.steps == 1000
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"steps": "50"}, r"settings \[training\]: steps is '50'\. Expected int"),
+        ({"optimizer": "sgd"}, r"settings \[training\]: optimizer is 'sgd'"),
+        ({"masked_lm": "no"}, r"settings \[examples\]: masked_lm is 'no'\. Expected bool"),
+    ],
+)
+def test_values_that_override_settings_are_checked(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        settings_from(PretrainingSettings, SETTINGS, given)
+
+
+def test_a_value_in_place_of_a_table_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"training is 3\. Expected TrainingSettings"):
+        settings_from(PretrainingSettings, {"batch_size": 8, "model": SHAPE, "training": 3}, {"steps": 50})
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_a_seed_that_no_generator_takes_is_refused(seed: int) -> None:
+    with pytest.raises(ConfigError, match=rf"seed must be between 0 and 2\*\*64 - 1, not {seed}"):
+        FinetuningSettings(seed=seed)
 
 
 def test_former_names_of_settings() -> None:

@@ -110,7 +110,7 @@ def merge(recipe: dict[str, Any], overrides: dict[str, Any], settings: type) -> 
     Raises:
         ConfigError: No dataclass has a field with this name. The message suggests the closest name.
     """
-    merged = {key: dict(value) if isinstance(value, dict) else value for key, value in recipe.items()}
+    merged = {key: _table_of(value) for key, value in recipe.items()}
     owners = {field.name: owner for owner, field in scalar_fields(settings)}
     tables = {field.name for field in dataclasses.fields(settings)} - owners.keys()
     for name, value in current_names(overrides).items():
@@ -120,13 +120,23 @@ def merge(recipe: dict[str, Any], overrides: dict[str, Any], settings: type) -> 
             continue
         owner = owners.get(name, "")
         table = merged.setdefault(owner, {}) if owner else merged
-        if dataclasses.is_dataclass(table):
-            merged[owner] = dataclasses.replace(table, **{name: value})  # type: ignore[type-var]
-        elif name in tables and isinstance(value, Mapping) and isinstance(table.get(name), dict):
+        if not isinstance(table, dict):
+            continue  # `build` raises
+        if name in tables and isinstance(value, Mapping) and isinstance(table.get(name), dict):
             table[name] = table[name] | dict(value)
         else:
-            table[name] = value
+            table[name] = _table_of(value)
     return merged
+
+
+def _table_of(value: Any) -> Any:
+    """Return settings or a dict as a new dict, and any other value unchanged.
+
+    Settings are checked only when all values have been overridden, because some depend on each other.
+    """
+    if isinstance(value, dict):
+        return dict(value)
+    return dict(vars(value)) if dataclasses.is_dataclass(value) else value
 
 
 def takes_settings(*settings: type) -> Callable[[Function], Function]:

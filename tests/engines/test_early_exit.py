@@ -312,6 +312,17 @@ class TestTheVerbs:
         assert_one_line_error(refused, "are for the task text-classification")
 
 
+@pytest.mark.parametrize("objective", ["binary_cross_entropy", F.cross_entropy])
+def test_exits_are_trained_with_the_loss_of_the_head_alone(objective):
+    """Another loss has only the logits of the last layer."""
+    task = TextClassification()
+    task.objective = objective
+    with pytest.raises(
+        ConfigError, match=r"early_exit needs the objective 'head', but .* has .*cross_entropy'"
+    ):
+        note_exits(task, tiny(num_hidden_layers=6), FinetuningSettings(early_exit=True))
+
+
 def test_a_model_trained_again_without_exits_has_none():
     config = tiny()
     Exits().note(config)

@@ -14,7 +14,7 @@ from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import TextExample
 from albertkit.datasets.options import DataOptions
 from albertkit.engines.choosing import make_engine
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.predict import predict_file
 from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.finetuning.prepared import prepare, starting_model
@@ -78,6 +78,30 @@ def test_predictions_go_on_after_a_kill(
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "input.jsonl", "out.csv", "out.jsonl", "out.parquet",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("engines", [("onnx", "onnx-int8"), ("onnx-int8", "onnx")])
+def test_predictions_in_int8_go_on_in_int8(
+    classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engines: tuple[str, str]
+) -> None:
+    source = write(tmp_path / "input.jsonl", texts(6, 7))
+    task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
+    reader = task.reader(str(source), DataOptions(), labeled=False)
+
+    def stop(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    def predict(engine: str, progress: Any = lambda *_: None) -> int:
+        output = tmp_path / "out.jsonl"
+        options = {"engine": engine, "part_size": 2, "progress": progress}
+        return predict_file(task, loaded, reader, output, about={}, **options).total
+
+    monkeypatch.setattr(Predictor, "__call__", lambda self, asked: "{}\n" * len(asked))
+    with pytest.raises(KeyboardInterrupt):
+        predict(engines[0], stop)
+    with pytest.raises(DataError, match="an interrupted run with different engine"):
+        predict(engines[1])
+    assert predict(engines[0]) == 6
 
 
 def test_other_processes_can_have_a_predictor(classifier: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from finetuning_runs import FAST, same, texts, tune, weights, write
 from albertkit.errors import TrainingError
 from albertkit.files import write_json
 from albertkit.tasks.registry import TASKS
+from albertkit.training.callbacks import Callback, RunProgress
 from albertkit.training.state import checkpoints
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -76,6 +78,52 @@ def test_without_any_value_the_last_model_is_kept(
     assert result.report is not None
     assert (result.report["step"], result.report["beats_untrained"]) == (result.step, False)
     assert f"The model of step {result.step} is kept." in caplog.text
+
+
+class SignalAtTheEnd(Callback):
+    """Sends SIGTERM in the last step of a run."""
+
+    def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
+        if run.step == run.settings["steps"]:
+            signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_signal_in_the_last_step_of_a_seed_starts_no_further_seed(
+    model: Path, data: Path, tmp_path: Path
+) -> None:
+    settings = replace(FAST, steps=2)
+    callbacks = [SignalAtTheEnd()]
+    stopped = tune("text-classification", settings, model, data, tmp_path, seeds=2, callbacks=callbacks)
+    assert (stopped.signal, stopped.report, stopped.loop.finished) == (signal.SIGTERM, None, False)
+    assert not (tmp_path / "seed-1").exists()
+    result = tune("text-classification", settings, model, data, tmp_path, seeds=2)
+    assert result.report is not None
+    assert len(result.report["seeds"]["accuracy"]["values"]) == 2
+
+
+def test_a_signal_in_the_last_step_starts_no_restart(
+    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("albertkit.finetuning.run.collapse", lambda *_, **__: "it learns nothing")
+    settings = replace(FAST, steps=2)
+    callbacks = [SignalAtTheEnd()]
+    stopped = tune("text-classification", settings, model, data, tmp_path, callbacks=callbacks)
+    assert (stopped.signal, stopped.report, stopped.loop.finished) == (signal.SIGTERM, None, False)
+    assert not (tmp_path / "restart-1").exists()
+
+
+def test_other_validation_data_is_refused(model: Path, data: Path, tmp_path: Path) -> None:
+    """The best value so far is one of the data before."""
+    settings = replace(FAST, steps=2, evaluate_every=1)
+    tune("text-classification", replace(settings, max_minutes=1e-9), model, data, tmp_path / "run")
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(data / "train.jsonl", other)
+    write(other / "validation.jsonl", texts(20, 5))
+    with pytest.raises(TrainingError, match="validation_data"):
+        tune("text-classification", settings, model, other, tmp_path / "run")
+    shutil.copy(data / "validation.jsonl", other)  # the same data elsewhere
+    assert tune("text-classification", settings, model, other, tmp_path / "run").report
 
 
 def test_a_finished_run_needs_its_figures(classifier: Path, model: Path, data: Path, tmp_path: Path) -> None:

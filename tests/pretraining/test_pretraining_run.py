@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, DataError, TrainingError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pretraining.batches import ExampleStream, fixed_batches
 from albertkit.pretraining.initialization import (
     continued_model,
@@ -105,6 +106,14 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(
     assert again.metrics == pytest.approx(expected, rel=1e-5)
     one = run(data, output, alone)  # from the same checkpoints, without a mean
     assert one.metrics["masked_loss"] == pytest.approx(last, rel=1e-6)
+
+
+def test_the_mean_leaves_out_the_untrained_model(data: Path, tmp_path: Path) -> None:
+    training = replace(SETTINGS.training, steps=4, optimizer="adamw", learning_rate=1e-2)
+    run(data, tmp_path, replace(SETTINGS, average_checkpoints=3, training=training))
+    kept = [load_file(tmp_path / "checkpoints" / f"step-{step:07}" / "model.safetensors") for step in (3, 4)]
+    for name, tensor in load_file(tmp_path / "model.safetensors").items():
+        torch.testing.assert_close(tensor, (kept[0][name] + kept[1][name]) / 2)
 
 
 def test_a_mean_of_checkpoints_that_are_not_kept_is_refused() -> None:
@@ -388,6 +397,17 @@ def test_one_batch_is_learnt_or_the_check_fails(data: Path, tmp_path: Path) -> N
         run(data, tmp_path / "slow", slow)
 
 
+def test_a_resumed_run_on_one_batch_has_the_same_batch(data: Path, tmp_path: Path) -> None:
+    training = replace(SETTINGS.training, steps=3, save_every=1)
+    settings = replace(SETTINGS, overfit_one_batch=True, training=training)
+    stopped = replace(settings, training=replace(training, max_minutes=1e-9))
+    counts = [run(data, tmp_path, stopped).state.tokens for _ in range(2)]
+    assert counts[1] == 2 * counts[0]
+    with pytest.raises(TrainingError, match="did not learn the batch"):
+        run(data, tmp_path, settings)
+    assert read_metrics(tmp_path)[-1]["tokens"] == 3 * counts[0]
+
+
 def test_continued_pretraining_starts_from_the_weights(data: Path, tmp_path: Path) -> None:
     training = replace(SETTINGS.training, steps=30, optimizer="adamw", learning_rate=3e-3)
     first = run(data, tmp_path / "first", replace(SETTINGS, training=training))
@@ -433,6 +453,21 @@ def test_layers_that_shared_their_weights_part_from_the_same_function(tmp_path: 
         ConfigError, match="has 2 groups of layers with different weights, but num_hidden_groups is 1"
     ):
         continued_model(str(tmp_path), {"num_hidden_groups": 1})
+    with pytest.raises(ConfigError, match=r"but num_hidden_groups is 3\. Expected a multiple of 2"):
+        continued_model(str(tmp_path), {"num_hidden_layers": 6, "num_hidden_groups": 3})
+    with pytest.raises(ConfigError, match="num_hidden_groups must be a whole number"):
+        continued_model(str(tmp_path), {"num_hidden_groups": "4"})
+
+
+@pytest.mark.parametrize("labels", [1, 3])
+def test_continued_pretraining_of_a_classifier_has_two_orders(tmp_path: Path, labels: int) -> None:
+    AlbertForSequenceClassification(AlbertConfig(vocab_size=50, num_labels=labels, **SHAPE)).save_pretrained(
+        tmp_path
+    )
+    with pytest.warns(UserWarning, match=r"newly initialized.* sop_classifier\.classifier\.weight"):
+        model = continued_model(str(tmp_path), {})
+    assert model.sop_classifier.classifier.weight.shape == (2, 32)
+    assert model.config.num_labels == 2
 
 
 def test_continued_pretraining_needs_the_models_vocabulary(data: Path, tmp_path: Path) -> None:
@@ -480,6 +515,22 @@ def test_known_bad_pairs_are_warned_of(changes: dict, warning: str | None) -> No
     found = settings.warnings()
     assert len(found) == (warning is not None)
     assert warning is None or warning in found[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_warned"),
+    [
+        ({"masked_lm_probability": 0.3}, True),
+        ({"masked_lm_probability": 0.3, "max_predictions": 39}, False),
+        ({"masked_lm_probability": 0.3, "max_predictions": 20}, False),
+        ({"masked_lm_probability": 0.15}, False),
+        ({"masked_lm_probability": 0.3, "masked_lm": False}, False),
+    ],
+)
+def test_a_share_of_masked_tokens_above_their_maximum_is_warned_of(changes: dict, is_warned: bool) -> None:
+    settings = replace(SETTINGS, examples=ExampleSettings(max_seq_length=128, **changes))
+    warning = "masked_lm_probability is 0.3, but max_predictions limits it to 20 of 128 tokens"
+    assert [one.startswith(warning) for one in settings.warnings()] == [True] * is_warned
 
 
 def test_the_output_spread_is_that_of_the_masked_positions(data: Path) -> None:

@@ -32,6 +32,13 @@ def note_exits(task: Task, config: AlbertConfig, settings: FinetuningSettings) -
         return
     if task.architecture != _CLASS:
         raise ConfigError("early_exit is for text-classification. Omit it.")
+    if task.objective != "head":
+        from albertkit.finetuning.objective_checks import objective_name  # needs torch
+
+        raise ConfigError(
+            f"early_exit needs the objective 'head', but {task.name} has {objective_name(task)!r}, which "
+            "would not train the classifiers of earlier layers. Omit early_exit."
+        )
     if settings.class_weights != "none":
         raise ConfigError("early_exit and class_weights cannot be combined. Omit one of them.")
     if most_patience(config) < 1:

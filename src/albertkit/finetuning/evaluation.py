@@ -130,6 +130,11 @@ class EvaluationSet:
             self.counts.add(chunk, rows)
 
     @property
+    def rows(self) -> list[Any]:
+        """The rows of all examples."""
+        return [row for _, rows in self._chunks for row in rows]
+
+    @property
     def main_metric(self) -> str:
         """The metric that selects a model: the first of your own, else the task's main metric."""
         own = [one.title for one in self.task.own_metrics]

@@ -244,6 +244,8 @@ def predict_file(
         "model_sha256": model_sha256(model, task.config),
         "input_sha256": input_sha256(reader),
     }
+    if engine == "onnx-int8":  # the scores of all other engines are equal up to rounding
+        about["engine"] = engine
     done = _kept(parts, about)
     total = _checked(reader, task)
     count = min(len(done or ()) * part_size, total)
@@ -363,7 +365,7 @@ def _kept(parts: Path, about: dict[str, Any]) -> list[Path] | None:
         before = read_json(file, DataError)
     except DataError as error:
         raise DataError(f"{str(error).rstrip('.')}. Delete the folder {parts} to start again.") from error
-    names = [name for name in about if before.get(name) != about[name]]
+    names = [name for name in before | about if before.get(name) != about.get(name)]
     if names:
         listed = ", ".join(_NAMES.get(name, name) for name in names)
         raise DataError(

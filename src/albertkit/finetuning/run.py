@@ -136,6 +136,9 @@ def run_prepared(
         evaluation = _evaluate_best(prepared, tried, folder, world)
         reason = collapse(evaluation, folder, prior=prior)
     if world.any(reason is not None) and not is_last:
+        if world.any(result.signal is not None):  # in the last step
+            ended = replace(result, finished=False)
+            return FinetuningRun(output, prepared.task, ended, None, restarts, world.is_main)
         logger.info(
             f"collapsed: {reason}. Starting again with half the learning rate, {rate / 2:g}, and another seed"
         )
@@ -221,6 +224,7 @@ def _train(
         "own_metrics": prepared.task.own_directions,
         "task_name": prepared.task.name,  # "task" has the settings of the task
         "objective": objective_name(prepared.task),
+        "validation_data": fingerprint([prepared.validation.rows]),  # the best value so far belongs to it
     }
 
     def save_model(target: Path) -> None:

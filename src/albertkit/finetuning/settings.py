@@ -63,6 +63,7 @@ class FinetuningSettings(RunSettings):
     task: TaskSettings = field(default_factory=TaskSettings)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("epochs", "learning_rate"):
             if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
                 raise ConfigError(f"{name} must be more than 0 and finite, not {value}")

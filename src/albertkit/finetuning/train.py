@@ -159,6 +159,8 @@ def run_seeds(
         result = run_prepared(prepared, seeded, folder, world=world, callbacks=callbacks)
         if not result.loop.finished:
             return result
+        if number + 1 < seeds and world.any(result.signal is not None):  # in the last step
+            return replace(result, report=None, loop=replace(result.loop, finished=False))
         results.append(result)
     if not world.is_main:
         return results[-1]

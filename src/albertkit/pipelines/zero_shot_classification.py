@@ -77,9 +77,9 @@ class ZeroShotClassificationPipeline(Pipeline):
                 "This example is {}."
             multi_label: whether to score each label independently, against contradiction, so that several
                 can apply. Otherwise, the scores of all labels sum to 1. A single label is always independent.
-            truncation: whether to truncate a text that exceeds the maximum length instead of raising an
-                error. The answer then has `cut`, the maximum number of tokens removed for a label. The
-                hypothesis is never truncated.
+            truncation: True truncates a text that exceeds the maximum length instead of raising an error, but
+                never its hypothesis. "longest_first" and "only_second" can truncate the hypothesis too. The
+                answer then has `cut`, the maximum number of tokens removed for a label.
             max_length: maximum number of tokens of a text with its hypothesis and special tokens. Default:
                 with truncation the maximum length of the fine-tuning, otherwise the model's maximum.
             batching: `batch_size`, the maximum number of rows in a batch (each label of a text is a row);

@@ -55,22 +55,24 @@ def continued_model(name: str, overrides: dict[str, Any]) -> AlbertForPreTrainin
 
     More layers apply the same weights more often. With more groups, layers that shared their weights get
     separate ones: each new group starts as a copy of the group that did its work, so the function is the
-        same.
+    same.
 
     Raises:
-        ConfigError: there are fewer groups than in the model; see also `from_pretrained`.
+        ConfigError: the number of groups is not a multiple of the model's; see also `from_pretrained`.
     """
     groups = overrides.get("num_hidden_groups")
-    kept = {key: value for key, value in overrides.items() if key != "num_hidden_groups"}
+    # A fine-tuned model has the number of its own labels, but the order head predicts two.
+    kept: dict[str, Any] = {"num_labels": 2} | overrides
+    kept.pop("num_hidden_groups", None)
     model = AlbertForPreTraining.from_pretrained(name, **kept)
     if groups in (None, had := model.config.num_hidden_groups):
         return model
-    if groups < had:
+    config = AlbertConfig.from_dict(model.config.to_dict() | {"num_hidden_groups": groups})
+    if groups % had:  # otherwise a new group would do the work of two
         raise ConfigError(
             f"{name} has {had} groups of layers with different weights, but num_hidden_groups is {groups}. "
-            f"Expected {had} or more."
+            f"Expected a multiple of {had}."
         )
-    config = AlbertConfig.from_dict(model.config.to_dict() | {"num_hidden_groups": groups})
     grown = AlbertForPreTraining(config)
     place = re.compile(r"(albert\.encoder\.albert_layer_groups\.)(\d+)(\..*)")
     weights = model.state_dict()

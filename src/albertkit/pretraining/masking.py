@@ -15,14 +15,8 @@ _TRIES = 8  # positions tried for an n-gram before it is shortened
 
 
 def budget(num_tokens: int, settings: ExampleSettings) -> int:
-    """Return how many of `num_tokens` tokens (including special tokens, as in the original) are masked.
-
-    The default maximum is 20 tokens for each 128 of the maximum sequence length.
-    """
-    most = settings.max_predictions
-    if most is None:
-        most = round(20 * settings.max_seq_length / 128)
-    return min(most, max(1, round(num_tokens * settings.masked_lm_probability)))
+    """Return how many of `num_tokens` tokens (including special tokens, as in the original) are masked."""
+    return min(settings.most_predictions, max(1, round(num_tokens * settings.masked_lm_probability)))
 
 
 def ngram_lengths(count: int, max_ngram: int, rng: np.random.Generator) -> list[int]:

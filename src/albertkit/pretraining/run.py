@@ -76,6 +76,8 @@ def run_pretraining(
             logger.warning("%s", warning)
 
     def batches(position: dict[str, int] | None) -> Iterator[tuple[PretrainingBatch, dict[str, int]]]:
+        if settings.overfit_one_batch:
+            position = None  # a resumed run repeats the first batch too
         stream = ExampleStream(
             train_shards,
             words,
@@ -163,9 +165,13 @@ _FREE = ("training", "evaluation_sequences", "average_checkpoints")
 
 
 def average_checkpoints(model: AlbertForPreTraining, output: Path, count: int) -> str:
-    """Set the weights of `model` to the mean of the last checkpoints of a run, and return their steps."""
+    """Set the weights of `model` to the mean of the last checkpoints of a run, and return their steps.
+
+    The checkpoint from before the first step is left out, because its model is untrained.
+    """
     average = AveragedModel(model)
-    folders = checkpoints(output)[-count:]
+    found = checkpoints(output)
+    folders = [folder for folder in found if checkpoint_step(folder)][-count:] or found
     for folder in folders:
         average.update_parameters(AlbertForPreTraining.from_pretrained(folder))
     model.load_state_dict(average.module.state_dict())

@@ -137,6 +137,13 @@ class ExampleSettings:
             raise ConfigError("original_quirks needs sentence_order. Turn sentence_order on.")
 
     @property
+    def most_predictions(self) -> int:
+        """The value of `max_predictions`, or its default: 20 tokens for each 128 of `max_seq_length`."""
+        if self.max_predictions is None:
+            return round(20 * self.max_seq_length / 128)
+        return self.max_predictions
+
+    @property
     def max_tokens(self) -> int:
         """The maximum number of tokens of text, without [CLS] and the [SEP] after each segment."""
         return self.max_seq_length - (3 if self.sentence_order else 2)
@@ -252,6 +259,13 @@ class PretrainingSettings:
             )
         if training.schedule == "linear" and not training.warmup and self.init_from is None:
             found.append("there is no warm-up: set warmup_steps or warmup_tokens")
+        examples, length = self.examples, self.examples.max_seq_length
+        share, most = examples.masked_lm_probability, examples.most_predictions
+        if examples.masked_lm and examples.max_predictions is None and round(share * length) > most:
+            found.append(
+                f"masked_lm_probability is {share:g}, but max_predictions limits it to {most} of {length} "
+                f"tokens: set max_predictions to {math.ceil(share * length)}"
+            )
         return found
 
 

@@ -42,6 +42,10 @@ class RunSettings:
     seed: int = 0
     """Random seed of initialization, data order, masks and dropout."""
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 1 << 64:
+            raise ConfigError(f"seed must be between 0 and 2**64 - 1, not {self.seed}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings(RunSettings):
@@ -85,6 +89,7 @@ class TrainingSettings(RunSettings):
     """Number of steps between lines of metrics.jsonl."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.steps is None) == (self.tokens is None):
             raise ConfigError(f"steps is {self.steps} and tokens is {self.tokens}. Set exactly one of them.")
         other = "steps" if self.steps is None else "tokens"
@@ -117,7 +122,6 @@ class TrainingSettings(RunSettings):
             "decay_steps",
             "decay_tokens",
             "weight_decay",
-            "seed",
             "early_stopping",
         ):
             if not getattr(self, name) >= 0:
