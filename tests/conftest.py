@@ -1,4 +1,4 @@
-"""Fixtures shared by the suite."""
+"""Fixtures of all tests, and the marks of slow files."""
 
 import importlib
 import os
@@ -12,20 +12,20 @@ from types import ModuleType
 
 import hypothesis
 import pytest
-from both_engines import engine_of_pipelines  # noqa: F401  # of files that use it
-from chromium import browser  # noqa: F401  # a fixture of the tests of pages
-from command_line import run  # noqa: F401  # a fixture of the tests of verbs
+from both_engines import engine_of_pipelines  # noqa: F401  # a fixture of tests that use both engines
+from chromium import browser  # noqa: F401  # a fixture of the tests in a browser
+from command_line import run  # noqa: F401  # a fixture of the tests of commands
 from hub_server import hub  # noqa: F401  # a fixture
-from pictures import blank_pictures  # noqa: F401  # of files whose runs draw pictures
+from pictures import blank_pictures  # noqa: F401  # a fixture of tests that plot
 from places import ROOT
 from warm_commands import warm_commands
 
 from albertkit.tokenization.vocabulary import train_vocabulary
 
-# The suite is offline: a test that wants a hub starts one on localhost.
+# The suite is offline. A test that needs a hub starts a server on localhost.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-# The same examples on each run. To look for new ones: pytest --hypothesis-profile=default
+# Hypothesis uses the same examples in each run. To search for new ones: pytest --hypothesis-profile=default
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("same")
 
@@ -34,41 +34,42 @@ SHARED = Path(os.environ.get("ALBERTKIT_SHARED", ROOT.parent / "shared"))
 
 INTEGRATION = (
     "bench/*", "cli/*", "compat/*", "finetuning/*", "gpu/*", "keras/*", "project/*", "serving/*",
-    "training/*", "checkpoints/test_foreign_models.py", "checkpoints/test_reader_fuzz.py",
+    "training/*", "checkpoints/test_foreign_models.py", "checkpoints/test_reader_*.py",
     "checkpoints/test_tensor_bundle.py", "datasets/test_data_fuzz.py", "export/*",
-    "inspection/test_inspection.py", "modeling/test_modeling_outputs.py",
+    "inspection/*", "modeling/test_modeling_outputs.py",
     "modeling/test_modeling_parity.py", "modeling/test_modeling_pretrained.py", "modeling/test_trainer.py",
     "pipelines/test_pipeline_inputs.py", "pipelines/test_task_pipelines*.py",
     "pretraining/test_pretraining_batches.py", "pretraining/test_pretraining_prepare.py",
     "pretraining/test_pretraining_run.py", "tasks/test_own_task*.py", "test_conversion*.py", "test_extras.py",
-    "test_light.py", "test_nothing_written_over.py", "test_parallel.py", "test_public_functions.py",
-    "tokenization/test_tokenizer_files.py", "tokenization/test_tokenizer_fuzz.py",
+    "test_light*.py", "test_nothing_written_over.py", "test_parallel.py", "test_public_functions.py",
+    "tokenization/test_tokenizer_files*.py", "tokenization/test_tokenizer_fuzz.py",
+    "tokenization/test_tokenizer_processes.py",
 )  # fmt: skip
 """Files whose tests start processes, servers or browsers, train, fuzz, or compare with slow libraries."""
 LAYERS = "project/test_layers.py"
-"""Of the structure of the code: quick, and wanted after every change."""
+"""A fast file in an INTEGRATION folder that `make test-fast` runs too, because it checks the architecture."""
 
 
 def is_integration(path: Path) -> bool:
-    """Tell whether a file is one of the above."""
+    """Return whether INTEGRATION contains a file."""
     file = path.relative_to(Path(__file__).parent).as_posix()
     return file != LAYERS and any(fnmatch(file, pattern) for pattern in INTEGRATION)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that writes outputs of code blocks into the documentation: project/test_docs.py."""
+    """Add the option of project/test_docs.py that writes the outputs of code blocks into the pages."""
     parser.addoption("--write-outputs", action="store_true", help="write the outputs of blocks into the docs")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out files that `make test-fast` does not run: importing them takes long."""
-    unwanted = "not integration" in config.option.markexpr
-    return True if unwanted and collection_path.suffix == ".py" and is_integration(collection_path) else None
+    """Do not import the files that `make test-fast` skips, because importing them takes long."""
+    is_fast = "not integration" in config.option.markexpr
+    return True if is_fast and collection_path.suffix == ".py" and is_integration(collection_path) else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the files above `integration`."""
+    """Add the mark `integration` to the tests of the files in INTEGRATION."""
     for item in items:
         if is_integration(item.path):
             item.add_marker("integration")
@@ -76,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of reference outputs and real data, beside the checkout."""
+    """Return the folder of the reference data, next to the checkout. Skip the test if there is none."""
     if not SHARED.is_dir():
         pytest.skip(f"needs the reference data in {SHARED} (set ALBERTKIT_SHARED to its folder)")
     return SHARED
@@ -84,7 +85,7 @@ def shared() -> Path:
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
-    """Import a file of `scripts/` by its name; it is forgotten after the test."""
+    """Return a function that imports a file of `scripts/` by name. The test unloads it at its end."""
     folder = ROOT / "scripts"
     monkeypatch.syspath_prepend(str(folder))
     yield importlib.import_module
@@ -94,12 +95,14 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleTy
 
 @pytest.fixture(scope="session")
 def two_cpu_ray() -> Iterator[None]:
-    """A Ray of two CPUs on this machine."""
+    """Start Ray with two CPUs on this machine."""
     ray = pytest.importorskip("ray", reason="needs Ray: pip install 'albertkit[ray]'")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else Ray writes one to the home folder
+        patch.setenv(
+            "RAY_AUTH_TOKEN", secrets.token_hex(32)
+        )  # otherwise Ray writes a token to the home folder
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_worker_niceness", "0")  # else other work on the machine starves the workers
+        patch.setenv("RAY_worker_niceness", "0")  # otherwise other work on the machine slows the workers down
         ray.init(
             address="local",
             num_cpus=2,
@@ -113,14 +116,14 @@ def two_cpu_ray() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def warm_shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The environment of processes for which `albertkit` and `python` start in milliseconds."""
+    """Return environment variables with which `albertkit` and `python` start in milliseconds."""
     with warm_commands(tmp_path_factory.mktemp("warm")) as environment:
         yield environment
 
 
 @pytest.fixture(scope="session")
 def tiny_texts() -> list[str]:
-    """Two hundred small documents of several sentences each, every one different, without any file."""
+    """Return 200 different documents of several sentences each."""
     rng = random.Random(0)
     subjects = [
         "The captain",
@@ -157,7 +160,7 @@ def tiny_texts() -> list[str]:
 
 @pytest.fixture(scope="session")
 def tiny_vocabulary(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str]) -> Path:
-    """A spiece.model of 500 pieces, trained by our own recipe."""
+    """Return a spiece.model with 500 pieces, trained by albertkit."""
     folder = tmp_path_factory.mktemp("vocabulary")
     train_vocabulary(tiny_texts, folder, vocab_size=500, num_threads=1)
     return folder / "spiece.model"
@@ -165,8 +168,8 @@ def tiny_vocabulary(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[s
 
 @pytest.fixture
 def resident() -> Callable[[], int]:
-    """How many bytes of memory this process holds now."""
+    """Return a function that returns the resident memory of this process in bytes."""
     file = Path("/proc/self/statm")
     if not file.exists():
-        pytest.skip("only Linux tells how much memory is resident")
+        pytest.skip("only Linux reports resident memory in /proc")
     return lambda: int(file.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""The settings of glibc's memory allocator."""
+"""Test of the settings of the memory allocator of glibc."""
 
 import platform
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-# malloc is called directly, because libraries align their arrays, which changes what is used again.
+# The code calls malloc directly. Libraries align their arrays, which changes how memory is reused.
 FAULTS = """
 import ctypes, resource, sys
 from albertkit.allocator import keep_freed_memory
@@ -25,7 +25,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these settings")
-def test_freed_memory_is_used_again_without_page_faults() -> None:
+def test_freed_memory_is_reused_without_page_faults() -> None:
     def faults(how: str) -> int:
         command = [sys.executable, "-c", FAULTS, how]
         return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)

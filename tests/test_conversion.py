@@ -1,4 +1,4 @@
-"""The report, the command and the errors of a conversion, and conversion without PyTorch."""
+"""Tests of the report, the command and the errors of conversions, and of conversion without PyTorch."""
 
 import json
 import runpy
@@ -63,9 +63,10 @@ def test_the_report_accounts_for_everything(tf1: Path, original: Tensors) -> Non
     assert json.loads(json.dumps(report.to_json()))["tensors"][0]["source"] == WORDS
 
 
-def test_what_the_source_lacks_is_missing(tf1: Path, original: Tensors) -> None:
+def test_the_report_lists_missing_tensors(tf1: Path, original: Tensors) -> None:
     write_bundle(
-        tf1 / "model.ckpt-best", {key: one for key, one in original.items() if "seq_relationship" not in key}
+        tf1 / "model.ckpt-best",
+        {key: tensor for key, tensor in original.items() if "seq_relationship" not in key},
     )
     report = convert(tf1, tf1.parent / "hf", verify=True)
     assert report.largest_difference == 0
@@ -84,7 +85,7 @@ def test_a_checkpoint_is_never_replaced(tf1: Path) -> None:
         convert(tf1, tf1.parent / "file" / "out", to="tf1")
 
 
-def test_arguments_that_do_not_go_together(tf1: Path) -> None:
+def test_invalid_arguments(tf1: Path) -> None:
     with pytest.raises(ConfigError, match="does not match the format 'julia'"):
         convert(tf1, tf1.parent / "out", to="julia")
     with pytest.raises(ConfigError, match=r"format 'onnx' is unknown. Expected one of hf, tf1, julia"):
@@ -109,7 +110,7 @@ def test_the_verb(tf1: Path) -> None:
     assert julia.load(target)["weights"][WORDS].dtype == np.float16
 
 
-def test_without_the_extra_the_error_says_what_to_install(tf1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_missing_library_names_the_extra(tf1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "crc32c", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'albertkit\[convert\]'"):
         AlbertModel.from_pretrained(tf1)
@@ -119,7 +120,7 @@ def test_without_the_extra_the_error_says_what_to_install(tf1: Path, monkeypatch
 def test_the_table_of_the_documentation(
     tmp_path: Path, arrays: Tensors, script: Callable[[str], ModuleType]
 ) -> None:
-    """The row of Keras is measured in keras_checks.py, where Keras is loaded anyway."""
+    """Check the rows of the table. keras_checks_docs.py checks the row of Keras, because it loads Keras."""
     table = script("checkpoint_table")
     page = table.PAGE.read_text()
     for row in table.FORMATS:
@@ -128,7 +129,7 @@ def test_the_table_of_the_documentation(
         assert row.line(0).rpartition("| 0")[0] in page, row.name
 
 
-def test_the_walk_through_julia(
+def test_the_julia_example_prints_the_shapes(
     tf1: Path, tiny_vocabulary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, example = tf1.parent / "model.tfbson", ROOT / "examples" / "julia_walkthrough.py"
@@ -142,7 +143,7 @@ def test_the_walk_through_julia(
     assert "sentence-order head  2x3 (features first)" in printed
 
 
-def test_a_difference_is_found(tf1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_finds_a_difference(tf1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(folder: Path, config: dict, tensors: Tensors, **options: object) -> None:
         folder_file.write_folder(
             folder, config, {**tensors, "predictions.bias": tensors["predictions.bias"] + 1e-3}
@@ -187,7 +188,7 @@ def test_without_torch_reports_and_files_are_the_same(
         assert (light / path).read_bytes() == (full / path).read_bytes()
 
 
-def test_without_torch_its_own_files_name_the_extra(tmp_path: Path) -> None:
+def test_without_torch_a_pytorch_file_is_an_error_that_names_the_extra(tmp_path: Path) -> None:
     model = random_model(AlbertModel)
     model.config.save_pretrained(tmp_path)  # type: ignore[operator, union-attr]
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")

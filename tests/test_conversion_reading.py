@@ -1,4 +1,4 @@
-"""Checkpoints of other formats and layouts: the loaded model computes what the original code computed."""
+"""Tests of loading checkpoints in other formats and layouts: outputs equal those of the original code."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ from albertkit.modeling.task_heads import AlbertForSequenceClassification
 
 
 def assert_original(model: AlbertForPreTraining, arrays: Tensors) -> None:
-    """The model computes what the original code did."""
+    """Assert that the outputs of a model equal the recorded outputs of the original code."""
     golden = {
         key.removeprefix("golden:"): value for key, value in arrays.items() if key.startswith("golden:")
     }
@@ -43,7 +43,7 @@ def assert_original(model: AlbertForPreTraining, arrays: Tensors) -> None:
     assert largest_difference(output.sop_logits, golden["sop_logits"]) <= TOLERANCE
 
 
-# --- what the original computed -----------------------------------------------------------------
+# --- outputs of the original code ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_tensorflow_checkpoint_loads(tf1: Path, arrays: Tensors, path: str) ->
     assert set(report.ignored) == {"global_step", f"{WORDS}/adam_m", f"{WORDS}/adam_v"}
 
 
-def test_the_documented_way_to_load_one(tf1: Path, arrays: Tensors) -> None:
+def test_load_tf_weights_loads_a_checkpoint(tf1: Path, arrays: Tensors) -> None:
     config = AlbertConfig.from_json_file(tf1 / "albert_config.json")
     model = AlbertForPreTraining.load_tf_weights(config, tf1 / "model.ckpt-best")
     assert model.config.hidden_size == 48
@@ -75,10 +75,10 @@ def test_an_archive_loads(tf1: Path, arrays: Tensors, ending: str) -> None:
     assert_original(AlbertForPreTraining.from_pretrained(archive), arrays)
 
 
-def test_an_archive_loads_where_extract_has_no_filter(
+def test_an_archive_loads_if_extract_has_no_filter(
     tf1: Path, arrays: Tensors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in Python 3.11.0 to 3.11.3."""
+    """Check that Python 3.11.0 to 3.11.3, whose `extract` has no filter, can unpack archives."""
     with tarfile.open(tf1.parent / "small.tar", "w") as tar:
         tar.add(tf1, "albert_small")
     monkeypatch.delattr(tarfile.TarFile, "extract")
@@ -97,7 +97,7 @@ def test_a_hub_module_loads(tmp_path: Path, original: Tensors, arrays: Tensors) 
     for folder in ("variables", "assets"):
         (tmp_path / folder).mkdir()
     write_bundle(
-        tmp_path / "variables" / "variables", {f"module/{name}": one for name, one in original.items()}
+        tmp_path / "variables" / "variables", {f"module/{name}": tensor for name, tensor in original.items()}
     )
     shutil.copy(GOLDEN / "albert_config.json", tmp_path / "assets")
     (tmp_path / "assets" / "30k-clean.model").write_bytes(b"vocabulary")
@@ -106,7 +106,7 @@ def test_a_hub_module_loads(tmp_path: Path, original: Tensors, arrays: Tensors) 
     assert formats.read(tmp_path).vocabulary == {"spiece.model": b"vocabulary"}
 
 
-def test_names_without_their_first_part_load(tmp_path: Path, original: Tensors, arrays: Tensors) -> None:
+def test_tensor_names_without_their_prefix_load(tmp_path: Path, original: Tensors, arrays: Tensors) -> None:
     write_bundle(tmp_path / "m", {name.removeprefix("bert/"): tensor for name, tensor in original.items()})
     shutil.copy(GOLDEN / "albert_config.json", tmp_path)
     assert_original(AlbertForPreTraining.from_pretrained(tmp_path), arrays)
@@ -118,12 +118,12 @@ def test_a_julia_file_loads(tf1: Path, arrays: Tensors) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "model.ckpt-best", "albert_small.tfbson"])
-def test_fixtures(shared: Path, arrays: Tensors, path: str) -> None:
+def test_shared_checkpoints_load(shared: Path, arrays: Tensors, path: str) -> None:
     model = AlbertForPreTraining.from_pretrained(shared / "fixtures" / "google-tf1-small" / path)
     assert_original(model, arrays)
 
 
-def test_a_head_of_fine_tuning_loads_with_its_labels(tf1: Path, original: Tensors) -> None:
+def test_a_fine_tuned_head_loads_with_its_labels(tf1: Path, original: Tensors) -> None:
     head = {"output_weights": torch.randn(3, 48), "output_bias": torch.randn(3)}
     write_bundle(tf1 / "model.ckpt-best", original | head)
     model, info = AlbertForSequenceClassification.from_pretrained(tf1, output_loading_info=True)
@@ -132,7 +132,7 @@ def test_a_head_of_fine_tuning_loads_with_its_labels(tf1: Path, original: Tensor
     assert torch.equal(model.classifier.weight, head["output_weights"])
 
 
-def test_of_several_checkpoints_one_must_be_meant(tf1: Path, original: Tensors) -> None:
+def test_a_folder_with_several_checkpoints_needs_a_choice(tf1: Path, original: Tensors) -> None:
     (tf1 / "model.ckpt-best.index").rename(tf1 / "model.ckpt-9.index")
     (tf1 / "model.ckpt-best.data-00000-of-00001").rename(tf1 / "model.ckpt-9.data-00000-of-00001")
     other = {**original, WORDS: torch.ones(512, 16)}
@@ -146,7 +146,7 @@ def test_of_several_checkpoints_one_must_be_meant(tf1: Path, original: Tensors) 
 
 def test_a_missing_tensor_of_the_encoder_is_an_error(tf1: Path, original: Tensors) -> None:
     name = "bert/encoder/transformer/group_0/inner_group_0/attention_1/self/key/kernel"
-    write_bundle(tf1 / "model.ckpt-best", {key: one for key, one in original.items() if key != name})
+    write_bundle(tf1 / "model.ckpt-best", {key: tensor for key, tensor in original.items() if key != name})
     for call in (AlbertModel.from_pretrained, lambda path: convert(path, path.parent / "out")):
         with pytest.raises(CheckpointError, match=r"not a complete ALBERT: it lacks .*attention.key.weight"):
             call(tf1)
@@ -197,7 +197,11 @@ def test_configs_that_the_original_code_cannot_express(tmp_path: Path) -> None:
 
 
 def test_the_older_layout_computes_the_same(tmp_path: Path) -> None:
-    """Words times a second factor, then positions, segments and LayerNorm of the hidden width; no mapping."""
+    """Compare outputs of the older layout.
+
+    In this layout, the word embeddings are multiplied by a second matrix. The positions, the segments and the
+    LayerNorm of the embeddings have the hidden size, so the encoder has no projection of the embeddings.
+    """
     model = random_model(AlbertForPreTraining, embedding_size=12, num_hidden_layers=3)
     with torch.no_grad():
         model.albert.encoder.embedding_hidden_mapping_in.weight.copy_(torch.eye(12))
@@ -205,7 +209,7 @@ def test_the_older_layout_computes_the_same(tmp_path: Path) -> None:
     words, factor = torch.randn(40, 8), torch.randn(8, 12)
     named = to_tensors(
         google.google_tensors(
-            to_arrays({name: one for name, one in model.state_dict().items() if "decoder" not in name})
+            to_arrays({name: tensor for name, tensor in model.state_dict().items() if "decoder" not in name})
         )
     )
     layer = "bert/encoder/transformer/group_0/inner_group_0/"
@@ -228,14 +232,14 @@ def test_the_older_layout_computes_the_same(tmp_path: Path) -> None:
     config = google.google_config(model.config.to_dict()) | {"embedding_size": 8, "ln_type": "postln"}
     (tmp_path / "albert_config.json").write_text(json.dumps(config))
 
-    found, info = AlbertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    loaded, info = AlbertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
     assert info["report"].ok
     assert info["report"].ignored == {OLDER_FACTOR: "multiplied into the word embeddings"}
     input_ids = torch.randint(40, (2, 9))
     with torch.no_grad():
         expected = model.albert(inputs_embeds=words[input_ids] @ factor)
-        output = found(input_ids)
-        assert largest_difference(found.albert(input_ids)[0], expected[0]) <= TOLERANCE
+        output = loaded(input_ids)
+        assert largest_difference(loaded.albert(input_ids)[0], expected[0]) <= TOLERANCE
         head = model.predictions
         hidden = head.LayerNorm(torch.nn.functional.gelu(head.dense(expected[0]), approximate="tanh"))
         logits = hidden @ factor.T @ words.T + head.bias
@@ -255,10 +259,10 @@ def test_keras_files_load(tmp_path: Path) -> None:
     model = random_model(AlbertForPreTraining, num_hidden_groups=2, inner_group_num=2)
     write_h5(tmp_path / "tf_model.h5", model)
     model.config.save_pretrained(tmp_path)
-    found, info = AlbertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    loaded, info = AlbertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
     assert info["report"].ok
     for name, tensor in model.state_dict().items():
-        assert torch.equal(found.state_dict()[name], tensor), name
+        assert torch.equal(loaded.state_dict()[name], tensor), name
     report = convert(tmp_path, tmp_path / "hf", verify=True)
     assert report.largest_difference == 0
 

@@ -1,4 +1,4 @@
-"""Conversion through every format and back to the same bytes, other data types, and shards."""
+"""Tests of conversions that return to the same bytes, to other data types, and of shards."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 CLASSES = [
     auto.model_class(name) for name, head in HEADS.items() if any(spec.google for spec in head.tensors)
 ]
-"""Classes that the original code has too."""
+"""Classes whose tensors have names in the original code."""
 
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -38,7 +38,7 @@ CLASSES = [
     labels=st.integers(1, 4),
     seed=st.integers(0, 1000),
 )
-def test_every_format_and_back_is_bitwise(
+def test_a_round_trip_through_every_format_keeps_all_bits(
     tmp_path_factory, model_class, groups, inner, repeats, heads, head_size, embedding_size, labels, seed
 ) -> None:
     folder = tmp_path_factory.mktemp("round")
@@ -65,18 +65,18 @@ def test_every_format_and_back_is_bitwise(
     assert (folder / "6" / "model.safetensors").read_bytes() == (
         folder / "0" / "model.safetensors"
     ).read_bytes()
-    one, other = (Bundle(folder / name / google.PREFIX) for name in ("1", "5"))
-    assert one.entries == other.entries
+    first, last = (Bundle(folder / name / google.PREFIX) for name in ("1", "5"))
+    assert first.entries == last.entries
 
 
 @pytest.mark.parametrize(
     "examples", [4, pytest.param(200, marks=pytest.mark.slow)], ids=["quick", "thorough"]
 )
 @pytest.mark.parametrize("made_by", SOURCES)
-def test_every_format_read_becomes_every_format_written(
+def test_every_source_format_is_converted_to_every_target_format(
     tmp_path_factory, made_by: str, examples: int
 ) -> None:
-    """What a model's weights were written as does not show in what is written of them."""
+    """Check that the written files do not depend on the format of the source."""
 
     @settings(max_examples=examples)
     @given(
@@ -104,10 +104,10 @@ def test_every_format_read_becomes_every_format_written(
         model.save_pretrained(folder / "model")
         (folder / "source").mkdir()
         source = SOURCES[made_by](folder / "source", model)
-        there = folder / ("there.tfbson" if to == "julia" else "there")
-        report = convert(source, there, to=to)
+        target = folder / ("target.tfbson" if to == "julia" else "target")
+        report = convert(source, target, to=to)
         assert (report.missing, report.unexpected, report.unused) == ([], [], {})
-        convert(there, folder / "back")
+        convert(target, folder / "back")
         for file in ("config.json", "model.safetensors"):
             assert (folder / "back" / file).read_bytes() == (folder / "model" / file).read_bytes()
 
@@ -115,10 +115,10 @@ def test_every_format_read_becomes_every_format_written(
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_other_types(tmp_path: Path, dtype: str) -> None:
+def test_other_data_types(tmp_path: Path, dtype: str) -> None:
     random_model(AlbertForPreTraining).save_pretrained(tmp_path / "0")
     convert(tmp_path / "0", tmp_path / "1", dtype=dtype)
-    assert {str(one.dtype) for one in load_file(tmp_path / "1" / "model.safetensors").values()} == {
+    assert {str(tensor.dtype) for tensor in load_file(tmp_path / "1" / "model.safetensors").values()} == {
         f"torch.{dtype}"
     }
     convert(tmp_path / "1", tmp_path / "2", to="tf1")
@@ -134,8 +134,8 @@ def test_other_types(tmp_path: Path, dtype: str) -> None:
         assert julia.load(tmp_path / "4.tfbson")["weights"][WORDS].dtype == np.float16
 
 
-def test_weights_beyond_a_type_are_refused(tmp_path: Path) -> None:
-    """They would become infinite, and the model's outputs NaN."""
+def test_weights_beyond_the_range_of_a_data_type_are_an_error(tmp_path: Path) -> None:
+    """Check the error: the weights would become infinite, and the outputs NaN."""
     model = random_model(AlbertForPreTraining)
     with torch.no_grad():
         model.sop_classifier.classifier.bias[0] = -1e6
@@ -159,10 +159,10 @@ def test_weights_beyond_a_type_are_refused(tmp_path: Path) -> None:
 
 def test_shards_become_one_file(tmp_path: Path) -> None:
     model = random_model(AlbertForPreTraining)
-    state = {name: one for name, one in model.state_dict().items() if "decoder" not in name}
+    state = {name: tensor for name, tensor in model.state_dict().items() if "decoder" not in name}
     names = list(state)
     model.config.save_pretrained(tmp_path / "in")
-    shards = {f"pytorch_model-0000{at + 1}-of-00002.bin": names[at::2] for at in range(2)}
+    shards = {f"pytorch_model-0000{number + 1}-of-00002.bin": names[number::2] for number in range(2)}
     for file, part in shards.items():
         torch.save({name: state[name] for name in part}, tmp_path / "in" / file)
     index = {"weight_map": {name: file for file, part in shards.items() for name in part}}

@@ -1,4 +1,4 @@
-"""The vocabulary in a conversion: copied, rebuilt from a Julia file, left out, or refused."""
+"""Tests of the vocabulary in conversions: copied, rebuilt from a Julia file, omitted, or refused."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.vocabularies import load_tokenizer
 
 
-def test_the_vocabulary_goes_along(tmp_path: Path, tiny_vocabulary: Path) -> None:
+def test_the_vocabulary_is_converted_with_the_model(tmp_path: Path, tiny_vocabulary: Path) -> None:
     text = "The captain opened 12,000 letters."
     random_model(AlbertForPreTraining, vocab_size=500).save_pretrained(tmp_path / "0")
     convert(tmp_path / "0", tmp_path / "1", to="tf1")
@@ -46,7 +46,7 @@ def test_the_vocabulary_goes_along(tmp_path: Path, tiny_vocabulary: Path) -> Non
 
 
 def test_a_converted_folder_gives_the_segments_to_transformers(tiny_vocabulary: Path, tmp_path: Path) -> None:
-    """`transformers` saves its settings without the names of the inputs, which it then needs for them."""
+    """Check `model_input_names`: transformers does not save it, but needs it to return segments."""
     random_model(AlbertModel, vocab_size=500).save_pretrained(tmp_path / "0")
     AutoTokenizer.from_pretrained(tiny_vocabulary).save_pretrained(tmp_path / "0")
     file = tmp_path / "0" / "tokenizer_config.json"
@@ -54,9 +54,9 @@ def test_a_converted_folder_gives_the_segments_to_transformers(tiny_vocabulary: 
     assert settings.pop("model_input_names") == ["input_ids", "token_type_ids", "attention_mask"]
     file.write_text(json.dumps(settings))
     convert(tmp_path / "0", tmp_path / "1")
-    found = transformers.AutoTokenizer.from_pretrained(tmp_path / "1")("a captain", "the sea")
+    encoded = transformers.AutoTokenizer.from_pretrained(tmp_path / "1")("a captain", "the sea")
     assert (
-        found["token_type_ids"]
+        encoded["token_type_ids"]
         == AutoTokenizer.from_pretrained(tiny_vocabulary)("a captain", "the sea")["token_type_ids"]
     )
     changed = json.loads((tmp_path / "1" / "tokenizer_config.json").read_text())
@@ -64,10 +64,10 @@ def test_a_converted_folder_gives_the_segments_to_transformers(tiny_vocabulary: 
     file.unlink()
     convert(tmp_path / "0", tmp_path / "2")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "2")
-    assert theirs("a captain", "the sea")["token_type_ids"] == found["token_type_ids"]
+    assert theirs("a captain", "the sea")["token_type_ids"] == encoded["token_type_ids"]
 
 
-def test_published_vocabulary_has_the_lines_that_julia_shows(shared: Path, tmp_path: Path) -> None:
+def test_the_lines_of_the_published_vocabulary_are_those_of_julia(shared: Path, tmp_path: Path) -> None:
     random_model(AlbertModel, vocab_size=30000).save_pretrained(tmp_path / "0")
     shutil.copy(shared / "data" / "spiece.model", tmp_path / "0")
     convert(tmp_path / "0", tmp_path / "1.tfbson")
@@ -78,16 +78,22 @@ def test_published_vocabulary_has_the_lines_that_julia_shows(shared: Path, tmp_p
     assert [line.split("\t")[1] for line in lines[-10:]][:3] == ["-13.5298", "-13.5298", "-13.5298"]
 
 
-def test_a_tokenizer_made_of_lines_is_the_published_one(shared: Path, tmp_path: Path) -> None:
+def test_a_tokenizer_from_vocabulary_lines_equals_the_published_tokenizer(
+    shared: Path, tmp_path: Path
+) -> None:
     published = shared / "data" / "spiece.model"
     again = tmp_path / "spiece.model"
     again.write_bytes(model_from_lines(vocab_lines(published.read_bytes())))
-    one, other = (AutoTokenizer.from_pretrained(path, model_max_length=10_000) for path in (published, again))
+    expected, rebuilt = (
+        AutoTokenizer.from_pretrained(path, model_max_length=10_000) for path in (published, again)
+    )
     cases = [json.loads(line) for line in (shared / "fixtures" / "tokenizer.jsonl").read_text().splitlines()]
     differing = [
-        case["kind"] for case in cases if one(case["text"])["input_ids"] != other(case["text"])["input_ids"]
+        case["kind"]
+        for case in cases
+        if expected(case["text"])["input_ids"] != rebuilt(case["text"])["input_ids"]
     ]
-    # SentencePiece's normaliser has grown: a few characters that are in no real text are treated otherwise.
+    # The normalizer of SentencePiece has changed since: it treats a few rare characters differently.
     assert set(differing) <= {"fuzz"}
     assert len(differing) < 10
 
@@ -101,12 +107,12 @@ def test_a_tokenizer_made_of_lines_is_the_published_one(shared: Path, tmp_path: 
         (["<unk>\t0", "a\t-1", "a\t-2"], "not a valid SentencePiece model"),
     ],
 )
-def test_lines_that_make_no_tokenizer(lines: list[str], message: str) -> None:
+def test_invalid_vocabulary_lines_are_an_error(lines: list[str], message: str) -> None:
     with pytest.raises(TokenizerError, match=message):
         model_from_lines(lines)
 
 
-def test_a_vocabulary_that_is_none_is_left_out(tmp_path: Path) -> None:
+def test_an_invalid_vocabulary_is_omitted(tmp_path: Path) -> None:
     random_model(AlbertModel).save_pretrained(tmp_path / "0")
     convert(tmp_path / "0", tmp_path / "1.tfbson")
     julia.save(
@@ -124,8 +130,8 @@ def test_a_vocabulary_of_another_model_is_refused(tmp_path: Path, tiny_vocabular
         convert(tmp_path / "0", tmp_path / "1")
 
 
-def test_the_settings_of_a_tokenizer_go_along(tmp_path: Path, tiny_vocabulary: Path) -> None:
-    """A cased vocabulary whose settings are lost would be read as a lower-case one."""
+def test_the_settings_of_the_tokenizer_are_converted(tmp_path: Path, tiny_vocabulary: Path) -> None:
+    """Check the settings: without them, a cased vocabulary would be used with lower-case texts."""
     text = "The Captain saw Kiwistan."
     random_model(AlbertModel, vocab_size=500).save_pretrained(tmp_path / "0")
     tokenizer = AlbertTokenizer(tiny_vocabulary, do_lower_case=False, keep_accents=True)
@@ -142,7 +148,7 @@ def test_the_settings_of_a_tokenizer_go_along(tmp_path: Path, tiny_vocabulary: P
     ]
 
 
-def test_a_vocabulary_in_tokenizer_json_alone(tmp_path: Path, tiny_vocabulary: Path) -> None:
+def test_a_vocabulary_only_in_tokenizer_json(tmp_path: Path, tiny_vocabulary: Path) -> None:
     random_model(AlbertModel, vocab_size=500).save_pretrained(tmp_path / "0")
     tokenizer = AlbertTokenizer(tiny_vocabulary)
     (tmp_path / "0" / "tokenizer.json").write_bytes(tokenizer.backend_tokenizer.to_str().encode())
@@ -157,7 +163,7 @@ def test_a_vocabulary_in_tokenizer_json_alone(tmp_path: Path, tiny_vocabulary: P
 
 @pytest.mark.parametrize("names", [["albert.spm"], ["30k-clean.model", "other.model"]])
 def test_a_vocabulary_under_another_name(tmp_path: Path, tiny_vocabulary: Path, names: list[str]) -> None:
-    """The tokenizer of a folder and the conversion of the folder choose the same file."""
+    """Check that the conversion chooses the same file as the tokenizer of the folder."""
     random_model(AlbertModel, vocab_size=500).save_pretrained(tmp_path / "0")
     for name in names:
         shutil.copy(tiny_vocabulary, tmp_path / "0" / name)

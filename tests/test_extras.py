@@ -1,4 +1,4 @@
-"""Public names whose extra is not installed: they can be named, and using them says what to install."""
+"""Tests of public names whose extra is missing: importing works, and the error of a call names the extra."""
 
 import re
 import subprocess
@@ -55,7 +55,7 @@ for use in uses:
 NAMED = re.compile(
     r"""(?:optional|require)\("[\w.]+", extra="(\w+)"|(?:albertkit|'\.)\[([\w,]+)\]|\bextra\s+`(\w+)`"""
 )
-"""Ways to name an extra: in a call of `extras.optional`, in a command, in a sentence."""
+"""Mentions of an extra: in a call of `extras.optional` or `require`, in a command, or in a sentence."""
 
 
 def test_extras_that_code_and_documentation_name_exist() -> None:
@@ -71,10 +71,13 @@ def test_extras_that_code_and_documentation_name_exist() -> None:
         for extra in "".join(groups).split(",")
     }
     assert len(named) > 30
-    assert [one for one in sorted(named) if one[1] not in project["optional-dependencies"]] == []
+    unknown = [
+        (file, extra) for file, extra in sorted(named) if extra not in project["optional-dependencies"]
+    ]
+    assert unknown == []
 
 
-def test_names_without_torch_can_be_named_and_say_what_to_install_when_used() -> None:
+def test_without_torch_public_names_can_be_imported_and_name_the_extra_if_called() -> None:
     lines = run_without_torch(NAMES + USES).splitlines()
     command = "torch is not installed. To install it: pip install 'albertkit[torch]'"
     named = ["AlbertModel", "AlbertModel", "AutoModel", "AlbertPreTrainedModel"]
@@ -86,7 +89,7 @@ def test_names_without_torch_can_be_named_and_say_what_to_install_when_used() ->
 
 
 def test_attributes_that_need_torch_are_missing_without_it() -> None:
-    """Feature tests such as `hasattr` work, and the error says what to install."""
+    """Check that `hasattr` works, and that the error names the extra."""
     code = """
 from albertkit import AlbertModel, pipeline
 
@@ -108,7 +111,7 @@ for owner in (model, AlbertModel):
 
 
 @pytest.mark.parametrize("verb", ["finetune", "pretrain"])
-def test_verbs_that_train_say_what_to_install(verb: str) -> None:
+def test_training_commands_name_the_missing_extra(verb: str) -> None:
     arguments = {
         "finetune": ["text-classification", "--train", "a.csv", "--validation", "b.csv"],
         "pretrain": ["--data", "shards", "--tokenizer", "bundled"],
@@ -118,7 +121,7 @@ def test_verbs_that_train_say_what_to_install(verb: str) -> None:
         run_without_torch(code, verb, *arguments[verb], "--output", "run")
 
 
-def test_names_of_keras_can_be_named_without_it() -> None:
+def test_keras_classes_can_be_imported_without_keras() -> None:
     code = """
 import sys
 sys.modules["keras"] = None
@@ -134,7 +137,7 @@ except albertkit.MissingExtraError as error:
     assert "pip install 'albertkit[keras]'" in result.stdout
 
 
-def test_tokenizers_of_the_rust_library_say_what_to_install() -> None:
+def test_methods_that_need_the_rust_library_name_the_extra() -> None:
     code = """
 import sys, tempfile
 from pathlib import Path

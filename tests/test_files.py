@@ -1,4 +1,4 @@
-"""Files that are written: strict JSON, permissions, full disks, and places that hold something already."""
+"""Tests of writing files: strict JSON, permissions, full disks, and paths that already exist."""
 
 import ast
 import math
@@ -29,14 +29,14 @@ from albertkit.files import (
 
 pytestmark = pytest.mark.light
 
-posix = pytest.mark.skipif(os.name != "posix", reason="permissions of this kind are POSIX's")
+posix = pytest.mark.skipif(os.name != "posix", reason="tests POSIX permissions")
 
 
 # --- JSON ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, np.float64("nan")])
-def test_json_that_is_written_is_strict(number: float, tmp_path: Path) -> None:
+def test_nan_and_infinity_are_not_written_to_json(number: float, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"the value at metrics\.loss\[1\] is -?(nan|inf)"):
         write_json(tmp_path / "x.json", {"step": 3, "metrics": {"loss": [0.5, number]}})
     assert not any(tmp_path.iterdir())
@@ -44,12 +44,12 @@ def test_json_that_is_written_is_strict(number: float, tmp_path: Path) -> None:
         json_text(number)
 
 
-def test_figures_without_a_value_are_null() -> None:
+def test_finite_replaces_nan_and_infinity_by_null() -> None:
     value = {"loss": math.nan, "by_length": [(1, math.inf)], "name": "x", "count": 3}
     assert finite(value) == {"loss": None, "by_length": [[1, None]], "name": "x", "count": 3}
 
 
-def test_a_config_with_a_number_that_json_lacks_is_not_written(tmp_path: Path) -> None:
+def test_a_config_with_nan_is_not_written(tmp_path: Path) -> None:
     config = AlbertConfig()
     config.extra["mine"] = math.nan
     with pytest.raises(DataError, match="the value at mine is nan"):
@@ -57,23 +57,23 @@ def test_a_config_with_a_number_that_json_lacks_is_not_written(tmp_path: Path) -
     assert not (tmp_path / "model").exists()
 
 
-def test_json_is_written_in_one_place() -> None:
-    """Only `files.py` calls the library's writer, but for hashes and answers of the server."""
+def test_only_listed_files_call_json_dumps() -> None:
+    """Check the callers: `files.py` writes strict JSON. Other files call `json` only if they are listed."""
     allowed = {
         "src/albertkit/files.py",
-        "src/albertkit/datasets/table.py",  # looks for halves of characters in what was read
+        "src/albertkit/datasets/table.py",  # finds surrogates in the rows
         "src/albertkit/pretraining/units.py",  # a hash
-        "src/albertkit/training/state.py",  # makes lists of tuples, for a comparison
-        "src/albertkit/serving/reading.py",  # looks for halves of characters, and quotes values in errors
-        "src/albertkit/serving/api_errors.py",  # texts only
-        "src/albertkit/serving/service.py",  # strict by itself
+        "src/albertkit/training/state.py",  # converts tuples to lists for a comparison
+        "src/albertkit/serving/reading.py",  # finds surrogates, and quotes values in errors
+        "src/albertkit/serving/api_errors.py",  # writes only texts
+        "src/albertkit/serving/service.py",  # passes allow_nan=False
     }
-    found = set()
+    callers = set()
     for path in ROOT.glob("src/albertkit/**/*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and ast.unparse(node) in ("json.dump", "json.dumps"):
-                found.add(path.relative_to(ROOT).as_posix())
-    assert found == allowed
+                callers.add(path.relative_to(ROOT).as_posix())
+    assert callers == allowed
 
 
 # --- permissions --------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path: Path, mode: int
 
 @posix
 def test_a_write_protected_file_is_replaced_by_its_owner(tmp_path: Path, monkeypatch) -> None:
-    """Only the superuser may open such a file for writing, and the tests may be run by it."""
+    """Refuse to open the file for writing: otherwise the test would pass as the superuser in any case."""
     (tmp_path / "file").write_text("old")
     (tmp_path / "file").chmod(0o444)
     os_open = os.open
@@ -124,7 +124,7 @@ def test_a_new_file_follows_the_umask(tmp_path: Path, mask: int) -> None:
     assert stat.S_IMODE((tmp_path / "x.json").stat().st_mode) == 0o666 & ~mask
 
 
-# --- places -------------------------------------------------------------------------------------
+# --- existing files and folders -----------------------------------------------------------------
 
 
 def test_a_folder_and_a_device_are_not_replaced(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_folder_and_a_device_are_not_replaced(tmp_path: Path) -> None:
     assert not Path(os.devnull).is_file()
 
 
-def test_a_new_file_needs_a_free_name_in_a_folder(tmp_path: Path) -> None:
+def test_a_new_file_must_not_exist_and_its_folder_must_exist(tmp_path: Path) -> None:
     check_new_file(tmp_path / "new")
     (tmp_path / "file").write_text("mine")
     for target, message in {
@@ -148,7 +148,7 @@ def test_a_new_file_needs_a_free_name_in_a_folder(tmp_path: Path) -> None:
             check_new_file(tmp_path / target)
 
 
-def test_a_new_folder_is_missing_or_empty(tmp_path: Path) -> None:
+def test_a_new_folder_must_be_missing_or_empty(tmp_path: Path) -> None:
     check_new_folder(tmp_path / "new")
     check_new_folder(tmp_path)
     (tmp_path / ".file.12ab34cd.tmp").touch()
@@ -160,7 +160,7 @@ def test_a_new_folder_is_missing_or_empty(tmp_path: Path) -> None:
         check_new_folder(tmp_path / "file")
 
 
-def test_a_file_is_no_folder_to_write_to(tmp_path: Path) -> None:
+def test_writing_to_a_file_as_a_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for folder in (tmp_path / "file", tmp_path / "file" / "inner"):
         with pytest.raises(DataError, match=r"/file is a file. Expected a folder"), made_folder(folder):
@@ -174,7 +174,7 @@ def test_names_sort_by_their_numbers() -> None:
     assert sorted(names, key=by_number)[:4] == ["7", "a", "step-3", "step-20"]
 
 
-def test_folders_made_for_nothing_go_again(tmp_path: Path) -> None:
+def test_created_folders_are_removed_after_an_error(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     with pytest.raises(KeyError), made_folder(tmp_path / "old" / "a" / "b"):
         raise KeyError
@@ -186,7 +186,7 @@ def test_folders_made_for_nothing_go_again(tmp_path: Path) -> None:
 
 @contextmanager
 def limited_files(size: int) -> Iterator[None]:
-    """Let no file of this process grow over `size` bytes: what a full disk is to a writer."""
+    """Limit the size of files that this process writes, in bytes, to simulate a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
@@ -205,7 +205,7 @@ def limited_files(size: int) -> Iterator[None]:
     ],
     ids=["text", "safetensors", "array"],
 )
-def test_a_full_disk_is_named_and_leaves_what_was_there(tmp_path: Path, write) -> None:
+def test_a_full_disk_is_an_error_and_keeps_the_old_files(tmp_path: Path, write) -> None:
     for name in ("file", "model.safetensors", "config.json"):
         (tmp_path / name).write_text("old")
     with (
@@ -213,7 +213,7 @@ def test_a_full_disk_is_named_and_leaves_what_was_there(tmp_path: Path, write) -
         limited_files(50_000),
     ):
         write(tmp_path)
-    assert {one.name: one.read_text() for one in tmp_path.iterdir()} == dict.fromkeys(
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(
         ("file", "model.safetensors", "config.json"), "old"
     )
 

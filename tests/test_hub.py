@@ -1,4 +1,4 @@
-"""Names to folders: the bundled model, local folders, and downloads from a hub that runs on localhost."""
+"""Tests of names that resolve to folders: bundled models, local folders, downloads from a local hub."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def contents_of(folder: Path) -> dict[str, bytes]:
 # --- the hub ------------------------------------------------------------------------------------
 
 
-def test_download_fetches_only_what_the_patterns_name(hub: Hub) -> None:
+def test_resolve_downloads_only_files_that_match_the_patterns(hub: Hub) -> None:
     folder = resolve("org/model", patterns=PATTERNS)
     expected = model_files("main")
     del expected["pytorch_model.bin"]
@@ -41,7 +41,7 @@ def test_locate_downloads_one_format_of_the_weights(hub: Hub) -> None:
     assert set(contents_of(locate("albert-base-v2"))) == {"config.json", "pytorch_model.bin"}
 
 
-def test_locate_fetches_what_is_asked_for_besides(hub: Hub) -> None:
+def test_locate_downloads_additional_files(hub: Hub) -> None:
     hub.repositories["org/model"]["main"] |= {"vocab.txt": b"[PAD]", "README.md": b"words"}
     folder = locate("org/model", also=("vocab.txt", "spiece.model"))
     assert set(contents_of(folder)) == {"config.json", "model.safetensors", "vocab.txt"}
@@ -106,7 +106,7 @@ def test_token_opens_a_private_repository(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "told"),
+    ("name", "options", "message"),
     [
         ("org/nothing", {}, "no such repository, or it is private"),
         ("org/secret", {}, r"pass token="),
@@ -119,8 +119,8 @@ def test_token_opens_a_private_repository(hub: Hub) -> None:
         ("org/-model-", {}, "not a hub name"),
     ],
 )
-def test_what_the_hub_refuses_is_explained(hub: Hub, name: str, options: dict, told: str) -> None:
-    with pytest.raises(ModelNotFoundError, match=told) as error:
+def test_errors_of_the_hub_are_explained(hub: Hub, name: str, options: dict, message: str) -> None:
+    with pytest.raises(ModelNotFoundError, match=message) as error:
         resolve(name, patterns=PATTERNS, **options)
     assert repr(name) in str(error.value)
 
@@ -149,7 +149,7 @@ def test_dropped_connection_is_resumed(hub: Hub) -> None:
     assert hub.requests.count(f"GET /org/model/resolve/{commit_of('org/modelmain')}/model.safetensors") == 2
 
 
-def test_half_a_download_is_no_model_until_it_is_whole(hub: Hub) -> None:
+def test_an_incomplete_download_is_not_a_model(hub: Hub) -> None:
     hub.broken = {"model.safetensors"}
     with pytest.raises(ModelNotFoundError, match=r"download failed\. Try again"):
         resolve("org/model", patterns=PATTERNS)
@@ -161,7 +161,7 @@ def test_half_a_download_is_no_model_until_it_is_whole(hub: Hub) -> None:
 
 
 def test_environment_variables_in_a_fresh_process(hub: Hub, tmp_path: Path) -> None:
-    """HF_ENDPOINT, HF_HOME and HF_HUB_OFFLINE are read once by a process: this is how users set them."""
+    """Set HF_ENDPOINT, HF_HOME and HF_HUB_OFFLINE in new processes, because a process reads them once."""
     code = f"from albertkit.hub import resolve; print(resolve('org/model', patterns={PATTERNS!r}))"
     environment = os.environ | {
         "HF_ENDPOINT": hub.url,
@@ -173,8 +173,8 @@ def test_environment_variables_in_a_fresh_process(hub: Hub, tmp_path: Path) -> N
         command = [sys.executable, "-c", code]
         return subprocess.run(command, env=environment | changes, capture_output=True, text=True, check=False)
 
-    never_seen = run(HF_HUB_OFFLINE="1")
-    assert "ModelNotFoundError" in never_seen.stderr
+    not_cached = run(HF_HUB_OFFLINE="1")
+    assert "ModelNotFoundError" in not_cached.stderr
     downloaded = run()
     assert downloaded.returncode == 0, downloaded.stderr
     folder = Path(downloaded.stdout.strip())
@@ -200,7 +200,7 @@ def test_local_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve("~/model", patterns=PATTERNS) == folder
 
 
-def test_local_folder_wins_over_a_hub_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_folder_has_priority_over_a_hub_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_model(tmp_path / "org" / "model")
     make_model(tmp_path / "albert-base-v2")
     monkeypatch.chdir(tmp_path)
@@ -212,7 +212,9 @@ def test_local_folder_wins_over_a_hub_name(tmp_path: Path, monkeypatch: pytest.M
     "name",
     ["./x", "../x", "/tmp/no/such", "models/x/y/z", "org/model/", "~/nowhere", "a\\b", "C:\\models", "."],
 )
-def test_path_like_names_are_not_asked_of_the_hub(hub: Hub, name: str, tmp_path: Path, monkeypatch) -> None:
+def test_names_like_paths_send_no_request_to_the_hub(
+    hub: Hub, name: str, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelNotFoundError, match=r"no folder|is not the folder of one model"):
         resolve(name, patterns=PATTERNS)
@@ -220,7 +222,7 @@ def test_path_like_names_are_not_asked_of_the_hub(hub: Hub, name: str, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         (Path("org/model"), "no folder 'org/model'"),
         ("", "no folder ''"),
@@ -230,8 +232,8 @@ def test_path_like_names_are_not_asked_of_the_hub(hub: Hub, name: str, tmp_path:
         ("~no-such-user-here/model", "cannot be the name of a model"),
     ],
 )
-def test_impossible_names(hub: Hub, name: str | Path, told: str) -> None:
-    with pytest.raises(ModelNotFoundError, match=told):
+def test_impossible_names(hub: Hub, name: str | Path, message: str) -> None:
+    with pytest.raises(ModelNotFoundError, match=message):
         resolve(name, patterns=PATTERNS)
     assert hub.requests == []
 
@@ -242,7 +244,7 @@ def test_file_instead_of_folder(tmp_path: Path) -> None:
         resolve(str(file), patterns=PATTERNS)
 
 
-def test_folder_without_the_files_says_what_it_holds(tmp_path: Path) -> None:
+def test_the_error_of_a_folder_without_a_model_lists_its_files(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     (tmp_path / ".model.safetensors.1a2b.tmp").touch()
     with pytest.raises(ModelNotFoundError, match=r"Expected config.json or \*.safetensors in .*notes.txt"):
@@ -257,7 +259,7 @@ def test_folder_of_models_lists_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [BUNDLED, BUNDLED_SENTENCES])
-def test_bundled_is_inside_the_package(name: str) -> None:
+def test_bundled_models_are_inside_the_package(name: str) -> None:
     import albertkit.hub
 
     folder = Path(albertkit.hub.__file__).parent / "assets" / name
@@ -265,7 +267,7 @@ def test_bundled_is_inside_the_package(name: str) -> None:
     assert resolve(name, patterns=PATTERNS) == folder
 
 
-def test_a_package_without_its_models_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_without_its_models_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.resources.files", lambda _: tmp_path)
     with pytest.raises(ModelNotFoundError, match="has no model 'bundled-sentences'"):
         resolve(BUNDLED_SENTENCES, patterns=PATTERNS)

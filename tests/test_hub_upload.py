@@ -1,4 +1,4 @@
-"""`push_to_hub` of models, tokenizers and pipelines, to a hub that runs on localhost."""
+"""Tests of `push_to_hub` of models, tokenizers and pipelines, with a hub on localhost."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def test_a_pipeline_is_pushed_and_answers_from_the_hub(hub: Hub) -> None:
     assert again(text) == fill(text)
 
 
-def test_a_tokenizer_is_pushed_beside_what_is_there(hub: Hub) -> None:
+def test_a_pushed_tokenizer_keeps_the_other_files(hub: Hub) -> None:
     tokenizer = AlbertTokenizer.from_pretrained(BUNDLED)
     tokenizer.push_to_hub("org/words", token=SECRET, commit_message="New words", tags=["books", "albert"])
     files = hub.repositories["org/words"]["main"]
@@ -71,23 +71,23 @@ def test_a_light_model_goes_to_a_branch_or_a_pull_request(hub: Hub) -> None:
     assert hub.repositories["org/new"]["main"] == {}
     url = model.push_to_hub("org/new", token=SECRET, create_pr=True, commit_description="Why")
     assert url == f"{hub.url}/org/new/discussions/1"
-    # A name of one part is of one's own account.
+    # A name without an organization belongs to the account of the token.
     model.push_to_hub("mine", token=SECRET)
     assert set(hub.repositories["me/mine"]["main"]) == MODEL
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "told"),
+    ("name", "options", "message"),
     [
         ("org/new", {"token": "wrong"}, "the hub knows no user of this token. Run `hf auth login`"),
         ("org/new", {"token": READER}, "this token may not write there. Pass one with write access"),
         ("a/b/c", {"token": SECRET}, "expected 'organization/name'"),
     ],
 )
-def test_what_the_hub_refuses_is_explained(hub: Hub, name: str, options: Any, told: str) -> None:
+def test_errors_of_the_hub_are_explained(hub: Hub, name: str, options: Any, message: str) -> None:
     with pytest.raises(UploadError, match=r"could not upload to '.*': ") as raised:
         upload({"config.json": b"{}"}, name, **options)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
     assert hub.created == {}
 
 
@@ -108,7 +108,7 @@ def test_offline_and_without_network(hub: Hub, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("kind", ["model", "tokenizer", "pipeline"])
 def test_an_unknown_option_uploads_nothing(hub: Hub, kind: str) -> None:
-    """A misspelled `private` must not create a public repository."""
+    """Check that a misspelled `private` does not create a public repository."""
     fill = albertkit.pipeline("fill-mask")
     pushed = {"model": fill.model, "tokenizer": fill.tokenizer, "pipeline": fill}[kind]
     for name, help_ in (("privat", r" Did you mean 'private'\?"), ("license", "")):
@@ -125,7 +125,7 @@ def test_saving_does_not_push(tmp_path: Path) -> None:
         tokenizer.save_pretrained(tmp_path, push_to_hub=True)
 
 
-def test_weights_are_the_model_s_own(hub: Hub) -> None:
+def test_the_current_weights_of_the_model_are_pushed(hub: Hub) -> None:
     torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'albertkit[torch]'")
     model = albertkit.AlbertForMaskedLM.from_pretrained(BUNDLED)
     with torch.no_grad():

@@ -1,6 +1,6 @@
-"""A head needs its entry in `heads.py` and its classes; no other part of the package lists heads.
+"""Tests that a new head needs only its entry in `heads.py` and its classes.
 
-tests/engines/test_onnx_engine.py has the tests of the engines.
+tests/engines/test_onnx_engine.py tests the new head with the engines.
 """
 
 import json
@@ -42,22 +42,22 @@ def _head(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tiny_vocabulary: Path, tmp_path: Path) -> Path:
-    """The folder of a random model with the new head."""
+    """Return the folder of a random model with the new head."""
     new_model(tiny(vocab_size=500, max_position_embeddings=64)).save_pretrained(tmp_path / "model")
     AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path / "model")
     return tmp_path / "model"
 
 
-def test_a_folder_is_computed_without_torch_as_with_it(folder: Path) -> None:
+def test_scores_without_torch_equal_scores_with_it(folder: Path) -> None:
     model = load_complete_model(folder, NEW_HEAD)
     assert isinstance(model, LightModel)
     rows = rows_of([9, 4])
-    found = make_engine(model, "onnx").run(rows, read=every_token)
+    scores = make_engine(model, "onnx").run(rows, read=every_token)
     assert model.module is None
     expected = make_engine(model.to_module(), "plain").run(rows, read=every_token)
-    for one, other in zip(found, expected, strict=True):
-        assert one.shape == other.shape == (len(one), 1)
-        np.testing.assert_allclose(one, other, atol=1e-5)
+    for row_scores, expected_scores in zip(scores, expected, strict=True):
+        assert row_scores.shape == expected_scores.shape == (len(row_scores), 1)
+        np.testing.assert_allclose(row_scores, expected_scores, atol=1e-5)
 
 
 def test_exports_and_conversion(folder: Path, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_exports_and_conversion(folder: Path, tmp_path: Path) -> None:
     assert [note for note in report.notes if f"transformers.js has no {NEW_HEAD}" in note]
     assert len(report.files) == 6
     convert(folder, tmp_path / "converted")
-    before, after = (load_file(one / "model.safetensors") for one in (folder, tmp_path / "converted"))
+    before, after = (load_file(path / "model.safetensors") for path in (folder, tmp_path / "converted"))
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
 
@@ -90,7 +90,7 @@ def test_a_bench_needs_no_pipeline(folder: Path, run: Run, monkeypatch: pytest.M
     assert_one_line_error(run("bench", "--model", folder), "'AlbertForReplaced' is not a model class")
 
 
-def test_pipelines_and_servers_say_what_is_missing(folder: Path) -> None:
+def test_a_missing_pipeline_is_an_error_of_pipelines_and_servers(folder: Path) -> None:
     message = f"{NEW_HEAD}, the class of the model, has no pipeline, because it is for replaced-tokens"
     for load in (lambda: pipeline(None, folder), lambda: load_model("new", str(folder), device="cpu")):
         with pytest.raises(ConfigError, match=message):
@@ -100,7 +100,7 @@ def test_pipelines_and_servers_say_what_is_missing(folder: Path) -> None:
 
 
 class MeanScore(Small):
-    """A class for the mean score of all tokens: the head scores tokens, and the task takes the mean."""
+    """A task that classifies a text by the mean score of its tokens."""
 
     architecture = NEW_HEAD
     training_multiple = 1
@@ -123,5 +123,5 @@ def test_fine_tuning_with_a_task_of_your_own(tiny_vocabulary: Path, tmp_path: Pa
     settings = {"train": ROWS, "validation": ROWS, "epochs": 40, **FAST}
     run = finetune(MeanScore(), model=start, output=tmp_path / "run", **settings)
     assert "detector.scores.weight" in load_file(run.folder / "model.safetensors")
-    found = predict(run.folder, input=ROWS, task=MeanScore(), device="cpu")
-    assert [one["label"] for one in found] == [row["label"] for row in ROWS]
+    records = predict(run.folder, input=ROWS, task=MeanScore(), device="cpu")
+    assert [record["label"] for record in records] == [row["label"] for row in ROWS]

@@ -1,6 +1,6 @@
-"""Every command that writes, against everything that may lie there: refused in one line, or resumed.
+"""Tests that no command overwrites existing files: it prints an error of one line, or resumes a run.
 
-All commands run in the process of the test. A refusal must change no file, leave none, and make no folder.
+All commands run in the process of the test. After an error, no file and no folder may be new or changed.
 """
 
 import hashlib
@@ -47,12 +47,12 @@ precision = "fp32"
 
 @dataclass(frozen=True)
 class Command:
-    """A command line, with the place where it writes as `OUT`."""
+    """A command line in which `IN` is the folder of the inputs and `OUT` the output."""
 
     name: str
     line: str
     ending: str = ""
-    """Of the file that it writes; none for a folder."""
+    """The suffix of the output file, or an empty string if the output is a folder."""
     resumes: bool = False
 
 
@@ -97,7 +97,7 @@ PLACES = ["model", "another run", "shards", "file", "input", "under a file", "no
 
 @pytest.fixture(scope="module")
 def inputs(tiny_vocabulary: Path, tiny_texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The inputs of all commands."""
+    """Return a folder with the inputs of all commands."""
     from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
     from albertkit.pretraining.prepare import prepare
 
@@ -121,7 +121,7 @@ def inputs(tiny_vocabulary: Path, tiny_texts: list[str], tmp_path_factory: pytes
 
 @pytest.fixture(autouse=True)
 def pictures(request: pytest.FixtureRequest) -> None:
-    """Draw only the pictures that are all that a command writes."""
+    """Draw pictures only for commands whose only output is a picture."""
     command = request.getfixturevalue("command") if "command" in request.fixturenames else BUNDLE
     if command.ending != ".png":
         request.getfixturevalue("blank_pictures")
@@ -135,7 +135,7 @@ def call(run: Run, command: Command, inputs: Path, out: Path) -> Result:
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, str]]:
-    """Return mode and content of everything below a folder."""
+    """Return the mode and the hash of each file and folder in a folder."""
     return {
         str(path.relative_to(folder)): (
             stat.S_IMODE(path.stat().st_mode),
@@ -146,7 +146,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 def place(kind: str, command: Command, inputs: Path, folder: Path) -> Path:
-    """Put something where the command is to write; return that place."""
+    """Create files at the output of a command, and return the path of the output."""
     out = folder / f"out{command.ending}"
     match kind:
         case "model":
@@ -162,7 +162,7 @@ def place(kind: str, command: Command, inputs: Path, folder: Path) -> Path:
         case "input":
             source = {".csv": "train.csv", "": "model"}.get(command.ending, "corpus.jsonl")
             out = folder / "in" / source
-            if command.ending and out.suffix != command.ending:  # it cannot name its input
+            if command.ending and out.suffix != command.ending:  # the output needs another suffix
                 out = out.with_suffix(command.ending)
                 shutil.copy(folder / "in" / source, out)
         case "under a file":
@@ -173,7 +173,7 @@ def place(kind: str, command: Command, inputs: Path, folder: Path) -> Path:
 
 @pytest.fixture
 def locked(tmp_path: Path) -> Iterator[Path]:
-    """A folder in which nothing can be made: by its mode, or for root by its attribute."""
+    """Return a folder in which no file can be created, because of its mode or, for root, an attribute."""
     folder = tmp_path / "locked"
     folder.mkdir()
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -197,8 +197,8 @@ def assert_refused(result: Result) -> None:
 
 
 @pytest.mark.parametrize("kind", PLACES)
-@pytest.mark.parametrize("command", COMMANDS, ids=[one.name for one in COMMANDS])
-def test_what_is_there_stays(
+@pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])
+def test_existing_files_are_kept(
     command: Command, kind: str, inputs: Path, tmp_path: Path, run: Run, request: pytest.FixtureRequest
 ) -> None:
     if kind == "no permission":
@@ -212,7 +212,7 @@ def test_what_is_there_stays(
     before, before_inputs = snapshot(tmp_path), snapshot(inputs)
     result = call(run, command, inputs, out)
     after = snapshot(tmp_path)
-    if command.name == "export" and kind == "input":  # a model folder takes a graph beside its weights
+    if command.name == "export" and kind == "input":  # a graph may be added to a model folder
         assert result.status == 0
         del after["in/model/model.onnx"], before["in/model"], after["in/model"]
     else:
@@ -221,14 +221,16 @@ def test_what_is_there_stays(
     assert after == before
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=[one.name for one in COMMANDS])
-def test_a_second_time(command: Command, inputs: Path, tmp_path: Path, run: Run) -> None:
-    """The same command again is refused, or resumes a finished run; a run of other settings is refused."""
+@pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])
+def test_a_repeated_command_fails_or_resumes(
+    command: Command, inputs: Path, tmp_path: Path, run: Run
+) -> None:
+    """Check that the same command fails or resumes the run, and that other settings are an error."""
     if command.name == "bench":
-        pytest.skip("measures for a second; that a picture is not replaced is tested above")
+        pytest.skip("measures for a second; the test above checks that the picture is not replaced")
     out = tmp_path / f"out{command.ending}"
     assert call(run, command, inputs, out).status == 0
-    kept = {name: one for name, one in snapshot(tmp_path).items() if "tensorboard" not in name}
+    kept = {name: state for name, state in snapshot(tmp_path).items() if "tensorboard" not in name}
     result = call(run, command, inputs, out)
     if command.resumes:
         assert result.status == 0, result.errors
@@ -249,7 +251,7 @@ def test_a_second_time(command: Command, inputs: Path, tmp_path: Path, run: Run)
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
-    """Make a disk of a few bytes, where a file system may be mounted."""
+    """Return a function that mounts a disk of a few bytes. Skip the test if that is not allowed."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = []
@@ -257,29 +259,29 @@ def disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     def mount(size: int) -> Path:
         words = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
         if not shutil.which("mount") or subprocess.run(words, capture_output=True).returncode:
-            pytest.skip("no file system can be mounted here (root may, with CAP_SYS_ADMIN)")
+            pytest.skip("mounting a file system needs root with CAP_SYS_ADMIN")
         mounted.append(folder)
         return folder
 
     yield mount
-    for one in mounted:
-        subprocess.run(["umount", str(one)], check=True)
+    for mount_point in mounted:
+        subprocess.run(["umount", str(mount_point)], check=True)
 
 
 KEPT = {"finetune", "seeds", "pretrain"}
-"""Commands whose run stays after a full disk; what else they leave is tested by their room."""
+"""Commands that keep their run after the disk was full. Other tests check which files they keep."""
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=[one.name for one in COMMANDS])
+@pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])
 def test_a_full_disk(
     command: Command, inputs: Path, tmp_path: Path, run: Run, disk: Callable[[int], Path]
 ) -> None:
-    """One line with the path; nothing empty or temporary stays; the same command then succeeds."""
+    """Check the error, that no temporary files remain, and that the same command succeeds later."""
     if command.name == "bench":
-        pytest.skip("measures for a second; its picture is written as that of inspect bias")
+        pytest.skip("measures for a second; inspect bias writes its picture in the same way")
     folder = disk(4096)
     out = folder / "new" / f"out{command.ending}" if not command.ending else folder / f"out{command.ending}"
-    if command.name == "embed":  # its vector is small
+    if command.name == "embed":  # fill the disk, because the vector is small
         (folder / "filler").write_bytes(bytes(4096))
     result = call(run, command, inputs, out)
     (folder / "filler").unlink(missing_ok=True)
@@ -300,7 +302,7 @@ def test_a_full_disk(
 
 
 @pytest.mark.parametrize("kind", ["model", "another run", "shards", "file", "under a file"])
-def test_the_bundling_script_replaces_nothing_else(
+def test_the_bundling_script_replaces_only_bundled_models(
     kind: str,
     inputs: Path,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""The ordered parallel map: the same results in order, few items at once, workers that die."""
+"""Tests of the ordered parallel map: equal results in order, few items in memory, and workers that die."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def source(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str]) -> P
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """As many threads as a worker of Ray has: another number may change the last bits."""
+    """Use one thread, as a worker of Ray does, because another number may change the last bits."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -58,7 +58,7 @@ def one_thread() -> Iterator[None]:
 def predict(
     predictor: Predictor, source: Path, output: Path, runner: dict[str, Any], stop_after: int | None = None
 ) -> list[int]:
-    """Predict; return how many were done after each part."""
+    """Write the predictions, and return the number of finished examples after each part."""
     done: list[int] = []
 
     def progress(count: int, total: int) -> None:
@@ -77,29 +77,29 @@ def predict(
 
 def parts(count: int, examples: int = 3) -> Iterator[list[Asked]]:
     for number in range(count):
-        yield [Asked(TextExample(f"part {number}"), one) for one in range(1, examples + 1)]
+        yield [Asked(TextExample(f"part {number}"), line) for line in range(1, examples + 1)]
 
 
-def test_the_runners_make_the_same_file(
+def test_the_runners_write_the_same_file(
     predictor: Predictor, source: Path, tmp_path: Path, one_thread: None, two_cpu_ray: None
 ) -> None:
     local, ray = {"runner": "local"}, {"runner": "ray", "workers": 2}
-    done = predict(predictor, source, tmp_path / "whole.jsonl", local)
+    done = predict(predictor, source, tmp_path / "complete.jsonl", local)
     assert done == [8, 16, 24, 32, 40, 48, 50]
-    whole = (tmp_path / "whole.jsonl").read_bytes()
-    assert len(whole.splitlines()) == COUNT
-    # What one runner left, the other finishes.
+    complete = (tmp_path / "complete.jsonl").read_bytes()
+    assert len(complete.splitlines()) == COUNT
+    # Each runner resumes the predictions of the other.
     for first, second in ((ray, local), (local, ray)):
         with pytest.raises(KeyboardInterrupt):
             predict(predictor, source, tmp_path / "parts.jsonl", first, stop_after=24)
         assert not (tmp_path / "parts.jsonl").exists()
         assert predict(predictor, source, tmp_path / "parts.jsonl", second) == done[3:]
-        assert (tmp_path / "parts.jsonl").read_bytes() == whole
+        assert (tmp_path / "parts.jsonl").read_bytes() == complete
         (tmp_path / "parts.jsonl").unlink()
 
 
 def test_few_parts_are_in_memory(predictor: Predictor, two_cpu_ray: None) -> None:
-    for runner, workers, most in (("local", 1, 1), ("ray", 2, 4)):
+    for runner, workers, maximum in (("local", 1, 1), ("ray", 2, 4)):
         taken: list[int] = []
 
         def counted(taken: list[int] = taken) -> Iterator[list[Asked]]:
@@ -107,17 +107,17 @@ def test_few_parts_are_in_memory(predictor: Predictor, two_cpu_ray: None) -> Non
                 taken.append(number)
                 yield examples
 
-        found = ordered_map(
+        results = ordered_map(
             predictor, counted(), runner=runner, workers=workers, device="auto", hint="as before"
         )
-        for place, lines in enumerate(found):
+        for finished, lines in enumerate(results):
             assert len(lines.splitlines()) == 3
-            assert len(taken) - place <= most
+            assert len(taken) - finished <= maximum
 
 
 @dataclass(frozen=True)
 class Dying(Predictor):
-    """Ends its process at a text, as often as it is told."""
+    """A predictor that ends its process at a text, at most `most` times."""
 
     deaths: Path = Path()
     most: int = 1
@@ -130,32 +130,32 @@ class Dying(Predictor):
         return super().__call__(asked)
 
 
-def test_a_worker_that_dies_is_started_again(
+def test_a_dead_worker_is_restarted(
     predictor: Predictor, tmp_path: Path, one_thread: None, two_cpu_ray: None
 ) -> None:
     from ray import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a worker cannot import this file
-    wanted = [predictor(examples) for examples in parts(5)]
+    expected = [predictor(examples) for examples in parts(5)]
     for deaths, most in (("once", 1), ("always", 99)):
         (tmp_path / deaths).mkdir()
         dying = Dying(**predictor.__getstate__(), deaths=tmp_path / deaths, most=most)
-        found = []
+        lines = []
         results = ordered_map(
             dying, parts(5), runner="ray", workers=1, device="cpu",
             name=lambda part: part[0].example.text, hint="the others are kept",
         )  # fmt: skip
         if most == 1:
-            found += results
-            assert found == wanted
+            lines += results
+            assert lines == expected
         else:
             with pytest.raises(DataError, match=r"Ray gave up at part 2 \(the others are kept\): "):
-                found.extend(results)
-            assert found == wanted[:2]
+                lines.extend(results)
+            assert lines == expected[:2]
         assert len(list((tmp_path / deaths).iterdir())) == min(most, 3)
 
 
-def test_errors_in_a_worker_are_those_of_this_process(predictor: Predictor, two_cpu_ray: None) -> None:
+def test_errors_in_a_worker_are_the_same_as_in_this_process(predictor: Predictor, two_cpu_ray: None) -> None:
     settings = TaskSettings(max_length=8, truncation=False)
     task = predictor.task.bind(predictor.task.tokenizer, predictor.task.config, settings)
     strict = replace(predictor, task=task)
@@ -172,7 +172,9 @@ def test_errors_in_a_worker_are_those_of_this_process(predictor: Predictor, two_
     assert "8" in messages[0]
 
 
-def test_what_there_is_not(predictor: Predictor, source: Path, tmp_path: Path, two_cpu_ray: None) -> None:
+def test_unknown_runners_and_missing_resources_are_errors(
+    predictor: Predictor, source: Path, tmp_path: Path, two_cpu_ray: None
+) -> None:
     for changes, message in (
         ({"runner": "rya"}, r"no runner 'rya'\. Did you mean 'ray'"),
         ({"workers": 2}, "workers is 2, but the local runner"),
@@ -185,7 +187,7 @@ def test_what_there_is_not(predictor: Predictor, source: Path, tmp_path: Path, t
     assert [*tmp_path.iterdir()] == []
 
 
-def test_the_verb_takes_a_runner(
+def test_predict_has_an_option_for_the_runner(
     predictor: Predictor, source: Path, tmp_path: Path, run: Run, one_thread: None, two_cpu_ray: None
 ) -> None:
     predictor.model.save_pretrained(tmp_path / "model")
@@ -200,14 +202,14 @@ def test_the_verb_takes_a_runner(
 
 
 def test_one_item_needs_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A worker would import the caller's script again, which a short text is not worth.
+    # Workers import the script of the caller again, which takes longer than one item.
     monkeypatch.setattr("albertkit.parallel._process_map", lambda _, items, *__: ["by processes", *items])
     assert list(ordered_map(abs, iter([-7]), workers=2, hint="")) == [7]
     assert list(ordered_map(abs, iter([]), workers=2, hint="")) == []
     assert list(ordered_map(abs, iter([-7, -8]), workers=2, hint="")) == ["by processes", -7, -8]
 
 
-def test_a_script_without_a_guard_is_told_what_it_needs(tmp_path: Path) -> None:
+def test_a_script_without_a_guard_gets_an_error_that_explains_it(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "from albertkit.parallel import ordered_map\n"
@@ -215,6 +217,6 @@ def test_a_script_without_a_guard_is_told_what_it_needs(tmp_path: Path) -> None:
     )
     result = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 1
-    # Python may warn of the dead workers' semaphores after the traceback.
+    # After the traceback, Python may print a warning about semaphores of dead workers.
     [error] = [line for line in result.stderr.splitlines() if line.startswith("albertkit.errors.DataError: ")]
     assert error.endswith('call it under `if __name__ == "__main__":`')

@@ -1,4 +1,4 @@
-"""Protocol buffers: what is written is read again, and every fault has its place."""
+"""Tests of protocol buffers: written messages can be read, and errors have a position."""
 
 import pytest
 from hypothesis import given
@@ -12,17 +12,17 @@ fields = st.tuples(st.integers(1, 1000), st.one_of(st.integers(0, 2**64 - 1), st
 
 
 @given(st.lists(fields, max_size=5))
-def test_what_is_written_is_read(written: list[tuple[int, int | bytes]]) -> None:
+def test_written_fields_can_be_read(written: list[tuple[int, int | bytes]]) -> None:
     content = b"".join(
         number(field, value) if isinstance(value, int) else message(field, value) for field, value in written
     )
-    places = []
+    positions = []
     for data in (content, memoryview(content)):
         read = list(read_fields(data))
         assert [(field, value) for field, value, _ in read] == written
-        places = [place for _, _, place in read]
-    assert places == sorted(places)
-    assert places[-1:] in ([], [len(content)])
+        positions = [position for _, _, position in read]
+    assert positions == sorted(positions)
+    assert positions[-1:] in ([], [len(content)])
 
 
 def test_numbers_of_four_bytes() -> None:
@@ -42,7 +42,7 @@ def test_numbers_of_four_bytes() -> None:
         (b"\x08\x01\x0b", "has a field of the unknown wire type 3", 3),
     ],
 )
-def test_faults_have_their_place(content: bytes, fault: str, place: int) -> None:
+def test_faults_have_a_position(content: bytes, fault: str, place: int) -> None:
     with pytest.raises(MalformedError) as error:
         list(read_fields(content))
     assert (error.value.fault, error.value.place) == (fault, place)

@@ -1,4 +1,4 @@
-"""The public functions from raw text to a model, and what their results look like."""
+"""Tests of the public functions from raw text to a model, and of the display of their results."""
 
 import inspect
 import logging
@@ -18,7 +18,7 @@ SHAPE = {"embedding_size": 16, "hidden_size": 32, "num_attention_heads": 2, "int
 
 @pytest.fixture(scope="module")
 def folder(tiny_texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tokenizer and shards, made by the public functions."""
+    """Return a folder with books, and with a tokenizer and shards from the public functions."""
     folder = tmp_path_factory.mktemp("public")
     (folder / "books").mkdir()
     for number in range(20):
@@ -36,21 +36,21 @@ def folder(tiny_texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> P
     return folder
 
 
-def test_rows_in_memory_are_read_as_files_are(folder: Path, tmp_path: Path) -> None:
+def test_rows_in_memory_give_the_same_shards_as_files(folder: Path, tmp_path: Path) -> None:
     rows = [{"text": file.read_text()} for file in sorted((folder / "books").glob("*.txt"))]
     prepared = [
         albertkit.prepare(inputs, folder / "tok", tmp_path / f"{number}", workers=1)
         for number, inputs in enumerate([rows, sorted((folder / "books").glob("*.txt"))])
     ]
-    one, other = ([shard.sha256 for shard in report.train.shards] for report in prepared)
-    assert one == other
+    from_rows, from_files = ([shard.sha256 for shard in report.train.shards] for report in prepared)
+    assert from_rows == from_files
     trained = albertkit.train_tokenizer(iter(rows), vocab_size=400, output=tmp_path / "tok")
     assert (trained.output / "spiece.model").read_bytes() == (folder / "tok" / "spiece.model").read_bytes()
     with pytest.raises(DataError, match=r"no column 'body'. The columns are text"):
         albertkit.train_tokenizer(rows, text_column="body", vocab_size=400, output=tmp_path / "other")
 
 
-def test_half_a_character_in_a_row_is_an_error_that_names_the_row(tmp_path: Path) -> None:
+def test_the_error_of_a_lone_surrogate_names_the_row(tmp_path: Path) -> None:
     rows = [{"text": "A sentence. Another one."}, {"text": "A sentence. \ud800 Another one."}]
     for function, options in (
         (albertkit.prepare, {"tokenizer": "bundled", "workers": 1}),
@@ -95,7 +95,7 @@ def test_help_shows_every_setting(name: str) -> None:
     function = getattr(albertkit, name)
     parameters = inspect.signature(function).parameters
     assert parameters["seed"].default == 0
-    assert all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    assert all(parameter.kind is not inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
     assert "\nSettings:\n" in function.__doc__
     assert "\n    seed: Random seed" in function.__doc__
 
@@ -107,7 +107,7 @@ def test_a_setting_without_default_is_required() -> None:
     assert list(inspect.signature(call).parameters)[:2] == ["inputs", "vocab_size"]
 
 
-def test_inside_a_model(tmp_path: Path) -> None:
+def test_inspection_functions(tmp_path: Path) -> None:
     attention = albertkit.inspect_attention("The captain opened the door.", html=tmp_path / "page.html")
     assert repr(attention).startswith(f"Attention of bundled on {len(attention.tokens)} tokens: ")
     assert attention.to_html() == (tmp_path / "page.html").read_text()
@@ -124,7 +124,9 @@ def test_inside_a_model(tmp_path: Path) -> None:
 
 
 class TestLines:
-    def test_shown_where_nobody_configured_logging(self, capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines of the log."""
+
+    def test_lines_are_shown_if_logging_is_not_configured(self, capsys: pytest.CaptureFixture[str]) -> None:
         with lines_shown(always=True):
             logging.getLogger("albertkit.part").info("a line of %s", "x" * 200)
             logging.getLogger("albertkit.part").warning("[bold]careful")
@@ -135,17 +137,17 @@ class TestLines:
         self, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level("INFO")
-        with lines_shown():  # pytest has handlers
+        with lines_shown():  # pytest has configured handlers
             logging.getLogger("albertkit.part").info("a line")
         assert caplog.messages == ["a line"]
         assert capsys.readouterr().err == ""
 
-    def test_lines_in_place_of_a_bar(
+    def test_lines_replace_a_progress_bar(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level("INFO")
         monkeypatch.setattr(ProgressBar, "SECONDS", 0.0)
         with ProgressBar() as bar:
             bar.update("1 of 2", 1, 2)
-            bar.update("2 of 2", 2, 2)  # the result says so
+            bar.update("2 of 2", 2, 2)  # no line, because the result reports the end
         assert caplog.messages == ["1 of 2"]

@@ -1,4 +1,4 @@
-"""The published checkpoints: their table, and warnings where a config found for one contradicts it."""
+"""Tests of the table of published checkpoints, and of warnings if a config or tokenizer contradicts it."""
 
 import hashlib
 import json
@@ -58,7 +58,9 @@ def test_every_published_model_under_both_its_names() -> None:
         ("albert-xxlarge-v2", 64, 12, 4096, 0),
     ],
 )
-def test_what_is_known(name: str, heads: int, layers: int, hidden: int, dropout: float) -> None:
+def test_the_settings_of_published_models(
+    name: str, heads: int, layers: int, hidden: int, dropout: float
+) -> None:
     config = CHECKPOINTS[name].config
     assert (config["num_attention_heads"], config["num_hidden_layers"]) == (heads, layers)
     assert (config["hidden_size"], config["intermediate_size"]) == (hidden, 4 * hidden)
@@ -69,12 +71,12 @@ def test_what_is_known(name: str, heads: int, layers: int, hidden: int, dropout:
 def test_the_published_vocabulary_has_its_hash(shared: Path) -> None:
     content = (shared / "data" / "spiece.model").read_bytes()
     assert hashlib.sha256(content).hexdigest() == FILE_SHA256["spiece.model"]
-    # The lines that we write for Julia are those that SentencePiece wrote for Google, byte for byte.
+    # The lines for Julia are the lines of the published 30k-clean.vocab, byte for byte.
     lines = "".join(f"{line}\n" for line in vocab_lines(content))
     assert hashlib.sha256(lines.encode()).hexdigest() == FILE_SHA256["30k-clean.vocab"]
 
 
-def test_contradictions_are_named_unless_settled() -> None:
+def test_contradictions_are_named_unless_an_override_sets_them() -> None:
     values = AlbertConfig.preset("base", version="v1", hidden_act="gelu", hidden_dropout_prob=0).to_dict()
     message = contradictions("albert/albert-base-v1", values)
     assert "hidden_act is 'gelu', but the model was trained with 'gelu_new'" in message
@@ -88,7 +90,7 @@ def test_contradictions_are_named_unless_settled() -> None:
 
 
 def hub_cache(folder: Path, repository: str, config: AlbertConfig, model: AlbertModel | None) -> Path:
-    """A cache of the hub that holds one repository, as if it had been downloaded."""
+    """Write a cache of the hub with one repository, as a download does, and return its folder."""
     root = folder / f"models--{repository.replace('/', '--')}"
     (root / "refs").mkdir(parents=True)
     (root / "refs" / "main").write_text("0" * 40)
@@ -110,14 +112,14 @@ SMALL: dict[str, Any] = {
 }
 
 
-def test_loading_a_config_warns_and_overrides_settle(tmp_path: Path) -> None:
+def test_loading_a_config_warns_unless_overrides_agree(tmp_path: Path) -> None:
     published = AlbertConfig.preset("base", version="v1", hidden_act="gelu")  # as on the hub
     cache = hub_cache(tmp_path, "albert/albert-base-v1", published, None)
     with pytest.warns(
         ContradictionWarning, match=r"albert-base-v1 contradict .*hidden_act is 'gelu'"
     ) as caught:
         assert AlbertConfig.from_pretrained("albert-base-v1", cache_dir=cache).hidden_act == "gelu"
-    assert [one.filename for one in caught] == [__file__]
+    assert [warning.filename for warning in caught] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         config = AlbertConfig.from_pretrained("albert-base-v1", cache_dir=cache, hidden_act="gelu_new")
@@ -131,10 +133,10 @@ def test_loading_a_model_warns_of_each_contradiction(tmp_path: Path) -> None:
     with pytest.warns(ContradictionWarning, match="contradict the published model") as caught:
         AlbertModel.from_pretrained("albert/albert-base-v2", cache_dir=cache, hidden_dropout_prob=0.1)
     assert caught[0].filename == __file__
-    (message,) = [str(one.message) for one in caught]
+    (message,) = [str(warning.message) for warning in caught]
     assert all(f"{name} is {value}, but" in message for name, value in SMALL.items())
     assert "dropout" not in message
-    with warnings.catch_warnings():  # whoever gives the config has decided
+    with warnings.catch_warnings():  # a config argument prevents the warning
         warnings.simplefilter("error")
         model = AlbertModel.from_pretrained(
             "albert/albert-base-v2", cache_dir=cache, config=config, hidden_dropout_prob=0.1
@@ -149,11 +151,11 @@ def test_a_pipeline_warns_too(tiny_vocabulary: Path, tmp_path: Path, monkeypatch
     AlbertTokenizer(tiny_vocabulary).save_pretrained("albert-base-v2")
     with pytest.warns(ContradictionWarning) as caught:
         pipeline("fill-mask", "albert-base-v2", device="cpu")
-    assert [("hidden_size is 16" in str(one.message)) for one in caught] == [True, False]
+    assert [("hidden_size is 16" in str(warning.message)) for warning in caught] == [True, False]
     assert "the SHA-256 of spiece.model" in str(caught[1].message)
 
 
-def test_a_conversion_notes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conversion_reports_contradictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     AlbertModel(AlbertConfig(**SMALL)).save_pretrained("albert-base-v2")
@@ -172,7 +174,7 @@ def test_a_tokenizer_under_a_published_name(
     for cls in (AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer):
         with pytest.warns(ContradictionWarning, match="contradict the published model") as caught:
             cls.from_pretrained("albert-base-v2")
-        (message,) = [str(one.message) for one in caught]
+        (message,) = [str(warning.message) for warning in caught]
         assert "do_lower_case is False, but the model was trained with True" in message
         digest = hashlib.sha256(tiny_vocabulary.read_bytes()).hexdigest()
         assert f"the SHA-256 of spiece.model is '{digest}'" in message
@@ -180,7 +182,7 @@ def test_a_tokenizer_under_a_published_name(
         assert caught[0].filename == __file__
 
 
-def test_the_published_tokenizer_warns_of_nothing(
+def test_the_published_tokenizer_causes_no_warning(
     shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

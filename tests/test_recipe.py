@@ -1,4 +1,4 @@
-"""Settings: one definition for recipes, flags and defaults."""
+"""Tests of settings in recipes and flags: types, defaults, mistakes and former names."""
 
 import dataclasses
 import math
@@ -42,7 +42,7 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
         training=TrainingSettings(steps=20, learning_rate=1.0),
         examples=ExampleSettings(max_ngram=2, max_seq_length=64),
     )
-    assert recipe["training"] == {"steps": 10, "learning_rate": 1}  # not changed on the way
+    assert recipe["training"] == {"steps": 10, "learning_rate": 1}  # merge does not change its argument
     assert isinstance(settings.training.learning_rate, float)
 
 
@@ -163,7 +163,7 @@ def test_unreadable_recipes(tmp_path: Path) -> None:
         read_recipe(tmp_path / "bad.toml")
 
 
-def test_every_plain_setting_has_a_docstring_and_a_name_of_its_own() -> None:
+def test_every_setting_has_a_docstring_and_a_unique_name() -> None:
     names = [field.name for _, field in scalar_fields(PretrainingSettings)]
     assert len(names) == len(set(names))
     assert set(names) <= field_docs(PretrainingSettings).keys()
@@ -171,7 +171,7 @@ def test_every_plain_setting_has_a_docstring_and_a_name_of_its_own() -> None:
     assert list(owners) == ["", "examples", "training"]
 
 
-def test_fingerprint_holds_what_changes_numbers() -> None:
+def test_the_fingerprint_has_the_settings_that_change_results() -> None:
     settings = TrainingSettings(steps=5)
     fingerprint = settings.fingerprint()
     assert {"steps", "learning_rate", "seed", "optimizer", "precision"} <= fingerprint.keys()

@@ -1,4 +1,4 @@
-"""The NumPy forward pass against PyTorch, and against the original implementation."""
+"""Tests of the NumPy reference: it equals PyTorch, ONNX and the original implementation."""
 
 import math
 
@@ -13,19 +13,18 @@ from albertkit.errors import CheckpointError
 
 
 def compare(model, inputs, *, attentions=True):
-    """Compare every output; padding included, as both compute it alike."""
+    """Compare every output, including padding, which both compute in the same way."""
     weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    found = reference.forward(
-        type(model).__name__, model.config, weights, **{name: one.numpy() for name, one in inputs.items()}
-    )
+    arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
+    outputs = reference.forward(type(model).__name__, model.config, weights, **arrays)
     with torch.no_grad():
         expected = model(**inputs, output_hidden_states=True, output_attentions=True)
-    for name, values in found.items():
-        wanted = expected[name]
-        wanted = torch.stack(wanted) if isinstance(wanted, tuple) else wanted
-        np.testing.assert_allclose(values, wanted.numpy(), atol=2e-5, rtol=1e-4, err_msg=name)
-    given = {name for name, value in vars(expected).items() if value is not None}
-    assert given - set(found) == (set() if attentions else {"attentions"})
+    for name, values in outputs.items():
+        tensor = expected[name]
+        tensor = torch.stack(tensor) if isinstance(tensor, tuple) else tensor
+        np.testing.assert_allclose(values, tensor.numpy(), atol=2e-5, rtol=1e-4, err_msg=name)
+    expected_names = {name for name, value in vars(expected).items() if value is not None}
+    assert expected_names - set(outputs) == (set() if attentions else {"attentions"})
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -56,14 +55,15 @@ def test_the_error_function_equals_that_of_python():
     assert np.isnan(reference.erf(np.array([np.nan]))).all()
 
 
-def test_without_the_layers_the_outputs_are_the_same():
-    model, inputs = make("AlbertForMaskedLM"), {name: one.numpy() for name, one in batch(mask=True).items()}
+def test_all_layers_does_not_change_the_logits():
+    model = make("AlbertForMaskedLM")
+    inputs = {name: tensor.numpy() for name, tensor in batch(mask=True).items()}
     weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     arguments = ("AlbertForMaskedLM", model.config, weights, inputs["input_ids"], inputs["attention_mask"])
     outputs = reference.forward(*arguments)
-    alone = reference.forward(*arguments, all_layers=False)
-    assert list(alone) == ["logits"]
-    np.testing.assert_array_equal(alone["logits"], outputs["logits"])
+    only_logits = reference.forward(*arguments, all_layers=False)
+    assert list(only_logits) == ["logits"]
+    np.testing.assert_array_equal(only_logits["logits"], outputs["logits"])
 
 
 def test_equals_the_original_implementation(shared):
@@ -74,12 +74,12 @@ def test_equals_the_original_implementation(shared):
     model = AlbertForPreTraining.from_pretrained(folder / "model.ckpt-best")
     weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     inputs = {name: golden[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
-    found = reference.forward("AlbertForPreTraining", model.config, weights, **inputs, dtype=np.float64)
-    seen = golden["attention_mask"] != 0
+    outputs = reference.forward("AlbertForPreTraining", model.config, weights, **inputs, dtype=np.float64)
+    mask = golden["attention_mask"] != 0
     np.testing.assert_allclose(
-        found["hidden_states"][-1][seen], golden["sequence_output"][seen], atol=1e-5, rtol=1e-5
+        outputs["hidden_states"][-1][mask], golden["sequence_output"][mask], atol=1e-5, rtol=1e-5
     )
-    np.testing.assert_allclose(found["sop_logits"], golden["sop_logits"], atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(outputs["sop_logits"], golden["sop_logits"], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("inputs", [{"input_ids": -1}, {"token_type_ids": -1}, {"input_ids": 10**6}])
@@ -89,21 +89,22 @@ def test_an_id_outside_its_table_is_an_error(inputs):
     ids = {"input_ids": 5} | inputs
     with pytest.raises(IndexError, match=r"embeddings\.weight has the rows 0 to"):
         reference.forward(
-            "AlbertModel", model.config, weights, **{name: np.full((1, 3), one) for name, one in ids.items()}
+            "AlbertModel", model.config, weights, **{name: np.full((1, 3), id_) for name, id_ in ids.items()}
         )
 
 
 def test_a_missing_tensor_is_named():
     model = make("AlbertModel")
-    weights = {name: one.numpy() for name, one in model.state_dict().items() if "LayerNorm" not in name}
+    state = model.state_dict()
+    weights = {name: tensor.numpy() for name, tensor in state.items() if "LayerNorm" not in name}
     with pytest.raises(CheckpointError, match=r"no tensor embeddings\.LayerNorm\.weight"):
         reference.forward("AlbertModel", model.config, weights, batch()["input_ids"].numpy())
 
 
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("groups", [(1, 1), (3, 2)], ids=["shared", "groups"])
-def test_the_onnx_network_equals_it(head, groups):
-    pytest.importorskip("onnxruntime", reason="needs the extra onnx")
+def test_the_onnx_network_equals_the_reference(head, groups):
+    pytest.importorskip("onnxruntime", reason="needs ONNX Runtime: pip install onnxruntime")
     from albertkit.engines.batches import plan
     from albertkit.engines.engine import Row
     from albertkit.engines.onnx_engine import OnnxNetwork
@@ -116,9 +117,9 @@ def test_the_onnx_network_equals_it(head, groups):
         for size in (9, 3, 9, 1)
     ]
     (batch,) = plan(rows, lambda row: range(len(row.input_ids)), 1000, None)
-    found = network(batch, next(iter(heads.HEADS[head].scores)))
+    all_scores = network(batch, next(iter(heads.HEADS[head].scores)))
     for row, scores in zip(
-        batch.rows, np.split(found, np.cumsum([len(row.input_ids) for row in batch.rows])), strict=False
+        batch.rows, np.split(all_scores, np.cumsum([len(row.input_ids) for row in batch.rows])), strict=False
     ):
         ids, segments = np.array([row.input_ids]), np.array([row.token_type_ids])
         if heads.HEADS[head].has_choices:

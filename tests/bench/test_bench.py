@@ -1,4 +1,4 @@
-"""The bench: operations counted by hand, sides that say the same, and reports with a line for each figure."""
+"""Tests of `albertkit bench`: counts of operations, equal scores of all engines, and the reports."""
 
 import importlib.metadata
 import itertools
@@ -37,7 +37,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def small_products(monkeypatch):
-    """Those of the real machine take a second."""
+    """Use small matrix products: the real ones take a second."""
     monkeypatch.setattr(timing, "PRODUCTS", [(64, 64, 64), (256, 256, 256)])
 
 
@@ -51,7 +51,7 @@ def test_a_model_without_a_class_is_refused(tmp_path: Path, classes: list[str] |
 
 
 class Clock:
-    """A clock that is read twice for each work, and says that each took so many seconds."""
+    """A clock that advances by the given seconds at each reading. A measurement reads it twice."""
 
     def __init__(self, *seconds: float) -> None:
         self.seconds, self.now, self.reads = itertools.cycle(seconds), 0.0, 0
@@ -63,29 +63,30 @@ class Clock:
 
 
 class TestTheCeiling:
-    def test_operations_are_counted_by_hand(self):
-        """A product of 3x4 by 4x5 is 60 multiplications and 60 additions; each takes 2 s here."""
-        found = largest_product(CPU, products=[(3, 4, 5)], clock=Clock(2.0))
-        assert found == 2 * 3 * 4 * 5 / 2.0
+    """The rate of the largest matrix product, which the bench compares engines with."""
 
-    def test_the_best_run_of_the_best_product_counts(self):
-        """Each product is 1 s of every second reading apart; the larger one does more in it."""
-        found = largest_product(CPU, products=[(3, 4, 5), (30, 40, 50)], clock=Clock(1.0))
-        assert found == 2 * 30 * 40 * 50
+    def test_operations_per_second(self):
+        """Count the operations of a 3x4 by 4x5 product in 2 s: 60 multiplications and 60 additions."""
+        rate = largest_product(CPU, products=[(3, 4, 5)], clock=Clock(2.0))
+        assert rate == 2 * 3 * 4 * 5 / 2.0
 
-    def test_time_ends_it_after_one_product(self):
+    def test_the_fastest_product_counts(self):
+        """Let each product take 1 s: the larger one has the higher rate."""
+        rate = largest_product(CPU, products=[(3, 4, 5), (30, 40, 50)], clock=Clock(1.0))
+        assert rate == 2 * 30 * 40 * 50
+
+    def test_the_time_limit_stops_after_one_product(self):
         clock = Clock(1.0)
         assert largest_product(CPU, products=[(3, 4, 5)] * 100, seconds=0, clock=clock) == 120
         assert clock.reads < 10
 
     @pytest.mark.parametrize("library", ["torch", "numpy"])
-    def test_a_real_machine_computes(self, library, monkeypatch):
+    def test_the_rate_of_this_machine(self, library, monkeypatch):
         monkeypatch.setattr(timing, "library", lambda: library)
-        found = largest_product(CPU)
-        assert 1e6 < found < 1e16
+        assert 1e6 < largest_product(CPU) < 1e16
 
 
-def test_works_are_called_in_turn_and_the_median_counts():
+def test_functions_are_called_in_turn_and_the_median_counts():
     calls: list[str] = []
     times = {"one": iter([9.0, 1.0, 2.0, 30.0]), "other": iter([9.0, 5.0, 5.0, 4.0])}
     now = 0.0
@@ -98,8 +99,8 @@ def test_works_are_called_in_turn_and_the_median_counts():
 
         return call
 
-    found = in_turn({name: work(name) for name in times}, rounds=3, clock=lambda: now)
-    assert found == {"one": 2.0, "other": 5.0}
+    medians = in_turn({name: work(name) for name in times}, rounds=3, clock=lambda: now)
+    assert medians == {"one": 2.0, "other": 5.0}
     assert calls == ["one", "other"] * 4
 
 
@@ -109,8 +110,10 @@ def tokenizer(tiny_vocabulary):
 
 
 class TestSides:
+    """The engines of albertkit and other libraries, which the bench compares."""
+
     @pytest.mark.parametrize("head", [name for name in HEADS if hasattr(transformers, name)])
-    def test_transformers_says_what_the_engines_say(self, head, tokenizer, tmp_path):
+    def test_transformers_and_the_engines_have_the_same_scores(self, head, tokenizer, tmp_path):
         model = make(head, vocab_size=500)
         own, _ = own_sides(model, tokenizer)
         (theirs,) = other_sides(["transformers"], model, tokenizer, tmp_path)
@@ -121,7 +124,7 @@ class TestSides:
         assert expected.shape[0] == 3
         for side in (*own[1:], theirs):
             if side.name.endswith("int8"):
-                continue  # near, and not equal
+                continue  # its scores differ more
             np.testing.assert_allclose(side.first_scores(rows), expected, atol=1e-4, rtol=1e-4)
 
     def test_a_light_model_stays_light(self, tokenizer):
@@ -134,8 +137,8 @@ class TestSides:
         expected = make_engine(model, "plain").run(rows, read=every_token)
         for side in own:
             atol = 0.5 if side.name == "onnx-int8" else 1e-4
-            for one, other in zip(side.compute_rows(rows), expected, strict=True):
-                np.testing.assert_allclose(one, other, atol=atol)
+            for scores, expected_scores in zip(side.compute_rows(rows), expected, strict=True):
+                np.testing.assert_allclose(scores, expected_scores, atol=atol)
         assert light.module is None
 
     def test_the_traced_graph_takes_any_batch(self, tokenizer, tmp_path):
@@ -147,7 +150,7 @@ class TestSides:
         np.testing.assert_allclose(graph.first_scores(rows), own[0].first_scores(rows), atol=1e-4, rtol=1e-4)
         assert len(graph.compute_texts(["The captain.", "An old fox opened the river."])) == 1
 
-    def test_what_is_not_installed_is_named(self, tokenizer, tmp_path, monkeypatch):
+    def test_a_missing_library_is_named(self, tokenizer, tmp_path, monkeypatch):
         model = make("AlbertForSequenceClassification", vocab_size=500)
         absent = sides_module.optional("no_such_library", extra="test")
         monkeypatch.setattr(sides_module, "transformers", absent)
@@ -158,7 +161,7 @@ class TestSides:
 
 
 class TestAReport:
-    def test_of_a_model(self, tokenizer, tiny_texts):
+    def test_a_report_of_a_model(self, tokenizer, tiny_texts):
         model = make("AlbertForSequenceClassification", vocab_size=500)
         own, _ = own_sides(model, tokenizer)
         texts = [text.partition(".")[0] for text in tiny_texts[:40]]
@@ -173,30 +176,30 @@ class TestAReport:
             lengths=(4, 16, 600),
             batches=(1, 3),
         )
-        assert {(one.side, one.length, one.batch) for one in report.grid} == {
+        assert {(cell.side, cell.length, cell.batch) for cell in report.grid} == {
             (side.name, length, batch) for side in own for length in (4, 16) for batch in (1, 3)
         }
         assert not report.left_out
         assert report.differences.keys() == {side.name for side in own[1:]}
         assert all(value < (1 if "int8" in name else 1e-4) for name, value in report.differences.items())
-        # Mapping 16 x 32; three layers of four 32 x 32 and two 32 x 48; attention of 32 wide.
-        for one in report.grid:
-            per_token = 2 * (16 * 32 + 3 * (4 * 32**2 + 2 * 32 * 48)) + 3 * 4 * 32 * one.length
-            assert one.flops == one.batch * one.length * per_token
-            assert one.texts_per_second == one.batch / one.seconds > 0
-            assert 0 < report.share(one) < 10
-        assert {one.side for one in report.texts} == {side.name for side in own}
+        # A 16 x 32 projection; 3 layers with four 32 x 32 and two 32 x 48 matrices; attention of size 32.
+        for cell in report.grid:
+            per_token = 2 * (16 * 32 + 3 * (4 * 32**2 + 2 * 32 * 48)) + 3 * 4 * 32 * cell.length
+            assert cell.flops == cell.batch * cell.length * per_token
+            assert cell.texts_per_second == cell.batch / cell.seconds > 0
+            assert 0 < report.share(cell) < 10
+        assert {timing.side for timing in report.texts} == {side.name for side in own}
         assert 1 <= report.texts[0].batch <= 40
         assert 4 <= report.tokens_per_text <= 24
 
-    def test_leaves_out_what_there_is_no_time_for(self, tokenizer):
+    def test_cells_that_exceed_the_time_limit_are_skipped(self, tokenizer):
         model = make("AlbertForSequenceClassification", vocab_size=500)
         own, _ = own_sides(model, tokenizer)
         report = measure(model, tokenizer, own, name="tiny", minutes=0.01, lengths=(16,), batches=(10**6,))
         assert "would take" in report.left_out["1000000 x 16 tokens"]
         assert not report.grid
 
-    def test_becomes_figures_with_targets_for_the_base_shape_only(self):
+    def test_only_figures_of_the_base_size_have_targets(self):
         def report(hidden_size: int) -> Report:
             about = {"hidden_size": hidden_size, "depth": 12, "dtype": "float32", "device": "cpu"}
             grid = [
@@ -207,16 +210,18 @@ class TestAReport:
             texts = [Timing("torch", 0, 100, 10, 1e9), Timing("transformers", 0, 100, 30, 1e9)]
             return Report("m", about, ceiling=1e11, grid=grid, texts=texts)
 
-        found = {one.name: one for one in figures(report(768), ["transformers"])}
-        speed = found["torch, 100 texts: texts per second, against transformers"]
+        by_name = {figure.name: figure for figure in figures(report(768), ["transformers"])}
+        speed = by_name["torch, 100 texts: texts per second, against transformers"]
         assert (speed.value, speed.ratio, speed.target, speed.met) == (10, 3, ">= 2.6x", True)
-        short = found["torch, 1 x 16 tokens: seconds, against transformers"]
+        short = by_name["torch, 1 x 16 tokens: seconds, against transformers"]
         assert (short.value, short.against, short.ratio) == (0.1, 0.4, 0.25)
         assert (short.target, short.met) == ("<= 0.385x", True)
-        share = found["torch, 8 x 512 tokens: GFLOP/s, against the largest product"]
+        share = by_name["torch, 8 x 512 tokens: GFLOP/s, against the largest product"]
         assert (share.value, share.against, share.ratio, share.met) == (80, 100, 0.8, False)
-        assert found["plain, 8 x 512 tokens: GFLOP/s, against the largest product"].target == "none"
-        assert all(one.target == "none" and one.met is None for one in figures(report(256), ["transformers"]))
+        assert by_name["plain, 8 x 512 tokens: GFLOP/s, against the largest product"].target == "none"
+        for figure in figures(report(256), ["transformers"]):
+            assert figure.target == "none"
+            assert figure.met is None
 
 
 @pytest.fixture(scope="module")
@@ -227,8 +232,8 @@ def folder(tokenizer, tmp_path_factory):
     return target
 
 
-def test_libraries_whose_distribution_has_another_name(monkeypatch):
-    """As onnxruntime-gpu, which is imported as onnxruntime, and albertkit on PYTHONPATH alone."""
+def test_versions_of_libraries_whose_distribution_has_another_name(monkeypatch):
+    """Check onnxruntime without a distribution, as with onnxruntime-gpu, and albertkit on PYTHONPATH."""
     onnxruntime = pytest.importorskip("onnxruntime")
     known = importlib.metadata.version
 
@@ -244,10 +249,12 @@ def test_libraries_whose_distribution_has_another_name(monkeypatch):
     assert extras.version_of("no_library_has_this_name") is None
     for engine in ("auto", "onnx"):
         assert make_engine(make("AlbertForSequenceClassification"), engine)
-    # Nobody else asks for a distribution.
+    # Only extras.py reads the metadata of distributions.
     sources = Path(albertkit.__file__).parent.rglob("*.py")
-    asks = re.compile(r"importlib\.metadata|from importlib import metadata")
-    assert [file.name for file in sources if asks.search(file.read_text(encoding="utf-8"))] == ["extras.py"]
+    pattern = re.compile(r"importlib\.metadata|from importlib import metadata")
+    assert [file.name for file in sources if pattern.search(file.read_text(encoding="utf-8"))] == [
+        "extras.py"
+    ]
 
 
 class TestTheVerb:
@@ -271,9 +278,9 @@ class TestTheVerb:
         assert all(set(line) == fields for line in (ceiling, *lines))
         names = {line["name"] for line in lines}
         for engine in ("plain", "torch"):
-            for what in ("2 texts", "1 x 8 tokens", "2 x 8 tokens"):
-                assert f"{engine}, {what}: texts per second, against transformers" in names
-                assert f"{engine}, {what}: GFLOP/s, against the largest product" in names
+            for size in ("2 texts", "1 x 8 tokens", "2 x 8 tokens"):
+                assert f"{engine}, {size}: texts per second, against transformers" in names
+                assert f"{engine}, {size}: GFLOP/s, against the largest product" in names
         for line in lines:
             assert line["ratio"] == pytest.approx(line["value"] / line["against"], rel=0.01, abs=6e-4)
 
@@ -298,9 +305,9 @@ class TestTheVerb:
         assert "largest matrix product: " in result.output
         rows = [line.split()[:2] for line in result.output.splitlines()]
         for cell in (["1", "8"], ["4", "8"], ["1", "20"], ["4", "20"]):
-            assert rows.count(cell) == 2  # in the table of speeds and in that of shares
+            assert rows.count(cell) == 2  # in the table of speeds and in the table of shares
 
-    def test_engines_that_compute_in_another_type_than_that_of_the_weights(self, run: Run, folder):
+    def test_engines_show_their_data_type_if_it_is_not_that_of_the_weights(self, run: Run, folder):
         options = ["--model", folder, "--dtype", "bfloat16", "--device", "cpu", "--minutes", "9"]
         options += ["--lengths", "8", "--batches", "1", "--rounds", "1"]
         result = run("bench", *options)
@@ -332,9 +339,9 @@ class TestTheVerb:
         for engine in ("torch", "plain"):
             assert "pip install 'albertkit[torch]'" in machine["left_out"][engine]
         assert [line["name"].partition(":")[0] for line in lines if "per second" in line["name"]] == [
-            f"{engine}, {what}" for what in ("2 texts", "2 x 8 tokens") for engine in ("onnx", "onnx-int8")
+            f"{engine}, {size}" for size in ("2 texts", "2 x 8 tokens") for engine in ("onnx", "onnx-int8")
         ]
-        peers = """
+        code = """
 from albertkit.bench.sides import other_sides
 from albertkit.errors import MissingExtraError
 try:
@@ -342,7 +349,7 @@ try:
 except MissingExtraError as error:
     print(error)
 """
-        assert "pip install 'albertkit[test]'" in run_without_torch(peers)
+        assert "pip install 'albertkit[test]'" in run_without_torch(code)
 
     def test_errors(self, run: Run, folder, tmp_path):
         assert_one_line_error(run("bench", "--lengths", "8,no"), "lengths is '8,no'", "whole numbers")
@@ -359,8 +366,8 @@ except MissingExtraError as error:
         )
 
 
-def test_json_of_figures_is_what_the_benchmarks_print(capsys):
-    """Both are read by the same programs."""
+def test_figures_have_the_json_of_the_benchmark_scripts(capsys):
+    """Check the fields: the same programs read the output of `bench` and of the scripts in benchmarks/."""
     from dataclasses import asdict
 
     from albertkit.bench.summary import compare

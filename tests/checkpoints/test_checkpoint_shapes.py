@@ -1,4 +1,4 @@
-"""The tensors that a config implies are those of the PyTorch classes."""
+"""Tests of the tensor shapes that follow from a config: they equal those of the PyTorch classes."""
 
 from typing import Any, Literal
 
@@ -39,6 +39,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 
 
 def shapes_of_class(architecture: str, config: AlbertConfig) -> list[tuple[str, tuple[int, ...]]]:
+    """Return the names and shapes of the tensors of a PyTorch class."""
     with torch.device("meta"):
         model = getattr(albertkit, architecture)(config)
     return [(name, tuple(tensor.shape)) for name, tensor in model.state_dict().items()]
@@ -47,14 +48,14 @@ def shapes_of_class(architecture: str, config: AlbertConfig) -> list[tuple[str, 
 def test_all_classes_are_listed() -> None:
     classes = [getattr(albertkit, name) for name in albertkit.__all__]
     models = {
-        one.__name__ for one in classes if isinstance(one, type) and issubclass(one, AlbertPreTrainedModel)
+        cls.__name__ for cls in classes if isinstance(cls, type) and issubclass(cls, AlbertPreTrainedModel)
     }
     assert set(HEADS) == models - {"AlbertPreTrainedModel"}
 
 
 @pytest.mark.parametrize("architecture", HEADS)
 @pytest.mark.parametrize("values", CONFIGS.values(), ids=CONFIGS)
-def test_shapes_are_those_of_the_class(architecture: str, values: dict) -> None:
+def test_shapes_equal_those_of_the_class(architecture: str, values: dict) -> None:
     config = AlbertConfig(**SIZES | values)
     assert list(expected_shapes(architecture, config).items()) == shapes_of_class(architecture, config)
 
@@ -62,20 +63,22 @@ def test_shapes_are_those_of_the_class(architecture: str, values: dict) -> None:
 @pytest.mark.parametrize("size", ["base", "large", "xlarge", "xxlarge"])
 def test_shapes_of_the_published_models(size: Literal["base", "large", "xlarge", "xxlarge"]) -> None:
     config = AlbertConfig.preset(size)
-    found = list(expected_shapes("AlbertForPreTraining", config).items())
-    assert found == shapes_of_class("AlbertForPreTraining", config)
+    shapes = list(expected_shapes("AlbertForPreTraining", config).items())
+    assert shapes == shapes_of_class("AlbertForPreTraining", config)
 
 
 @pytest.mark.parametrize("architecture", HEADS)
-def test_the_class_is_known_by_its_tensors(architecture: str) -> None:
+def test_architecture_of_the_tensors_of_each_class(architecture: str) -> None:
     config = AlbertConfig(**SIZES, architectures=[architecture])
     names = expected_shapes(architecture, config)
     assert architecture_of(config, names) == architecture
 
 
-@pytest.mark.parametrize("named", [None, [], ["BertForSequenceClassification"], ["AlbertPreTrainedModel"]])
-def test_a_classifier_of_an_unknown_class_is_of_sequences(named: list[str] | None) -> None:
-    config = AlbertConfig(**SIZES, architectures=named)
+@pytest.mark.parametrize(
+    "architectures", [None, [], ["BertForSequenceClassification"], ["AlbertPreTrainedModel"]]
+)
+def test_a_classifier_of_an_unknown_class_classifies_sequences(architectures: list[str] | None) -> None:
+    config = AlbertConfig(**SIZES, architectures=architectures)
     names = expected_shapes("AlbertForTokenClassification", config)
     assert architecture_of(config, names) == "AlbertForSequenceClassification"
 
@@ -88,7 +91,7 @@ def test_a_classifier_of_an_unknown_class_is_of_sequences(named: list[str] | Non
         ({0: [0, 1, 2, 3]}, "would leave layer 0 without heads"),
     ],
 )
-def test_pruned_heads_that_no_model_has(pruned: dict, message: str) -> None:
+def test_pruned_heads_that_do_not_exist(pruned: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         expected_shapes("AlbertModel", AlbertConfig(**SIZES, pruned_heads=pruned))
 
@@ -98,7 +101,7 @@ def test_an_unknown_class() -> None:
         expected_shapes("AlbertForMaskedLm", AlbertConfig(**SIZES))
 
 
-def test_fitted_tensors_have_the_order_of_the_model() -> None:
+def test_fitted_tensors_are_in_the_order_of_the_model() -> None:
     config = AlbertConfig(**SIZES)
     shapes = expected_shapes("AlbertForMaskedLM", config)
     tensors = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}

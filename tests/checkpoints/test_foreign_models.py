@@ -1,4 +1,4 @@
-"""Models in the files of other writers, opened by name: pipelines, verbs, and what the other classes say."""
+"""Tests of models in TensorFlow and Julia files: pipelines, commands, and errors of other classes."""
 
 import pickle
 from pathlib import Path
@@ -22,6 +22,7 @@ TO = {"julia": "model.tfbson", "tf1": "tf1/model.ckpt-best"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the bundled model in two formats."""
     root = tmp_path_factory.mktemp("models")
     convert("bundled", root / "model.tfbson")
     convert("bundled", root / "hf")
@@ -30,22 +31,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=TO)
 def model(request: pytest.FixtureRequest, folder: Path) -> Path:
+    """Return the bundled model in the format of another program."""
     if request.param == "tf1":
         pytest.importorskip("crc32c")
         convert("bundled", folder / "tf1", to="tf1")
     return folder / TO[request.param]
 
 
-def test_a_pipeline_answers_as_for_the_folder(model: Path) -> None:
+def test_pipelines_give_the_answers_of_the_bundled_model(model: Path) -> None:
     expected = pipeline("fill-mask")(MASKED)
     fill = pipeline("fill-mask", model)
     assert fill(MASKED) == expected
-    assert pipeline(None, model)(MASKED) == expected  # the task is that of its config
+    assert pipeline(None, model)(MASKED) == expected  # with the task of the config
     assert pipeline("fill-mask", model, tokenizer="bundled")(MASKED) == expected
     assert fill.tokenizer.name_or_path == fill.model.name_or_path == str(model)
 
 
-def test_its_tokenizer_needs_no_file(model: Path, tmp_path: Path) -> None:
+def test_the_tokenizer_can_be_saved_and_pickled(model: Path, tmp_path: Path) -> None:
     tokenizer = pipeline("fill-mask", model).tokenizer
     expected = tokenizer(MASKED)
     tokenizer.save_pretrained(tmp_path)
@@ -53,23 +55,21 @@ def test_its_tokenizer_needs_no_file(model: Path, tmp_path: Path) -> None:
         assert other(MASKED) == expected
 
 
-def test_verbs(model: Path, folder: Path, run: Run) -> None:
-    asked = ["fill-mask", MASKED, "--json", "--model"]
-    assert run(*asked, model).json == run(*asked, "bundled").json
+def test_commands(model: Path, folder: Path, run: Run) -> None:
+    command = ["fill-mask", MASKED, "--json", "--model"]
+    assert run(*command, model).json == run(*command, "bundled").json
     inspected = run("inspect", model, "--json")
     assert inspected.status == 0, inspected.errors
     assert inspected.json[0]["tokenizer"]["pieces"] == 8192
 
 
-def test_an_exported_file_for_julia_has_its_tokenizer_beside_it(
-    folder: Path, tmp_path: Path, run: Run
-) -> None:
+def test_exports_of_a_julia_file_contain_the_tokenizer(folder: Path, tmp_path: Path, run: Run) -> None:
     result = run("export", "onnx", folder / "model.tfbson", tmp_path / "exported")
     assert result.status == 0, result.errors
     assert pipeline("fill-mask", tmp_path / "exported")(MASKED)[0]["token_str"]
 
 
-def test_a_file_without_a_vocabulary_asks_for_the_tokenizer(folder: Path, tmp_path: Path) -> None:
+def test_a_file_without_a_vocabulary_needs_a_tokenizer(folder: Path, tmp_path: Path) -> None:
     source = read(folder / "model.tfbson")
     model = tmp_path / "bare.tfbson"
     write(model, Checkpoint("julia", source.config, source.tensors, []))
@@ -78,14 +78,14 @@ def test_a_file_without_a_vocabulary_asks_for_the_tokenizer(folder: Path, tmp_pa
     assert pipeline("fill-mask", model, tokenizer="bundled")(MASKED) == pipeline("fill-mask")(MASKED)
 
 
-def test_a_weight_file_of_a_folder_is_no_model(folder: Path) -> None:
+def test_a_weight_file_of_a_folder_is_not_a_model(folder: Path) -> None:
     message = "is a file. Expected the folder of a model"
     file = folder / "hf" / WEIGHTS_FILE
     for load in (AutoConfig.from_pretrained, load_config, lambda path: pipeline("fill-mask", path)):
         with pytest.raises(ModelNotFoundError, match=message):
             load(file)
     with pytest.raises(ModelNotFoundError, match=message):
-        AutoConfig.from_pretrained(folder / "model.tfbson")  # which only models and pipelines open
+        AutoConfig.from_pretrained(folder / "model.tfbson")  # only models and pipelines open this file
     with pytest.raises(TokenizerError, match="or pass the right file or folder"):
         AutoTokenizer.from_pretrained(file)
 
@@ -96,7 +96,7 @@ def test_a_config_file_may_have_any_name(folder: Path, tmp_path: Path) -> None:
     assert AutoConfig.from_pretrained(other) == AutoConfig.from_pretrained(folder / "hf")
 
 
-def test_names_that_cannot_be_names() -> None:
+def test_invalid_names() -> None:
     for load in (
         AutoConfig.from_pretrained,
         AutoTokenizer.from_pretrained,
@@ -110,7 +110,7 @@ def test_names_that_cannot_be_names() -> None:
                 load(name)
 
 
-def test_engine_none_is_auto_and_other_values_are_named() -> None:
+def test_engine_none_is_auto_and_unknown_engines_are_errors() -> None:
     assert pipeline("fill-mask", engine=None)(MASKED) == pipeline("fill-mask")(MASKED)
     with pytest.raises(ConfigError, match=r"there is no engine 5\. Expected one of auto, onnx"):
         pipeline("fill-mask", engine=5)

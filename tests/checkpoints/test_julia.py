@@ -1,4 +1,4 @@
-"""Files of Julia's BSON.jl: those really written by it, ours byte for byte, and what stays data."""
+"""Tests of the files of BSON.jl, a Julia package: files that it wrote, files of albertkit, and errors."""
 
 import struct
 from pathlib import Path
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.light
 
 
 def write(path: Path, **variables: object) -> Path:
-    """Write documents as they are, tags and all."""
+    """Write documents without interpreting their tags."""
     path.write_bytes(b"".join(bson.encode(variables)))
     return path
 
@@ -44,7 +44,7 @@ def test_files_written_by_julia(shared: Path) -> None:
     assert bytes(load(folder / "test_41_from_64bit.bson")["obj"]["name"]) == b"\x01\x02"
 
 
-def test_our_bytes_are_those_of_bson_jl(shared: Path, tmp_path: Path) -> None:
+def test_written_bytes_equal_those_of_bson_jl(shared: Path, tmp_path: Path) -> None:
     fixture = shared / "fixtures" / "google-tf1-small" / "albert_small.tfbson"
     save(tmp_path / "again.tfbson", load(fixture))
     assert (tmp_path / "again.tfbson").read_bytes() == fixture.read_bytes()
@@ -65,9 +65,9 @@ def test_round_trip(tmp_path: Path) -> None:
         },
     }
     save(tmp_path / "x.bson", variables)
-    found = load(tmp_path / "x.bson")
-    arrays, expected = found.pop("weights"), variables.pop("weights")
-    assert found == variables
+    loaded = load(tmp_path / "x.bson")
+    arrays, expected = loaded.pop("weights"), variables.pop("weights")
+    assert loaded == variables
     for name, array in expected.items():
         assert arrays[name].dtype == array.dtype
         assert arrays[name].shape == array.shape
@@ -75,7 +75,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_arrays_are_column_major(tmp_path: Path) -> None:
-    """Julia's [1 2 3; 4 5 6] lies in memory as 1 4 2 5 3 6."""
+    """In memory, the matrix [1 2 3; 4 5 6] of Julia is 1 4 2 5 3 6."""
     values = struct.pack("<6f", 1, 4, 2, 5, 3, 6)
     path = write(
         tmp_path / "x.bson",
@@ -84,15 +84,14 @@ def test_arrays_are_column_major(tmp_path: Path) -> None:
     assert load(path)["a"].tolist() == [[1, 2, 3], [4, 5, 6]]
 
 
-def test_weights_are_transposes_and_vectors_rows() -> None:
+def test_julia_weights_are_transposed_and_vectors_are_rows() -> None:
     matrix, vector = np.arange(6.0).reshape(2, 3), np.arange(3.0)
     assert julia.array_of(matrix).shape == (3, 2)
     assert julia.array_of(vector).shape == (1, 3)
     for tensor in (matrix, vector, np.arange(3.0)[:, None]):
-        again = julia.tensor_of(julia.array_of(tensor), is_vector=tensor.ndim == 1)
-        assert again.shape == tensor.shape
-        assert np.array_equal(again, tensor)
-        assert again.shape == tensor.shape
+        restored = julia.tensor_of(julia.array_of(tensor), is_vector=tensor.ndim == 1)
+        assert restored.shape == tensor.shape
+        assert np.array_equal(restored, tensor)
 
 
 def test_julia_values_of_all_kinds(tmp_path: Path) -> None:
@@ -106,35 +105,35 @@ def test_julia_values_of_all_kinds(tmp_path: Path) -> None:
         number=struct_of("Float32", memoryview(struct.pack("<f", 2.5))),
         layer={"tag": "struct", "type": entry, "data": [1, [2, 3]]},
         texts={"tag": "array", "type": datatype("Core", "String"), "size": [1, 2], "data": ["a", "b"]},
-        one={"tag": "backref", "ref": 1},
-        other={"tag": "backref", "ref": 1},
+        first={"tag": "backref", "ref": 1},
+        second={"tag": "backref", "ref": 1},
         _backrefs=[["shared"]],
     )
-    found = load(path)
-    assert found["symbol"] == "gelu"
-    assert found["tuple"] == (1, (2,))
-    assert found["type"] == JuliaType("Array")
-    assert found["module"] == JuliaType("Main.Flux")
-    assert found["number"] == 2.5
-    assert found["layer"] == JuliaStruct(JuliaType("Dense", (JuliaType("Float32"), 2)), [1, [2, 3]])
-    assert found["texts"].tolist() == [["a", "b"]]
-    assert found["one"] == ["shared"]
-    assert found["one"] is found["other"]
-    assert "_backrefs" not in found
+    loaded = load(path)
+    assert loaded["symbol"] == "gelu"
+    assert loaded["tuple"] == (1, (2,))
+    assert loaded["type"] == JuliaType("Array")
+    assert loaded["module"] == JuliaType("Main.Flux")
+    assert loaded["number"] == 2.5
+    assert loaded["layer"] == JuliaStruct(JuliaType("Dense", (JuliaType("Float32"), 2)), [1, [2, 3]])
+    assert loaded["texts"].tolist() == [["a", "b"]]
+    assert loaded["first"] == ["shared"]
+    assert loaded["first"] is loaded["second"]
+    assert "_backrefs" not in loaded
 
 
-def test_nothing_in_a_file_is_looked_up_or_run(tmp_path: Path) -> None:
-    """A function, an anonymous one with its code, a type with a constructor: all stay data."""
+def test_functions_and_types_in_a_file_are_only_data(tmp_path: Path) -> None:
+    """The reader runs neither functions and constructors nor the code of anonymous functions."""
     path = write(
         tmp_path / "x.bson",
         function={"tag": "ref", "path": ["Main", "Base", "run"]},
         command={"tag": "struct", "type": datatype("Main", "Base", "Cmd"), "data": [["touch", "x"]]},
         anonymous={"tag": "jl_anonymous", "type": "method", "data": ["code"]},
     )
-    found = load(path)
-    assert found["function"] == JuliaType("Main.Base.run")
-    assert found["command"] == JuliaStruct(JuliaType("Cmd"), [["touch", "x"]])
-    assert found["anonymous"]["data"] == ["code"]
+    loaded = load(path)
+    assert loaded["function"] == JuliaType("Main.Base.run")
+    assert loaded["command"] == JuliaStruct(JuliaType("Cmd"), [["touch", "x"]])
+    assert loaded["anonymous"]["data"] == ["code"]
 
 
 @pytest.mark.parametrize(
@@ -150,12 +149,12 @@ def test_nothing_in_a_file_is_looked_up_or_run(tmp_path: Path) -> None:
         ({"_backrefs": 1}, "back references are not a list"),
     ],
 )
-def test_values_that_cannot_be(tmp_path: Path, variables: dict, message: str) -> None:
+def test_invalid_values(tmp_path: Path, variables: dict, message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
         load(write(tmp_path / "x.bson", **variables))
 
 
-def test_files_of_something_else(tmp_path: Path) -> None:
+def test_files_of_other_kinds(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is not a file"):
         load(tmp_path / "none.bson")
     (tmp_path / "empty.bson").touch()
@@ -179,8 +178,8 @@ def test_every_truncation_is_an_error(tmp_path: Path) -> None:
             bson.decode(Cursor(tmp_path / "y.bson", memoryview(content[:length])))
 
 
-def test_a_document_over_two_gigabytes_is_refused() -> None:
-    # One byte, repeated: nothing of that size is in memory.
+def test_a_document_over_two_gigabytes_is_an_error() -> None:
+    # The array repeats one byte of memory.
     huge = memoryview(np.lib.stride_tricks.as_strided(np.zeros(1, dtype=np.uint8), (1 << 31,), (0,)))
     with pytest.raises(CheckpointError, match="the format's limit is 2,147,483,647"):
         bson.encode({"a": huge})

@@ -1,4 +1,4 @@
-"""`tf_model.h5` files that refer to other files, or claim what they do not hold."""
+"""Tests of the errors for `tf_model.h5` and ONNX files that refer to other files or declare wrong sizes."""
 
 import struct
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Put = Callable[[h5py.Group, Path], object]
 
 
 def keras_file(folder: Path, put: Put, *, names: list[bytes] | None = None) -> Path:
-    """Write a file of one layer, whose one tensor `put` makes."""
+    """Write a file with one layer. `put` adds its tensor."""
     path = folder / "tf_model.h5"
     (folder / "secret").write_bytes(np.arange(6, dtype="f4").tobytes())
     with h5py.File(folder / "other.h5", "w") as file:
@@ -95,7 +95,7 @@ def texts(group: h5py.Group, folder: Path) -> None:
         (texts, "is not an array of numbers"),
     ],
 )
-def test_data_outside_the_file_is_refused(tmp_path: Path, put: Put, message: str) -> None:
+def test_data_outside_the_file_is_an_error(tmp_path: Path, put: Put, message: str) -> None:
     with pytest.raises(CheckpointError, match=rf"tf_model\.h5: {NAME} {message}"):
         read_h5(keras_file(tmp_path, put))
 
@@ -106,27 +106,27 @@ def plain(group: h5py.Group, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [b"/layer2/model/kernel:0", b"./model/kernel:0", b"", b"model//kernel:0"])
-def test_a_path_out_of_its_layer_is_refused(tmp_path: Path, name: bytes) -> None:
+def test_a_path_outside_the_layer_is_an_error(tmp_path: Path, name: bytes) -> None:
     with pytest.raises(CheckpointError, match="is not a path below its group"):
         read_h5(keras_file(tmp_path, plain, names=[name]))
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_tensor_that_layers_share_is_one(tmp_path: Path, times: int) -> None:
+def test_a_tensor_that_layers_share_is_read_once(tmp_path: Path, times: int) -> None:
     (tensor,) = read_h5(keras_file(tmp_path, plain, names=[NAME.encode()] * times)).values()
     assert tensor.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_bytes_in_the_other_order_are_turned(tmp_path: Path) -> None:
+def test_big_endian_numbers_are_converted(tmp_path: Path) -> None:
     def swapped(group: h5py.Group, folder: Path) -> None:
         group[NAME] = np.arange(6, dtype=">f4")
 
     (tensor,) = read_h5(keras_file(tmp_path, swapped)).values()
-    assert tensor.dtype == np.float32  # equal to the machine's own type only
+    assert tensor.dtype == np.float32  # not equal to a type of the other byte order
     assert tensor.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_heap_that_hdf5_would_read_for_ever_is_refused(tmp_path: Path) -> None:
+def test_a_heap_that_hdf5_would_read_forever_is_an_error(tmp_path: Path) -> None:
     path = keras_file(tmp_path, plain)
     with h5py.File(path, "r+") as file:
         file["layer"].attrs.create("weight_names", [NAME], dtype=h5py.string_dtype())
@@ -141,10 +141,10 @@ def test_a_heap_that_hdf5_would_read_for_ever_is_refused(tmp_path: Path) -> None
         read_h5(path)
 
 
-def test_heaps_that_overlap_are_refused(tmp_path: Path) -> None:
-    """Many heaps whose first objects lead to the same chain of objects would take quadratic time."""
+def test_overlapping_heaps_are_an_error(tmp_path: Path) -> None:
+    """Reading many heaps that end in the same chain of objects would take quadratic time."""
     count = 1000
-    chain = 32 * count  # where the chain begins
+    chain = 32 * count  # the start of the chain
     heaps = [
         struct.pack("<8sQHHIQ", b"GCOL\x01", chain + 16 * count - start, 1, 1, 0, chain - start - 32)
         for start in range(0, chain, 32)
@@ -155,8 +155,8 @@ def test_heaps_that_overlap_are_refused(tmp_path: Path) -> None:
         read_h5(path)
 
 
-def test_data_outside_an_onnx_file_is_refused(tmp_path: Path) -> None:
-    """As in HDF5, a tensor can name any file beside it."""
+def test_data_outside_an_onnx_file_is_an_error(tmp_path: Path) -> None:
+    """As in HDF5, a tensor can refer to any other file."""
     (tmp_path / "secret").write_bytes(np.arange(6, dtype="f4").tobytes())
     tensor = onnx.numpy_helper.from_array(np.arange(6, dtype="f4"), "output_bias")
     set_external_data(tensor, location="secret", length=24)
@@ -168,7 +168,7 @@ def test_data_outside_an_onnx_file_is_refused(tmp_path: Path) -> None:
         read_onnx(path)
 
 
-def test_a_damaged_tensor_of_an_onnx_file_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_tensor_of_an_onnx_file_is_an_error(tmp_path: Path) -> None:
     tensor = onnx.numpy_helper.from_array(torch.arange(6.0).numpy(), "output_bias")
     tensor.dims[0] = 1 << 40
     graph = onnx.helper.make_graph([], "graph", [], [], [tensor])

@@ -1,4 +1,4 @@
-"""Weights in several files: written, read here and by transformers, replaced, and named in reports."""
+"""Tests of weights in shards: writing, reading in albertkit and `transformers`, and conversion."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from checkpoint_models import names_in
 from safetensors.torch import load_file
 from torch_files import read_folder, write_folder
 from typer.testing import CliRunner
@@ -35,16 +36,12 @@ def model() -> AlbertForPreTraining:
     return AlbertForPreTraining(AlbertConfig(**SIZES)).eval()
 
 
-def names_in(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
 def assert_equal(model: torch.nn.Module, other: torch.nn.Module) -> None:
     for name, tensor in model.state_dict().items():
         assert torch.equal(other.state_dict()[name], tensor), name
 
 
-def test_shards_are_bounded_and_read_again(model: AlbertForPreTraining, tmp_path: Path) -> None:
+def test_shards_are_bounded_and_loaded(model: AlbertForPreTraining, tmp_path: Path) -> None:
     model.save_pretrained(tmp_path, max_shard_size=LIMIT)
     index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
     files = sorted(set(index["weight_map"].values()))
@@ -53,7 +50,7 @@ def test_shards_are_bounded_and_read_again(model: AlbertForPreTraining, tmp_path
     assert files == [f"model-{at:05}-of-{count:05}.safetensors" for at in range(1, count + 1)]
     assert names_in(tmp_path) == ["config.json", *files, "model.safetensors.index.json"]
     parts = {file: load_file(tmp_path / file) for file in files}
-    assert all(sum(one.nbytes for one in part.values()) <= LIMIT for part in parts.values())
+    assert all(sum(tensor.nbytes for tensor in part.values()) <= LIMIT for part in parts.values())
     assert index["metadata"]["total_size"] == sum(parameter.numel() * 4 for parameter in model.parameters())
     assert {name: file for file, part in parts.items() for name in part} == index["weight_map"]
     assert_equal(model, AlbertForPreTraining.from_pretrained(tmp_path))
@@ -61,21 +58,21 @@ def test_shards_are_bounded_and_read_again(model: AlbertForPreTraining, tmp_path
     assert weight_files(tmp_path)[1:] == [tmp_path / file for file in files]
 
 
-def test_a_limit_that_all_fit_in_makes_one_file(model: AlbertForPreTraining, tmp_path: Path) -> None:
+def test_a_large_limit_gives_one_file(model: AlbertForPreTraining, tmp_path: Path) -> None:
     model.save_pretrained(tmp_path, max_shard_size="5GB")
     assert names_in(tmp_path) == ["config.json", "model.safetensors"]
 
 
-def test_a_tensor_over_the_limit_is_alone() -> None:
+def test_a_tensor_over_the_limit_has_its_own_shard() -> None:
     tensors = {"a": torch.zeros(1), "big": torch.zeros(100), "b": torch.zeros(1), "c": torch.zeros(1)}
     assert [list(part) for part in split(tensors, most=8).values()] == [["a"], ["big"], ["b", "c"]]
     assert list(split(tensors, most=None)) == ["model.safetensors"]
 
 
-def test_each_way_of_writing_replaces_the_other(model: AlbertForPreTraining, tmp_path: Path) -> None:
-    """What is left over of an older save would be read in place of the new one, or fill the disk."""
+def test_one_file_and_shards_replace_each_other(model: AlbertForPreTraining, tmp_path: Path) -> None:
+    """Files of an older save would be read instead of the new ones, or waste space on the disk."""
     model.save_pretrained(tmp_path)
-    (tmp_path / "model-best.safetensors").touch()  # not ours
+    (tmp_path / "model-best.safetensors").touch()  # not written by albertkit
     for limit in (LIMIT, LIMIT // 2, None, LIMIT):
         with torch.no_grad():
             for parameter in model.parameters():
@@ -86,7 +83,7 @@ def test_each_way_of_writing_replaces_the_other(model: AlbertForPreTraining, tmp
         assert set(names_in(tmp_path)) == {"config.json", "model-best.safetensors", *written}
 
 
-def test_a_failed_save_leaves_the_older_model(
+def test_a_failed_save_keeps_the_older_model(
     model: AlbertForPreTraining, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model.save_pretrained(tmp_path)
@@ -113,7 +110,7 @@ def test_sizes(size: int | str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("size", ["", "MB", "-5MB", "5 bananas", 0, True, "0.1B"])
-def test_sizes_that_are_none(size: object, tmp_path: Path) -> None:
+def test_invalid_sizes(size: object, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="max_shard_size is"):
         write_folder(tmp_path / "m", {}, {}, max_shard_size=size)  # type: ignore[arg-type]
     assert not (tmp_path / "m").exists()
@@ -141,10 +138,10 @@ def test_conversion(model: AlbertForPreTraining, tmp_path: Path) -> None:
         "model.safetensors",
     }
     convert(tmp_path / "out", tmp_path / "back")
-    for one, other in zip(
+    for tensor, converted in zip(
         *(read_folder(tmp_path / name)[1].values() for name in ("in", "back")), strict=True
     ):
-        assert torch.equal(one, other)
+        assert torch.equal(converted, tensor)
     with pytest.raises(DataError, match=r"out holds .*. Choose another folder"):
         convert(tmp_path / "in", tmp_path / "out")
     with pytest.raises(
@@ -153,7 +150,9 @@ def test_conversion(model: AlbertForPreTraining, tmp_path: Path) -> None:
         convert(tmp_path / "in", tmp_path / "tf1", to="tf1", max_shard_size="4kB")
 
 
-def test_a_folder_with_other_weights_is_not_written_into(model: AlbertForPreTraining, tmp_path: Path) -> None:
+def test_conversion_into_a_folder_with_other_weights_is_an_error(
+    model: AlbertForPreTraining, tmp_path: Path
+) -> None:
     model.save_pretrained(tmp_path / "in")
     (tmp_path / "out").mkdir()
     torch.save(model.state_dict(), tmp_path / "out" / "pytorch_model.bin")

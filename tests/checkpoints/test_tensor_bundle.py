@@ -1,4 +1,4 @@
-"""TensorFlow's checkpoint files, byte for byte as TensorFlow writes them, and with every kind of fault."""
+"""Tests of TensorFlow's checkpoint files: the same bytes as from TensorFlow, damage, and names of tensors."""
 
 import re
 from pathlib import Path
@@ -47,6 +47,7 @@ TENSORS = {
 
 
 def golden_tensors() -> dict[str, torch.Tensor]:
+    """Return the tensors of the checkpoint that TensorFlow wrote."""
     with np.load(RECORDED / "arrays.npz") as file:
         tensors = {
             key.removeprefix("weight:"): torch.from_numpy(file[key])
@@ -58,7 +59,7 @@ def golden_tensors() -> dict[str, torch.Tensor]:
 
 @pytest.fixture
 def prefix(tmp_path: Path) -> Path:
-    """A small checkpoint of every type."""
+    """Return the prefix of a small checkpoint with tensors of every type."""
     write_bundle(tmp_path / "m", TENSORS)
     return tmp_path / "m"
 
@@ -72,23 +73,23 @@ def read_all(prefix: Path) -> None:
 def assert_same(bundle: Bundle, expected: dict[str, torch.Tensor]) -> None:
     assert set(bundle.entries) == set(expected)
     for name, tensor in expected.items():
-        found = bundle.read(name)
-        assert found.dtype == tensor.dtype, name
-        assert found.shape == tensor.shape, name
-        assert torch.equal(found, tensor), name
+        actual = bundle.read(name)
+        assert actual.dtype == tensor.dtype, name
+        assert actual.shape == tensor.shape, name
+        assert torch.equal(actual, tensor), name
 
 
 # --- the format ---------------------------------------------------------------------------------
 
 
-def test_the_bytes_are_those_of_tensorflow(tmp_path: Path) -> None:
+def test_the_bytes_equal_those_of_tensorflow(tmp_path: Path) -> None:
     index, _ = write_bundle(tmp_path / "model.ckpt-best", golden_tensors())
-    # The index has the place and the checksum of every tensor, so it stands for the data too.
+    # The index contains the offset and the checksum of every tensor. If it is equal, so are the data.
     assert index.read_bytes() == (RECORDED / index.name).read_bytes()
     assert_same(Bundle(tmp_path / "model.ckpt-best"), golden_tensors())
 
 
-def test_fixture_of_tensorflow(shared: Path) -> None:
+def test_reading_a_file_of_tensorflow(shared: Path) -> None:
     assert_same(Bundle(shared / "fixtures" / "google-tf1-small" / "model.ckpt-best"), golden_tensors())
 
 
@@ -112,8 +113,8 @@ def test_changing_a_tensor_changes_no_file(prefix: Path) -> None:
     assert torch.equal(Bundle(prefix).read("float32"), TENSORS["float32"])
 
 
-def with_places(index: Path, changes: dict[str, bytes], header: bytes) -> None:
-    """Write an index anew with more fields in some entries; the last of a field counts."""
+def change_entries(index: Path, changes: dict[str, bytes], header: bytes) -> None:
+    """Write an index again with further fields in some entries. They override earlier fields."""
     entries = {key: bytes(value.data) for key, value in read_table(index)} | {b"": header}
     for name, fields in changes.items():
         entries[name.encode()] += fields
@@ -127,8 +128,8 @@ def test_several_shards(prefix: Path) -> None:
     moved = data[entry.offset : entry.offset + entry.size]
     (prefix.parent / DATA).rename(prefix.parent / "m.data-00000-of-00002")
     (prefix.parent / "m.data-00001-of-00002").write_bytes(b"?" + moved)
-    # shard 1, offset 1: not where an int32 may lie in memory
-    with_places(prefix.parent / INDEX, {"int32": b"\x18\x01\x20\x01"}, b"\x08\x02\x1a\x02\x08\x01")
+    # Shard 1, offset 1: an int32 at this offset is not aligned.
+    change_entries(prefix.parent / INDEX, {"int32": b"\x18\x01\x20\x01"}, b"\x08\x02\x1a\x02\x08\x01")
     assert_same(Bundle(prefix), TENSORS)
     (prefix.parent / "m.data-00001-of-00002").unlink()
     with pytest.raises(CheckpointError, match=r"There is no .*m\.data-00001-of-00002: .* lists 2 such files"):
@@ -136,12 +137,12 @@ def test_several_shards(prefix: Path) -> None:
 
 
 def test_compressed_blocks(prefix: Path) -> None:
-    """TensorFlow may compress an index; each block is then Snappy's, here in literals and one copy."""
+    """TensorFlow can compress the blocks of an index with Snappy. This block consists of literals."""
     entries = [(key, bytes(value.data)) for key, value in read_table(prefix.parent / INDEX)]
     block = _encode_block(entries, 16)
     literals = b"".join(
-        bytes([len(part) - 1 << 2]) + part
-        for part in (block[at : at + 60] for at in range(0, len(block), 60))
+        bytes([len(literal) - 1 << 2]) + literal
+        for literal in (block[at : at + 60] for at in range(0, len(block), 60))
     )
     compressed = varint(len(block)) + literals
     table = bytearray(compressed + b"\x01" + masked_checksum(compressed, b"\x01").to_bytes(4, "little"))
@@ -153,7 +154,7 @@ def test_compressed_blocks(prefix: Path) -> None:
 
 
 def test_snappy() -> None:
-    """The compressed form is from Google's own library."""
+    """The compressed text is the output of Google's library."""
     text = (
         b"bert/encoder/layer_shared/attention/output/LayerNorm/beta "
         b"bert/encoder/layer_shared/attention/output/LayerNorm/gamma " + b"a" * 39
@@ -176,15 +177,15 @@ def test_prefixes_of_a_folder(prefix: Path) -> None:
 
 
 @pytest.mark.slow
-def test_tensorflow_reads_what_we_write(prefix: Path) -> None:
+def test_tensorflow_reads_the_files(prefix: Path) -> None:
     tensorflow = pytest.importorskip("tensorflow")
     reader = tensorflow.train.load_checkpoint(str(prefix))
     for name, tensor in TENSORS.items():
-        found = np.asarray(reader.get_tensor(name), dtype=np.float64)
-        assert np.array_equal(found, tensor.double().numpy()), name
+        actual = np.asarray(reader.get_tensor(name), dtype=np.float64)
+        assert np.array_equal(actual, tensor.double().numpy()), name
 
 
-# --- faults, each with its place ----------------------------------------------------------------
+# --- damage -------------------------------------------------------------------------------------
 
 
 def test_every_truncation_is_an_error(prefix: Path) -> None:
@@ -203,16 +204,16 @@ def test_every_truncation_is_an_error(prefix: Path) -> None:
 def test_every_flipped_bit_of_data_is_an_error(prefix: Path) -> None:
     path = prefix.parent / DATA
     content = path.read_bytes()
-    places = {entry.offset: entry for entry in Bundle(prefix).entries.values() if entry.size}
+    offsets = [entry.offset for entry in Bundle(prefix).entries.values() if entry.size]
     for at in range(0, len(content)):
         path.unlink()
         path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-        offset = max(offset for offset in places if offset <= at)
+        offset = max(offset for offset in offsets if offset <= at)
         with pytest.raises(CheckpointError, match=rf"at byte {offset:,}: the checksum of '"):
             read_all(prefix)
 
 
-def test_a_block_that_was_changed_is_named(prefix: Path) -> None:
+def test_the_error_names_a_changed_block(prefix: Path) -> None:
     path = prefix.parent / INDEX
     content = bytearray(path.read_bytes())
     content[20] ^= 8
@@ -231,14 +232,14 @@ def test_a_block_that_was_changed_is_named(prefix: Path) -> None:
         (b"\x28\x05", "has the shape"),
     ],
 )
-def test_entries_that_cannot_be(prefix: Path, fields: bytes, message: str) -> None:
-    with_places(prefix.parent / INDEX, {"float16": fields}, b"\x08\x01\x1a\x02\x08\x01")
+def test_invalid_entries(prefix: Path, fields: bytes, message: str) -> None:
+    change_entries(prefix.parent / INDEX, {"float16": fields}, b"\x08\x01\x1a\x02\x08\x01")
     with pytest.raises(CheckpointError, match=f"'float16'.* {message}|'float16' {message}"):
         Bundle(prefix)
 
 
-def test_other_checkpoints(prefix: Path, tmp_path: Path) -> None:
-    with_places(prefix.parent / INDEX, {}, b"\x08\x01\x10\x01")
+def test_files_of_other_kinds(prefix: Path, tmp_path: Path) -> None:
+    change_entries(prefix.parent / INDEX, {}, b"\x08\x01\x10\x01")
     with pytest.raises(CheckpointError, match="big-endian"):
         Bundle(prefix)
     with pytest.raises(CheckpointError, match=r"There is no .*nothing.index"):
@@ -271,23 +272,23 @@ def test_every_name_of_the_released_checkpoints_maps(shared: Path) -> None:
             spec = spec_of(name)
             assert spec is not None, name
             assert spec.is_vector == (len(entry.shape) == 1), name
-        # The whole of a pretraining model, but for the mapping that the older layout lacks.
-        wanted = {row.ours.format(group=0, layer=0) for row in TABLE if row.google}
-        wanted -= {row.ours for row in TABLE if row.part in ("classifier", "answer span head")}
+        # All tensors of a pretraining model, except the mapping that the older layout lacks.
+        expected = {row.ours.format(group=0, layer=0) for row in TABLE if row.google}
+        expected -= {row.ours for row in TABLE if row.part in ("classifier", "answer span head")}
         if older:
-            wanted -= {f"encoder.embedding_hidden_mapping_in.{end}" for end in ("weight", "bias")}
-        assert {name.removeprefix("albert.") for name in mapped} == wanted
+            expected -= {f"encoder.embedding_hidden_mapping_in.{end}" for end in ("weight", "bias")}
+        assert {name.removeprefix("albert.") for name in mapped} == expected
 
 
-def test_names_and_back() -> None:
+def test_names_of_google_and_back() -> None:
     for row in TABLE:
         ours = row.ours.format(group=2, layer=1, exit=0)
-        found = to_google(ours)
+        google = to_google(ours)
         if row.google is None:
-            assert found is None
+            assert google is None
             continue
-        assert found is not None
-        back = from_google(found)
+        assert google is not None
+        back = from_google(google)
         assert back is not None
         assert back[0].removeprefix("albert.") == ours
         assert back[1] is row
@@ -309,7 +310,7 @@ def test_names_and_back() -> None:
          "albert.embeddings.position_embeddings.weight"),
     ],
 )  # fmt: skip
-def test_names_of_other_writers(name: str, expected: str) -> None:
+def test_names_of_other_programs(name: str, expected: str) -> None:
     assert canonical(name) == expected
     assert spec_of(name) is not None
 
@@ -326,7 +327,7 @@ def test_names_of_other_writers(name: str, expected: str) -> None:
         "bert/pooler/dense/kernel/ExponentialMovingAverage",
     ],
 )
-def test_state_of_training_is_known(name: str) -> None:
+def test_names_of_the_training_state(name: str) -> None:
     assert why_no_weight(name)
     assert spec_of(name) is None
 
@@ -334,6 +335,6 @@ def test_state_of_training_is_known(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["bert/pooler/dense/kernels", "x/output_weights", "bert/pooler/dense", "pooler/kernel"]
 )
-def test_foreign_names_are_not_taken_for_ours(name: str) -> None:
+def test_foreign_names_are_unknown(name: str) -> None:
     assert spec_of(name) is None
     assert why_no_weight(name) is None

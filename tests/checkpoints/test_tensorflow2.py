@@ -1,4 +1,4 @@
-"""Files of TensorFlow 2: those really written by its model garden and by transformers, and faults."""
+"""Tests of files of TensorFlow 2, written by the Model Garden and by `transformers`, and of damage."""
 
 import json
 import random
@@ -30,7 +30,7 @@ VALUE = ".ATTRIBUTES/VARIABLE_VALUE"
 
 
 def recorded(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """The batch that a model was given, and what it computed."""
+    """Return a batch and the outputs that the original model computed for it."""
     with np.load(folder / "outputs.npz") as file:
         arrays = {key: torch.from_numpy(file[key]) for key in file}
     names = ("input_ids", "attention_mask", "token_type_ids")
@@ -39,13 +39,14 @@ def recorded(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, torch.Ten
 
 @pytest.fixture
 def garden(tmp_path: Path) -> Path:
+    """Return a copy of the checkpoint of the Model Garden."""
     return Path(shutil.copytree(GARDEN, tmp_path / "garden"))
 
 
-# --- what the writers computed ------------------------------------------------------------------
+# --- outputs of the original programs -----------------------------------------------------------
 
 
-def test_an_encoder_of_the_model_garden_loads() -> None:
+def test_encoder_of_the_model_garden() -> None:
     batch, expected = recorded(GARDEN)
     model, info = AlbertModel.from_pretrained(GARDEN, output_loading_info=True)
     real = batch["attention_mask"].bool()
@@ -58,7 +59,7 @@ def test_an_encoder_of_the_model_garden_loads() -> None:
     assert sum(why.startswith("state of an optimizer") for why in info["report"].ignored.values()) == 4
 
 
-def test_its_masked_word_head_loads() -> None:
+def test_masked_language_modeling_head_of_the_model_garden() -> None:
     batch, expected = recorded(GARDEN)
     with torch.no_grad():
         logits = AlbertForMaskedLM.from_pretrained(GARDEN)(**batch).logits
@@ -66,20 +67,20 @@ def test_its_masked_word_head_loads() -> None:
     assert largest_difference(masked, expected["logits"]) <= TOLERANCE
 
 
-def test_it_becomes_every_other_format(tmp_path: Path) -> None:
+def test_conversion_of_the_model_garden_to_every_format(tmp_path: Path) -> None:
     source = GARDEN
-    for name in ("hf", "tf1", "model.tfbson", "hf again"):
+    for name in ("hf", "tf1", "model.tfbson", "last"):
         report = convert(source, tmp_path / name, to="tf1" if name == "tf1" else None, verify=True)
         assert report.largest_difference == 0
         assert report.architecture == "AlbertForPreTraining"
         source = tmp_path / name
-    first, last = (tmp_path / name / "model.safetensors" for name in ("hf", "hf again"))
+    first, last = (tmp_path / name / "model.safetensors" for name in ("hf", "last"))
     assert first.read_bytes() == last.read_bytes()
 
 
 @pytest.mark.filterwarnings("ignore:AlbertForPreTraining from")
 def test_files_of_the_tensorflow_classes_of_transformers() -> None:
-    """Both biases of the decoder are in the file, and differ; the classes read `decoder/bias` alone."""
+    """The file contains two different biases of the decoder. The classes read only `decoder/bias`."""
     batch, expected = recorded(TRANSFORMERS)
     model, info = AlbertForPreTraining.from_pretrained(TRANSFORMERS, output_loading_info=True)
     with torch.no_grad():
@@ -92,8 +93,8 @@ def test_files_of_the_tensorflow_classes_of_transformers() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:AlbertForPreTraining from")
-def test_weights_saved_by_keras_have_the_names_of_its_h5_file(tmp_path: Path) -> None:
-    """`model.save_weights("weights")` of the same classes: names in the graph, without the ending ":0"."""
+def test_weights_of_keras_have_the_names_of_its_h5_file(tmp_path: Path) -> None:
+    """`model.save_weights` of these classes stores the names in a graph, without the ending ":0"."""
     tensors = to_tensors(formats.read(TRANSFORMERS).tensors)
     keys = {f"variables/{at}/{VALUE}": name for at, name in enumerate(tensors)}
     stored = {
@@ -102,15 +103,15 @@ def test_weights_saved_by_keras_have_the_names_of_its_h5_file(tmp_path: Path) ->
     }
     write_objects(tmp_path / "weights", stored, graph_of({key: name[:-2] for key, name in keys.items()}))
     shutil.copy(TRANSFORMERS / "config.json", tmp_path)
-    one, other = (AlbertForPreTraining.from_pretrained(path) for path in (TRANSFORMERS, tmp_path))
-    for name, tensor in one.state_dict().items():
-        assert torch.equal(other.state_dict()[name], tensor), name
+    expected, actual = (AlbertForPreTraining.from_pretrained(path) for path in (TRANSFORMERS, tmp_path))
+    for name, tensor in expected.state_dict().items():
+        assert torch.equal(actual.state_dict()[name], tensor), name
 
 
-# --- modules of the hub -------------------------------------------------------------------------
+# --- modules of TensorFlow Hub ------------------------------------------------------------------
 
 
-def test_a_module_of_the_hub(garden: Path, tmp_path: Path) -> None:
+def test_a_module_of_tensorflow_hub(garden: Path, tmp_path: Path) -> None:
     (garden / "variables").mkdir()
     (garden / "assets").mkdir()
     for path in garden.glob("model.ckpt*"):
@@ -124,7 +125,7 @@ def test_a_module_of_the_hub(garden: Path, tmp_path: Path) -> None:
         formats.read(garden)
 
 
-def test_heads_are_seen_in_the_tensors(garden: Path) -> None:
+def test_the_number_of_heads_must_match_the_tensors(garden: Path) -> None:
     path = garden / "albert_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"num_attention_heads": 4}))
     with pytest.raises(ConfigError, match=r"num_attention_heads 4, but its tensors have 2 heads. Correct"):
@@ -134,8 +135,8 @@ def test_heads_are_seen_in_the_tensors(garden: Path) -> None:
         merge_heads({query: np.zeros((8, 2, 4)), key: np.zeros((8, 4, 2))})
 
 
-def test_the_garden_of_2020_had_another_attention() -> None:
-    """Its output stood beside it, and the heads had no dimension of their own."""
+def test_attention_of_the_model_garden_in_2020() -> None:
+    """The output was not part of the attention, and the heads had no separate dimension."""
     name = "transformer/self_attention_output/kernel"
     assert canonical(name) == "albert.encoder.albert_layer_groups.0.albert_layers.0.attention.dense.weight"
     tensors = {name: np.arange(64.0).reshape(8, 8)}
@@ -143,7 +144,7 @@ def test_the_garden_of_2020_had_another_attention() -> None:
     assert tensors[name].shape == (8, 8)
 
 
-# --- what is no weight, and faults --------------------------------------------------------------
+# --- state of the training, and damage ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -155,8 +156,8 @@ def test_the_garden_of_2020_had_another_attention() -> None:
         f"model/layer_with_weights-0/embeddings/.OPTIMIZER_SLOT/optimizer/m/{VALUE}",
     ],
 )
-def test_keys_of_a_run_are_known(key: str, tmp_path: Path) -> None:
-    """An optimizer's variable is called after the weight: only the key tells that it is none."""
+def test_keys_of_the_training_state(key: str, tmp_path: Path) -> None:
+    """A variable of an optimizer has the name of its weight. Only the key distinguishes the two."""
     assert why_no_weight(key)
     name = "Adam/m/pooler_transform/bias"
     assert canonical(name) == "albert.pooler.bias"
@@ -164,7 +165,7 @@ def test_keys_of_a_run_are_known(key: str, tmp_path: Path) -> None:
     assert variable_names(Bundle(tmp_path / "m")) == {}
 
 
-def test_a_variable_that_is_there_twice(tmp_path: Path) -> None:
+def test_two_variables_with_the_same_name(tmp_path: Path) -> None:
     keys = {f"{model}/{VALUE}": "pooler_transform/bias" for model in ("a", "b")}
     write_objects(tmp_path / "m", dict.fromkeys(keys, torch.zeros(3)), graph_of(keys))
     with pytest.raises(
@@ -177,8 +178,8 @@ def test_every_truncation_and_flipped_bit_of_the_graph_is_an_error(garden: Path)
     path = garden / "model.ckpt.data-00000-of-00001"
     content = path.read_bytes()
     entry = Bundle(garden / "model.ckpt").entries[GRAPH]
-    places = range(entry.offset, entry.offset + entry.size)
-    for at in (*places[:12], *places[12:-1:23], places[-1]):
+    positions = range(entry.offset, entry.offset + entry.size)
+    for at in (*positions[:12], *positions[12:-1:23], positions[-1]):
         for changed in (content[:at], content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :]):
             path.unlink()
             path.write_bytes(changed)
@@ -189,12 +190,12 @@ def test_every_truncation_and_flipped_bit_of_the_graph_is_an_error(garden: Path)
 
 
 def test_damaged_graphs() -> None:
-    """A checksum hides the inside of the graph from random damage, so here there is none."""
+    """The graph is read without its checksum. Otherwise, the reader would stop at the checksum."""
     rng = random.Random(0)
-    whole = graph_of({f"variables/{at}/{VALUE}": "pooler_transform/bias" for at in range(4)})
+    graph = graph_of({f"variables/{at}/{VALUE}": "pooler_transform/bias" for at in range(4)})
     refused = 0
     for _ in range(CASES):
-        data = bytearray(whole)
+        data = bytearray(graph)
         for _ in range(rng.randint(1, 3)):
             at = rng.randrange(len(data))
             data[at : at + rng.randint(0, 8)] = rng.randbytes(rng.randint(0, 8))

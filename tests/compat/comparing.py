@@ -1,7 +1,7 @@
-"""What the scripts of this folder share: the cases that albertkit wrote, and the lines that they print.
+"""Cases that albertkit wrote, and functions that report comparisons, for the scripts in this folder.
 
-Every script runs in the environment of its tool, where albertkit is not installed: this file needs NumPy
-alone. A script gets one argument, the folder that `models.py` filled, and prints JSON lines:
+Every script runs in the environment of its tool, where albertkit is not installed. This file needs only
+NumPy. A script gets one argument, the folder that `models.py` filled, and prints JSON lines:
 
     {"versions": {"transformers": "5.23.0"}}
     {"direction": "opens", "name": "AlbertModel", "difference": 2.4e-07}
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 CASES = "cases"
-"""The folder of the cases, below the folder that a script is given."""
+"""The folder of the cases, in the folder that a script gets as its argument."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,19 @@ class Case:
     folder: Path
     """In the layout of the Hugging Face hub."""
     onnx: Path
-    """What `albertkit export onnx` wrote: `model.onnx` with config and tokenizer."""
+    """The output of `albertkit export onnx`: `model.onnx` with config and tokenizer."""
     web: Path
-    """What `albertkit export web` wrote, for transformers.js."""
+    """The output of `albertkit export web`, for transformers.js."""
     texts: list[str]
     ids: list[list[int]]
     """The ids of each text, with special tokens and without padding."""
     inputs: dict[str, np.ndarray]
     outputs: dict[str, np.ndarray]
     encoder: dict[str, np.ndarray]
-    """What the folder computes as an AlbertModel; empty for choices, without `pooler_output` where the
-    folder has no pooler."""
+    """The outputs of the folder, loaded as an AlbertModel; empty for multiple choice. If the folder has no
+    pooler, there is no `pooler_output`."""
     vectors: np.ndarray
-    """Of each text: the mean of its last hidden states; empty for choices."""
+    """The mean of the last hidden states of each text; empty for multiple choice."""
 
 
 def read_cases(work: Path) -> list[Case]:
@@ -69,9 +69,9 @@ def read_cases(work: Path) -> list[Case]:
 def largest_difference(
     outputs: Mapping[str, Any], expected_outputs: Mapping[str, np.ndarray], attention_mask: np.ndarray
 ) -> float:
-    """Return the largest difference of a tool's outputs from albertkit's; padding is not compared.
+    """Return the largest difference between the outputs of a tool and of albertkit, without padding.
 
-    A tool need not compute every output, but at least one.
+    A tool must compute at least one output, but not all of them.
     """
     assert outputs, "no outputs"
     assert outputs.keys() <= expected_outputs.keys(), f"{list(outputs)} for {list(expected_outputs)}"
@@ -88,10 +88,10 @@ def largest_difference(
 
 
 def compare_ids(case: Case, encode: Callable[[str], Any]) -> None:
-    """Raise AssertionError if a tool's tokenizer gives other ids than albertkit's."""
+    """Raise AssertionError if the tokenizer of a tool returns other ids than albertkit."""
     for text, ids in zip(case.texts, case.ids, strict=True):
         theirs = list(encode(text))
-        assert theirs == ids, f"other ids for {text!r}: {theirs} instead of {ids}"
+        assert theirs == ids, f"different ids for {text!r}: {theirs} instead of {ids}"
 
 
 def report(**line: Any) -> None:
@@ -100,7 +100,7 @@ def report(**line: Any) -> None:
 
 
 def report_versions(*packages: str) -> None:
-    """Print the versions of packages, the tool's own first."""
+    """Print the versions of packages, starting with the tool."""
     report(versions={package: version(package) for package in packages})
 
 
@@ -109,7 +109,7 @@ def errors_reported(direction: str, name: str) -> Iterator[None]:
     """Report an exception as the result of a case, so that the next case is tried too."""
     try:
         yield
-    except Exception as error:  # whatever the tool raises is its result
+    except Exception as error:  # any exception of the tool is a result
         report(direction=direction, name=name, error=f"{type(error).__name__}: {error}"[:600])
 
 
@@ -118,12 +118,12 @@ def check_opens(
     compute: Callable[[Case], Mapping[str, Any]],
     expected: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Report how far a tool's outputs are from albertkit's.
+    """Report the largest difference between the outputs of a tool and of albertkit.
 
     Args:
-        case: the model folder.
-        compute: opens the folder and returns outputs by their names.
-        expected: albertkit's outputs; None for those of the head.
+        case: The model folder.
+        compute: A function that opens the folder and returns outputs by name.
+        expected: The outputs of albertkit. None compares with the outputs of the head.
     """
     if expected is None:
         expected = case.outputs
@@ -140,7 +140,7 @@ def report_limit(case: Case, reason: str) -> None:
 def report_written(
     name: str, head: str, folder: Path, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> None:
-    """Report a folder that a tool wrote; the driver compares albertkit's outputs with the tool's."""
+    """Report a folder that a tool wrote. The driver compares the outputs of albertkit with the given ones."""
     file = folder.with_name(f"{folder.name}.npz")
     values = {f"inputs/{key}": np.asarray(array, np.int64) for key, array in inputs.items()}
     values |= {f"outputs/{key}": np.asarray(array) for key, array in outputs.items()}
@@ -149,7 +149,7 @@ def report_written(
 
 
 def work_folder() -> Path:
-    """Return the folder that the script was given."""
+    """Return the folder in the argument of the script."""
     if len(sys.argv) != 2:
         raise SystemExit(f"usage: {Path(sys.argv[0]).name} FOLDER; `make compat` runs this script")
     return Path(sys.argv[1])

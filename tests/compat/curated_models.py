@@ -1,6 +1,6 @@
-"""curated-transformers: the encoder of every folder, and encoders that it converts for the Hugging Face hub.
+"""Compare encoders with curated-transformers, and let it write an encoder in the format of the hub.
 
-It has no heads, no pooler and, although it reads the setting, no more than one inner layer in a group.
+The library has no heads and no pooler. It reads `inner_group_num`, but supports one inner layer per group.
 """
 
 import json
@@ -26,7 +26,7 @@ from safetensors.torch import save_file
 
 
 def open_ours(case: Case) -> dict[str, Any]:
-    """Open a folder; return the last hidden states."""
+    """Open a folder, and return the last hidden states."""
     encoder = ALBERTEncoder.from_fsspec(fs=fsspec.filesystem("file"), model_path=str(case.folder))
     return compute(encoder, case.inputs)
 
@@ -42,7 +42,7 @@ def compute(encoder: ALBERTEncoder, inputs: dict[str, np.ndarray]) -> dict[str, 
 
 
 def write(folder: Path, inputs: dict[str, np.ndarray]) -> None:
-    """Write a random encoder of theirs under the names of the Hugging Face hub."""
+    """Write a random encoder of curated-transformers in the format of the Hugging Face hub."""
     torch.manual_seed(1)
     config = ALBERTConfig(
         embedding_width=16, hidden_width=32, intermediate_width=48, n_attention_heads=4, n_hidden_layers=3,
@@ -63,7 +63,7 @@ def write(folder: Path, inputs: dict[str, np.ndarray]) -> None:
 
 
 def main(work: Path) -> None:
-    """Check the encoder of every case, then write one."""
+    """Check the encoder of every case, then write an encoder."""
     report_versions("curated-transformers", "torch")
     for case in read_cases(work):
         if not case.encoder:

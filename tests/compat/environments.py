@@ -1,7 +1,7 @@
-"""The environments of the tools: `.compat/NAME`, made from `requirements-NAME.txt` of this folder.
+"""Environments of the tools: `.compat/NAME`, created from `requirements-NAME.txt` in this folder.
 
-An environment is made again when its requirements change. What pip or npm says when it fails is the
-reason that the table shows; nothing is installed twice to find out.
+The environment is created again when its requirements change. If an installation fails, the table shows
+the error of pip or npm.
 """
 
 import hashlib
@@ -21,24 +21,24 @@ INSTALL_SECONDS = 1800
 
 
 class NotInstalledError(Exception):
-    """A tool cannot be installed here; the message is the reason."""
+    """A tool cannot be installed. The message is the reason."""
 
 
 def command_of(environment: str, script: Path) -> list[str]:
-    """Return the command that runs a script in an environment, which is made if it is missing.
+    """Return the command that runs a script in an environment. Create the environment if necessary.
 
     Raises:
-        NotInstalledError: pip or npm failed, or Node is not there.
+        NotInstalledError: pip or npm failed, or Node.js is not installed.
     """
     if script.suffix != ".mjs":
         return [str(python_of(environment)), str(script)]
     folder = _folder_of(environment, _install_node)
-    shutil.copyfile(script, folder / script.name)  # Node looks for packages beside the script
+    shutil.copyfile(script, folder / script.name)  # Node.js looks for packages next to the script
     return ["node", str(folder / script.name)]
 
 
 def python_of(environment: str) -> Path:
-    """Return the interpreter of an environment, which is made if it is missing.
+    """Return the interpreter of an environment. Create the environment if necessary.
 
     Raises:
         NotInstalledError: pip failed.
@@ -50,18 +50,18 @@ def python_of(environment: str) -> Path:
 
 def _folder_of(environment: str, install: Callable[[Path, Path], None]) -> Path:
     requirements = HERE / f"requirements-{environment}.txt"
-    wanted = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
+    fingerprint = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
     folder = ENVIRONMENTS / environment
     installed = folder / "installed"
-    if not installed.exists() or installed.read_text() != wanted:
+    if not installed.exists() or installed.read_text() != fingerprint:
         print(f"Installing {requirements.name} into {folder.relative_to(ROOT)}.", flush=True)
         install(folder, requirements)
-        installed.write_text(wanted)
+        installed.write_text(fingerprint)
     return folder
 
 
 def environment_variables() -> dict[str, str]:
-    """Return the variables of a tool's process: offline, one thread, nothing of the user's own packages."""
+    """Return the environment variables of a tool: offline, one thread, and no packages of the user."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return variables | {
         "HF_HUB_OFFLINE": "1",
@@ -91,7 +91,7 @@ def _install_node(folder: Path, requirements: Path) -> None:
 
 def _run(command: list[str]) -> None:
     try:
-        done = subprocess.run(  # in the root, which a requirements file calls "."
+        done = subprocess.run(  # requirements files refer to the root as "."
             command, cwd=ROOT, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:

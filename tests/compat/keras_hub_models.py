@@ -1,7 +1,7 @@
-"""keras-hub: the encoder and the tokenizer of every folder with a pooler and a head.
+"""Compare the encoder and the tokenizer of every folder with a pooler and a head with keras-hub.
 
-It converts the encoder alone, with its pooler, and writes presets in a layout of its own. Its tokenizer is
-SentencePiece alone, so the script lower-cases the texts and removes accents, as ALBERT does before it.
+keras-hub converts only the encoder and its pooler, and writes presets in a different layout. Its tokenizer
+does not normalize texts, so the script converts them to lower case and removes accents, as ALBERT does.
 """
 
 import os
@@ -30,7 +30,7 @@ def normalized(text: str) -> str:
 
 
 def open_ours(case: Case) -> dict[str, Any]:
-    """Open a folder as a preset; return what the backbone computes."""
+    """Open a folder as a preset, and return the outputs of the backbone."""
     tokenizer = keras_hub.models.AlbertTokenizer.from_preset(str(case.folder))
     first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
     compare_ids(case, lambda text: [first, *np.asarray(tokenizer(normalized(text))).tolist(), last])
@@ -49,12 +49,12 @@ def open_ours(case: Case) -> dict[str, Any]:
 
 if __name__ == "__main__":
     report_versions("keras-hub", "keras", "jax", "tensorflow-text")
-    for one in read_cases(work_folder()):
-        if one.head == "AlbertModel":
-            report_limit(one, "expects tensor names with the prefix of models with a head")
-        elif "pooler_output" in one.encoder:
-            check_opens(one, open_ours, one.encoder)
+    for case in read_cases(work_folder()):
+        if case.head == "AlbertModel":
+            report_limit(case, "expects tensor names with the prefix of models with a head")
+        elif "pooler_output" in case.encoder:
+            check_opens(case, open_ours, case.encoder)
+        elif case.encoder:
+            report_limit(case, "converts only models that have a pooler")
         else:
-            report_limit(
-                one, "converts only models that have a pooler" if one.encoder else "has no head for this task"
-            )
+            report_limit(case, "has no head for this task")

@@ -1,11 +1,11 @@
-"""Check which tools open albertkit's files, and which files of theirs albertkit opens: `make compat`.
+"""Check which tools open the files of albertkit, and whether albertkit opens their files: `make compat`.
 
-    python tests/compat/matrix.py                         # every tool, then the test files of this folder
-    python tests/compat/matrix.py --tool onnxruntime      # one; the rows of the others stay
+    python tests/compat/matrix.py                         # every tool, then the test files in this folder
+    python tests/compat/matrix.py --tool onnxruntime      # one tool; the other rows do not change
 
-Each tool runs its own script in an environment of its own, on the models of `models.py`. The results go to
-docs/reference/compatibility.json and, as a table, to the page of the same name. The exit code is 1 if
-outputs differ or a tool cannot open a file that it is listed for, and 0 if a tool cannot be installed.
+Each tool has a script and an environment, and opens the models of `models.py`. This program writes the
+results to docs/reference/compatibility.json and, as a table, to the page of the same name. The exit code is 1
+if outputs differ or a tool cannot open a file, and 0 if a tool cannot be installed.
 """
 
 import argparse
@@ -43,7 +43,7 @@ import albertkit
 from albertkit.files import write_json
 
 BOUND = 1e-4
-"""Largest difference of an output that counts as equal."""
+"""The maximum difference between outputs that count as equal."""
 SCRIPT_SECONDS = 900
 
 Line = dict[str, Any]
@@ -74,7 +74,7 @@ def check_tool(tool: Tool, work: Path) -> list[Line]:
 
 
 def run_script(tool: Tool, command: Sequence[str]) -> tuple[list[Line], str]:
-    """Return the lines that a tool's script printed, and why it failed, if it did."""
+    """Return the lines that the script of a tool printed, and the reason if it failed."""
     try:
         done = subprocess.run(
             command,
@@ -92,7 +92,7 @@ def run_script(tool: Tool, command: Sequence[str]) -> tuple[list[Line], str]:
 
 
 def summarize(results: Sequence[Line]) -> Line:
-    """Return what a direction's row says of its results, one for each model."""
+    """Return the fields of a row for one direction, from the results of its models."""
     equal, differences, notes = [], [], []
     for result in results:
         if "folder" in result:
@@ -101,7 +101,7 @@ def summarize(results: Sequence[Line]) -> Line:
             notes.append(f"{result['name']}: {result['error']}")
             continue
         differences.append(result["difference"])
-        if result["difference"] <= BOUND:  # written so that "not a number" counts as too much
+        if result["difference"] <= BOUND:  # False for NaN, so NaN counts as different
             equal.append(result["name"])
         else:
             notes.append(f"{result['name']}: differs by {result['difference']:.1e}")
@@ -114,7 +114,7 @@ def summarize(results: Sequence[Line]) -> Line:
 
 
 def open_theirs(result: Line) -> Line:
-    """Open a folder that a tool wrote with albertkit; return how far its outputs are from the tool's."""
+    """Open a folder of a tool with albertkit, and return the largest difference between their outputs."""
     with np.load(result["values"]) as values:
         parts = {"inputs": {}, "outputs": {}}
         for name in values.files:
@@ -126,12 +126,12 @@ def open_theirs(result: Line) -> Line:
         ours = compute(result["head"], folder, inputs)
         difference = largest_difference(parts["outputs"], ours, parts["inputs"]["attention_mask"])
         return {"name": result["name"], "difference": difference}
-    except Exception as error:  # a file that is refused is a result
+    except Exception as error:  # an error is a result too
         return {"name": result["name"], "error": f"{type(error).__name__}: {error}"[:600]}
 
 
 def run_test_files() -> bool:
-    """Run the test files of this folder, each in its environment; return whether all of them passed."""
+    """Run the test files of this folder in their environments, and return whether all of them passed."""
     passed = True
     files = sorted(HERE.glob("test_*.py"))
     for environment in (TEST_ENVIRONMENT, LIBRARIES):
@@ -150,12 +150,12 @@ def run_test_files() -> bool:
 
 
 def write_results(rows: Sequence[Line], checked: Sequence[Tool]) -> None:
-    """Replace the rows of the tools that were checked, and write the page."""
+    """Replace the rows of the checked tools, and write the page."""
     file = compatibility_page.RESULTS
     before = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.exists() else []
     names = {tool.name for tool in checked}
     kept = [row for row in before if row["tool"] not in names]
-    order = {tool.name: place for place, tool in enumerate(TOOLS)}
+    order = {tool.name: position for position, tool in enumerate(TOOLS)}
     merged = sorted([*kept, *rows], key=lambda row: order.get(row["tool"], len(order)))
     write_json(file, {"albertkit": albertkit.__version__, "bound": BOUND, "rows": merged})
     compatibility_page.write_page()
@@ -163,7 +163,7 @@ def write_results(rows: Sequence[Line], checked: Sequence[Tool]) -> None:
 
 def main() -> None:
     """Check the tools, write the results and print them."""
-    parser = argparse.ArgumentParser(description="Check the tools that share files with albertkit.")
+    parser = argparse.ArgumentParser(description="Check the tools that exchange files with albertkit.")
     parser.add_argument("--tool", action="append", choices=[tool.name for tool in TOOLS], default=[])
     chosen = parser.parse_args().tool
     tools = [tool for tool in TOOLS if not chosen or tool.name in chosen]

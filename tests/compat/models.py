@@ -1,8 +1,8 @@
-"""The models that every tool is given: a tiny random one of each head, one with groups, and the bundled one.
+"""The models for the tools: tiny random models of each head and of several groups, and the bundled model.
 
 `write_cases` writes them with albertkit: in the layout of the Hugging Face hub, as ONNX and for
-transformers.js, with inputs and outputs in JSON. Outputs are those of albertkit's PyTorch classes opened
-from the folder.
+transformers.js, with inputs and outputs in JSON. The PyTorch classes of albertkit compute the outputs from
+the folder.
 """
 
 import warnings
@@ -37,13 +37,13 @@ TINY: dict[str, Any] = {
     "num_attention_heads": 4,
     "intermediate_size": 48,
     "max_position_embeddings": 96,
-    "initializer_range": 0.2,  # so large that a wrong mask or activation shows far above the bound
+    "initializer_range": 0.2,  # a wrong mask or activation exceeds the bound by far
 }
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model to be written."""
+    """The name, head and settings of a model."""
 
     name: str
     head: str
@@ -65,7 +65,7 @@ BUNDLED = Model("bundled", "AlbertForPreTraining")
 
 
 def write_cases(work: Path) -> None:
-    """Write every model with its case to a new folder."""
+    """Write every model and its case to a new folder."""
     (work / CASES).mkdir(parents=True)
     (work / "onnx").mkdir()
     (work / "web").mkdir()
@@ -83,7 +83,7 @@ def write_cases(work: Path) -> None:
 
 def compute(head: str, folder: Path, inputs: dict[str, Tensor]) -> dict[str, Any]:
     """Return the outputs of albertkit's model class for a folder."""
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of heads that are left out
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # warnings about unused heads
         model = getattr(albertkit, head).from_pretrained(folder).eval()
     with torch.no_grad():
         outputs = model(**inputs)
@@ -91,14 +91,14 @@ def compute(head: str, folder: Path, inputs: dict[str, Tensor]) -> dict[str, Any
 
 
 def _encoder_outputs(folder: Path, inputs: dict[str, Tensor]) -> dict[str, Any]:
-    """Return the outputs of the encoder in a folder of any head."""
+    """Return the outputs of the encoder in a folder, whatever its head."""
     has_pooler = any(name.endswith("pooler.weight") for name in formats.read(folder).tensors)
     outputs = compute("AlbertModel", folder, inputs)
     return outputs if has_pooler else {"last_hidden_state": outputs["last_hidden_state"]}
 
 
 def _random_model(model: Model, vocab_size: int) -> Any:
-    """Return a model whose every parameter is random, biases and LayerNorms too."""
+    """Return a model with random parameters, including biases and LayerNorms."""
     torch.manual_seed(0)
     network = getattr(albertkit, model.head)(AlbertConfig(vocab_size=vocab_size, **TINY, **model.settings))
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""onnxruntime alone, with NumPy: the graph of every head that `albertkit export onnx` writes."""
+"""Run the graphs of `albertkit export onnx` with onnxruntime and NumPy, for every head."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from comparing import Case, check_opens, read_cases, report_versions, work_folde
 
 
 def open_ours(case: Case) -> dict[str, Any]:
-    """Run the graph on the inputs; return its outputs by their names."""
+    """Run the graph on the inputs, and return its outputs by name."""
     session = onnxruntime.InferenceSession(case.onnx / "model.onnx", providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(case.inputs)), strict=True))
@@ -15,5 +15,5 @@ def open_ours(case: Case) -> dict[str, Any]:
 
 if __name__ == "__main__":
     report_versions("onnxruntime", "numpy")
-    for one in read_cases(work_folder()):
-        check_opens(one, open_ours)
+    for case in read_cases(work_folder()):
+        check_opens(case, open_ours)

@@ -1,4 +1,4 @@
-"""optimum with onnxruntime: the folders that `albertkit export onnx` writes, with their tokenizers."""
+"""Open the folders of `albertkit export onnx` and their tokenizers with optimum and onnxruntime."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ CLASSES = {
 
 
 def open_ours(case: Case) -> dict[str, Any]:
-    """Open a folder and its tokenizer; return the outputs."""
+    """Open a folder and its tokenizer, and return the outputs."""
     tokenizer = AutoTokenizer.from_pretrained(case.onnx)
     compare_ids(case, lambda text: tokenizer(text)["input_ids"])
     model = getattr(onnxruntime, CLASSES[case.head]).from_pretrained(case.onnx)
@@ -29,5 +29,5 @@ def open_ours(case: Case) -> dict[str, Any]:
 
 if __name__ == "__main__":
     report_versions("optimum", "optimum-onnx", "onnxruntime", "transformers")
-    for one in read_cases(work_folder()):
-        check_opens(one, open_ours)
+    for case in read_cases(work_folder()):
+        check_opens(case, open_ours)

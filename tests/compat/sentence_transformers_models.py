@@ -1,4 +1,4 @@
-"""sentence-transformers: vectors of the texts for every folder, and a model that it saves."""
+"""Compare the vectors of texts with sentence-transformers, and let it save a model."""
 
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,12 @@ from sentence_transformers import SentenceTransformer
 
 
 def open_ours(case: Case) -> dict[str, Any]:
-    """Open a folder, which gets the mean of the tokens as its pooling; return the vectors."""
+    """Open a folder, which then uses mean pooling, and return the vectors."""
     return {"vectors": SentenceTransformer(str(case.folder), device="cpu").encode(case.texts)}
 
 
 def write(case: Case, folder: Path) -> None:
-    """Save a model of theirs in their own layout."""
+    """Save a model in the layout of sentence-transformers."""
     model = SentenceTransformer(str(case.folder), device="cpu")
     folder.parent.mkdir(parents=True)
     model.save(str(folder))
@@ -36,11 +36,11 @@ def write(case: Case, folder: Path) -> None:
 if __name__ == "__main__":
     report_versions("sentence-transformers", "transformers", "torch")
     work = work_folder()
-    for one in read_cases(work):
-        if len(one.vectors):
-            check_opens(one, open_ours, {"vectors": one.vectors})
+    for case in read_cases(work):
+        if len(case.vectors):
+            check_opens(case, open_ours, {"vectors": case.vectors})
         else:
-            report_limit(one, "computes vectors of texts, not of choices")
-        if one.name == "AlbertModel":
-            with errors_reported("writes", one.name):
-                write(one, work / "written" / "sentence-transformers" / one.name)
+            report_limit(case, "computes vectors of texts, not of choices")
+        if case.name == "AlbertModel":
+            with errors_reported("writes", case.name):
+                write(case, work / "written" / "sentence-transformers" / case.name)

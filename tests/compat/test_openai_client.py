@@ -1,9 +1,9 @@
-"""OpenAI's client against a running server: vectors of the pipeline, options, models, errors.
+"""Tests of the OpenAI client with a running server: embeddings, options, models and errors.
 
     pip install openai
     pytest tests/compat/test_openai_client.py
 
-Without the client the tests are skipped.
+pytest skips the tests if the client is not installed.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from places import ROOT
 
-pytest.importorskip("openai", reason="needs OpenAI's client: pip install openai")
+pytest.importorskip("openai", reason="needs the OpenAI client: pip install openai")
 
 import openai
 from serving_server import Running, running
@@ -48,28 +48,27 @@ def test_embeddings(server: Running, client: Any) -> None:
     expected = np.array(pipeline("feature-extraction", device="cpu")(TEXTS, pooling="mean", normalize=True))
     for given in ({}, {"encoding_format": "float"}, {"dimensions": 256, "user": "somebody"}):
         answer = client.embeddings.create(model="bundled", input=TEXTS, **given)
-        np.testing.assert_allclose([one.embedding for one in answer.data], expected, atol=1e-5)
-        assert [one.index for one in answer.data] == [0, 1]
+        np.testing.assert_allclose([item.embedding for item in answer.data], expected, atol=1e-5)
+        assert [item.index for item in answer.data] == [0, 1]
         assert (answer.model, answer.usage.prompt_tokens) == ("bundled", 13)
-    coded = (
-        client.embeddings.create(model="bundled", input=TEXTS[0], encoding_format="base64").data[0].embedding
-    )
-    np.testing.assert_allclose(np.frombuffer(base64.b64decode(coded), "<f4"), expected[0], atol=1e-5)
+    answer = client.embeddings.create(model="bundled", input=TEXTS[0], encoding_format="base64")
+    encoded = answer.data[0].embedding
+    np.testing.assert_allclose(np.frombuffer(base64.b64decode(encoded), "<f4"), expected[0], atol=1e-5)
     long = client.embeddings.create(model="bundled", input="word " * 500, extra_body={"truncate": True})
     assert len(long.data) == 1
 
     async def ask() -> Any:
-        several = openai.AsyncOpenAI(**options(server))
+        client = openai.AsyncOpenAI(**options(server))
         return await asyncio.gather(
-            *(several.embeddings.create(model="bundled", input=text) for text in TEXTS)
+            *(client.embeddings.create(model="bundled", input=text) for text in TEXTS)
         )
 
-    found = [one.data[0].embedding for one in asyncio.run(ask())]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    vectors = [answer.data[0].embedding for answer in asyncio.run(ask())]
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
 
 def test_models(client: Any) -> None:
-    assert [one.id for one in client.models.list()] == ["bundled"]
+    assert [model.id for model in client.models.list()] == ["bundled"]
     assert client.models.retrieve("bundled").owned_by == "albertkit"
     with pytest.raises(openai.NotFoundError, match=r"there is no model 'gpt'\. The models are bundled"):
         client.models.retrieve("gpt")
@@ -122,10 +121,10 @@ def test_wrong_key(server: Running) -> None:
 
 
 def test_page(server: Running, capsys: pytest.CaptureFixture[str]) -> None:
-    """The block of the page prints what is there."""
+    """Run the block of the page, and compare its output with the page."""
     page = (ROOT / "docs" / "how-to" / "clients.md").read_text(encoding="utf-8")
-    found = re.search(r"```python\n(from openai.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
-    assert found
-    code = found[1].replace("localhost:8080", f"127.0.0.1:{server.port}")
+    block = re.search(r"```python\n(from openai.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
+    assert block
+    code = block[1].replace("localhost:8080", f"127.0.0.1:{server.port}")
     exec(code.replace("the-key-of-the-server", KEY))
-    assert capsys.readouterr().out == found[2]
+    assert capsys.readouterr().out == block[2]

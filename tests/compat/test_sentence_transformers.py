@@ -1,9 +1,10 @@
-"""Folders of sentence-transformers with the library itself: theirs open here, ours open there.
+"""Tests with sentence-transformers: albertkit opens its folders, and it opens the folders of albertkit.
 
     pip install sentence-transformers
     pytest tests/compat/test_sentence_transformers.py
 
-Without the library the tests are skipped: it pins versions of transformers.
+pytest skips the tests if the library is not installed. The suite does not install it, because it pins
+versions of transformers.
 """
 
 import json
@@ -56,7 +57,7 @@ def encoder(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def ours(folder: Path, texts: list[str] = TEXTS, **options: Any) -> np.ndarray:
-    """Return our vectors, cut as theirs are, from the engine that needs no torch."""
+    """Return the vectors of albertkit, with truncation, from the engine that does not need PyTorch."""
     encode = pipeline("feature-extraction", folder, engine="onnx")
     return np.stack(encode(texts, truncation=True, return_tensors="np", **options))
 
@@ -87,7 +88,7 @@ MODULES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_theirs_open_here_and_what_we_save_opens_there(encoder: Path, name: str, tmp_path: Path) -> None:
+def test_both_libraries_open_the_folders_of_the_other(encoder: Path, name: str, tmp_path: Path) -> None:
     model = SentenceTransformer(modules=[Transformer(str(encoder)), *MODULES[name]()], device="cpu")
     model.save(str(tmp_path / "theirs"), create_model_card=False)
     expected = theirs(model)
@@ -96,7 +97,9 @@ def test_theirs_open_here_and_what_we_save_opens_there(encoder: Path, name: str,
     same(theirs(SentenceTransformer(str(tmp_path / "ours"), device="cpu")), expected)
 
 
-@pytest.mark.parametrize("mode", ["mean", "cls"])  # without the prompt, cls is the first token after it
+@pytest.mark.parametrize(
+    "mode", ["mean", "cls"]
+)  # if the prompt is excluded, cls is the first token after it
 def test_length_and_prompts(encoder: Path, mode: str, tmp_path: Path) -> None:
     prompts = {"query": "search: ", "document": "a text: "}
     for include in (True, False):
@@ -118,7 +121,7 @@ def test_length_and_prompts(encoder: Path, mode: str, tmp_path: Path) -> None:
 
 
 def test_lower_case_and_older_folders(tiny_vocabulary: Path, encoder: Path, tmp_path: Path) -> None:
-    """The layout of version 2 and before: the transformer in a sub-folder, and other names."""
+    """Open the layout of version 2 and earlier: the transformer in a subfolder, and other names."""
     inner = tmp_path / "0_Transformer"
     AlbertModel.from_pretrained(encoder).save_pretrained(inner)
     AlbertTokenizer(tiny_vocabulary, do_lower_case=False).save_pretrained(inner)
@@ -144,7 +147,7 @@ def test_lower_case_and_older_folders(tiny_vocabulary: Path, encoder: Path, tmp_
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-def test_what_finetune_writes_opens_there(encoder: Path, pooling: str, tmp_path: Path) -> None:
+def test_sentence_transformers_opens_a_fine_tuned_model(encoder: Path, pooling: str, tmp_path: Path) -> None:
     rows = [{"text": text, "text_pair": text.upper()} for text in TEXTS]
     finetune(
         "sentence-embedding",

@@ -1,9 +1,10 @@
-"""The callbacks of examples/ with Weights & Biases and MLflow themselves, offline.
+"""Tests of the callbacks in examples/ with Weights & Biases and MLflow, offline.
 
     pip install wandb mlflow
     pytest tests/compat/test_trackers.py
 
-Without the libraries the tests are skipped: they pin versions of many others.
+pytest skips the tests if the libraries are not installed. The suite does not install them, because they pin
+versions of many other libraries.
 """
 
 import json
@@ -21,7 +22,7 @@ ROWS = [{"text": text, "label": label} for text, label in [("A fine day.", "yes"
 
 
 def logged_run(script: str, output: Path) -> list[dict[str, float]]:
-    """Fine-tune with the callback of a script; return the lines of the run."""
+    """Fine-tune with the callback of a script, and return the history of the run."""
     module = runpy.run_path(str(ROOT / "examples" / f"{script}_callback.py"))
     run = finetune(
         "text-classification", train=ROWS, validation=ROWS, output=output, steps=3, batch_size=4,
@@ -36,13 +37,13 @@ def test_mlflow(tmp_path: Path) -> None:
     )
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
     lines = logged_run("mlflow", tmp_path / "run")
-    (kept,) = mlflow.search_runs(output_format="list")
-    assert (kept.info.status, kept.info.run_name) == ("FINISHED", "run")
-    assert (kept.data.params["task"], kept.data.params["batch_size"]) == ("text-classification", "4")
+    (run,) = mlflow.search_runs(output_format="list")
+    assert (run.info.status, run.info.run_name) == ("FINISHED", "run")
+    assert (run.data.params["task"], run.data.params["batch_size"]) == ("text-classification", "4")
     client = mlflow.MlflowClient()
     for name in ("eval/accuracy", "train/loss", "learning_rate"):
         expected = [(line["step"], line[name]) for line in lines if name in line]
-        history = client.get_metric_history(kept.info.run_id, name)
+        history = client.get_metric_history(run.info.run_id, name)
         assert [(point.step, round(point.value, 6)) for point in history] == [
             (step, pytest.approx(value, abs=1e-6)) for step, value in expected
         ]
@@ -58,14 +59,14 @@ def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps, config = read_offline(file)
     assert json.loads(config["batch_size"]) == 4
     for name in ("eval/accuracy", "train/loss", "learning_rate"):
-        # Of one step W&B keeps one record: the evaluation after the last step has the learning rate too.
+        # W&B keeps one record per step. The record of the last step includes the evaluation after it.
         expected = {line["step"]: line[name] for line in lines if name in line}
-        found = {step: round(values[name], 6) for step, values in steps.items() if name in values}
-        assert found == pytest.approx(expected, abs=1e-6)
+        logged = {step: round(values[name], 6) for step, values in steps.items() if name in values}
+        assert logged == pytest.approx(expected, abs=1e-6)
 
 
 def read_offline(file: Path) -> tuple[dict[int, dict[str, float]], dict[str, str]]:
-    """Return what an offline run holds: the values of each step, and the settings as JSON."""
+    """Return the values of each step and the settings, as JSON, of an offline run."""
     wandb_internal_pb2 = import_module("wandb.proto.wandb_internal_pb2")
 
     steps: dict[int, dict[str, float]] = {}
@@ -83,15 +84,15 @@ def read_offline(file: Path) -> tuple[dict[int, dict[str, float]], dict[str, str
 
 
 def records(data: bytes) -> Iterator[bytes]:
-    """Yield the records of a file of Weights & Biases: LevelDB's log, after a header of 7 bytes."""
-    place, parts, block = 7, [], 32_768
-    while place + 7 <= len(data):
-        if block - place % block < 7:  # no header begins at the end of a block
-            place += block - place % block
+    """Yield the records of a file of Weights & Biases: a log of LevelDB after a header of 7 bytes."""
+    position, parts, block = 7, [], 32_768
+    while position + 7 <= len(data):
+        if block - position % block < 7:  # too small for a header: skip the end of the block
+            position += block - position % block
             continue
-        length, kind = int.from_bytes(data[place + 4 : place + 6], "little"), data[place + 6]
-        parts.append(data[place + 7 : place + 7 + length])
-        place += 7 + length
-        if kind in (1, 4):  # whole, or the last part
+        length, kind = int.from_bytes(data[position + 4 : position + 6], "little"), data[position + 6]
+        parts.append(data[position + 7 : position + 7 + length])
+        position += 7 + length
+        if kind in (1, 4):  # a complete record, or its last part
             yield b"".join(parts)
             parts = []

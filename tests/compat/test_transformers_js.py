@@ -1,4 +1,4 @@
-"""transformers.js in Node opens what `export web` writes: ids and scores of Python on 200 texts a head."""
+"""Tests of `export web` with transformers.js in Node: it gives the ids and scores of Python on 200 texts."""
 
 import json
 import re
@@ -29,29 +29,29 @@ PACKAGE = "@huggingface/transformers@4.3.1"
 COUNT = 200
 SCRIPT = Path(__file__).with_name("transformers_js.mjs")
 TOLERANCE = 1e-4
-"""Largest difference of any output; the weights are random and large, so outputs are up to 10."""
+"""The maximum difference of outputs. The random weights are large, so outputs are up to 10."""
 FEW = 20
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the library."""
+    """Return a folder with the library."""
     return npm_install(tmp_path_factory.mktemp("node"), PACKAGE)
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A random model for each head with the bundled vocabulary; the name of the export ends in -web."""
+    """Return a random model for each head, with the bundled vocabulary. Its export is in NAME-web."""
     root = tmp_path_factory.mktemp("models")
     vocabulary = resolve("bundled", patterns=("*.model",)) / "spiece.model"
-    made = save_random_models(HEADS, vocabulary, root, seed=3)
-    for name, folder in made.items():
+    models = save_random_models(HEADS, vocabulary, root, seed=3)
+    for name, folder in models.items():
         export_web(folder, root / f"{name}-web", max_drop=100)
-    return {name: Path(folder) for name, folder in made.items()}
+    return {name: Path(folder) for name, folder in models.items()}
 
 
 def run_node(node: Path, cases: list[dict[str, Any]], tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """Yield what the script writes."""
+    """Run the script on cases, and return the JSON values that it prints."""
     (node / "cases.json").write_text(json.dumps(cases))
     (node / SCRIPT.name).write_text(SCRIPT.read_text())
     command = ["node", SCRIPT.name, "cases.json"]
@@ -69,10 +69,10 @@ def array(value: dict[str, Any]) -> np.ndarray:
     return np.array(value["values"]).reshape(value["dims"])
 
 
-def compare(found: dict[str, Any], expected: np.ndarray, text: str, *, tolerance: float) -> None:
-    assert tuple(found["dims"]) == expected.shape
-    some = expected.ravel()[:: found["every"]]
-    np.testing.assert_allclose(found["values"], some, atol=tolerance, err_msg=text)
+def compare(output: dict[str, Any], expected: np.ndarray, text: str, *, tolerance: float) -> None:
+    assert tuple(output["dims"]) == expected.shape
+    sampled = expected.ravel()[:: output["every"]]
+    np.testing.assert_allclose(output["values"], sampled, atol=tolerance, err_msg=text)
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -91,25 +91,25 @@ def test_ids_and_scores_are_those_of_python(
         "texts": given,
         "choices": choices,
     }
-    found = list(run_node(node, [case], tmp_path))
-    assert len(found) == COUNT
+    results = list(run_node(node, [case], tmp_path))
+    assert len(results) == COUNT
     largest = 0.0
-    for text, one in zip(given, found, strict=True):
+    for text, result in zip(given, results, strict=True):
         first = [text, text.upper()] if choices else [text]
         second = ["Yes.", "No, thanks."] if choices else None
         batch = tokenizer(first, second, padding=True, truncation=True, max_length=64, return_tensors="np")
-        np.testing.assert_array_equal(array(one["ids"]), batch["input_ids"], err_msg=text)
+        np.testing.assert_array_equal(array(result["ids"]), batch["input_ids"], err_msg=text)
         inputs = {name: np.asarray(values, np.int64) for name, values in batch.items()}
         if choices:
             inputs = {name: values[None] for name, values in inputs.items()}
         expected = reference.forward(head, config, checkpoint.tensors, **inputs)
         if head == "AlbertForPreTraining":
             expected = {"logits": expected["prediction_logits"]}
-        assert one["outputs"]
-        for name, values in one["outputs"].items():
+        assert result["outputs"]
+        for name, values in result["outputs"].items():
             compare(values, expected[name], text, tolerance=TOLERANCE)
             largest = max(largest, float(np.abs(expected[name]).max()))
-    assert largest > 0.5  # not all near 0
+    assert largest > 0.5  # not all outputs are near 0
 
 
 def test_the_blocks_of_the_documentation_run(node: Path, folders: dict[str, Path]) -> None:
@@ -126,33 +126,35 @@ def test_the_blocks_of_the_documentation_run(node: Path, folders: dict[str, Path
         printed.append(result.stdout)
     assert len(blocks) == 2
     (best,) = albertkit.pipeline("fill-mask")("The old man shook his [MASK] and said nothing.", top_k=1)
-    assert re.search(r"token_str: '(.*)'", printed[0])[1] == best["token_str"]  # of the first candidate
+    assert re.search(r"token_str: '(.*)'", printed[0])[1] == best["token_str"]  # the first candidate
     assert re.fullmatch(r"\[ 1, \d+, 3 \]\n", printed[1])
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_int8_is_what_onnx_runtime_computes_in_python(
+def test_int8_outputs_are_those_of_onnx_runtime_in_python(
     head: str, node: Path, folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    """Without a dtype in Node the exact file is opened; browsers open this one."""
+    """Check the int8 file, which browsers open. Node opens the float32 file by default."""
     folder = folders[head]
     if head == "AlbertForMultipleChoice":
-        pytest.skip("its rows are pairs; the file is computed by the same operators")
+        pytest.skip("its rows are pairs; the other heads test the same operators")
     given = texts(FEW)
     written = json.loads((Path(web(folder)) / "config.json").read_text())["architectures"][0]
     case = {"folder": web(folder), "architecture": written, "dtype": "q8", "texts": given}
     session = open_session(Path(web(folder)) / INT8_FILE)
     tokenizer = albertkit.AutoTokenizer.from_pretrained(folder)
-    for text, one in zip(given, run_node(node, [case], tmp_path), strict=True):
+    for text, result in zip(given, run_node(node, [case], tmp_path), strict=True):
         batch = tokenizer([text], truncation=True, max_length=64, return_tensors="np")
         inputs = {name: np.asarray(batch[name], np.int64) for name in batch}
         names = [output.name for output in session.get_outputs()]
         expected = dict(zip(names, session.run(names, inputs), strict=True))
-        for name, values in one["outputs"].items():
+        for name, values in result["outputs"].items():
             compare(values, expected[name], text, tolerance=1e-3)
 
 
-def test_its_pipelines_answer_as_ours(node: Path, folders: dict[str, Path], tmp_path: Path) -> None:
+def test_its_pipelines_give_the_answers_of_albertkit(
+    node: Path, folders: dict[str, Path], tmp_path: Path
+) -> None:
     given = texts(FEW)
     masked = [f"{' '.join(text.split()[:8])} [MASK] and nothing." for text in given]
     tasks = {
@@ -166,9 +168,9 @@ def test_its_pipelines_answer_as_ours(node: Path, folders: dict[str, Path], tmp_
             "folder": web(folders[head]), "architecture": head, "dtype": "fp32", "texts": [], "task": task
         }  # fmt: skip
         ours = albertkit.pipeline(name, str(folders[head]))
-        found = list(run_node(node, [case], tmp_path))
-        for text, one in zip(asked, found, strict=True):
-            answer = one["answer"]
+        results = list(run_node(node, [case], tmp_path))
+        for text, result in zip(asked, results, strict=True):
+            answer = result["answer"]
             if name == "feature-extraction":
                 expected = ours(text, pooling="mean")
                 np.testing.assert_allclose(array(answer).ravel(), np.ravel(expected), atol=TOLERANCE)
@@ -176,13 +178,13 @@ def test_its_pipelines_answer_as_ours(node: Path, folders: dict[str, Path], tmp_
             answer = answer[0] if isinstance(answer[0], list) else answer
             expected = ours(text, top_k=options["top_k"])
             key = "label" if name == "text-classification" else "token"
-            assert [one[key] for one in answer] == [one[key] for one in expected]
-            scores = [[one["score"] for one in side] for side in (answer, expected)]
+            assert [prediction[key] for prediction in answer] == [prediction[key] for prediction in expected]
+            scores = [[prediction["score"] for prediction in side] for side in (answer, expected)]
             np.testing.assert_allclose(scores[0], scores[1], atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_the_note_of_the_report_gives_the_vectors_of_python(
+def test_the_options_in_the_report_give_the_vectors_of_python(
     pooling: Pooling, node: Path, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     folder, given = shutil.copytree(folders["AlbertModel"], tmp_path / "model"), texts(FEW)
@@ -191,11 +193,15 @@ def test_the_note_of_the_report_gives_the_vectors_of_python(
     attach(model.config, modules)
     model.save_pretrained(folder)
     (note,) = export_web(folder, web(folder), int8=False).notes
-    read = re.search(r"""\{ pooling: "(\w+)", normalize: (\w+) \}.* prepend '(.*)' to each text""", note)
-    assert read
-    options = {"pooling": read[1], "normalize": json.loads(read[2])}
-    task = {"name": "feature-extraction", "texts": [read[3] + text for text in given], "options": options}
+    options_in_note = re.search(
+        r"""\{ pooling: "(\w+)", normalize: (\w+) \}.* prepend '(.*)' to each text""", note
+    )
+    assert options_in_note
+    pooling_name, normalize, prompt = options_in_note.groups()
+    options = {"pooling": pooling_name, "normalize": json.loads(normalize)}
+    task = {"name": "feature-extraction", "texts": [prompt + text for text in given], "options": options}
     case = {"folder": web(folder), "architecture": "AlbertModel", "dtype": "fp32", "texts": [], "task": task}
     ours = albertkit.pipeline("feature-extraction", str(folder))
-    for text, one in zip(given, run_node(node, [case], tmp_path), strict=True):
-        np.testing.assert_allclose(array(one["answer"]).ravel(), ours(text, truncation=True), atol=TOLERANCE)
+    for text, result in zip(given, run_node(node, [case], tmp_path), strict=True):
+        vector = array(result["answer"]).ravel()
+        np.testing.assert_allclose(vector, ours(text, truncation=True), atol=TOLERANCE)

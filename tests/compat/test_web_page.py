@@ -1,4 +1,7 @@
-"""The page of `export web --page` in Chromium: answers of Python on 200 texts a head; offline use; axe."""
+"""Tests of the page of `export web --page` in Chromium: answers, downloads, offline use, accessibility.
+
+The answers are compared with those of Python on 200 texts for each head.
+"""
 
 import gzip
 import json
@@ -38,8 +41,10 @@ VOCABULARY = resolve("bundled", patterns=("*.model",)) / "spiece.model"
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random model for each head, its page in NAME-web, and `small`, the page of the bundled model."""
-    npm_install(tmp_path_factory.mktemp("npm"), "@huggingface/tokenizers@0.2.0")  # or the tests are skipped
+    """Return a folder with a random model for each head, pages in NAME-web, and the bundled page `small`."""
+    npm_install(
+        tmp_path_factory.mktemp("npm"), "@huggingface/tokenizers@0.2.0"
+    )  # skips the tests if npm fails
     root = tmp_path_factory.mktemp("pages")
     save_random_models({name: HEADS[name] for name in ANSWERED}, VOCABULARY, root, seed=3)
     libraries = fetch_libraries()
@@ -65,7 +70,7 @@ def watch() -> Watch:
 
 @pytest.fixture
 def opened(browser, site: Site, watch: Watch):
-    """Return a function that opens a page and waits for its model; complaints and foreign requests fail."""
+    """Return a function that opens a page and waits for its model. Errors and other hosts fail the test."""
     contexts = []
 
     def open_page(name: str, hash_: str = "", *, server: Site = site):
@@ -79,7 +84,7 @@ def opened(browser, site: Site, watch: Watch):
     for context in contexts:
         context.close()
     assert watch.complaints == []
-    assert [one for one in watch.requests if not one.startswith("http://127.0.0.1:")] == []
+    assert [url for url in watch.requests if not url.startswith("http://127.0.0.1:")] == []
     assert watch.requests
     watch.requests.clear()
 
@@ -90,7 +95,7 @@ def ready(page) -> None:
 
 
 def settle(page) -> None:
-    page.wait_for_timeout(400)  # the pause after the last key
+    page.wait_for_timeout(400)  # the page waits after the last key
     until(page, "!document.querySelector('[aria-busy]')")
 
 
@@ -99,27 +104,26 @@ def ask_all(page, path: str, bodies: list[dict[str, Any]]) -> list[Any]:
 
 
 class TestAnswers:
-    """The page computes the exact graph here, so that its answers are those of Python."""
+    """Answers from the float32 graph, which must be equal to those of Python."""
 
     def test_tokens(self, opened, root: Path) -> None:
         page, given = opened("AlbertModel-web"), texts(COUNT)
         tokenizer = albertkit.AutoTokenizer.from_pretrained(root / "AlbertModel")
-        for text, one in zip(
-            given, ask_all(page, "v1/tokenize", [{"input": one} for one in given]), strict=True
-        ):
-            (found,) = one["results"]
+        answers = ask_all(page, "v1/tokenize", [{"input": text} for text in given])
+        for text, answer in zip(given, answers, strict=True):
+            (result,) = answer["results"]
             expected = tokenizer(text, return_offsets_mapping=True)
-            assert found["input_ids"] == expected["input_ids"], text
-            covered = [text[start:end] for start, end in found["offsets"]]
+            assert result["input_ids"] == expected["input_ids"], text
+            covered = [text[start:end] for start, end in result["offsets"]]
             assert covered == [text[start:end] for start, end in expected["offset_mapping"]], text
 
     def test_masked_words(self, opened, root: Path) -> None:
         page = opened("AlbertForMaskedLM-web")
         given = [f"{text} [MASK] and [MASK]." for text in texts(COUNT)]
         ours = albertkit.pipeline("fill-mask", str(root / "AlbertForMaskedLM"))
-        found = ask_all(page, "v1/fill-mask", [{"input": one, "top_k": 5} for one in given])
-        for text, one in zip(given, found, strict=True):
-            for mask, expected in zip(one["results"][0], ours(text, top_k=5), strict=True):
+        answers = ask_all(page, "v1/fill-mask", [{"input": text, "top_k": 5} for text in given])
+        for text, answer in zip(given, answers, strict=True):
+            for mask, expected in zip(answer["results"][0], ours(text, top_k=5), strict=True):
                 assert [word["token"] for word in mask] == [word["token"] for word in expected], text
                 scores = [[word["score"] for word in side] for side in (mask, expected)]
                 np.testing.assert_allclose(scores[0], scores[1], atol=TOLERANCE)
@@ -127,12 +131,12 @@ class TestAnswers:
     def test_labels(self, opened, root: Path) -> None:
         page, given = opened("AlbertForSequenceClassification-web"), texts(COUNT)
         ours = albertkit.pipeline("text-classification", str(root / "AlbertForSequenceClassification"))
-        pairs = [{"text": text, "text_pair": given[-1 - place]} for place, text in enumerate(given[:20])]
-        asked = [{"input": one, "top_k": 3} for one in (*given, *pairs)]
+        pairs = [{"text": text, "text_pair": given[-1 - number]} for number, text in enumerate(given[:20])]
+        requests = [{"input": text, "top_k": 3} for text in (*given, *pairs)]
         labels = set()
-        for one, found in zip(asked, ask_all(page, "v1/classify", asked), strict=True):
-            expected = ours(one["input"], top_k=3, truncation=True)
-            (answer,) = found["results"]
+        for request, response in zip(requests, ask_all(page, "v1/classify", requests), strict=True):
+            expected = ours(request["input"], top_k=3, truncation=True)
+            (answer,) = response["results"]
             assert [label["label"] for label in answer] == [label["label"] for label in expected]
             scores = [[label["score"] for label in side] for side in (answer, expected)]
             np.testing.assert_allclose(scores[0], scores[1], atol=TOLERANCE)
@@ -142,15 +146,16 @@ class TestAnswers:
     def test_tags(self, opened, root: Path) -> None:
         page, given = opened("AlbertForTokenClassification-web"), texts(COUNT)
         ours = albertkit.pipeline("token-classification", str(root / "AlbertForTokenClassification"))
-        for text, one in zip(given, ask_all(page, "v1/tag", [{"input": one} for one in given]), strict=True):
-            assert one["results"][0]["cut"] == 0
-            first_pieces: dict[int, dict[str, Any]] = {}
-            for piece in ours(text, ignore_labels=()):
-                first_pieces.setdefault(piece["start"], piece)
-            words = one["results"][0]["words"]
-            assert words or not first_pieces
+        answers = ask_all(page, "v1/tag", [{"input": text} for text in given])
+        for text, answer in zip(given, answers, strict=True):
+            assert answer["results"][0]["cut"] == 0
+            first_tokens: dict[int, dict[str, Any]] = {}
+            for token in ours(text, ignore_labels=()):
+                first_tokens.setdefault(token["start"], token)
+            words = answer["results"][0]["words"]
+            assert words or not first_tokens
             for word in words:
-                expected = first_pieces[word["start"]]
+                expected = first_tokens[word["start"]]
                 assert word["label"] == expected["entity"], (text, word)
                 assert abs(word["score"] - expected["score"]) < TOLERANCE
 
@@ -158,28 +163,27 @@ class TestAnswers:
         page, given = opened("AlbertForQuestionAnswering-web"), texts(COUNT)
         given = [text for text in given if re.search(r"\w", text)]
         ours = albertkit.pipeline("question-answering", str(root / "AlbertForQuestionAnswering"))
-        asked = [{"question": "Who carried the key?", "context": text[:100]} for text in given]
-        found = ask_all(page, "v1/answer", [{"input": one, "top_k": 3} for one in asked])
-        for one, answers in zip(asked, found, strict=True):
-            expected = ours(one, top_k=3)
-            for answer, other in zip(answers["results"][0], expected, strict=True):
+        questions = [{"question": "Who carried the key?", "context": text[:100]} for text in given]
+        responses = ask_all(page, "v1/answer", [{"input": question, "top_k": 3} for question in questions])
+        for question, response in zip(questions, responses, strict=True):
+            for answer, expected in zip(response["results"][0], ours(question, top_k=3), strict=True):
                 assert {name: answer[name] for name in ("start", "end", "answer")} == {
-                    name: other[name] for name in ("start", "end", "answer")
-                }, one
-                assert abs(answer["score"] - other["score"]) < TOLERANCE
+                    name: expected[name] for name in ("start", "end", "answer")
+                }, question
+                assert abs(answer["score"] - expected["score"]) < TOLERANCE
 
     def test_vectors(self, opened, root: Path) -> None:
         page, given = opened("AlbertModel-web"), texts(COUNT)
         ours = albertkit.pipeline("feature-extraction", str(root / "AlbertModel"))
-        (found,) = ask_all(page, "v1/embeddings", [{"input": given}])
-        for text, one in zip(given, found["data"], strict=True):
-            np.testing.assert_allclose(one["embedding"], ours(text, pooling="mean"), atol=TOLERANCE)
+        (response,) = ask_all(page, "v1/embeddings", [{"input": given}])
+        for text, item in zip(given, response["data"], strict=True):
+            np.testing.assert_allclose(item["embedding"], ours(text, pooling="mean"), atol=TOLERANCE)
 
-    def test_an_error_is_said_and_passes(self, opened) -> None:
+    def test_an_error_disappears_after_the_text_is_corrected(self, opened) -> None:
         page = opened("AlbertForMaskedLM-web", f"#text={'word+' * 80}[MASK]")
         settle(page)
-        said = page.locator("#fill .error").inner_text()
-        assert said == "The first 64 tokens, the maximum length, contain no mask. Shorten the text."
+        error = page.locator("#fill .error").inner_text()
+        assert error == "The first 64 tokens, the maximum length, contain no mask. Shorten the text."
         page.get_by_label("Sentence; [MASK] stands for a word to predict").fill("A [MASK].")
         settle(page)
         assert page.locator("#fill .error").count() == 0
@@ -187,11 +191,11 @@ class TestAnswers:
 
 
 OLD_MAN = "The old man shook his [MASK] and said nothing."
-"""The sentence that the page begins with."""
+"""The first sentence of the page."""
 
 
 def best(page, text: str) -> str:
-    """Return the page's best word for a mask, which is Python's."""
+    """Return the best word for a mask on the page, after comparing it with Python."""
     word = page.locator("#candidates li").first.inner_text().split()[0]
     (expected,) = albertkit.pipeline("fill-mask")(text, top_k=1)
     assert word == expected["token_str"].strip()
@@ -199,9 +203,9 @@ def best(page, text: str) -> str:
 
 
 class TestPage:
-    """The bundled model in int8, as a visitor uses it."""
+    """The page of the bundled model in int8, and how visitors use it."""
 
-    def test_used_with_keys_alone(self, opened) -> None:
+    def test_the_keyboard_is_enough_to_use_the_page(self, opened) -> None:
         page = opened("small")
         settle(page)
         word = best(page, OLD_MAN)
@@ -229,7 +233,7 @@ class TestPage:
         until(page, "document.getElementById('progress').value > 0.5", seconds=60)
         assert 0.5 < page.evaluate("document.getElementById('progress').value") < 1
         about = json.loads((root / "small" / "page" / "files.json").read_text())
-        total = sum(one["bytes"] for one in about["downloads"]) / 1e6
+        total = sum(download["bytes"] for download in about["downloads"]) / 1e6
         assert re.match(rf"\d\.\d of {total:.1f} MB\.", page.locator("#loaded").inner_text())
         held[0].continue_()
         ready(page)
@@ -254,7 +258,7 @@ class TestPage:
     def test_a_returning_visitor_gets_the_new_model(
         self, browser, root: Path, tmp_path: Path, is_secure: bool
     ) -> None:
-        """Both models have the same size. Browsers reuse old files without asking for them again."""
+        """Check that the page loads the new model, although browsers reuse old files of the same size."""
         name = "AlbertForSequenceClassification"
         body = {"input": "The ship sank.", "top_k": 1}
         expected = []
@@ -269,7 +273,7 @@ class TestPage:
             )
             expected.append(answer["score"])
         assert abs(expected[0] - expected[1]) > 10 * TOLERANCE
-        sizes = [(tmp_path / f"{one}-web" / "onnx" / "model.onnx").stat().st_size for one in (1, 2)]
+        sizes = [(tmp_path / f"{number}-web" / "onnx" / "model.onnx").stat().st_size for number in (1, 2)]
         assert sizes[0] == sizes[1]
 
         shutil.copytree(tmp_path / "1-web", tmp_path / "site")
@@ -280,14 +284,14 @@ class TestPage:
         def score() -> float:
             ready(page)
             assert page.evaluate("isSecureContext") == is_secure
-            (found,) = ask_all(page, "v1/classify", [body])
-            return found["results"][0][0]["score"]
+            (response,) = ask_all(page, "v1/classify", [body])
+            return response["results"][0][0]["score"]
 
         page.goto(address)
         assert abs(score() - expected[0]) < TOLERANCE
         shutil.rmtree(tmp_path / "site")
         shutil.copytree(tmp_path / "2-web", tmp_path / "site")
-        if is_secure:  # the browser shows the page that it kept, and updates it meanwhile
+        if is_secure:  # the browser shows the cached page and updates it in the background
             until(page, "navigator.serviceWorker.controller")
             page.goto("about:blank")
             page.goto(address)
@@ -299,7 +303,7 @@ class TestPage:
         page.context.close()
         site.stop()
 
-    def test_opened_from_the_disk(self, browser, root: Path) -> None:
+    def test_a_page_opened_from_the_disk_explains_what_to_do(self, browser, root: Path) -> None:
         page = browser.new_context().new_page()
         page.goto((root / "small" / "index.html").as_uri())
         expected = (
@@ -310,7 +314,7 @@ class TestPage:
         assert not page.locator("#download").is_visible()
         page.context.close()
 
-    def test_the_answers_to_the_last_question_go_with_an_error(self, opened) -> None:
+    def test_an_error_hides_the_answers_to_the_previous_question(self, opened) -> None:
         page = opened("AlbertForQuestionAnswering-web")
         settle(page)
         assert page.locator("#answers").is_visible()
@@ -335,7 +339,7 @@ class TestPage:
         ],
         ids=["missing", "broken off", "another length", "other content"],
     )
-    def test_a_file_that_cannot_be_used(
+    def test_a_damaged_or_missing_file_is_an_error(
         self, browser, root: Path, change: Callable[[bytes], bytes] | None, reason: str
     ) -> None:
         site = Site(root / "small")
@@ -352,7 +356,7 @@ class TestPage:
 
     @pytest.mark.parametrize("name", [*(f"{name}-web" for name in ANSWERED), "small"])
     @pytest.mark.parametrize("kind", ["light", "dark", "narrow"])
-    def test_accessible_to_all(self, opened, name: str, kind: str) -> None:
+    def test_the_page_is_accessible(self, opened, name: str, kind: str) -> None:
         axe = pytest.importorskip("axe_playwright_python.sync_playwright")
         width = 360 if kind == "narrow" else 1200
         page = opened(name)
@@ -362,14 +366,14 @@ class TestPage:
         assert page.evaluate("document.documentElement.scrollWidth") == width
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 300) == (kind == "dark")
-        found = axe.Axe().run(page).response
-        assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
-        assert len(found["passes"]) > 15
+        results = axe.Axe().run(page).response
+        assert [(rule["id"], rule["nodes"][0]["html"]) for rule in results["violations"]] == []
+        assert len(results["passes"]) > 15
 
     def test_the_bundled_model_takes_less_than_5_megabytes(self, root: Path) -> None:
         page = root / "small"
-        files = [one for one in (page / "page").rglob("*") if one.is_file()]
-        total = sum(one.stat().st_size for one in (*files, page / "index.html", page / "service-worker.js"))
-        assert 4_000_000 < total < 5_000_000  # how well the weights compress depends on them
+        files = [path for path in (page / "page").rglob("*") if path.is_file()]
+        total = sum(path.stat().st_size for path in (*files, page / "index.html", page / "service-worker.js"))
+        assert 4_000_000 < total < 5_000_000  # the exact size depends on the weights
         about = json.loads((page / "page" / "files.json").read_text())
-        assert sum(one["bytes"] for one in about["downloads"]) < total
+        assert sum(download["bytes"] for download in about["downloads"]) < total

@@ -1,11 +1,11 @@
-"""The tools of the matrix: one row of the table each."""
+"""The tools of the matrix. Each tool is a row of the table."""
 
 from dataclasses import dataclass
 
 from environments import TEST_ENVIRONMENT
 
 LIBRARIES = "libraries"
-"""The environment with albertkit and the libraries that test files use in one process with it."""
+"""The environment with albertkit and the libraries that some test files import."""
 
 
 LIBRARY_TESTS = (
@@ -14,7 +14,7 @@ LIBRARY_TESTS = (
     "test_sentence_transformers.py",
     "test_trackers.py",
 )
-"""Test files that run there; the others run in the test environment."""
+"""Test files that run in this environment. The others run in the test environment."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Tool:
 
     name: str
     package: str
-    """The distribution whose version the table shows."""
+    """The name of the distribution whose version the table shows."""
     script: str
     environment: str
     """The name of its requirements file, or the test environment."""

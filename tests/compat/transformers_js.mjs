@@ -1,8 +1,8 @@
-// Opens folders of `albertkit export web` with transformers.js, and writes ids and outputs as JSON lines.
+// Open folders of `albertkit export web` with transformers.js, and write ids and outputs as JSON lines.
 //
 //     node transformers_js.mjs CASES
 //
-// CASES is a JSON file: [{folder, architecture, dtype, texts, choices, task}]. Choices are texts in pairs.
+// CASES is a JSON file: [{folder, architecture, dtype, texts, choices, task}]. If `choices` is true, rows are pairs.
 
 import { readFileSync } from "node:fs";
 import * as library from "@huggingface/transformers";
@@ -11,17 +11,17 @@ const { AutoModel, AutoTokenizer, Tensor, env, pipeline } = library;
 env.allowRemoteModels = false;
 env.localModelPath = "";
 
-const MOST = 5000; // numbers of an output that are written: of more, every so many
+const MAX_VALUES = 5000; // maximum number of values in an output; of larger outputs, every n-th value is written
 const plain = ({ data, dims }) => {
-  const every = Math.ceil(data.length / MOST);
-  return { dims, every, values: Array.from(data, Number).filter((_, place) => place % every === 0) };
+  const every = Math.ceil(data.length / MAX_VALUES);
+  return { dims, every, values: Array.from(data, Number).filter((_, index) => index % every === 0) };
 };
 const write = (value) => process.stdout.write(`${JSON.stringify(value)}\n`);
 
 for (const { folder, architecture, dtype, texts, choices, task } of JSON.parse(readFileSync(process.argv[2]))) {
   const tokenizer = await AutoTokenizer.from_pretrained(folder);
-  const one = library[architecture] ?? AutoModel; // it has no class for tags and choices
-  const model = await one.from_pretrained(folder, { dtype });
+  const modelClass = library[architecture] ?? AutoModel; // the library has no class for some heads
+  const model = await modelClass.from_pretrained(folder, { dtype });
   for (const text of texts) {
     const inputs = choices
       ? tokenizer([text, text.toUpperCase()], { text_pair: ["Yes.", "No, thanks."], padding: true, truncation: true })
@@ -33,8 +33,8 @@ for (const { folder, architecture, dtype, texts, choices, task } of JSON.parse(r
       }
     }
     const outputs = await model(inputs);
-    const found = Object.entries(outputs).filter(([, value]) => value instanceof Tensor || value?.dims);
-    write({ ids, outputs: Object.fromEntries(found.map(([name, value]) => [name, plain(value)])) });
+    const tensors = Object.entries(outputs).filter(([, value]) => value instanceof Tensor || value?.dims);
+    write({ ids, outputs: Object.fromEntries(tensors.map(([name, value]) => [name, plain(value)])) });
   }
   if (!task) continue;
   const ask = await pipeline(task.name, folder, { dtype });

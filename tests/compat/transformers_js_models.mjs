@@ -1,8 +1,8 @@
-// transformers.js in Node: the folders of `albertkit export web`, with the ids of their tokenizers.
+// Open the folders of `albertkit export web` with transformers.js in Node, and compare ids and outputs.
 //
 //     node transformers_js_models.mjs FOLDER
 //
-// FOLDER is what models.py filled; the lines that are printed are those that comparing.py describes.
+// models.py fills FOLDER. comparing.py describes the lines of the output.
 
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -21,14 +21,14 @@ function tensorOf(rows) {
 }
 
 function largestDifference(output, expected, mask) {
-  const width = expected.length / mask.length; // of one token, where the output is one of tokens
-  const isOfTokens = mask.dims.every((size, place) => output.dims[place] === size);
+  const width = expected.length / mask.length; // number of values per token, if the output has values for each token
+  const isOfTokens = mask.dims.every((size, axis) => output.dims[axis] === size);
   if (output.data.length !== expected.length) throw new Error(`${output.data.length} values instead of ${expected.length}`);
   let largest = 0;
-  for (let place = 0; place < expected.length; place++) {
-    if (isOfTokens && !mask.values[Math.floor(place / width)]) continue;
-    const difference = Math.abs(Number(output.data[place]) - expected[place]);
-    if (!(difference <= largest)) largest = difference; // also "not a number"
+  for (let index = 0; index < expected.length; index++) {
+    if (isOfTokens && !mask.values[Math.floor(index / width)]) continue;
+    const difference = Math.abs(Number(output.data[index]) - expected[index]);
+    if (!(difference <= largest)) largest = difference; // also true for NaN
   }
   return largest;
 }
@@ -36,9 +36,9 @@ function largestDifference(output, expected, mask) {
 async function check(work, content) {
   const folder = join(work, content.web);
   const tokenizer = await AutoTokenizer.from_pretrained(folder);
-  content.texts.forEach((text, place) => {
+  content.texts.forEach((text, number) => {
     const ids = Array.from(tokenizer(text).input_ids.data, Number);
-    if (String(ids) !== String(content.ids[place])) throw new Error(`other ids for ${text}: ${ids}`);
+    if (String(ids) !== String(content.ids[number])) throw new Error(`different ids for ${text}: ${ids}`);
   });
   const name = content.head === "AlbertForPreTraining" ? "AlbertForMaskedLM" : content.head;
   const model = await (library[name] ?? AutoModel).from_pretrained(folder, { dtype: "fp32" });

@@ -1,4 +1,4 @@
-"""transformers, release 5 and the last release 4: every head in both directions, and the tokenizers' ids."""
+"""Compare every head, in both directions, and the ids of the tokenizer with transformers 5 and 4."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ TINY: dict[str, Any] = {
 
 
 def open_ours(case: Case) -> dict[str, Any]:
-    """Open a folder and its tokenizer; return the outputs."""
+    """Open a folder and its tokenizer, and return the outputs."""
     compare_ids(case, lambda text: transformers.AutoTokenizer.from_pretrained(case.folder)(text)["input_ids"])
     model, report = getattr(transformers, case.head).from_pretrained(case.folder, output_loading_info=True)
     for key in ("missing_keys", "unexpected_keys", "mismatched_keys"):
@@ -39,14 +39,14 @@ def open_ours(case: Case) -> dict[str, Any]:
 
 
 def compute(model: Any, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the outputs of a model by their names."""
+    """Return the outputs of a model by name."""
     with torch.no_grad():
         outputs = model(**{name: torch.from_numpy(values) for name, values in inputs.items()})
     return {name: values.numpy() for name, values in outputs.items()}
 
 
 def write(head: str, folder: Path, inputs: dict[str, np.ndarray], *, safetensors: bool = True) -> None:
-    """Write a random model of theirs, with what it computes."""
+    """Write a random model of transformers with its outputs."""
     torch.manual_seed(1)
     model = getattr(transformers, head)(transformers.AlbertConfig(**TINY)).eval()
     options = {} if safetensors else {"safe_serialization": False}
@@ -56,7 +56,7 @@ def write(head: str, folder: Path, inputs: dict[str, np.ndarray], *, safetensors
 
 
 def main(work: Path) -> None:
-    """Check every case, then write every head."""
+    """Check every case, then write a model of every head."""
     report_versions("transformers", "torch", "tokenizers")
     cases = read_cases(work)
     for case in cases:

@@ -1,7 +1,7 @@
-"""What is computed on a GPU: engines, kernels, mixed precision, optimizers. Without one, the same on the CPU.
+"""Tests of engines, kernels, mixed precision and optimizers on a GPU, or on the CPU if there is no GPU.
 
-make gpu                             # with the benchmarks and a training run
-python -m pytest tests/gpu           # on the GPU if there is one
+make gpu                             # also runs the benchmarks and a training run
+python -m pytest tests/gpu           # uses the GPU if there is one
 """
 
 import copy
@@ -26,7 +26,7 @@ from albertkit.training.state import checkpoint_folder
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ON_GPU = DEVICE.type == "cuda"
-# Largest difference of two computations in a type, for scores of about 1.
+# Data type -> the maximum difference of two computations, for scores of about 1.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
 TRAINING_HEADS = ["AlbertForPreTraining", CLASSIFIER, "AlbertForQuestionAnswering"]
 
@@ -49,7 +49,7 @@ def test_rows_without_padding_have_the_scores_of_the_padded_model(head: str, dty
             np.testing.assert_allclose(row / size, expected_row / size, atol=TOLERANCE[dtype])
 
 
-def test_engines_of_the_device() -> None:
+def test_all_engines_have_the_same_scores() -> None:
     model = make(CLASSIFIER).to(DEVICE)
     rows = rows_of([5, 9])
     options = {"output": "logits", "read": first_token}
@@ -63,7 +63,7 @@ def test_engines_of_the_device() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("head", TRAINING_HEADS)
-def test_kernels_of_attention_have_the_values_and_gradients_of_the_plain_one(
+def test_attention_kernels_have_the_values_and_gradients_of_plain_attention(
     head: str, dtype: torch.dtype
 ) -> None:
     outputs, gradients = [], []
@@ -82,7 +82,7 @@ def test_kernels_of_attention_have_the_values_and_gradients_of_the_plain_one(
 def test_compiled_models_compute_the_same() -> None:
     model = make(CLASSIFIER).to(DEVICE)
     inputs = on_device(batch(CLASSIFIER, mask=True))
-    # On a CPU the compiler takes a minute; what it is given is the same.
+    # On a CPU, inductor takes a minute. aot_eager gets the same graph.
     compiled = torch.compile(copy.deepcopy(model), backend="inductor" if ON_GPU else "aot_eager")
     with torch.no_grad():
         assert largest_difference(compiled(**inputs).logits, model(**inputs).logits) < 1e-4
@@ -108,7 +108,7 @@ def test_data_parallel_with_one_process_takes_the_same_step() -> None:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_vocabulary: Path) -> Path:
-    """Shards in `shards/`, their tokenizer in `tokenizer/`."""
+    """Return a folder with shards in `shards/` and their tokenizer in `tokenizer/`."""
     folder = tmp_path_factory.mktemp("gpu")
     albertkit.AlbertTokenizer(tiny_vocabulary).save_pretrained(folder / "tokenizer")
     file = folder / "corpus.jsonl"
@@ -134,8 +134,8 @@ RECIPE: dict[str, Any] = {
 }
 
 
-def losses(data: Path, output: Path, *, pieces: bool = False, **training: Any) -> list[float]:
-    """Return the losses of six steps, in one piece or interrupted after the first step."""
+def losses(data: Path, output: Path, *, interrupted: bool = False, **training: Any) -> list[float]:
+    """Return the losses of six steps, in one run or interrupted after the first step."""
     training = {
         "steps": 6,
         "learning_rate": 1e-3,
@@ -144,7 +144,7 @@ def losses(data: Path, output: Path, *, pieces: bool = False, **training: Any) -
         "save_every": 3,
     } | training
     run = None
-    for limit in ({"max_minutes": 1e-9}, {}) if pieces else ({},):
+    for limit in ({"max_minutes": 1e-9}, {}) if interrupted else ({},):
         run = albertkit.pretrain(
             RECIPE | {"training": training | limit},
             data=data / "shards",
@@ -156,7 +156,7 @@ def losses(data: Path, output: Path, *, pieces: bool = False, **training: Any) -
     return [line["train/masked_loss"] for line in run.history if "train/masked_loss" in line]
 
 
-# On the CPU tests/training has the others.
+# On the CPU, tests/training tests the other optimizers.
 @pytest.mark.parametrize("optimizer", ["lamb", "adamw", "muon"] if ON_GPU else ["muon"])
 def test_mixed_precision_trains_like_float32_and_resumes_exactly(
     data: Path, tmp_path: Path, optimizer: str
@@ -166,8 +166,12 @@ def test_mixed_precision_trains_like_float32_and_resumes_exactly(
     assert len(exact) == len(mixed) == 6
     assert exact != mixed
     np.testing.assert_allclose(mixed, exact, atol=0.1)
-    assert losses(data, tmp_path / "pieces", pieces=True, optimizer=optimizer, precision="bf16") == mixed
+    assert (
+        losses(data, tmp_path / "interrupted", interrupted=True, optimizer=optimizer, precision="bf16")
+        == mixed
+    )
     weights, resumed = (
-        load_file(checkpoint_folder(tmp_path / name, 6) / "model.safetensors") for name in ("bf16", "pieces")
+        load_file(checkpoint_folder(tmp_path / name, 6) / "model.safetensors")
+        for name in ("bf16", "interrupted")
     )
     assert all(torch.equal(weights[name], resumed[name]) for name in weights)

@@ -1,4 +1,4 @@
-"""Only a bundled model is replaced by a new one, and only when the new one has passed its checks."""
+"""Tests of `scripts/bundle_model.py`: it replaces only a bundled model, and only if the new model passes."""
 
 import json
 import sys
@@ -42,7 +42,7 @@ def bundle_model(script: Callable[[str], ModuleType]) -> ModuleType:
 
 @pytest.fixture
 def run(tmp_path: Path, tiny_texts: list[str], tiny_vocabulary: Path) -> Path:
-    """A finished run in `run/`, with its recipe, tokenizer and shards beside it."""
+    """Return the folder of a finished run, next to its recipe, tokenizer and shards."""
     AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path / "tokenizer")
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts), encoding="utf-8")
@@ -77,7 +77,7 @@ def test_only_a_bundled_model_is_replaced(bundle_model, run: Path, monkeypatch: 
     assert first["README.md"].decode().splitlines()[7] == "# The bundled ALBERT"
     call(folder / "bundled")
     assert files(folder / "bundled") == first
-    # One that does not pass leaves the old one, and nothing beside it.
+    # If the new model does not pass, the old model stays, and no other files remain.
     monkeypatch.setattr(bundle_model, "MAX_BYTES", 1000)
     with pytest.raises(SystemExit, match="over the limit of 1,000"):
         call(folder / "bundled")

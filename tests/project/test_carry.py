@@ -1,4 +1,4 @@
-"""Shards go out in pieces, a run comes back in pieces, and goes on as if it had never been carried."""
+"""Tests of `scripts/carry.py`: it packs shards and runs into files for another machine, and resumes a run."""
 
 import io
 import json
@@ -53,7 +53,7 @@ def call(carry, monkeypatch: pytest.MonkeyPatch, *words: object) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Some files, 3,000 bytes of which cannot be compressed."""
+    """Return a folder with a text and 3,000 bytes that cannot be compressed."""
     folder = tmp_path / "folder"
     (folder / "inner").mkdir(parents=True)
     noise = b"".join(hash(("seed", number)).to_bytes(8, "big", signed=True) for number in range(375))
@@ -62,7 +62,9 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_there_and_back(carry, folder: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_packed_files_are_unpacked_unchanged(
+    carry, folder: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
     call(carry, monkeypatch, "pack", folder, tmp_path / "pieces", "--piece-megabytes", 0.001)
     sizes = [file.stat().st_size for file in sorted((tmp_path / "pieces").glob("pieces.*"))]
     assert sizes[:-1] == [1000] * (len(sizes) - 1)
@@ -71,15 +73,15 @@ def test_there_and_back(carry, folder: Path, tmp_path: Path, monkeypatch, capsys
     call(carry, monkeypatch, "unpack", tmp_path / "pieces", tmp_path / "back")
     for name in ("inner/noise", "text"):
         assert (tmp_path / "back" / name).read_bytes() == (folder / name).read_bytes()
-    # As the shell would: cat pieces.* | tar xJ
+    # The same as in the shell: cat pieces.* | tar xJ
     joined = b"".join(file.read_bytes() for file in sorted((tmp_path / "pieces").glob("pieces.*")))
     with tarfile.open(fileobj=io.BytesIO(joined), mode="r:xz") as archive:
         assert archive.getnames() == ["inner/noise", "text"]
-    # Fewer pieces, in the same place: none of the old ones is left.
+    # Packing into the same folder removes all old files.
     call(carry, monkeypatch, "pack", folder, tmp_path / "pieces")
     assert sorted(file.name for file in (tmp_path / "pieces").iterdir()) == ["contents.json", "pieces.00000"]
     assert (tmp_path / "pieces" / "pieces.00000").read_bytes() == joined
-    # Nothing but pieces is ever removed.
+    # Packing into a folder with other files is an error.
     (folder / "contents.json").write_text("precious")
     with pytest.raises(
         SystemExit, match=r"holds contents\.json, inner/, text; choose a folder for the pieces"
@@ -88,7 +90,7 @@ def test_there_and_back(carry, folder: Path, tmp_path: Path, monkeypatch, capsys
     assert (folder / "contents.json").read_text() == "precious"
 
 
-def test_what_is_missing_or_damaged_is_named(carry, folder: Path, tmp_path: Path, monkeypatch) -> None:
+def test_errors_name_missing_and_damaged_files(carry, folder: Path, tmp_path: Path, monkeypatch) -> None:
     pieces = tmp_path / "pieces"
     call(carry, monkeypatch, "pack", folder, pieces, "--piece-megabytes", 0.001)
     (pieces / "pieces.00001").unlink()
@@ -113,10 +115,10 @@ def test_what_is_missing_or_damaged_is_named(carry, folder: Path, tmp_path: Path
         carry.run_files(tmp_path / "empty")
 
 
-def test_a_run_that_was_carried_is_one_that_was_not(
+def test_a_carried_run_equals_an_uninterrupted_run(
     carry, tmp_path: Path, tiny_texts: list[str], tiny_vocabulary: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(loop, "peak_flops", lambda *_: 1e12)  # a second of measuring the machine, each time
+    monkeypatch.setattr(loop, "peak_flops", lambda *_: 1e12)  # measuring takes a second each time
     AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path / "tokenizer")
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts), encoding="utf-8")
@@ -128,7 +130,7 @@ def test_a_run_that_was_carried_is_one_that_was_not(
     common = (*common, "--shards", tmp_path / "carried", "--piece-megabytes", 0.01)
 
     def train(machine: str, minutes: float, *more: object) -> Path:
-        """Run the command on a "machine", and return the pieces that come back from it."""
+        """Run the command in the folder of a "machine", and return the folder with its packed files."""
         work, back = tmp_path / machine, tmp_path / f"back-{machine}"
         words = ("--work", work, "--output", back, "--max-minutes", minutes, *more)
         with pytest.raises(SystemExit) as ended:
@@ -149,7 +151,7 @@ def test_a_run_that_was_carried_is_one_that_was_not(
     losses = [[line["train/masked_loss"] for line in read_metrics(run)] for run in runs]
     assert losses[0] == losses[1]
 
-    # Without the state: a model folder, with the figures of its run.
+    # Without the training state, the files are a model folder with the metrics of the run.
     weights = carry.run_files(runs[0], weights_only=True)
     carry.pack(weights, tmp_path / "weights", megabytes=1, effort=0)
     carry.unpack(tmp_path / "weights", tmp_path / "model")

@@ -1,4 +1,4 @@
-"""The cloze questions have the form they claim, and the script scores by value and keeps its table."""
+"""Tests of the cloze questions, and of the script that scores models with them and writes a table."""
 
 import json
 import sys
@@ -26,8 +26,8 @@ def tokenizer() -> AlbertTokenizer:
 
 
 @pytest.fixture
-def says_the(tokenizer: AlbertTokenizer, tmp_path: Path) -> Path:
-    """A model whose five best answers are the same everywhere: the, of, and, to, rome."""
+def frequent_words_model(tokenizer: AlbertTokenizer, tmp_path: Path) -> Path:
+    """Return a model whose five best predictions are always the, of, and, to, rome."""
     config = AlbertConfig(
         vocab_size=len(tokenizer),
         embedding_size=8,
@@ -40,19 +40,19 @@ def says_the(tokenizer: AlbertTokenizer, tmp_path: Path) -> Path:
     model = AlbertForMaskedLM(config)
     with torch.no_grad():
         model.predictions.decoder.weight.zero_()
-        for place, word in enumerate(("the", "of", "and", "to", "rome")):
-            model.predictions.bias[tokenizer.convert_tokens_to_ids(f"▁{word}")] = 10.0 - place
+        for rank, word in enumerate(("the", "of", "and", "to", "rome")):
+            model.predictions.bias[tokenizer.convert_tokens_to_ids(f"▁{word}")] = 10.0 - rank
     model.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
     return tmp_path / "model"
 
 
-def test_two_hundred_fair_questions(cloze, tokenizer: AlbertTokenizer) -> None:
+def test_the_200_questions_are_well_formed(cloze, tokenizer: AlbertTokenizer) -> None:
     questions = cloze.read_questions()
     assert len(questions) == len({question.text for question in questions}) == 200
     assert Counter(question.category for question in questions) == {"facts": 67, "grammar": 67, "sense": 66}
-    # No answer is asked for so often that saying it always would pay.
-    assert max(Counter(answer for one in questions for answer in one.answers).values()) <= 8
+    # No answer is so frequent that predicting it everywhere scores well.
+    assert max(Counter(answer for question in questions for answer in question.answers).values()) <= 8
     for question in questions:
         assert question.text.count("[MASK]") == 1, question
         assert question.text[-1] in ".?", question
@@ -69,20 +69,22 @@ def test_scores_by_hand(cloze, tokenizer: AlbertTokenizer) -> None:
         ("sense", ("bread",)),
         ("sense", ("thames",)),
     ]
-    questions = [cloze.Question(category=one, text="[MASK]", answers=answers) for one, answers in rows]
-    said = ["paris the of and to", "the of and to london", "the of and to a bread", "the of and to a"]
-    guesses = [[tokenizer.convert_tokens_to_ids(f"▁{word}") for word in words.split()] for words in said]
-    found = cloze.scores(questions, guesses, tokenizer)
-    assert {name: (one.questions, one.top_1, one.top_5) for name, one in found.items()} == {
+    questions = [
+        cloze.Question(category=category, text="[MASK]", answers=answers) for category, answers in rows
+    ]
+    predicted = ["paris the of and to", "the of and to london", "the of and to a bread", "the of and to a"]
+    ids = [[tokenizer.convert_tokens_to_ids(f"▁{word}") for word in words.split()] for words in predicted]
+    scores = cloze.scores(questions, ids, tokenizer)
+    assert {name: (score.questions, score.top_1, score.top_5) for name, score in scores.items()} == {
         "facts": (2, 1, 2),
-        "sense": (2, 0, 0),  # bread is the sixth guess; thames is several pieces: it cannot be said
+        "sense": (2, 0, 0),  # bread is the sixth prediction; thames has several pieces
         "all": (4, 1, 2),
     }
-    assert str(found["facts"]) == "0.500 / 1.000"
+    assert str(scores["facts"]) == "0.500 / 1.000"
     assert cloze.answer_ids(questions[3], tokenizer) == set()
 
 
-def test_the_most_frequent_words_are_those(cloze, tokenizer: AlbertTokenizer) -> None:
+def test_the_most_frequent_words_of_the_vocabulary(cloze, tokenizer: AlbertTokenizer) -> None:
     folder = Path(tokenizer.vocab_file).parent
     pieces = tokenizer.convert_ids_to_tokens(cloze.frequent_ids(folder))
     assert pieces[0] == "▁the"
@@ -90,7 +92,11 @@ def test_the_most_frequent_words_are_those(cloze, tokenizer: AlbertTokenizer) ->
 
 
 def test_writes_one_row_for_each_model(
-    cloze, says_the: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    cloze,
+    frequent_words_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     questions = tmp_path / "cloze.jsonl"
     rows = [
@@ -104,7 +110,7 @@ def test_writes_one_row_for_each_model(
     monkeypatch.setattr(cloze, "PAGE", page)
     monkeypatch.setattr(cloze.read_questions, "__defaults__", (questions,))
     for flags in (["--write-page"], ["--write-page", "--json"]):
-        monkeypatch.setattr(sys, "argv", ["cloze.py", "--model", str(says_the), *flags])
+        monkeypatch.setattr(sys, "argv", ["cloze.py", "--model", str(frequent_words_model), *flags])
         cloze.main()
     printed = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert printed["scores"]["all"] == {"questions": 3, "top_1": 1, "top_5": 2}
@@ -114,7 +120,7 @@ def test_writes_one_row_for_each_model(
     assert text.startswith(f"before\n{cloze.BEGIN}\n| date | model | weights | facts | grammar |")
     assert text.endswith(f"{cloze.END}\nafter\n")
     table = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    assert len(table) == 3  # written twice, and no row twice
+    assert len(table) == 3  # the script ran twice, but did not repeat a row
     assert cloze.FREQUENT in table[1]
     assert table[2][1] == "16 x 1, 8,192 pieces"
     assert table[2][3:] == ["0.000 / 1.000", "1.000 / 1.000", "0.000 / 0.000", "0.333 / 0.667 |"]

@@ -1,4 +1,4 @@
-"""The results of `make compat` and the page that shows them."""
+"""Tests of the results of `make compat`, of the page that shows them, and of the comparison."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def test_the_page_shows_the_results(page, results):
     assert page.page_with(page.table(results), text) == text, "run python scripts/compatibility_page.py"
 
 
-def test_every_row_is_what_it_says(results):
+def test_every_row_is_consistent(results):
     assert results["bound"] == 1e-4
     for row in results["rows"]:
         assert re.fullmatch(r"20\d\d-\d\d-\d\d", row["date"])
@@ -39,8 +39,8 @@ def test_every_row_is_what_it_says(results):
             assert not row["notes"]
             assert 0 <= row["largest_difference"] <= results["bound"]
         else:
-            assert row["result"] == "not installed", "a tool that does not agree is a defect to be mended"
-            assert row["notes"], "a tool that is not installed has a reason"
+            assert row["result"] == "not installed", "a tool whose outputs differ is a defect: fix it"
+            assert row["notes"], "expected the reason why the tool is not installed"
 
 
 def test_every_tool_has_a_row_and_its_files(results, monkeypatch):
@@ -76,7 +76,7 @@ def test_differences_are_found_and_padding_is_not_compared(monkeypatch):
             largest_difference(wrong, ours, mask)
 
 
-def test_a_failed_installation_has_the_reason_of_pip(monkeypatch):
+def test_a_failed_installation_reports_the_error_of_pip(monkeypatch):
     monkeypatch.syspath_prepend(str(COMPAT))
     import environments
 

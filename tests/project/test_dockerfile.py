@@ -1,8 +1,8 @@
-"""The Dockerfile, without Docker: every line of it is read, and what it runs is run here.
+"""Tests of the Dockerfile without Docker: they read every line and run its commands.
 
-Paths of the image become paths below a folder of the test; the environment that `pip install` fills has links
-to libraries of this one, so nothing is downloaded. What cannot be run without being root (USER) or without a
-daemon (FROM) is checked as text.
+The tests replace the paths of the image by paths in a temporary folder. The environment of the image has
+links to the libraries of the current environment, so pip downloads nothing. USER needs root and FROM needs a
+daemon: the tests only read these lines.
 """
 
 import importlib.metadata
@@ -25,7 +25,7 @@ pytest.importorskip("fastapi", reason="needs the server's libraries: pip install
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Return (instruction, rest) of every line that is no comment."""
+    """Return (instruction, arguments) of every line except comments."""
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     return [(line.split()[0], line.partition(" ")[2]) for line in lines if line and not line.startswith("#")]
 
@@ -46,11 +46,11 @@ def test_every_instruction_is_known_and_the_image_is_slim_and_not_root() -> None
         *sources, _ = copied.split()
         if not copied.startswith("--from"):
             ignored = (ROOT / ".dockerignore").read_text().splitlines()
-            assert all((ROOT / one).exists() and f"!{one}" in ignored for one in sources)
+            assert all((ROOT / source).exists() and f"!{source}" in ignored for source in sources)
 
 
 @pytest.mark.slow
-def test_its_commands_build_a_server_that_is_healthy(tmp_path: Path) -> None:
+def test_its_commands_build_a_healthy_server(tmp_path: Path) -> None:
     source, wheels = tmp_path / "source", tmp_path / "wheels"
     source.mkdir()
     build, install, _ = values("RUN")
@@ -64,29 +64,29 @@ def test_its_commands_build_a_server_that_is_healthy(tmp_path: Path) -> None:
     subprocess.run(f"{build} --no-build-isolation", shell=True, cwd=source, env=environment, check=True)
     assert len(list(wheels.glob("*.whl"))) == 1
 
-    # An environment with links to the libraries of this one that the image has, and to no other.
-    place = tmp_path / "image"
-    subprocess.run([sys.executable, "-m", "venv", place], check=True)
-    (own,) = place.glob("lib/python3*/site-packages")
+    # This environment has links to the libraries that the image contains, and no others.
+    image = tmp_path / "image"
+    subprocess.run([sys.executable, "-m", "venv", image], check=True)
+    (site_packages,) = image.glob("lib/python3*/site-packages")
     for name in required("serve"):
         distribution = importlib.metadata.distribution(name)
         for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
-            if not (own / top).exists():
-                (own / top).symlink_to(str(distribution.locate_file(top)))
+            if not (site_packages / top).exists():
+                (site_packages / top).symlink_to(str(distribution.locate_file(top)))
     install, _, remove = install.partition(" && ")
     assert remove.startswith("rm -rf /tmp/")
-    install = install.replace("python", str(place / "bin/python"), 1).replace("/tmp/wheels", str(wheels))
+    install = install.replace("python", str(image / "bin/python"), 1).replace("/tmp/wheels", str(wheels))
     install = install.replace("/tmp/constraints.txt", str(ROOT / "constraints.txt"))
     install = install.replace("--constraint", "--no-index --no-deps --constraint")
     subprocess.run(install, shell=True, env=environment, check=True)
-    assert (own / "albertkit").is_dir()
-    assert subprocess.run([place / "bin/python", "-c", "import torch"], capture_output=True).returncode == 1
+    assert (site_packages / "albertkit").is_dir()
+    assert subprocess.run([image / "bin/python", "-c", "import torch"], capture_output=True).returncode == 1
 
     entry, command = (json.loads(values(name)[0]) for name in ("ENTRYPOINT", "CMD"))
     assert "/readyz" in values("HEALTHCHECK")[0]
-    settings = dict(one.split("=") for one in values("ENV")[0].split())
+    settings = dict(pair.split("=") for pair in values("ENV")[0].split())
     server = subprocess.Popen(
-        [place / "bin" / entry[0], *command, "--port", "0"],
+        [image / "bin" / entry[0], *command, "--port", "0"],
         stdout=subprocess.PIPE,
         text=True,
         env=environment | settings,
@@ -100,11 +100,11 @@ def test_its_commands_build_a_server_that_is_healthy(tmp_path: Path) -> None:
         check = values("HEALTHCHECK")[0].partition("CMD ")[2].replace(":8080", f":{port[1]}")
         probe = shlex.split(check)
         assert probe[0] == "python"
-        subprocess.run([place / "bin/python", *probe[1:]], check=True, timeout=60)
+        subprocess.run([image / "bin/python", *probe[1:]], check=True, timeout=60)
         server.send_signal(getattr(signal, values("STOPSIGNAL")[0]))
         assert server.wait(60) == 0
         time.sleep(0.1)
-        assert subprocess.run([place / "bin/python", *probe[1:]], capture_output=True).returncode == 1
+        assert subprocess.run([image / "bin/python", *probe[1:]], capture_output=True).returncode == 1
     finally:
         server.kill()
         server.communicate()

@@ -1,4 +1,4 @@
-"""The script that measures vectors: its passages, its queries and answers, and its accuracies by value."""
+"""Tests of the script that measures sentence vectors: its passages, queries, answers and accuracies."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ def figures(script: Callable[[str], ModuleType]) -> ModuleType:
 
 
 def book(name: str, sentences: int) -> str:
-    """Return a book whose sentences have a number."""
+    """Return a book with numbered sentences."""
     return "# A heading.\n" + "\n".join(SENTENCE.format(name, number, name) for number in range(sentences))
 
 
@@ -41,43 +41,45 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_passages_are_whole_sentences_and_those_around_a_long_one_are_not_neighbors(
+def test_passages_are_complete_sentences_and_a_long_sentence_separates_them(
     figures: ModuleType,
 ) -> None:
     short, long = SENTENCE.format("old", "man", "the"), "word " * 59 + "end."
-    found = list(figures.passages("\n".join([*[short] * 11, long, *[short] * 4])))
-    assert found == [(place, " ".join([short] * 4)) for place in (0, 1, 4)]
+    passages = list(figures.passages("\n".join([*[short] * 11, long, *[short] * 4])))
+    assert passages == [(position, " ".join([short] * 4)) for position in (0, 1, 4)]
 
 
-def test_continuations_are_of_held_out_books_and_no_passage_is_query_and_candidate(
+def test_continuations_are_from_held_out_books_and_no_query_is_a_candidate(
     figures: ModuleType, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(figures, "CANDIDATES", 6)
     first, second = figures.continuations(data / "books.parquet")
     assert not set(first) & set(second)
     assert len(set(first)) == len(set(second)) == 6
-    for one, following in zip(first, second, strict=True):
-        name, last = one.split()[-15:][:2]
-        assert name in ("name0", "name40")  # the first book and the one 40 after it
+    for passage, following in zip(first, second, strict=True):
+        name, last = passage.split()[-15:][:2]
+        assert name in ("name0", "name40")  # every 40th book is held out
         assert following.split()[1:3] == [name, str(int(last) + 1)]
 
 
-def test_questions_keep_the_number_of_their_paragraph(figures: ModuleType, data: Path) -> None:
+def test_questions_have_the_index_of_their_paragraph(figures: ModuleType, data: Path) -> None:
     asked, paragraphs, right = figures.questions(data / "xquad" / "xquad.en.json")
     assert right == [0, 0, 1, 1, 2, 2]
     for question, number in zip(asked, right, strict=True):
         assert question.removeprefix("What is the ").strip("?") in paragraphs[number]
 
 
-def test_accuracy_counts_equal_candidates_as_in_the_middle(figures: ModuleType) -> None:
+def test_accuracy_ranks_ties_in_the_middle(figures: ModuleType) -> None:
     similarity = np.array([[0.9, 0.1, 0.2], [0.5, 0.4, 0.3], [0.0, 0.0, 0.0]])
     right = np.array([0, 2, 1])
-    assert figures.accuracy(similarity, right, 1) == pytest.approx(1 / 3)  # the third has rank 1 of 0 to 2
+    assert figures.accuracy(similarity, right, 1) == pytest.approx(
+        1 / 3
+    )  # the rank of the third is 1, the middle of 0 to 2
     assert figures.accuracy(similarity, right, 2) == pytest.approx(2 / 3)
     assert figures.accuracy(similarity, right, 3) == 1
 
 
-def test_a_text_over_the_maximum_length_counts_by_its_most_similar_window(figures: ModuleType) -> None:
+def test_the_similarity_of_a_long_text_is_that_of_its_most_similar_window(figures: ModuleType) -> None:
     vectors = figures.Vectors("bundled")
     needle = "The captain slept in his cabin."
     hay = "It was a fine day in the town. " * 20
@@ -99,7 +101,7 @@ def test_windows_of_long_texts_and_of_long_words(figures: ModuleType) -> None:
     assert vectors([long], [long, "a fine day"]).argmax() == 0
 
 
-def test_prints_a_row_for_each_way_to_compare(
+def test_the_script_prints_a_row_for_each_method(
     figures: ModuleType,
     data: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -111,10 +113,10 @@ def test_prints_a_row_for_each_way_to_compare(
     monkeypatch.setattr(figures, "read_texts", lambda folder: reads.append(folder) or read(folder))
     figures.main()
     assert reads == [data]
-    found = json.loads(capsys.readouterr().out)
-    assert list(found) == ["TF-IDF", "TF-IDF, logarithm of the counts", "bundled", "bundled, centered"]
-    assert found["TF-IDF"]["questions@1"] == 1
-    assert all(set(row) == set(figures.ACCURACIES) for row in found.values())
+    accuracies = json.loads(capsys.readouterr().out)
+    assert list(accuracies) == ["TF-IDF", "TF-IDF, logarithm of the counts", "bundled", "bundled, centered"]
+    assert accuracies["TF-IDF"]["questions@1"] == 1
+    assert all(set(row) == set(figures.ACCURACIES) for row in accuracies.values())
     monkeypatch.setattr(sys, "argv", ["embedding_figures.py", "--data", str(data)])
     figures.main()
     lines = capsys.readouterr().out.splitlines()

@@ -1,4 +1,4 @@
-"""The scripts and notebooks of examples/, run as a user does: what they show must be worth showing."""
+"""Run the scripts and notebooks of examples/ as a user does, and check their output."""
 
 import os
 import re
@@ -20,8 +20,8 @@ SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 PAGE = (ROOT / "docs" / "tutorials" / "examples.md").read_text(encoding="utf-8")
 
-# What is printed: a pattern, and the least that every number found by it must be. What is trained differs a
-# little with threads and hardware, so the bounds lie between what is seen and what chance would give.
+# Example -> {pattern of its output: the minimum of each number in the group}. Results of training differ a
+# little between machines, so the minimum is between the usual result and that of a random prediction.
 FIGURES: dict[str, dict[str, float]] = {
     "answer_questions": {r"exact ([\d.]+)%": 50, r"F1 ([\d.]+)%": 60},
     "call_server": {r"([\d.]+)%  door": 5, r"vectors: 2 of (\d+) numbers": 64},
@@ -44,7 +44,7 @@ FIGURES: dict[str, dict[str, float]] = {
         r"(\d+) heads, \d+ tokens": 2,
     },
 }
-SAID = {
+TEXTS = {
     "call_server": ["order: in order", "refused: input: there is no [MASK] in the text"],
     "classify_letters": ["praise", "question"],
     "convert_checkpoint": ["34 of 34 tensors are equal bit for bit", "the token ids are the same: True"],
@@ -57,43 +57,43 @@ TRACKERS = {
     "mlflow": ("start_run", "log_params", "log_metrics", "end_run"),
     "wandb": ("init", "log", "finish"),
 }
-"""Libraries that are not installed here -> what an example calls, the last function but one for each line."""
+"""Library that is not installed -> the functions that an example calls; the last but one logs the metrics."""
 PICTURES = {"first_steps": 3, "finetune_a_classifier": 2}
 
 
 def check(name: str, printed: str) -> None:
-    assert name in FIGURES, f"say in {Path(__file__).name} what {name} prints that must be true"
-    for pattern, least in FIGURES[name].items():
-        found = re.findall(pattern, printed, flags=re.MULTILINE)
-        assert found, (pattern, printed)
-        assert all(float(number) >= least for number in found), (pattern, printed)
-    for text in SAID.get(name, []):
+    assert name in FIGURES, f"add the patterns of the output of {name} to FIGURES in {Path(__file__).name}"
+    for pattern, minimum in FIGURES[name].items():
+        numbers = re.findall(pattern, printed, flags=re.MULTILINE)
+        assert numbers, (pattern, printed)
+        assert all(float(number) >= minimum for number in numbers), (pattern, printed)
+    for text in TEXTS.get(name, []):
         assert text in printed
 
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
-"""The name of a function, and what it was called with."""
+"""The name of a function, its positional arguments, and its keyword arguments."""
 
 
-def noted(calls: list[Call], function: str, /, *given: Any, **options: Any) -> None:
-    calls.append((function, given, options))
+def record_call(calls: list[Call], function: str, /, *arguments: Any, **options: Any) -> None:
+    calls.append((function, arguments, options))
 
 
 def stand_in(library: str, monkeypatch: pytest.MonkeyPatch) -> list[Call]:
-    """Let an import of a library give a module whose functions note their calls; return the list of them.
+    """Replace a library by a module whose functions record their calls, and return the list of calls.
 
-    tests/compat/test_trackers.py runs the examples with the libraries themselves.
+    tests/compat/test_trackers.py runs the examples with the real libraries.
     """
     calls: list[Call] = []
     module = ModuleType(library)
     for function in TRACKERS[library]:
-        setattr(module, function, partial(noted, calls, function))
+        setattr(module, function, partial(record_call, calls, function))
     monkeypatch.setitem(sys.modules, library, module)
     return calls
 
 
 def check_tracked(calls: list[Call], *order_and_printed: str) -> None:
-    """Check that a run of six steps, evaluated before and after, was logged every other step."""
+    """Check the calls of a run with six steps: it logs every other step, and evaluates before and after."""
     *starts, logs, ends, printed = order_and_printed
     assert [name for name, _, _ in calls] == [*starts, *[logs] * 5, ends]
     settings = next(options.get("config", *given) for name, given, options in calls if name == starts[-1])
@@ -104,7 +104,7 @@ def check_tracked(calls: list[Call], *order_and_printed: str) -> None:
         *("eval/accuracy", "train/loss", "train/loss", "train/loss", "eval/accuracy")
     ]
     assert logged[1][1]["learning_rate"] > logged[3][1]["learning_rate"] >= 0
-    # The report is computed in float32, evaluations in the precision of the run.
+    # The report uses float32, but evaluations use the precision of the run.
     assert logged[-1][1]["eval/accuracy"] == pytest.approx(float(printed.split()[1]), abs=0.1)
 
 
@@ -125,10 +125,10 @@ def test_script(
     check(script.stem, printed)
     if calls:
         check_tracked(calls, *TRACKERS[library], printed)
-    assert not list(tmp_path.iterdir())  # it leaves nothing where it was called
+    assert not list(tmp_path.iterdir())  # the script leaves no files in the current folder
 
 
-def test_calling_a_server_without_its_libraries_ends_with_the_reason(tmp_path: Path) -> None:
+def test_calling_a_server_without_its_libraries_reports_the_reason(tmp_path: Path) -> None:
     (tmp_path / "fastapi.py").write_text("raise ImportError('no fastapi')")
     command = [sys.executable, EXAMPLES / "call_server.py"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -152,7 +152,7 @@ def test_notebook(notebook: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_are_kept_without_outputs(notebook: Path) -> None:
-    """Outputs would be those of an older model soon, and every run a change of kilobytes."""
+    """Stored outputs would become outdated, and every run would change kilobytes of the file."""
     content: Any = nbformat.read(notebook, as_version=4)
     nbformat.validate(content)
     for cell in content.cells:
@@ -161,7 +161,7 @@ def test_notebooks_are_kept_without_outputs(notebook: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [*SCRIPTS, *NOTEBOOKS], ids=lambda path: path.name)
-def test_the_page_lists_it(path: Path) -> None:
+def test_the_page_lists_every_example(path: Path) -> None:
     assert f"(../../examples/{path.name})" in PAGE
     if path.suffix == ".py":
         assert f"python examples/{path.name}" in path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The script for a machine with a GPU, on the CPU: its stages, their limits, its report."""
+"""Tests of `scripts/gpu.py` on the CPU: its stages, their time limits, and its report."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from places import ROOT
 
 
-def test_a_stage_keeps_what_it_printed_and_its_figures(script, tmp_path: Path) -> None:
+def test_a_stage_records_its_output_and_its_figures(script, tmp_path: Path) -> None:
     gpu = script("gpu")
     figure = {"name": "speed", "value": 3.0, "against": 2.0, "ratio": 1.5, "target": ">= 1x", "met": True}
     stage = gpu.run_stage(
@@ -26,7 +26,7 @@ def test_a_stage_keeps_what_it_printed_and_its_figures(script, tmp_path: Path) -
     assert "| broken | 0 | **failed**: no such kernel |" in page
 
 
-def test_the_training_run_goes_on_from_its_start(script, tmp_path: Path) -> None:
+def test_the_training_run_continues_from_its_first_stage(script, tmp_path: Path) -> None:
     gpu = script("gpu")
     stage = gpu.train(None, "bundled", tmp_path, seconds=120, dry_run=True)
     assert stage.succeeded

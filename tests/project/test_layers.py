@@ -1,4 +1,4 @@
-"""The architecture: levels, no upward import, no cycle, every module importable alone."""
+"""Tests of the architecture: levels and cycles of imports, and the libraries that each module needs."""
 
 import ast
 import importlib
@@ -16,7 +16,7 @@ import albertkit
 
 PACKAGE = Path(albertkit.__file__).parent
 
-# A module imports only lower levels or its own room.
+# Room -> level. A module imports only from its room and from lower levels.
 LEVELS = {
     "allocator": 0,
     "errors": 0,
@@ -66,7 +66,7 @@ LEVELS = {
     "cli": 6,
     "__main__": 7,
 }
-# Rooms of one level that may see each other, along these edges only.
+# (importing room, imported room): the allowed imports between rooms of one level.
 EDGES_WITHIN_A_LEVEL = {
     ("config", "config_base"),
     ("config", "config_fields"),
@@ -106,25 +106,25 @@ EDGES_WITHIN_A_LEVEL = {
 
 @cache
 def modules() -> dict[str, Path]:
-    """Return every module below `albertkit` by its name without that prefix."""
-    found = {}
+    """Return the file of each module, by the name of the module without `albertkit.`."""
+    files = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         if name:
-            found[name] = path
-    return found
+            files[name] = path
+    return files
 
 
 @cache
 def imports(path: Path) -> set[str]:
-    """Return the albertkit modules a file imports, inside functions too, without the prefix."""
+    """Return the modules of albertkit that a file imports, including imports in functions."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             if node.module == "albertkit":
-                # Only the version may come from the package itself, or a whole room as a module.
+                # A file may import only the version and modules from the package itself.
                 names |= {alias.name for alias in node.names if alias.name != "__version__"}
             elif node.module and node.module.startswith("albertkit."):
                 module = node.module.removeprefix("albertkit.")
@@ -146,13 +146,13 @@ def room(module: str) -> str:
 
 @pytest.mark.parametrize("module", modules())
 def test_imports_go_down(module: str) -> None:
-    own = room(module)
+    importer = room(module)
     for imported in imports(modules()[module]):
         other = room(imported)
-        assert other in LEVELS, f"{module} imports {imported}, which no level names"
-        if other != own:
-            allowed = LEVELS[other] < LEVELS[own] or (own, other) in EDGES_WITHIN_A_LEVEL
-            assert allowed, f"{module} (level {LEVELS[own]}) imports {imported} (level {LEVELS[other]})"
+        assert other in LEVELS, f"{module} imports {imported}, whose room has no level"
+        if other != importer:
+            allowed = LEVELS[other] < LEVELS[importer] or (importer, other) in EDGES_WITHIN_A_LEVEL
+            assert allowed, f"{module} (level {LEVELS[importer]}) imports {imported} (level {LEVELS[other]})"
 
 
 def test_no_cycle() -> None:
@@ -170,7 +170,7 @@ def test_no_cycle() -> None:
         visit(module, ())
 
 
-# Rooms and modules that may import torch, and so need it to be imported. Every other works without it.
+# Rooms and modules that import PyTorch. All others work without it.
 NEED_TORCH = {
     "bench.others",
     "engines.fitting",
@@ -202,7 +202,7 @@ def needs_torch(module: str) -> bool:
     return bool({module, room(module)} & NEED_TORCH)
 
 
-# None of these is a base dependency.
+# Libraries that the base install does not contain.
 EXTRAS = {
     "torch",
     "tokenizers",
@@ -242,13 +242,13 @@ for module in {modules}:
 
 
 def test_only_modules_that_are_listed_import_torch() -> None:
-    """Not even inside a function: `extras.optional` and `extras.require` say there what to install."""
-    asking = {
+    """Check imports in functions too: they must use `extras.optional` or `extras.require`."""
+    importers = {
         module
         for module, path in modules().items()
         if re.search(r"^ *(import|from) (torch|safetensors\.torch)\b", path.read_text(), re.MULTILINE)
     }
-    assert [module for module in sorted(asking) if not needs_torch(module)] == []
+    assert [module for module in sorted(importers) if not needs_torch(module)] == []
 
 
 def test_every_module_that_is_listed_needs_torch() -> None:
@@ -270,23 +270,23 @@ def test_every_module_imports_with_base_dependencies() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
-def test_the_classes_of_keras_ask_for_it() -> None:
-    """They derive from classes of its own, so without it their modules cannot be imported."""
+def test_importing_the_keras_classes_without_keras_is_an_error() -> None:
+    """The classes derive from classes of Keras, so their modules cannot be imported without it."""
     code = IMPORT_ALL.format(extras=EXTRAS, modules=["keras"])
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert "MissingExtraError: albertkit.keras needs Keras 3" in result.stderr
     assert "pip install 'albertkit[keras]'" in result.stderr
 
 
-def test_the_server_asks_for_its_libraries() -> None:
-    """Its classes derive from theirs; its settings, which the command line shows, do without."""
+def test_importing_the_server_without_its_libraries_is_an_error() -> None:
+    """The settings and the command of the server do not need its libraries."""
     code = IMPORT_ALL.format(extras=EXTRAS, modules=["serving.settings", "cli.serve", "serving.server"])
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert "the server needs libraries that are not installed (fastapi" in result.stderr
     assert "pip install 'albertkit[serve]'" in result.stderr
 
 
-def test_every_public_name_is_found() -> None:
+def test_every_public_name_can_be_imported() -> None:
     for name in albertkit.__all__:
         assert getattr(albertkit, name) is not None
     with pytest.raises(AttributeError, match="AlbertModle"):
@@ -320,22 +320,24 @@ def test_a_path_may_be_a_string(name: str) -> None:
     module, _, function = name.rpartition(".")
     documented = getattr(importlib.import_module(f"albertkit.{module}"), function)
     paths = [
-        one for one in inspect.signature(documented).parameters.values() if "Path" in str(one.annotation)
+        parameter
+        for parameter in inspect.signature(documented).parameters.values()
+        if "Path" in str(parameter.annotation)
     ]
     assert paths
-    for one in paths:
-        assert re.search(r"\bstr\b", str(one.annotation)), one
+    for parameter in paths:
+        assert re.search(r"\bstr\b", str(parameter.annotation)), parameter
 
 
 def test_the_stub_exports_every_name_from_the_module_that_defines_it() -> None:
-    """Type checkers take a name of a stub for public only if it is imported as itself."""
+    """Check that the stub imports each name as itself: type checkers treat only these names as public."""
     tree = ast.parse((PACKAGE / "__init__.pyi").read_text())
-    seen = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
-    assert {alias.name: node.module for node in seen for alias in node.names} == albertkit._MODULES
-    assert all(alias.asname == alias.name for node in seen for alias in node.names)
+    imported = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    assert {alias.name: node.module for node in imported for alias in node.names} == albertkit._MODULES
+    assert all(alias.asname == alias.name for node in imported for alias in node.names)
 
 
-def test_importing_is_light() -> None:
+def test_importing_the_command_line_imports_no_heavy_library() -> None:
     heavy = (
         "torch",
         "transformers",

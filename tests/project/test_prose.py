@@ -1,4 +1,4 @@
-"""The check of the project's prose: what it finds, what it leaves alone, and that the project passes."""
+"""Tests of `dev/prose.py`: what it reports, what it ignores, and that the project has no findings."""
 
 import importlib.util
 import re

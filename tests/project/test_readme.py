@@ -1,4 +1,4 @@
-"""What the README tells a newcomer to type, typed."""
+"""Tests of the README, and of pages that list verbs, pipelines and extras."""
 
 import os
 import re
@@ -28,7 +28,7 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
 
 @pytest.mark.light
 def test_first_examples_with_the_base_install(tmp_path: Path, environment: dict[str, str]) -> None:
-    """`test_docs.py` runs all blocks of the README, where PyTorch is installed."""
+    """Run the first blocks of the README. `test_docs.py` runs all of them, with PyTorch."""
     install, example, shown, command, table = (code for _, code in BLOCKS[:5])
     assert install == "pip install albertkit\n"
     assert run([sys.executable, "-c", example], tmp_path, environment) == shown
@@ -37,7 +37,7 @@ def test_first_examples_with_the_base_install(tmp_path: Path, environment: dict[
 
 
 def run_warm(block: str, folder: Path, warm_shell: dict[str, str]) -> list[str]:
-    """Run Python where torch is imported already; return the lines that it prints."""
+    """Run Python code in a process that has imported PyTorch, and return the lines that it prints."""
     (folder / "block.py").write_text(block, encoding="utf-8")
     return run(["bash", "-euc", "python block.py"], folder, warm_shell).splitlines()
 
@@ -50,7 +50,7 @@ def test_every_extra_has_a_row() -> None:
     assert sorted([*named, "docs", "test"]) == sorted(project["optional-dependencies"])
 
 
-def test_python_of_using_a_model(tmp_path: Path, warm_shell: dict[str, str]) -> None:
+def test_the_python_code_of_the_page_on_using_a_model(tmp_path: Path, warm_shell: dict[str, str]) -> None:
     page = (ROOT / "docs" / "how-to" / "use-a-model.md").read_text()
     (block,) = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
     label, same, count = run_warm(block, tmp_path, warm_shell)
@@ -72,10 +72,10 @@ def test_every_verb_and_pipeline_has_a_row() -> None:
         "answer",
         "choose",
     }
-    assert sorted(task for _, task in rows) == sorted(one.task for one in _CLASSES)
+    assert sorted(task for _, task in rows) == sorted(pipeline.task for pipeline in _CLASSES)
 
 
-def test_the_demo_is_three_masks() -> None:
+def test_the_demo_has_three_masks() -> None:
     (recipe,) = re.findall(r"^demo:.*?\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     assert recipe.count("[MASK]") == 3
 
@@ -85,13 +85,13 @@ def test_the_demo_is_three_masks() -> None:
     sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("dev/*.md")]),
     ids=lambda path: path.name,
 )
-def test_links_lead_somewhere(document: Path) -> None:
+def test_link_targets_exist(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", document.read_text()):
         if "://" not in target:
             assert (document.parent / target).exists(), f"{document.name}: {target}"
 
 
-def test_changelog_knows_the_version() -> None:
+def test_the_changelog_has_the_version() -> None:
     from albertkit import __version__
 
     assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text()

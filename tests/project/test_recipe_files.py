@@ -1,4 +1,7 @@
-"""The recipes: each is valid, says how to start it, and takes two steps; the paper's are the paper's."""
+"""Tests of the recipes: each is valid, starts with its command, and trains for two steps.
+
+The recipes of the paper must have the settings of the paper.
+"""
 
 import json
 import re
@@ -27,7 +30,7 @@ from albertkit.training.state import checkpoint_folder
 RECIPES = sorted(
     str(path.relative_to(ROOT))
     for path in (ROOT / "recipes").rglob("*.toml")
-    if path.parent.name != "finetuning"  # tests/finetuning/test_finetuning_recipes.py has those
+    if path.parent.name != "finetuning"  # tests/finetuning/test_finetuning_recipes.py tests these
 )
 PAPER = [f"recipes/paper/albert-{size}-{version}.toml" for version in ("v1", "v2")
          for size in ("base", "large", "xlarge", "xxlarge")]  # fmt: skip
@@ -39,7 +42,7 @@ def settings_of(recipe: str) -> PretrainingSettings:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_vocabulary: Path) -> Path:
-    """Shards in `shards/`, none held out: evaluations and their plots are tested elsewhere."""
+    """Return a folder with shards in `shards/` and no held-out data. Other tests check evaluations."""
     folder = tmp_path_factory.mktemp("recipes")
     AlbertTokenizer(tiny_vocabulary).save_pretrained(folder / "tokenizer")
     file = folder / "corpus.jsonl"
@@ -48,22 +51,22 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_v
     return folder
 
 
-def test_the_recipes_are_there() -> None:
+def test_the_recipes_exist() -> None:
     further = {f"bundled-{name}" for name in ("excerpts", "excerpts-start", "further", "grown", "second")}
     others = {"smoke", "mini", "base-1gpu", "small-1gpu", "small-1gpu-start", "bundled"} | further
     assert {*RECIPES} == {*PAPER} | {f"recipes/{name}.toml" for name in others}
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_takes_two_steps(recipe: str, data: Path, tmp_path: Path) -> None:
+def test_the_recipe_trains_for_two_steps(recipe: str, data: Path, tmp_path: Path) -> None:
     settings = settings_of(recipe)
     model = dict(settings.model)
-    AlbertConfig(**model)  # in its own width, too
-    if model["hidden_size"] > 256:  # all else as it is, the depth too
+    AlbertConfig(**model)  # the original sizes must be valid too
+    if model["hidden_size"] > 256:  # shrink the width, but keep the number of layers
         model |= {"hidden_size": 2 * model["num_attention_heads"], "intermediate_size": 64}
     one_row = {"batch_size": 1} if settings.batch_size else {"batch_tokens": settings.examples.max_seq_length}
     in_steps = {"tokens": None, "warmup_tokens": 0, "decay_tokens": 0, "steps": 2, "warmup_steps": 1}
-    # bf16 takes minutes on CPUs without it.
+    # bf16 takes minutes on CPUs that do not support it.
     training = replace(settings.training, **in_steps, decay_steps=0, log_every=1, precision="fp32")
     small = replace(settings, **one_row, model=model, training=training)
     result = run_pretraining(small, str(data / "shards"), str(data / "tokenizer"), str(tmp_path))
@@ -73,7 +76,7 @@ def test_takes_two_steps(recipe: str, data: Path, tmp_path: Path) -> None:
     name, low, high = ("masked_loss", 3, 10) if masked_lm else ("order_loss", 0, 2)
     losses = [line[f"train/{name}"] for line in read_metrics(tmp_path)]
     assert len(losses) == 2
-    assert all(low < loss < high for loss in losses)  # new: about ln(500) = 6.2 and ln(2)
+    assert all(low < loss < high for loss in losses)  # untrained: about ln(500) = 6.2 and ln(2)
     trained = AlbertForPreTraining.from_pretrained(tmp_path)
     assert trained.config.hidden_size == model["hidden_size"]
     before, after = (
@@ -85,13 +88,13 @@ def test_takes_two_steps(recipe: str, data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_is_no_known_bad_pair(recipe: str) -> None:
+def test_the_recipe_causes_no_warnings(recipe: str) -> None:
     assert settings_of(recipe).with_learning_rate().warnings() == []
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_says_how_to_start_it(recipe: str) -> None:
-    """Every command of the header exists with its flags, and the last one starts this recipe."""
+def test_the_commands_of_the_header_exist(recipe: str) -> None:
+    """Check the flags of every command in the header, and that the last command starts this recipe."""
     text = (ROOT / recipe).read_text().replace("\\\n#", "")
     commands = [line.split() for line in re.findall(r"^#   ((?:albertkit|torchrun) .*)$", text, re.MULTILINE)]
     verbs = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
@@ -104,12 +107,12 @@ def test_says_how_to_start_it(recipe: str) -> None:
 
 
 @pytest.mark.parametrize("recipe", PAPER)
-def test_the_papers_recipes_are_the_papers(recipe: str) -> None:
+def test_the_recipes_of_the_paper_have_its_settings(recipe: str) -> None:
     _, size, version = Path(recipe).stem.split("-")
     settings = settings_of(recipe)
     preset = AlbertConfig.preset(size, version=version)  # type: ignore[arg-type]
     assert AlbertConfig(**settings.model).to_dict() == preset.to_dict()
-    # Lan et al. 2019, section 4.1; version 2: README of the original.
+    # Sources: Lan et al. 2019, section 4.1, and for version 2 the README of the original code.
     steps = {"v1": 125_000, "v2": 10_000_000 if size == "base" else 3_000_000}[version]
     training = settings.training
     assert (training.steps, training.warmup_steps, training.schedule) == (steps, 3125, "linear")

@@ -1,4 +1,4 @@
-"""The tables of docs/reference/recipes.md are those of the settings dataclasses."""
+"""Tests that the tables in docs/reference/recipes.md agree with the settings dataclasses."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -24,7 +24,7 @@ def test_the_tables_are_those_of_the_dataclasses(reference: ModuleType) -> None:
     assert reference.page_with_tables(page) == page, "run python scripts/recipe_reference.py"
 
 
-def test_another_default_or_meaning_is_noticed(reference: ModuleType) -> None:
+def test_a_changed_table_is_corrected(reference: ModuleType) -> None:
     page = PAGE.read_text(encoding="utf-8")
     for old, new in (
         ("`steps`<br>`--steps`", "`stepz` `--stepz`"),
@@ -35,9 +35,9 @@ def test_another_default_or_meaning_is_noticed(reference: ModuleType) -> None:
 
 
 def test_only_numbers_have_units(reference: ModuleType) -> None:
-    settings = [one for table in reference.TABLES.values() for one in table]
-    assert all(one.is_number for one in settings if one.unit)
-    units = {one.name: one.unit for one in settings if one.is_number}
+    settings = [setting for table in reference.TABLES.values() for setting in table]
+    assert all(setting.is_number for setting in settings if setting.unit)
+    units = {setting.name: setting.unit for setting in settings if setting.is_number}
     assert (units["max_seq_length"], units["masked_lm_probability"]) == ("tokens", "0 to 1")
     assert (units["hidden_size"], units["order_weight"]) == ("dimensions", "")
 
@@ -49,5 +49,5 @@ def test_every_key_is_a_flag(reference: ModuleType, verb: str) -> None:
     tables = [
         name for name in reference.TABLES if name.partition("/")[0] == verb and name != "pretrain/model"
     ]
-    for setting in (one for name in tables for one in reference.TABLES[name]):
+    for setting in (setting for name in tables for setting in reference.TABLES[name]):
         assert f"--{setting.name.replace('_', '-')}" in flags

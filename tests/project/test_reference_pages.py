@@ -1,4 +1,4 @@
-"""Pages of the reference have what the code has: fields of files, exceptions, errors of the server, names."""
+"""Tests that the reference lists all fields of files, exceptions, errors of the server, and public names."""
 
 import importlib
 import re
@@ -18,7 +18,7 @@ def read(name: str) -> str:
 
 
 def rows(page: str) -> list[list[str]]:
-    """Return the cells of all rows of tables."""
+    """Return the cells of each row in the tables of a page."""
     return [line.strip("|").split(" | ") for line in page.splitlines() if line.startswith("| ")]
 
 
@@ -27,7 +27,7 @@ def in_code(text: str) -> set[str]:
 
 
 def test_every_field_that_a_file_shows_is_explained() -> None:
-    """tests/project/test_docs.py compares what the page shows with the files of a run."""
+    """Check that the page explains the fields. test_docs.py compares the fields with the files of a run."""
     page = read("file-formats.md")
     explained = in_code(re.sub(r"```.*?```", "", page, flags=re.DOTALL))
     shown: dict[str, set[str]] = {}
@@ -41,19 +41,21 @@ def test_every_field_that_a_file_shows_is_explained() -> None:
     groups = ("train/", "eval/")
     for name, fields in shown.items():
         assert fields, name
-        own = {field for field in fields if not field.startswith(groups)}
-        own -= arguments if name == "config.json" else set()
-        assert own <= explained, name
+        expected = {field for field in fields if not field.startswith(groups)}
+        expected -= arguments if name == "config.json" else set()
+        assert expected <= explained, name
     assert {"config.json", "metrics.jsonl", "report.json", "manifest.json", "answers.jsonl"} <= shown.keys()
 
 
 def test_every_exception_has_its_row() -> None:
-    known = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, Exception)]
-    found = {row[0].strip(" `"): in_code(row[1]) for row in rows(read("errors.md")) if len(row) == 4}
-    for exception in known:
+    exceptions = [
+        value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)
+    ]
+    bases_on_page = {row[0].strip(" `"): in_code(row[1]) for row in rows(read("errors.md")) if len(row) == 4}
+    for exception in exceptions:
         if issubclass(exception, errors.AlbertKitError) and exception is not errors.AlbertKitError:
             bases = {base.__name__ for base in exception.__bases__} - {"AlbertKitError"}
-            assert found[exception.__name__] == bases
+            assert bases_on_page[exception.__name__] == bases
             assert getattr(albertkit, exception.__name__) is exception
 
 
@@ -75,7 +77,7 @@ def test_every_error_of_the_server_has_its_row() -> None:
 
 
 def test_every_model_class_is_on_its_page() -> None:
-    """Modules are not listed as a whole, because their other classes are parts of models."""
+    """Check each class, because the pages list classes of a module, not the complete module."""
     for room in ("modeling", "keras"):
         public = {
             f"::: {module}.{name}"

@@ -1,4 +1,4 @@
-"""The script that trains the bundled sentence vectors, on a few books that Python makes."""
+"""Tests of the script that trains the bundled sentence vectors, with a few generated books."""
 
 import sys
 from collections.abc import Callable
@@ -30,12 +30,12 @@ def small(script: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) 
 
 
 def book(number: int, passages: int) -> str:
-    """Return a book in which two neighboring passages have a word of their own."""
+    """Return a book in which each pair of neighboring passages repeats one word."""
     rng = np.random.default_rng(number)
     lines = []
-    for place in range(passages):
-        own = WORDS[(number + place // 2) % len(WORDS)]
-        words = [own if one % 5 == 0 else str(rng.choice(WORDS)) for one in range(70)]
+    for passage in range(passages):
+        repeated = WORDS[(number + passage // 2) % len(WORDS)]
+        words = [repeated if position % 5 == 0 else str(rng.choice(WORDS)) for position in range(70)]
         lines.append(" ".join(words) + ".")
     return "\n".join(lines)
 
@@ -77,39 +77,39 @@ def test_writes_a_model_that_finds_the_next_passage(
     folder = tmp_path / "sentences"
     run(small, monkeypatch, "--texts", books, "--output", folder, "--steps", 60)
     printed = capsys.readouterr().out
-    assert printed.startswith("192 passages, ")  # of 8 books: the first one is held out
+    assert printed.startswith("192 passages, ")  # from 8 of 9 books: the first book is held out
     assert "step 60/60: loss " in printed
     embed = pipeline("feature-extraction", str(folder))
     passages = [passage for _, passage in small.passages(book(0, 24))]
-    found = np.array(embed(passages))
-    assert found.shape == (24, 12)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-3)
-    similarity = found[::2] @ found[1::2].T  # the two passages of a pair share a word
+    vectors = np.array(embed(passages))
+    assert vectors.shape == (24, 12)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3)
+    similarity = vectors[::2] @ vectors[1::2].T  # the two passages of a pair share a word
     assert (similarity.argmax(1) == np.arange(12)).mean() >= 0.75
-    ends, other = np.array(embed(["", "bread and music"]))
-    assert np.linalg.norm(ends) == pytest.approx(1, abs=1e-3)
-    # The ends add less than a hundredth to the shortest text; its only token decides.
+    special_tokens, other = np.array(embed(["", "bread and music"]))
+    assert np.linalg.norm(special_tokens) == pytest.approx(1, abs=1e-3)
+    # [CLS] and [SEP] contribute less than a hundredth, even to the vector of the shortest text.
     assert np.array(embed("music")) @ np.array(embed("music music music")) > 0.9999
-    assert abs(ends @ other) < 0.99
-    # Nothing but the tokens of a text counts, not even their order.
-    once, turned = np.array(embed(["bread and music", "music and bread"]))
-    np.testing.assert_allclose(once, turned, atol=1e-3)
+    assert abs(special_tokens @ other) < 0.99
+    # The vector does not depend on the order of the tokens.
+    vector, reversed_order = np.array(embed(["bread and music", "music and bread"]))
+    np.testing.assert_allclose(vector, reversed_order, atol=1e-3)
 
 
-def test_the_first_vectors_are_of_neighbors_and_of_rare_pieces(small: ModuleType, books: Path) -> None:
+def test_the_initial_vectors_use_neighbors_and_weights_of_rare_pieces(small: ModuleType, books: Path) -> None:
     tokenizer = AlbertTokenizer.from_pretrained("bundled")
-    found = small.read_passages(books, tokenizer)
-    assert set(found.books) == set(range(1, 9))
-    neighbors = found.with_next()
+    passages = small.read_passages(books, tokenizer)
+    assert set(passages.books) == set(range(1, 9))
+    neighbors = passages.with_next()
     assert len(neighbors) == 8 * 23
-    assert not np.isin(np.flatnonzero(found.places == 23), neighbors).any()
-    counts, weights = small.weighted_counts(found, len(tokenizer))
+    assert not np.isin(np.flatnonzero(passages.places == 23), neighbors).any()
+    counts, weights = small.weighted_counts(passages, len(tokenizer))
     np.testing.assert_allclose(np.sqrt(counts.multiply(counts).sum(1)), 1, atol=1e-5)
     seen = np.zeros(len(tokenizer))
-    for row in np.split(found.ids, found.ends[:-1]):
+    for row in np.split(passages.ids, passages.ends[:-1]):
         seen[np.unique(row)] += 1
-    np.testing.assert_allclose(weights, np.log((1 + len(found)) / (1 + seen)) + 1, rtol=1e-6)
-    vectors = small.first_vectors(found, len(tokenizer), np.random.default_rng(0))
+    np.testing.assert_allclose(weights, np.log((1 + len(passages)) / (1 + seen)) + 1, rtol=1e-6)
+    vectors = small.first_vectors(passages, len(tokenizer), np.random.default_rng(0))
     assert vectors.shape == (len(tokenizer), 10)
     for part in (vectors[:, :6], vectors[:, 6:]):
         assert np.square(part).sum(1).mean() == pytest.approx(1, rel=1e-5)

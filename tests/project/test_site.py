@@ -1,4 +1,4 @@
-"""The site, built strictly: its links, its pages in a browser, and that it asks nobody else for anything."""
+"""Tests of the documentation site: a strict build, links, pages in a browser, no requests to other hosts."""
 
 import ast
 import os
@@ -27,13 +27,13 @@ def test_every_script_that_measures_is_on_the_page_of_figures() -> None:
             assert f"(../{script.relative_to(ROOT)})" in page, script.name
 
 
-def test_pages_for_users_do_not_lead_to_pages_for_developers() -> None:
+def test_pages_for_users_do_not_link_to_pages_for_developers() -> None:
     for page in DOCS.rglob("*.md"):
         assert not re.search(r"\]\([./]*(dev/|CONTRIBUTING)", page.read_text(encoding="utf-8")), page.name
 
 
-def test_readers_can_have_the_letters() -> None:
-    """The file for download has the rows of both files of the examples. The pages that read it link it."""
+def test_readers_can_download_the_letters() -> None:
+    """Check that the file has the rows of both example files, and that the pages that read it link to it."""
     train, validation = (
         (ROOT / "examples" / "data" / f"letters_{split}.csv").read_text(encoding="utf-8")
         for split in ("train", "validation")
@@ -55,7 +55,7 @@ def test_every_page_is_in_the_navigation() -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` does it."""
+    """Build the site as `make docs` does, and return its folder."""
     folder = tmp_path_factory.mktemp("site")
     result = subprocess.run(
         [Path(sys.executable).parent / "mkdocs", "build", "--site-dir", folder],
@@ -77,7 +77,7 @@ def test_every_public_name_has_its_reference(site: Path) -> None:
         assert set(names) <= described
 
 
-def test_the_site_asks_nobody_else(site: Path) -> None:
+def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
     for page in site.rglob("*.html"):
         html = page.read_text(encoding="utf-8")
         loaded = re.findall(r"<(?:script|img|iframe|source)[^>]+src=[\"']?([^\"' >]+)", html)
@@ -88,7 +88,7 @@ def test_the_site_asks_nobody_else(site: Path) -> None:
         assert [address for address in loaded if re.match(r"(https?:)?//", address)] == [], page.name
 
 
-def test_links_of_the_site_lead_somewhere(site: Path) -> None:
+def test_link_targets_of_the_site_exist(site: Path) -> None:
     anchors: dict[Path, set[str]] = {}
 
     def anchors_of(page: Path) -> set[str]:
@@ -124,7 +124,7 @@ def server(site: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def opened(browser, server: Site):
-    """Return a function that opens a page; what the browser complains of and requests to other hosts fail."""
+    """Return a function that opens a page. Browser errors and requests to other hosts fail the test."""
     watch, contexts = Watch(), []
 
     def open_page(name: str, *, scheme: str = "light", width: int = 1280):
@@ -139,27 +139,26 @@ def opened(browser, server: Site):
         context.close()
     assert watch.complaints == []
     assert watch.requests
-    assert [one for one in watch.requests if not one.startswith(server.address)] == []
+    assert [url for url in watch.requests if not url.startswith(server.address)] == []
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 @pytest.mark.parametrize("name", SHOWN)
 def test_pages_are_accessible(opened, name: str, scheme: str, width: int) -> None:
     axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="needs axe, of the extra 'test'"
+        "axe_playwright_python.sync_playwright", reason="needs axe: pip install 'albertkit[test]'"
     )
     page = opened(name, scheme=scheme, width=width)
     until(page, "document.querySelector('.md-search').ariaLabel")
-    found = axe.Axe().run(page, options={"resultTypes": ["violations"]}).response
-    assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
-    assert len(found["passes"]) > 25
+    results = axe.Axe().run(page, options={"resultTypes": ["violations"]}).response
+    assert [(rule["id"], rule["nodes"][0]["html"]) for rule in results["violations"]] == []
+    assert len(results["passes"]) > 25
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 300) == (scheme == "dark")
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_what_readers_use(opened) -> None:
-    """The version, copy buttons, previous and next, and the switch to dark."""
+def test_version_copy_buttons_neighbors_and_color_scheme(opened) -> None:
     page = opened("how-to/classify.html")
     name = page.locator(".md-header__topic").first.inner_text()
     assert name.split() == ["albertkit", albertkit.__version__]
@@ -168,7 +167,7 @@ def test_what_readers_use(opened) -> None:
     previous, following = page.locator(".md-footer__link").all()
     assert "Fill a mask" in previous.inner_text()
     assert "Classify without examples" in following.inner_text()
-    for scheme in ("default", "slate"):  # from the system's to light, then to dark
+    for scheme in ("default", "slate"):  # from the scheme of the system to light, then to dark
         page.locator("label.md-header__button[for^='__palette']:visible").click()
         assert page.locator("body").get_attribute("data-md-color-scheme") == scheme
 
@@ -203,6 +202,6 @@ def test_the_page_in_the_browser_is_shown_if_it_was_built(
     assert "](../try/index.html){ .md-button" in shown("how-to/browser.md")
 
 
-def test_a_theme_with_another_header_is_noticed(script: Callable[[str], ModuleType]) -> None:
+def test_a_changed_header_of_the_theme_is_an_error(script: Callable[[str], ModuleType]) -> None:
     with pytest.raises(ValueError, match="Adapt _TITLE"):
         script("site_pages").on_post_page("<html></html>")

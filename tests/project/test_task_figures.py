@@ -1,4 +1,4 @@
-"""The script that writes the table of the bundled model: it reads the data's layouts and fills every cell."""
+"""Tests of the scripts that write the table of the bundled model and compute its baselines."""
 
 import json
 import sys
@@ -99,11 +99,11 @@ def test_every_cell_is_filled(
         for start, cell in (("random", row[3]), ("pretrained", row[4])):
             seeds = json.loads((tmp_path / "runs" / name / start / "seeds.json").read_text())
             for metric in figures.TASKS[name].metrics:
-                one = seeds[metric]
-                assert f"{one['mean']:.3f} ± {one['deviation']:.3f}" in cell
-                assert one["mean"] == pytest.approx(sum(one["values"]) / 2)
+                results = seeds[metric]
+                assert f"{results['mean']:.3f} ± {results['deviation']:.3f}" in cell
+                assert results["mean"] == pytest.approx(sum(results["values"]) / 2)
 
-    # What is kept is not measured again, unless the model or the settings are others.
+    # The script measures again only if the model or the settings have changed.
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("measured again")
 
@@ -116,13 +116,13 @@ def test_every_cell_is_filled(
         figures.main()
 
 
-def test_the_baselines_know_what_is_easy(scripts, data: Path, tmp_path: Path) -> None:
+def test_the_baselines_solve_easy_data(scripts, data: Path, tmp_path: Path) -> None:
     figures, baselines = scripts
-    found = {}
+    metrics = {}
     for name, row in figures.TASKS.items():
         (tmp_path / name).mkdir()
-        found[name] = baselines.BASELINES[name](*row.files(data, tmp_path / name))
-    assert found == {
+        metrics[name] = baselines.BASELINES[name](*row.files(data, tmp_path / name))
+    assert metrics == {
         "sst2": {"TF-IDF + logistic regression": "1.000", "majority": "0.500"},
         "rte": {"TF-IDF + logistic regression": "1.000", "majority": "0.500", "word overlap": "1.000"},
         "conll2000": {"linear tagger": "1.000", "majority of the word": "1.000"},

@@ -1,4 +1,4 @@
-"""The built wheel holds what the package reads beside its code."""
+"""Test that the built wheel contains all files of the package and works."""
 
 import os
 import subprocess
@@ -24,12 +24,14 @@ def test_a_wheel_works_without_the_checkout(tmp_path: Path) -> None:
         files = {file for file in wheel.namelist() if file.startswith("albertkit/")}
         wheel.extractall(tmp_path / "installed")
     package = ROOT / "src" / "albertkit"
-    kept = {path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-    assert files == {f"albertkit/{path.relative_to(package).as_posix()}" for path in kept}
+    package_files = {
+        path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert files == {f"albertkit/{path.relative_to(package).as_posix()}" for path in package_files}
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
     use = [sys.executable, "-c", USE]
     printed = subprocess.run(use, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
-    place, facts, word = printed.stdout.splitlines()
-    assert Path(place).is_relative_to(tmp_path / "installed")
+    location, facts, word = printed.stdout.splitlines()
+    assert Path(location).is_relative_to(tmp_path / "installed")
     assert facts.endswith(" albert")
     assert word

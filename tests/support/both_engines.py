@@ -14,11 +14,11 @@ from albertkit.pipelines import interface
 
 @pytest.fixture(scope="module", params=["onnx", "torch"])
 def engine_of_pipelines(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The engine that "auto" stands for."""
+    """Let "auto" choose the ONNX engine, then the PyTorch engine, and return its name."""
 
-    def chosen(model: Any, name: str = "auto") -> Any:
+    def choose_engine(model: Any, name: str = "auto") -> Any:
         return make_engine(model, request.param if name == "auto" else name)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interface, "make_engine", chosen)
+        patch.setattr(interface, "make_engine", choose_engine)
         yield request.param

@@ -1,4 +1,4 @@
-"""Tasks that are bound to a config, with or without a tokenizer, but have no model."""
+"""Tasks that are bound to a config, with or without a tokenizer, but without a model."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -21,11 +21,11 @@ def bound(
     truncation: bool = False,
     **settings: Any,
 ) -> TaskT:
-    """Return a task with these settings for a model with these labels, which reads up to 512 tokens."""
+    """Return a task with these settings and labels. The maximum length is 512 tokens."""
     named = {} if labels is None else {"id2label": dict(enumerate(labels)), "problem_type": problem_type}
     return task.bind(tokenizer, AlbertConfig(**named), TaskSettings(truncation=truncation, **settings))
 
 
 def unread(task: str, **config: Any) -> Any:
-    """A task for a config, without a tokenizer."""
+    """Return a task for a config, without a tokenizer."""
     return TASKS[task]().bind(None, AlbertConfig(**config))  # type: ignore[arg-type]

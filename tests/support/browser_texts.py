@@ -1,9 +1,9 @@
-"""Texts on which JavaScript must have the ids and scores of Python.
+"""Texts whose ids and scores must be the same in JavaScript and in Python.
 
-They have no U+200D and U+061C, the two characters that the tokenizers of transformers.js normalize in another
-way, and fit into 64 tokens, as transformers.js cuts [SEP] off with the end of a longer text.
+They do not contain U+200D and U+061C, which the tokenizers of transformers.js normalize differently. They
+have at most 64 tokens, because transformers.js removes [SEP] when it truncates a longer text.
 """
-# ruff: noqa: RUF001 - odd characters are what these texts are for
+# ruff: noqa: RUF001  # the texts test unusual characters
 
 import random
 
@@ -45,11 +45,11 @@ PARTS = (
     ),
     *("“no”", "mother-in-law", "ﬁre", "№", "½", "α", "книга", "书", "🙂", "e\u0301", "…", "--", "''", "U.S."),
 )
-"""What random texts are made of."""
+"""The parts of random texts."""
 
 
 def texts(count: int) -> list[str]:
-    """Return so many texts: the odd ones, and random ones of 1 to 12 parts."""
+    """Return `count` texts: the texts in ODD, then random texts of 1 to 12 parts."""
     generator = random.Random(20)
     others = [" ".join(generator.choices(PARTS, k=generator.randint(1, 12))) for _ in range(count - len(ODD))]
     return [*ODD, *others]

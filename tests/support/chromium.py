@@ -1,4 +1,4 @@
-"""The browser of the tests of pages: the Chromium that the machine has, through Playwright."""
+"""A browser for the tests of pages: the Chromium of the machine, controlled by Playwright."""
 
 import shutil
 import time
@@ -13,12 +13,14 @@ def browser() -> Iterator:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         pytest.skip("needs Chromium on the PATH (Debian: apt install chromium)")
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra 'test'")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="needs Playwright: pip install 'albertkit[test]'"
+    )
     with playwright.sync_playwright() as started:
-        # Chromium refuses its sandbox to root, which is who runs tests in a container.
+        # Chromium cannot use its sandbox as root, and containers run tests as root.
         browser = started.chromium.launch(
             executable_path=chromium,
-            # example.test is this machine under a name that is not trusted.
+            # example.test is this machine, but the browser does not treat it as a secure context.
             args=["--no-sandbox", "--host-resolver-rules=MAP example.test 127.0.0.1"],
         )
         yield browser
@@ -27,7 +29,7 @@ def browser() -> Iterator:
 
 @dataclass
 class Watch:
-    """What pages asked for, and what the browser complained of."""
+    """The requests of pages, and the errors and console messages of the browser."""
 
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
@@ -41,8 +43,11 @@ class Watch:
 
 
 def until(page, expression: str, seconds: float = 30) -> None:
-    """Wait until JavaScript is true; Playwright's own way is forbidden by a strict policy of a page."""
+    """Wait until a JavaScript expression is true.
+
+    The content security policy of a page can block `wait_for_function` of Playwright, so this function polls.
+    """
     end = time.monotonic() + seconds
     while not page.evaluate(f"Boolean({expression})"):
-        assert time.monotonic() < end, f"this never was: {expression}"
+        assert time.monotonic() < end, f"not true within {seconds} s: {expression}"
         page.wait_for_timeout(20)

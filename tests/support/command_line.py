@@ -1,4 +1,4 @@
-"""The command line in the process of a test, shared by the tests of its verbs."""
+"""A fixture that runs commands in the process of the test."""
 
 import io
 import json
@@ -15,7 +15,7 @@ from albertkit.cli import main
 
 
 class Result(NamedTuple):
-    """What a command printed and how it ended."""
+    """The exit status of a command, and its output."""
 
     status: int
     output: str
@@ -31,7 +31,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run the command in this process, with a terminal or bytes as its standard input."""
+    """Return a function that runs a command in this process. `stdin` replaces the terminal by bytes."""
 
     def call(*arguments: str | Path, stdin: bytes | None = None) -> Result:
         monkeypatch.setattr(sys, "argv", ["albertkit", *map(str, arguments)])
@@ -40,7 +40,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
         monkeypatch.setenv("COLUMNS", "200")
         status = 0
         try:
-            with warnings.catch_warnings():  # a warning of another run is shown again
+            with warnings.catch_warnings():  # shows warnings that an earlier run has shown
                 main.run()
         except SystemExit as exit_:
             status = int(exit_.code or 0)

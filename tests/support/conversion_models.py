@@ -1,4 +1,4 @@
-"""Small random models for the tests of conversion, and constants that several of these tests use."""
+"""Random models and constants for the tests of conversion."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What readers of the documentation have: corpora, labeled files, models, all as small as works."""
+"""Small corpora, labeled files and models for the commands in the documentation."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ import albertkit
 from albertkit.datasets.glue import TASKS
 
 Make = Callable[[Path, list[str], dict[str, str]], None]
-"""A path, two hundred small texts and the environment with `albertkit` -> a file or folder there."""
+"""A function of a path, 200 small texts and an environment with `albertkit`. It writes a file or folder."""
 
 
 def write_books(path: Path, texts: list[str], _: dict[str, str]) -> None:
@@ -42,7 +42,7 @@ def sentences(texts: list[str], columns: int, rows: int) -> Iterator[list[str]]:
 
 
 def write_table(*columns: str, delimiter: str = ",") -> Make:
-    """Make a table of sentences; the column `label` is `bad` or `good`."""
+    """Return a function that writes a table of sentences. The column `label` has `bad` or `good`."""
     classes = {"label": ("bad", "good")}
 
     def write(path: Path, texts: list[str], _: dict[str, str]) -> None:
@@ -70,7 +70,7 @@ def write_json_lines(path: Path, texts: list[str], _: dict[str, str]) -> None:
 
 
 def write_records(path: Path, texts: list[str], _: dict[str, str]) -> None:
-    """Write labeled sentences as records that blank lines separate."""
+    """Write labeled sentences as records, separated by blank lines."""
     lines = [line for (line,) in sentences(texts, 1, rows=20)]
     records = [f"label: {('bad', 'good')[number % 2]}\ntext: {line}\n" for number, line in enumerate(lines)]
     path.write_text("\n".join(records), encoding="utf-8")
@@ -82,7 +82,7 @@ def write_letters(path: Path, texts: list[str], _: dict[str, str]) -> None:
 
 
 def write_glue(path: Path, texts: list[str], _: dict[str, str]) -> None:
-    """Write two splits of the tasks on the pages, in their layouts."""
+    """Write two splits of each GLUE task on the pages, in its layout."""
     for name in ("cola", "sst2", "qqp", "qnli", "wnli", "stsb"):
         task = TASKS[name]
         columns = task.columns or tuple(column for column in (task.text, task.pair, task.label) if column)
@@ -104,10 +104,10 @@ def write_xquad(path: Path, texts: list[str], _: dict[str, str]) -> None:
 
 
 def write_model(name: str, **config: object) -> Make:
-    """Make a model of a class: the bundled one with a new head."""
+    """Return a function that writes the bundled model with a new head."""
 
     def write(path: Path, texts: list[str], _: dict[str, str]) -> None:
-        with warnings.catch_warnings(action="ignore"):  # of the new head
+        with warnings.catch_warnings(action="ignore"):  # warnings about the new head
             model = getattr(albertkit, name).from_pretrained("bundled", **config)
         model.save_pretrained(path)
         albertkit.AutoTokenizer.from_pretrained("bundled").save_pretrained(path)
@@ -116,7 +116,7 @@ def write_model(name: str, **config: object) -> Make:
 
 
 def write_release(path: Path, texts: list[str], environment: dict[str, str]) -> None:
-    """Pack the bundled model's weights as Google packed its own."""
+    """Pack the weights of the bundled model in the layout of the releases of Google."""
     folder = path.with_name("albert_base")
     command = ["albertkit", "convert", "bundled", folder, "--to", "tf1"]
     subprocess.run(command, env=environment, check=True, capture_output=True)
@@ -125,7 +125,7 @@ def write_release(path: Path, texts: list[str], environment: dict[str, str]) -> 
 
 
 def train_as_on(page: str, name: str, options: str = "") -> Make:
-    """Fine-tune the model `name` of a page, with the data and the command that are there."""
+    """Return a function that fine-tunes the model `name` of a page, with its data and its command."""
 
     def write(path: Path, texts: list[str], environment: dict[str, str]) -> None:
         for title, table in tables_of(page).items():
@@ -235,4 +235,4 @@ GIVEN: dict[str, dict[str, str]] = {
     "how-to/zero-shot.md": {"topics": "topics"},
     "how-to/use-a-model.md": {"run": "classifier", "reviews.txt": "lines", "pairs.tsv": "two columns"},
 }
-"""Page -> {what its reader has: what is there instead, from the table above}."""
+"""Page -> {name of a file that the page needs: its key in FILES}."""

@@ -1,4 +1,4 @@
-"""Rows of any length for engines, and the comparison of an engine with the plain one."""
+"""Rows of given lengths for engines, and the comparison of an engine with the plain engine."""
 
 import random
 from unittest.mock import patch
@@ -39,7 +39,7 @@ def rows_of(lengths: list[int], *, seed: int = 0) -> list[Row]:
 
 
 def some_tokens(row: Row) -> list[int]:
-    """A few positions in any order, of some rows none."""
+    """Return up to three positions of a row, in random order."""
     rng = random.Random(sum(row.input_ids))
     return rng.sample(range(len(row.input_ids)), rng.randint(0, min(3, len(row.input_ids))))
 
@@ -47,12 +47,15 @@ def some_tokens(row: Row) -> list[int]:
 def assert_equal(
     model, rows: list[Row], *, engine=None, atol: float = 1e-4, calls_model: bool = False, **options
 ) -> None:
-    """Compare the scores of an engine with those of the plain one, and see which of them computed."""
+    """Compare the scores of an engine with those of the plain engine.
+
+    `calls_model` is True if the engine must call the plain engine.
+    """
     expected = PlainEngine(model).run(rows, **options)
     with patch.object(PlainEngine, "batches", autospec=True, side_effect=PlainEngine.batches) as plain:
-        found = (engine or TorchEngine(model)).run(rows, **options)
+        scores = (engine or TorchEngine(model)).run(rows, **options)
     assert plain.called == calls_model
-    assert len(found) == len(expected) == len(rows)
-    for one, other in zip(found, expected, strict=True):
-        assert one.dtype == other.dtype
-        np.testing.assert_allclose(one, other, atol=atol, rtol=1e-4)
+    assert len(scores) == len(expected) == len(rows)
+    for row_scores, expected_scores in zip(scores, expected, strict=True):
+        assert row_scores.dtype == expected_scores.dtype
+        np.testing.assert_allclose(row_scores, expected_scores, atol=atol, rtol=1e-4)

@@ -1,4 +1,4 @@
-"""Fine-tuning runs on short random texts: the settings, the data and the weights of the trained models."""
+"""Settings, random texts and functions for short fine-tuning runs."""
 
 import json
 import random
@@ -31,7 +31,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def texts(count: int, seed: int) -> list[dict[str, Any]]:
-    """Texts whose class is a word in them."""
+    """Return random texts with a label. A word in each text determines its label."""
     draw = random.Random(seed)
     words = ["river", "house", "letters", "key", "secret", "harbour", "dinner", "morning"]
     rows = []
@@ -71,5 +71,5 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "model.safetensors")
 
 
-def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)

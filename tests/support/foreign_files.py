@@ -1,4 +1,4 @@
-"""Checkpoints as other programs write them, of any model, for tests of what reads them."""
+"""Functions that write a model in the formats of other programs, for tests of the readers."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ Tensors = dict[str, torch.Tensor]
 
 
 def graph_of(names: dict[str, str]) -> bytes:
-    """The graph of objects with one node per variable: key -> name."""
+    """Return an object graph of TensorFlow with a node for each variable. `names` maps keys to names."""
     attributes = (
         message(1, b"VARIABLE_VALUE") + message(2, name.encode()) + message(3, key.encode())
         for key, name in names.items()
@@ -33,7 +33,7 @@ def graph_of(names: dict[str, str]) -> bytes:
 
 
 def write_objects(prefix: Path, tensors: dict[str, torch.Tensor], graph: bytes) -> None:
-    """Write tensors by their keys, and a graph as the string that TensorFlow stores it as."""
+    """Write tensors by key, and the graph as a string tensor, as TensorFlow does."""
     index, data = write_bundle(prefix, tensors)
     length, offset = varint(len(graph)), data.stat().st_size
     plain_length = len(graph).to_bytes(4, "little")
@@ -57,7 +57,7 @@ def write_objects(prefix: Path, tensors: dict[str, torch.Tensor], graph: bytes) 
 
 
 def keras_tensors(model: torch.nn.Module) -> Tensors:
-    """The weights by the names of the TensorFlow classes of `transformers`, matrices as inputs x outputs."""
+    """Return the weights with the names and the transposed matrices of TensorFlow in `transformers`."""
     tensors = {}
     for ours, tensor in model.state_dict().items():
         if ours == "predictions.decoder.weight":
@@ -78,7 +78,7 @@ def keras_tensors(model: torch.nn.Module) -> Tensors:
 
 
 def write_h5(path: Path, model: torch.nn.Module) -> None:
-    """The file that those classes wrote, by Keras 2's rules: a long list of names is in parts."""
+    """Write the file of these classes, as Keras 2 does: it splits a long list of names into parts."""
     groups: dict[str, Tensors] = {}
     for name, tensor in keras_tensors(model).items():
         groups.setdefault(name.split("/")[1], {})[name] = tensor
@@ -86,18 +86,18 @@ def write_h5(path: Path, model: torch.nn.Module) -> None:
         file.attrs["layer_names"] = [group.encode() for group in groups] + [b"dropout"]
         file.create_group("dropout").attrs["weight_names"] = np.array([], dtype="S1")
         for group, tensors in groups.items():
-            made = file.create_group(group)
+            layer = file.create_group(group)
             names = [name.encode() for name in tensors]
-            made.attrs["weight_names0"], made.attrs["weight_names1"] = names[:2], names[2:]
+            layer.attrs["weight_names0"], layer.attrs["weight_names1"] = names[:2], names[2:]
             for name, tensor in tensors.items():
-                made[name] = tensor.numpy()
+                layer[name] = tensor.numpy()
 
 
 # --- every format -------------------------------------------------------------------------------
 
 
 def pytorch_bin(folder: Path, model: AlbertPreTrainedModel, *, sharded: bool = False) -> Path:
-    """Names of the first years, gamma and beta, in one file or two."""
+    """Write a PyTorch file with the older names gamma and beta, or two files with an index."""
     model.config.replace(architectures=[type(model).__name__]).save_pretrained(folder)
     state = {
         name.replace("orm.weight", "orm.gamma").replace("orm.bias", "orm.beta"): tensor
@@ -106,7 +106,7 @@ def pytorch_bin(folder: Path, model: AlbertPreTrainedModel, *, sharded: bool = F
     if not sharded:
         torch.save(state, folder / "pytorch_model.bin")
         return folder
-    files = {name: f"pytorch_model-0000{at % 2 + 1}-of-00002.bin" for at, name in enumerate(state)}
+    files = {name: f"pytorch_model-0000{number % 2 + 1}-of-00002.bin" for number, name in enumerate(state)}
     for file in set(files.values()):
         torch.save({name: state[name] for name in state if files[name] == file}, folder / file)
     (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": files}))
@@ -120,7 +120,7 @@ def keras_h5(folder: Path, model: AlbertPreTrainedModel) -> Path:
 
 
 def keras_weights(folder: Path, model: AlbertPreTrainedModel) -> Path:
-    """What `model.save_weights("weights")` wrote."""
+    """Write the checkpoint of `model.save_weights("weights")`."""
     model.config.replace(architectures=[type(model).__name__]).save_pretrained(folder)
     tensors = keras_tensors(model)
     keys = {f"variables/{at}/.ATTRIBUTES/VARIABLE_VALUE": name for at, name in enumerate(tensors)}
@@ -130,7 +130,7 @@ def keras_weights(folder: Path, model: AlbertPreTrainedModel) -> Path:
 
 
 def google_scoped(folder: Path, model: AlbertPreTrainedModel) -> Path:
-    """A module of TensorFlow Hub, with a scope before the encoder's names, in an archive."""
+    """Write a module of TensorFlow Hub, with a scope before the names of the encoder, in an archive."""
     model.save_pretrained(folder / "ours")
     convert(folder / "ours", folder / "tf1", to="tf1")
     bundle = Bundle(folder / "tf1" / "model.ckpt-best")
@@ -163,4 +163,4 @@ SOURCES: dict[str, Callable[[Path, AlbertPreTrainedModel], Path]] = {
     "TensorFlow Hub": google_scoped,
     "Julia": converted("model.tfbson", "julia"),
 }
-"""Every format that is read -> what writes a model so."""
+"""Format -> the function that writes a model in this format, and returns its path."""

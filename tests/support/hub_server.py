@@ -1,4 +1,4 @@
-"""A small Hugging Face hub on localhost: the calls that downloads and uploads need."""
+"""A small Hugging Face hub on localhost, with the requests of downloads and uploads."""
 
 import base64
 import hashlib
@@ -24,25 +24,25 @@ def commit_of(label: str) -> str:
 
 @dataclass
 class Hub:
-    """A hub with the calls of downloads and uploads, and switches for what can go wrong."""
+    """A hub for downloads and uploads, with settings that cause failures."""
 
     repositories: dict[str, dict[str, dict[str, bytes]]]
     """Repository -> branch or tag -> file -> content."""
     private: set[str] = field(default_factory=set)
     gated: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
-    """Files whose download answers 503."""
+    """Files whose download fails with status 503."""
     unreachable: set[str] = field(default_factory=set)
-    """Files that answer 503 also when they are only asked about."""
+    """Files for which GET and HEAD requests fail with status 503."""
     cut_once: set[str] = field(default_factory=set)
-    """Files whose connection is dropped halfway, the first time."""
+    """Files whose first download stops after half of the bytes."""
     requests: list[str] = field(default_factory=list)
     created: dict[str, bool] = field(default_factory=dict)
-    """Repositories that were created, and whether they are private."""
+    """Created repository -> whether it is private."""
     messages: list[str] = field(default_factory=list)
     """The messages of commits."""
     commits: Counter[str] = field(default_factory=Counter)
-    """Repository and branch -> commits made here."""
+    """Repository and branch -> number of commits."""
     url: str = ""
 
     def __enter__(self) -> "Hub":
@@ -118,7 +118,7 @@ class Hub:
         return commit_of(repository + branch + (f" {made}" if made else ""))
 
     def take(self, request: BaseHTTPRequestHandler) -> None:
-        """Answer the calls of an upload; only the right token may write."""
+        """Answer the requests of an upload. Only the right token may write."""
         url = urlsplit(request.path)
         path, body = unquote(url.path), request.rfile.read(int(request.headers["Content-Length"]))
         self.requests.append(f"{request.command} {path}")
@@ -145,8 +145,8 @@ class Hub:
             return self.send_json(request, {})
         if kind == "preupload":
             modes = [
-                {"path": one["path"], "uploadMode": "regular", "shouldIgnore": False}
-                for one in json.loads(body)["files"]
+                {"path": file["path"], "uploadMode": "regular", "shouldIgnore": False}
+                for file in json.loads(body)["files"]
             ]
             return self.send_json(request, {"files": modes})
         for line in map(json.loads, body.splitlines()):
@@ -208,7 +208,7 @@ def model_files(label: str) -> dict[str, bytes]:
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
-    """A running hub that this process takes for the real one, and an empty cache."""
+    """Start a hub that this process uses instead of the real hub, with an empty cache."""
     from huggingface_hub import constants
 
     repositories = {

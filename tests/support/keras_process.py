@@ -1,8 +1,8 @@
-"""All that is checked on one backend of Keras, in one process: importing TensorFlow takes seconds.
+"""Run all checks of Keras on one backend, in one process, because importing TensorFlow takes seconds.
 
-First come the checks without torch, which cannot be imported until they end, then `keras_checks.py`.
+The script runs `keras_without_torch.py` first, with PyTorch blocked. Then it runs `keras_checks_*.py`.
 
-Arguments: those of `keras_without_torch.py`, then those of pytest.
+Arguments: the arguments of `keras_without_torch.py`, followed by the arguments of pytest.
 """
 
 import os
@@ -16,13 +16,13 @@ from torchless import WITHOUT_TORCH
 SUPPORT = Path(__file__).parent
 
 if __name__ == "__main__":
-    sys.modules["sklearn"] = None  # type: ignore[assignment]  # Keras imports it, for wrappers
+    sys.modules["sklearn"] = None  # type: ignore[assignment]  # Keras imports it for its wrappers
     if os.environ["KERAS_BACKEND"] != "tensorflow":
-        sys.modules["tensorflow"] = None  # type: ignore[assignment]  # the other backends do without
+        sys.modules["tensorflow"] = None  # type: ignore[assignment]  # the other backends do not need it
     finders = list(sys.meta_path)
     exec(WITHOUT_TORCH)
     arguments, sys.argv = sys.argv, sys.argv[:4]
     runpy.run_path(str(SUPPORT / "keras_without_torch.py"))
     assert "torch" not in sys.modules
     sys.meta_path[:] = finders
-    sys.exit(pytest.main([str(SUPPORT / "keras_checks.py"), *arguments[4:]]))
+    sys.exit(pytest.main([*map(str, sorted(SUPPORT.glob("keras_checks_*.py"))), *arguments[4:]]))

@@ -1,9 +1,10 @@
-"""What Keras does where torch cannot be imported; `keras_process.py` runs this file once for each backend.
+"""Check a Keras model without PyTorch. `keras_process.py` runs this file once for each backend.
 
-With JAX, which compiles for ten seconds, it neither trains nor writes Keras files. `keras_checks.py` does
-both, and `tests/project/test_layers.py` checks that the room never imports torch.
+With JAX, which compiles for ten seconds, the script neither trains nor writes Keras files.
+`keras_checks_training.py` does both. `tests/project/test_layers.py` checks that `albertkit.keras` never
+imports PyTorch.
 
-Arguments: a saved classifier, a folder with a `pytorch_model.bin`, a folder to write to.
+Arguments: a saved classifier, a folder with a `pytorch_model.bin`, and an output folder.
 """
 
 import sys
@@ -59,4 +60,4 @@ try:
 except MissingExtraError as error:
     assert "pip install 'albertkit[torch]'" in str(error), error  # noqa: PT017
 else:
-    raise AssertionError("a file of PyTorch was read without it")
+    raise AssertionError("albertkit read a PyTorch file without PyTorch")

@@ -1,4 +1,4 @@
-"""Labeled files that a test writes, and the examples, labels and reports that readers return for them."""
+"""A fixture that writes labeled files, and functions that read their examples, labels and reports."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def load_splits(readers: dict[str, Any], **options: Any) -> loading.Splits:
 
 
 def label_counts(splits: loading.Splits, name: str) -> Counter[str]:
-    """How often each label is there: of texts, of words, or the numbers of right choices."""
+    """Return the count of each label: labels of texts or words, or indices of the right choices."""
     counts: Counter[str] = Counter()
     for example in splits.examples[name]:
         labels = example.labels if hasattr(example, "labels") else example.label

@@ -1,4 +1,4 @@
-"""Pairs of tiny random models, ours and that of `transformers`, with the same weights."""
+"""Pairs of tiny random models with the same weights, of albertkit and of `transformers`."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ TINY: dict[str, Any] = {
     "num_attention_heads": 4,
     "intermediate_size": 48,
     "max_position_embeddings": 24,
-    # Wider than the usual 0.02: a wrong mask or activation must show far above the tolerance.
+    # Larger than the usual 0.02, so that a wrong mask or activation exceeds the tolerance by far.
     "initializer_range": 0.2,
 }
 
@@ -31,7 +31,7 @@ def tiny(**values: Any) -> AlbertConfig:
 
 
 def make(head: str, *, seed: int = 0, **values: Any) -> Any:
-    """Our model, in evaluation mode, every parameter random (biases and LayerNorms too)."""
+    """Return a model in evaluation mode with random parameters, including biases and LayerNorms."""
     torch.manual_seed(seed)
     model = HEADS[head](tiny(**values))
     with torch.no_grad():
@@ -41,8 +41,8 @@ def make(head: str, *, seed: int = 0, **values: Any) -> Any:
 
 
 def make_twins(head: str, *, attn_implementation: str = "sdpa", **values: Any) -> tuple[Any, Any]:
-    """Our model and theirs."""
-    import transformers  # seconds, which only twins are worth
+    """Return a model of albertkit and the model of `transformers` with the same weights."""
+    import transformers  # takes seconds, so only this function imports it
 
     if not hasattr(transformers, head):
         pytest.skip(f"transformers has no {head}")
@@ -54,7 +54,7 @@ def make_twins(head: str, *, attn_implementation: str = "sdpa", **values: Any) -
 
 
 def batch(head: str = "AlbertModel", *, length: int = 12, **which: bool) -> dict[str, Tensor]:
-    """Inputs of three rows; `mask`, `segments`, `positions`, `embeds` add or change one each."""
+    """Return the inputs of three rows. `mask`, `segments`, `positions` and `embeds` each add an input."""
     generator = torch.Generator().manual_seed(1)
     shape = (3, 2, length) if heads.HEADS[head].has_choices else (3, length)
     inputs = {"input_ids": torch.randint(5, TINY["vocab_size"], shape, generator=generator)}
@@ -74,7 +74,7 @@ def batch(head: str = "AlbertModel", *, length: int = 12, **which: bool) -> dict
 
 
 def labels_for(head: str, *, length: int = 12) -> dict[str, Tensor]:
-    """Labels as the head wants them, some of them to be ignored. A new head needs an entry here."""
+    """Return labels for a head, including labels that the loss ignores. A new head needs an entry here."""
     words = torch.arange(3 * length).view(3, length) % TINY["vocab_size"]
     words = words.masked_fill(words % 3 == 0, -100)
     return {
@@ -91,6 +91,6 @@ def labels_for(head: str, *, length: int = 12) -> dict[str, Tensor]:
     }[head]
 
 
-def largest_difference(one: Tensor, other: Tensor) -> float:
-    assert one.shape == other.shape
-    return (one.double() - other.double()).abs().max().item()
+def largest_difference(first: Tensor, second: Tensor) -> float:
+    assert first.shape == second.shape
+    return (first.double() - second.double()).abs().max().item()

@@ -1,4 +1,4 @@
-"""A head that the package does not have, added as CONTRIBUTING.md says: one score for each token."""
+"""A new head with one score for each token, added as CONTRIBUTING.md describes."""
 
 import re
 from typing import Any
@@ -65,7 +65,7 @@ def _detect(network: Any, states: Any) -> Any:
 
 
 def add_new_head(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Add the head, until the end of the test, and return the name of its class."""
+    """Add the head for the duration of the test, and return the name of its class."""
     tensors = (
         *linear_pair("detector.dense", PART, "H H"),
         *norm_pair("detector.LayerNorm", PART, "H"),
@@ -80,7 +80,7 @@ def add_new_head(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def new_model(config: AlbertConfig, *, seed: int = 0) -> AlbertForReplacedTokens:
-    """Return a model with the new head, every parameter random."""
+    """Return a model with the new head and random parameters."""
     torch.manual_seed(seed)
     model = AlbertForReplacedTokens(config)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Packages of npm for tests of JavaScript, installed into a folder of the test."""
+"""npm packages for tests of JavaScript, installed into a temporary folder."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ _SECONDS = 600
 
 
 def npm_install(folder: Path, *packages: str) -> Path:
-    """Install packages, each `name@version`, into a folder; skip the test without npm or a network."""
+    """Install packages (`name@version`) into a folder. Skip the test if npm or the network is missing."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         pytest.skip("needs Node.js 20 or newer with npm")
     (folder / "package.json").write_text('{"private": true, "type": "module"}')

@@ -1,4 +1,4 @@
-"""Fixtures of a checkpoint that the original TensorFlow code wrote, and of the outputs of that code.
+"""Fixtures with a checkpoint of the original TensorFlow code, and with the outputs of that code.
 
 A test module imports a fixture as `tf1_fixture`, and its tests request it as `tf1`.
 """
@@ -26,7 +26,7 @@ def arrays_fixture() -> Tensors:
 
 @pytest.fixture(name="original", scope="module")
 def original_fixture(arrays: Tensors) -> Tensors:
-    """The tensors of a checkpoint that the original code wrote, and some state of its optimizer."""
+    """Return the tensors of a checkpoint of the original code, with some state of the optimizer."""
     tensors = {
         key.removeprefix("weight:"): value for key, value in arrays.items() if key.startswith("weight:")
     }

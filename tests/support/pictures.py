@@ -1,4 +1,4 @@
-"""Pictures that are written but not drawn, for tests of runs that show something else."""
+"""A fixture that writes pictures without drawing them."""
 
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,9 @@ import pytest
 
 @pytest.fixture
 def blank_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Matplotlib write a PNG header in place of each picture: drawing is most of a short run's time.
+    """Let Matplotlib write only a PNG header for each picture: drawing takes most of the time of a short run.
 
-    Fixtures of a module or session, which are older than a test, still draw.
+    Fixtures of a module or session run earlier than this fixture, so they still draw.
     """
     from matplotlib.figure import Figure
 
@@ -18,5 +18,5 @@ def blank_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write_blank(figure: Any, file: Path, **_: Any) -> None:
-    """Write a PNG header in place of a picture."""
+    """Write a PNG header instead of a picture."""
     Path(file).write_bytes(b"\x89PNG\r\n\x1a\n")

@@ -26,7 +26,7 @@ def random_texts(count: int, *, words: tuple[int, int] = (1, 30), seed: int = 0)
 
 
 def assert_close(ours, theirs, *, tolerance: float = 1e-5) -> None:
-    """The same answers, numbers to 1e-5."""
+    """Assert that two answers are equal, with a tolerance for numbers."""
     assert type(ours) is type(theirs)
     if isinstance(ours, dict):
         assert ours.keys() == theirs.keys()
@@ -34,8 +34,8 @@ def assert_close(ours, theirs, *, tolerance: float = 1e-5) -> None:
             assert_close(ours[name], theirs[name], tolerance=tolerance)
     elif isinstance(ours, list):
         assert len(ours) == len(theirs)
-        for one, other in zip(ours, theirs, strict=True):
-            assert_close(one, other, tolerance=tolerance)
+        for our_value, their_value in zip(ours, theirs, strict=True):
+            assert_close(our_value, their_value, tolerance=tolerance)
     elif isinstance(ours, float):
         assert ours == pytest.approx(theirs, abs=tolerance)
     else:
@@ -43,9 +43,9 @@ def assert_close(ours, theirs, *, tolerance: float = 1e-5) -> None:
 
 
 def plain(value):
-    """NumPy numbers as Python's."""
+    """Convert NumPy numbers in a value to Python numbers."""
     if isinstance(value, dict):
-        return {name: plain(one) for name, one in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return value.item() if hasattr(value, "item") else value

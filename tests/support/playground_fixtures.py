@@ -30,7 +30,7 @@ _NUMBERS = count()
 
 @pytest.fixture(name="folders", scope="module")
 def folders_fixture(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Random models with large weights, so that heads, labels and layers differ."""
+    """Return the folders of random models with large weights, so that heads, labels and layers differ."""
     return save_random_models(HEADS, tiny_vocabulary, tmp_path_factory.mktemp("playground"), seed=1)
 
 
@@ -57,16 +57,16 @@ def watch_fixture() -> Watch:
 
 @pytest.fixture(name="tab", scope="module")
 def tab_fixture(browser, watch: Watch) -> Any:
-    """One page for all tests: a link that is followed sets everything back."""
+    """Return a page that all tests use. Opening a link resets it."""
     return watch.over(browser.new_context(reduced_motion="reduce").new_page())
 
 
 @pytest.fixture(name="opened")
 def opened_fixture(tab: Any, server: Running, watch: Watch):
-    """Open a link; what the browser complains of, and requests to elsewhere, fail the test."""
+    """Return a function that opens a link. Browser errors and requests to other hosts fail the test."""
 
     def open_page(fragment: str = "") -> Any:
-        # Also a link to the page that is there is followed, if it is another link.
+        # The number makes each link different, because the browser does not load the same link again.
         tab.goto(f"http://127.0.0.1:{server.port}/playground#{fragment}&unknown={next(_NUMBERS)}")
         tab.mouse.move(0, 0)
         settle(tab)
@@ -79,5 +79,5 @@ def opened_fixture(tab: Any, server: Running, watch: Watch):
     watch.requests.clear()
     assert complaints == []
     assert requests
-    own = f"http://127.0.0.1:{server.port}/"
-    assert [url for url in requests if not url.startswith(own)] == []
+    address = f"http://127.0.0.1:{server.port}/"
+    assert [url for url in requests if not url.startswith(address)] == []

@@ -1,4 +1,4 @@
-"""Helpers of the tests of the playground: wait for its answers, fill in its fields, read its scores."""
+"""Functions for tests of the playground: wait for answers, fill in fields, read scores."""
 
 from typing import Any
 
@@ -20,13 +20,13 @@ def write(page: Any, label: str, text: str) -> None:
 
 
 def rows(page: Any, where: str) -> list[tuple[str, float]]:
-    """The names and scores of bars."""
+    """Return the names and scores of bars."""
     names = page.locator(f"{where} .name").all_inner_texts()
     scores = page.locator(f"{where} .score").all_inner_texts()
-    return [(name, float(one.removesuffix("%")) / 100) for name, one in zip(names, scores, strict=True)]
+    return [(name, float(score.removesuffix("%")) / 100) for name, score in zip(names, scores, strict=True)]
 
 
-def same(found: list[tuple[str, float]], expected: list[tuple[str, float]]) -> bool:
-    return [name for name, _ in found] == [name for name, _ in expected] and np.allclose(
-        [score for _, score in found], [score for _, score in expected], atol=6e-4
+def same(shown: list[tuple[str, float]], expected: list[tuple[str, float]]) -> bool:
+    return [name for name, _ in shown] == [name for name, _ in expected] and np.allclose(
+        [score for _, score in shown], [score for _, score in expected], atol=6e-4
     )

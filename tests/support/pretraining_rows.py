@@ -1,4 +1,4 @@
-"""What the tests of pretraining data share: small shards, and batches taken apart into rows."""
+"""Small shards for tests of pretraining data, and functions that split batches into rows."""
 
 import json
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 
-PLAIN = ExampleSettings(max_seq_length=64, masked_lm=False)  # ids as they stand in the text
+PLAIN = ExampleSettings(max_seq_length=64, masked_lm=False)  # the ids of the text, without masks
 
 
 def make_shards(folder: Path, texts: list[str], vocabulary: Path) -> ShardSet:
-    """Return shards of one document for each text."""
+    """Write shards in which each text is a document."""
     file = folder / "corpus.jsonl"
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
     prepare([file], vocabulary, folder / "out", workers=1, unit_characters=30_000)
@@ -29,7 +29,7 @@ def one_epoch(stream: ExampleStream) -> Iterator[PretrainingBatch]:
 
 
 def rows_of(batch: PretrainingBatch) -> list[bytes]:
-    """Return all that the model gets of each row, without padding."""
+    """Return the inputs and labels of each row as bytes, without padding."""
     length = batch.input_ids.shape[1]
     rows = []
     for index, (ids, mask, types) in enumerate(

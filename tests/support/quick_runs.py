@@ -1,6 +1,6 @@
-"""Training runs that draw no curves and do not measure the machine: both take longer than a tiny run.
+"""A fixture for training runs that neither plot nor measure the machine: both take longer than a tiny run.
 
-A test file imports the fixture; a test of runs that draw asks for `pictures` too.
+Test files import the fixture. A test that needs the plots also requests the fixture `pictures`.
 """
 
 import pytest
@@ -17,4 +17,4 @@ def quick_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def pictures() -> None:
-    """Draw the curves."""
+    """Draw the plots: `quick_runs` checks for the name of this fixture."""

@@ -17,7 +17,7 @@ LIMITS = {"client_seconds": 1.0, "max_items": 8, "max_tokens": 2000}
 
 @pytest.fixture(name="folders", scope="module")
 def folders_fixture(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A random model for every head."""
+    """Return the folders of random models, one for each head."""
     return save_random_models(HEADS, tiny_vocabulary, tmp_path_factory.mktemp("served"), seed=0)
 
 
@@ -40,10 +40,10 @@ def torch_server_fixture(folders: dict[str, str]) -> Iterator[Running]:
 
 @pytest.fixture(name="watched")
 def watched_fixture(folders: dict[str, str]) -> ServedModel:
-    """The pretrained model, with an engine that stops when told."""
+    """Return the pretrained model with an engine that tests can stop."""
     model = load_model("pretrained", folders["pretrained"], device="cpu")
     word = model.any_pipeline.tokenizer.convert_tokens_to_ids
     engine = WatchedEngine(model.engine, poison=word("▁harbour"), bomb=word("▁morning"))
-    for one in model.pipelines.values():
-        one.engine = engine
+    for pipeline in model.pipelines.values():
+        pipeline.engine = engine
     return model

@@ -1,4 +1,4 @@
-"""Requests, models and settings that several test modules of the server use, and a comparison of answers."""
+"""Requests, heads and settings for tests of the server, and a comparison of answers."""
 
 import math
 from typing import Any
@@ -43,14 +43,14 @@ def engine_of(model: ServedModel) -> WatchedEngine:
     return model.engine
 
 
-def close_to(found: Any, expected: Any) -> bool:
-    """Compare answers; batches are of other rows, so numbers may differ in their last digits."""
+def close_to(answer: Any, expected: Any) -> bool:
+    """Compare answers. Numbers may differ in their last digits, because batches contain different rows."""
     if isinstance(expected, dict):
-        return found.keys() == expected.keys() and all(
-            close_to(found[key], expected[key]) for key in expected
+        return answer.keys() == expected.keys() and all(
+            close_to(answer[key], expected[key]) for key in expected
         )
     if isinstance(expected, list | tuple):
-        return len(found) == len(expected) and all(map(close_to, found, expected))
+        return len(answer) == len(expected) and all(map(close_to, answer, expected))
     if isinstance(expected, float):
-        return math.isclose(found, expected, rel_tol=1e-4, abs_tol=1e-6)
-    return found == expected
+        return math.isclose(answer, expected, rel_tol=1e-4, abs_tol=1e-6)
+    return answer == expected

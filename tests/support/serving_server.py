@@ -1,4 +1,4 @@
-"""A server in a thread of the test's process, reached over loopback; shared by the tests of the server."""
+"""A server in a thread of the test process, which tests reach over the loopback interface."""
 
 import http.client
 import json
@@ -29,7 +29,9 @@ from albertkit.tokenization.tokenizer import AlbertTokenizer
 def save_random_models(
     heads: Mapping[str, type[AlbertPreTrainedModel]], vocabulary: Path, root: Path, *, seed: int
 ) -> dict[str, str]:
-    """Save a small model for every head, with weights so large that answers differ; return the folders.
+    """Save a small random model for every head, and return the folders.
+
+    The weights are large, so that answers differ.
 
     A model with the name "nli" has the labels of natural language inference.
     """
@@ -56,7 +58,7 @@ def save_random_models(
 
 @dataclass
 class Reply:
-    """What came back."""
+    """The response to a request."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -68,7 +70,7 @@ class Reply:
 
     @property
     def kind(self) -> str:
-        """The kind of an error, whose shape is checked."""
+        """Return the type of an error, after checking its fields."""
         error = self.json["error"]
         assert set(error) == {"message", "type", "param"}
         assert error["message"]
@@ -77,12 +79,12 @@ class Reply:
 
 @dataclass
 class Running:
-    """A server that answers."""
+    """A running server, and functions that send requests to it."""
 
     service: Service
     port: int
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Of every request."""
+    """The headers of every request."""
 
     def ask(
         self,
@@ -92,7 +94,7 @@ class Running:
         headers: Mapping[str, str] | None = None,
         method: str | None = None,
     ) -> Reply:
-        """Send a request on a connection of its own; a body that is no bytes goes as JSON."""
+        """Send a request on a new connection. A body that is not bytes is sent as JSON."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         given = {} if body is None else {"Content-Type": "application/json"}
@@ -113,7 +115,7 @@ class Running:
         return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
     def figure(self, name: str) -> float:
-        """Return a figure of /metrics, 0 where it is not there."""
+        """Return a value of /metrics, or 0 if it is missing."""
         lines = self.ask("/metrics").content.decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
@@ -122,7 +124,7 @@ class Running:
 def running(
     settings: ServingSettings, models: Mapping[str, ServedModel] | None = None, *, key: str | None = None
 ) -> Iterator[Running]:
-    """Serve until the end of the block."""
+    """Run a server for the duration of a `with` block."""
     service = Service(settings, models)
     server = make_server(service, key=key)
     listening = listen(settings)
@@ -141,18 +143,18 @@ def running(
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
-    """Wait until something holds."""
+    """Wait until a condition is true."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "this took too long"
+        assert time.monotonic() < end, f"the condition was not true within {seconds} s"
         time.sleep(0.01)
 
 
 class WatchedEngine(Engine):
-    """Computes as another engine does, when it may, and remembers its batches.
+    """An engine that waits for `may_go`, records its batches, and then calls another engine.
 
-    A row with the token `poison` has scores that are no numbers, one with `bomb` raises; all scores are
-    multiplied by `factor`.
+    All scores are multiplied by `factor`. The first score of a row with the token `poison` is NaN. A row with
+    the token `bomb` raises an error.
     """
 
     def __init__(self, engine: Engine, *, poison: int = -1, bomb: int = -1) -> None:
@@ -171,8 +173,8 @@ class WatchedEngine(Engine):
         if any(self.bomb in row.input_ids for row in rows):
             raise RuntimeError("this row cannot be computed")
         for numbers, scores in self.engine.batches(rows, job):
-            found = [self.factor * one for one in scores]
-            for number, one in zip(numbers, found, strict=True):
+            scaled = [self.factor * row_scores for row_scores in scores]
+            for number, row_scores in zip(numbers, scaled, strict=True):
                 if self.poison in rows[number].input_ids:
-                    one[0, 0] = np.nan
-            yield numbers, found
+                    row_scores[0, 0] = np.nan
+            yield numbers, scaled

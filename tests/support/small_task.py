@@ -1,4 +1,4 @@
-"""The shortest task of one's own, classes of texts, and a tiny model. Tests break one thing of it each."""
+"""A minimal task that classifies texts, its data, and a tiny model. Each test changes a part of the task."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -59,7 +59,7 @@ class Small(Task[TextExample, Row, str]):
 
 
 def tiny_model(vocabulary: Path, folder: Path) -> Path:
-    """Save a random model of two layers for the pieces of a vocabulary."""
+    """Save a random model of two layers for a vocabulary, and return its folder."""
     tokenizer = AlbertTokenizer(vocabulary)
     shape = {"embedding_size": 16, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
     torch.manual_seed(0)

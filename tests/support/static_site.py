@@ -9,7 +9,7 @@ from typing import Any
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
-        """Write nothing."""
+        """Do not log requests."""
 
 
 class Site:
@@ -22,6 +22,6 @@ class Site:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def stop(self) -> None:
-        """Answer nothing any more."""
+        """Stop the server, so that later requests fail."""
         self._server.shutdown()
         self._server.server_close()

@@ -1,9 +1,9 @@
-"""Damaged files for the tests of readers, and the bounds that reading one must keep.
+"""Damaged files for the tests of readers, and limits for the memory and time of reading.
 
-`damaged` changes bytes at random. `damaged_json` changes the structure of a JSON value: keys removed and
-added, types swapped, huge numbers and strings, deep nesting. `count_refused` reads each case and fails the
-test unless the reader returns or raises one of `albertkit.errors`, within bounds of Python's memory, address
-space and CPU time.
+`damaged` changes random bytes. `damaged_json` changes the structure of a JSON value: it removes and adds
+keys, changes types, inserts huge numbers and strings, and nests values deeply. `count_refused` reads each
+case. It fails the test if the reader raises an error that is not in `albertkit.errors`, or exceeds a limit of
+Python's memory, the address space or CPU time.
 
     assert count_refused(lambda: read(path), damaged_json_files(path)) > CASES * 0.5
 
@@ -27,14 +27,14 @@ from albertkit.errors import AlbertKitError
 
 CASES = int(os.environ.get("ALBERTKIT_FUZZ_CASES", "300"))
 SLOW_CASES = int(os.environ.get("ALBERTKIT_FUZZ_CASES", "40"))
-"""For readers that take long, such as those that build a tokenizer."""
+"""Number of cases for slow readers, such as readers that build a tokenizer."""
 MEGABYTE = 1 << 20
 LARGEST_GROWTH = 4 * MEGABYTE
-"""Maximum growth of Python's memory while one file is read; the files have 1 to 30 kB."""
+"""Maximum growth of Python's memory in bytes while a file is read. The files have 1 to 30 kB."""
 LARGEST_SPACE = 512 * MEGABYTE
-"""Maximum growth of the address space during a test. A MemoryError is none of our errors."""
+"""Maximum growth of the address space in bytes during a test. Beyond it, Python raises MemoryError."""
 LONGEST = 5.0
-"""Maximum CPU time in seconds for one file; the slowest take 0.02."""
+"""Maximum CPU time in seconds for a file. The slowest files take 0.02 seconds."""
 WRONG = [
     *(None, True, False, -1, 0, 1, 0.5, 1 << 31, 1 << 70, -(1 << 70), 1e308, -1e308),
     *(float("nan"), float("inf"), "", "0", "gelu", "\0", "\ud800", "x" * 1000, "x" * 100_000),
@@ -44,11 +44,11 @@ EXTREMES = [
     *(b"\0", b"\xff", b"\x7f", b"\x80", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0" * 8, b"\xff" * 10),
 ]
 _DEEP = {"[": "]", '{"a":': "}"}
-_DEEP_MARK = "replaced by deep nesting"  # json.dumps itself cannot write it
+_DEEP_MARK = "replaced by deep nesting"  # json.dumps cannot write nesting this deep
 
 
 def damaged(content: bytes, rng: random.Random) -> bytes:
-    """Return a copy with a few faults of any kind: cut, flipped, overwritten, inserted, repeated, removed."""
+    """Return a copy with one to four faults: truncated, flipped, overwritten, inserted, repeated, removed."""
     data = bytearray(content)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         at, end = sorted((rng.randint(0, len(data)), rng.randint(0, len(data))))
@@ -80,13 +80,13 @@ def mutated(value: Any, rng: random.Random) -> Any:
         match rng.randrange(8):
             case 0 if container is not box:
                 del container[key]
-            case 1 if isinstance(container, dict):  # a key renamed
+            case 1 if isinstance(container, dict):  # rename a key
                 container[f"{key}{rng.choice(('', 's', '_'))}"] = container.pop(key)
             case 2 if isinstance(container[key], dict):
                 container[key][rng.choice(("0", "-1", "x", "type", "a" * 1000))] = _wrong(rng)
             case 3 if isinstance(container[key], list):
                 container[key].insert(rng.randint(0, len(container[key])), _wrong(rng))
-            case 4:  # a value from elsewhere in the file
+            case 4:  # copy another value of the file
                 other, name = rng.choice(places)
                 container[key] = copy.deepcopy(other[name])
             case 5:
@@ -101,12 +101,12 @@ def mutated(value: Any, rng: random.Random) -> Any:
 
 
 def _wrong(rng: random.Random) -> Any:
-    """Return a copy of a wrong value: a later fault may change it."""
+    """Return a copy of a wrong value, because a later fault may change it."""
     return copy.deepcopy(rng.choice(WRONG))
 
 
 def damaged_json(value: Any, rng: random.Random) -> bytes:
-    """Return a JSON file's content with damage: two times in three to its structure, else to its bytes."""
+    """Return a damaged JSON file. Two of three cases change its structure, the others change bytes."""
     if rng.random() < 1 / 3:
         return damaged(json.dumps(value).encode(), rng)
     text = json.dumps(mutated(value, rng))
@@ -116,30 +116,30 @@ def damaged_json(value: Any, rng: random.Random) -> bytes:
 
 
 def damaged_json_files(path: Path, *, seed: int = 0, cases: int = CASES) -> Iterator[bytes]:
-    """Write damaged versions of a JSON file in its place, one for each case; restore the file at the end."""
+    """Replace a JSON file by a damaged version for each case, and restore the file at the end."""
     rng = random.Random(seed)
-    whole = path.read_bytes()
-    value = json.loads(whole)
+    original = path.read_bytes()
+    value = json.loads(original)
     try:
         for _ in range(cases):
             content = damaged_json(value, rng)
             path.write_bytes(content)
             yield content
     finally:
-        path.write_bytes(whole)
+        path.write_bytes(original)
 
 
 def damaged_files(path: Path, *, seed: int = 0, cases: int = CASES) -> Iterator[bytes]:
-    """Write versions of a file with damaged bytes in its place, as `damaged_json_files` does."""
+    """Replace a file by a version with damaged bytes for each case, and restore the file at the end."""
     rng = random.Random(seed)
-    whole = path.read_bytes()
+    original = path.read_bytes()
     try:
         for _ in range(cases):
-            content = damaged(whole, rng)
+            content = damaged(original, rng)
             path.write_bytes(content)
             yield content
     finally:
-        path.write_bytes(whole)
+        path.write_bytes(original)
 
 
 def _places(box: Any) -> Iterator[tuple[Any, Any]]:
@@ -156,13 +156,14 @@ def _places(box: Any) -> Iterator[tuple[Any, Any]]:
 def count_refused(
     read: Callable[[], Any], cases: Iterator[bytes | None], *, largest_growth: int = LARGEST_GROWTH
 ) -> int:
-    """Return how many of the cases raised an error of ours; another error, or a broken bound, fails the test.
+    """Return the number of cases that raised an error of `albertkit.errors`.
 
-    `cases` prepares a case at each step and may yield its content, which a failure then shows.
+    Another error, or an exceeded limit, fails the test. `cases` prepares a case at each step and may yield
+    its content, which the message of a failure contains.
     """
 
     def grown() -> int:
-        """Return how many bytes of memory reading took; count the case if it was refused."""
+        """Read the case, and return the growth of memory in bytes. Count the case if it raised an error."""
         nonlocal refused
         before = tracemalloc.get_traced_memory()[0]
         tracemalloc.reset_peak()
@@ -182,26 +183,37 @@ def count_refused(
     with bounded_process():
         for number, content in enumerate(cases):
             counted = refused
-            if grown() >= largest_growth:  # perhaps of modules that were imported on the way
+            if grown() >= largest_growth:  # imports of modules may have caused the growth: read again
                 refused = counted
                 assert grown() < largest_growth, f"case {number}: {content!r:.2000}"
     return refused
 
 
+@contextmanager
+def little_memory(limit: int = 2 * MEGABYTE) -> Iterator[None]:
+    """Fail if the block takes more of Python's memory than the limit."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < limit
+    finally:
+        tracemalloc.stop()
+
+
 class TooSlowError(BaseException):
-    """No Exception, which a reader might take for a fault of the file."""
+    """Reading took too long. It is not an Exception, because readers may catch exceptions."""
 
 
 @contextmanager
 def bounded_process() -> Iterator[None]:
-    """Count Python's memory, limit the address space, and let a timer raise."""
+    """Trace Python's memory, limit the address space, and raise an error when a timer expires."""
 
     def too_slow(*_: object) -> None:
         raise TooSlowError(f"reading one file took over {LONGEST} s of CPU time")
 
     handler = signal.signal(signal.SIGVTALRM, too_slow)
     limits = resource.getrlimit(resource.RLIMIT_AS)
-    if sys.platform == "linux":  # elsewhere the limit is not kept, or the space is taken in advance
+    if sys.platform == "linux":  # other systems ignore the limit or reserve address space in advance
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + LARGEST_SPACE, limits[1]))
     tracemalloc.start()

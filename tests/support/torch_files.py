@@ -1,4 +1,4 @@
-"""Functions of `albertkit.checkpoints` for tests that speak torch: tensors in place of arrays."""
+"""Functions of `albertkit.checkpoints` with PyTorch tensors instead of arrays."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,14 +14,12 @@ def read_folder(*given: Any, **options: Any) -> tuple[dict[str, Any], dict[str, 
     return config, to_tensors(arrays)
 
 
-def write_folder(
-    place: Any, config: Mapping[str, Any], tensors: Mapping[str, Tensor], **options: Any
-) -> None:
-    folder.write_folder(place, config, to_arrays(tensors), **options)
+def write_folder(path: Any, config: Mapping[str, Any], tensors: Mapping[str, Tensor], **options: Any) -> None:
+    folder.write_folder(path, config, to_arrays(tensors), **options)
 
 
 def match(tensors: Mapping[str, Tensor], *given: Any, **options: Any) -> tuple[dict[str, Tensor], Any]:
-    """As `report.match`; two names of one array stay two names of one tensor."""
+    """Call `report.match` with tensors. If two names have the same array, they get the same tensor."""
     matched, account = report.match(to_arrays(tensors), *given, **options)
     return to_tensors(matched), account
 

@@ -1,4 +1,4 @@
-"""Code in a process that cannot import torch, to show what works without it."""
+"""A function that runs code in a process that cannot import PyTorch."""
 
 import subprocess
 import sys
@@ -24,13 +24,13 @@ def run_without_torch(
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Run code as where torch is not installed; return what it prints.
+    """Run code in a process that cannot import PyTorch, and return its output.
 
     Args:
-        code: Python, which finds the arguments in `sys.argv[1:]`.
-        arguments: texts or paths.
-        cwd: the folder to run in.
-        environment: variables in place of those of this process.
+        code: Python code, which gets the arguments in `sys.argv[1:]`.
+        arguments: Texts or paths.
+        cwd: The current folder of the process.
+        environment: Environment variables that replace those of this process.
     """
     command = [sys.executable, "-c", WITHOUT_TORCH + code, *map(str, arguments)]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The losses of training batches, computed at once: the plain twins of the objectives of `finetuning/`."""
+"""The losses of batches without accumulation: the twins of the objectives in `finetuning/`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 
 def loss_of(task: Task, model: Any, rows: Sequence[Row]) -> Tensor:
-    """Return the mean loss over labeled rows, those of one unit together."""
+    """Return the mean loss of labeled rows. The rows of a unit must be next to each other."""
     if isinstance(task, SentenceEmbedding):
         return embedding_loss_of(task, model, rows)
     return model(**training_inputs(task, rows, CPU), return_dict=True).loss
@@ -35,7 +35,7 @@ def embedding_loss_of(
     *,
     temperature: float = FinetuningSettings.temperature,
 ) -> Tensor:
-    """Return the loss of a batch of two or more examples, each of as many texts."""
+    """Return the loss of a batch of two or more examples, which must have the same number of texts."""
     units = task.units(rows)
     vectors = training_vectors(task, model, [row for unit in units for row in unit], CPU)  # (B W, H)
     return embedding_loss(

@@ -1,4 +1,4 @@
-"""Training runs of a tiny model on random ids, in this process or in one that is killed."""
+"""Training runs of a tiny model on random ids."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +39,7 @@ class Rows:
 
 
 class Objective:
-    """Every token is a label."""
+    """An objective whose labels are the input ids."""
 
     def counts(self, batch: Rows) -> dict[str, int]:
         return {"tokens": batch.ids.numel()}
@@ -50,7 +50,7 @@ class Objective:
 
 
 class BadOnce(Objective):
-    """The batch that is number `step`, counted from 1, has a bad loss."""
+    """An objective that multiplies the loss of batch `step`, counted from 1, by `factor`."""
 
     def __init__(self, step: int, factor: float, always: bool = False) -> None:
         generator = torch.Generator().manual_seed(step - 1)

@@ -1,8 +1,9 @@
-"""Two processes of one training run, as `torchrun` starts them: two forks of the warm process.
+"""A function that runs a command in two processes of one training run, as `torchrun` does.
 
     errors = in_two_processes(["albertkit", "finetune", ...], warm_shell)
 
-`warm_shell` is a fixture of the session. `["python", FILE]` runs a file.
+`warm_shell` is a fixture in conftest.py. Both processes are forks of its warm process. `["python", FILE]`
+runs a file.
 """
 
 import signal
@@ -15,21 +16,21 @@ from tempfile import TemporaryFile
 
 
 def in_two_processes(command: Sequence[object], shell: dict[str, str], *, timeout: float = 100) -> str:
-    """Run a command in two processes that find each other, and return what both wrote to stderr.
+    """Run a command in two connected processes, and return their output to stderr.
 
     Args:
-        command: `albertkit` or `python` and its arguments.
-        shell: environment of warm commands.
-        timeout: seconds after which both are killed.
+        command: `albertkit` or `python`, and its arguments.
+        shell: The environment variables of warm commands.
+        timeout: The time in seconds after which both processes are killed.
 
     Raises:
-        AssertionError: one of them failed, or they did not end in time.
+        AssertionError: A process failed, or the processes exceeded the timeout.
     """
     program = which(str(command[0]), path=shell["PATH"])
     assert program
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    # Without an interface, gloo asks the name server for this machine's address.
+    # If the interface is not set, gloo asks the name server for the address of this machine.
     world = {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
@@ -47,7 +48,7 @@ def in_two_processes(command: Sequence[object], shell: dict[str, str], *, timeou
             for rank, file in enumerate((first, second))
         ]
         try:
-            # One that failed leaves the other waiting for it.
+            # If a process fails, the other process waits for it forever, so stop both.
             while None in (states := [process.poll() for process in processes]) and not any(states):
                 if time.monotonic() > deadline:
                     break
@@ -61,5 +62,5 @@ def in_two_processes(command: Sequence[object], shell: dict[str, str], *, timeou
         for file in (first, second):
             file.seek(0)
             errors += file.read()
-    assert states == [0, 0], f"states {states}, None for one that did not end:\n{errors}"
+    assert states == [0, 0], f"states {states} (None: the process did not end):\n{errors}"
     return errors

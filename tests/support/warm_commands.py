@@ -1,12 +1,11 @@
-"""`albertkit`, `python` and `torchrun` for shells: forks of a process that has imported what they need.
+"""Commands that start in milliseconds: forks of a process that has already imported their modules.
 
     python tests/support/warm_commands.py FOLDER
 
-listens at FOLDER/socket; FOLDER/bin has the commands. Each runs in a fork with the folder, environment and
-streams of the process that called it, so pipes, redirections and loops of a shell work. The calling process
-passes SIGINT and SIGTERM on, and SIGUSR1 as SIGKILL. In place of the processes that `torchrun` would start,
-its script runs in one; the options of `torchrun` are parsed by itself. `pip install` installs nothing and
-checks that the extras exist.
+The process listens at FOLDER/socket. FOLDER/bin has the commands `albertkit`, `python`, `torchrun` and `pip`.
+Each command runs in a fork with the folder, environment and streams of the caller, so pipes, redirections and
+loops of a shell work. The caller forwards SIGINT and SIGTERM, and sends SIGKILL for SIGUSR1. `torchrun` reads
+its options, but runs its script in a single process. `pip install` only checks that the extras exist.
 """
 
 import gc
@@ -57,7 +56,7 @@ with socket.socket(socket.AF_UNIX) as server:
         number = getattr(signal, passed)
         signal.signal(getattr(signal, name), lambda *_, number=number: os.kill(process, number))
     status = server.recv(1)
-    while not status and os.path.exists("/proc/%d" % process):  # killed, and its locks not released yet
+    while not status and os.path.exists("/proc/%d" % process):  # killed, but it may still hold locks
         time.sleep(0.001)
     sys.exit(int.from_bytes(status or b"\\xff", "big"))
 """
@@ -65,7 +64,7 @@ with socket.socket(socket.AF_UNIX) as server:
 
 @contextmanager
 def warm_commands(folder: Path) -> Iterator[dict[str, str]]:
-    """Give the environment of shells in which the commands are warm, while the process lives."""
+    """Start the process, and yield the environment variables for shells that use its commands."""
     (folder / "bin").mkdir()
     for name in COMMANDS:
         path = folder / "bin" / name
@@ -81,7 +80,7 @@ def warm_commands(folder: Path) -> Iterator[dict[str, str]]:
                 time.sleep(0.01)
             yield environment | {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
         finally:
-            os.killpg(server.pid, signal.SIGKILL)  # and what was left in the background
+            os.killpg(server.pid, signal.SIGKILL)  # also ends background processes of commands
 
 
 def main() -> None:
@@ -91,8 +90,8 @@ def main() -> None:
     from albertkit.tokenization.auto import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained("bundled")
-    tokenizer.save_pretrained(folder / "tokenizer")  # makes tables of characters
-    gc.freeze()  # forks share what collections would write to
+    tokenizer.save_pretrained(folder / "tokenizer")  # computes the tables of characters
+    gc.freeze()  # the garbage collector must not write to shared memory
 
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(folder / "starting"))
@@ -110,9 +109,9 @@ def main() -> None:
 
 
 def serve(client: socket.socket) -> int:
-    """Run what a client asks for as the client; return its exit status."""
+    """Run the command of a client with its folder, environment and streams, and return the exit status."""
     length, streams, _, _ = socket.recv_fds(client, 4, 3)
-    client.sendall(os.getpid().to_bytes(4, "big"))  # signals are passed on
+    client.sendall(os.getpid().to_bytes(4, "big"))  # the client forwards signals to this process
     with client.makefile("rb") as file:
         arguments, folder, environment = json.loads(file.read(int.from_bytes(length, "big")))
     for number, stream in enumerate(streams):
@@ -142,10 +141,10 @@ def run(command: str, arguments: list[str]) -> None:
     if command == "torchrun":
         from torch.distributed.run import parse_args
 
-        asked = parse_args(arguments)
+        options = parse_args(arguments)
         command, arguments = (
             "python",
-            ["-m"] * asked.module + [asked.training_script, *asked.training_script_args],
+            ["-m"] * options.module + [options.training_script, *options.training_script_args],
         )
     if command == "pip":
         check_extras(arguments)
@@ -165,10 +164,10 @@ def run(command: str, arguments: list[str]) -> None:
 
 
 def check_extras(arguments: list[str]) -> None:
-    """Check that every extra in `pip install 'albertkit[extra]'` is one of pyproject.toml."""
+    """Exit with an error if an extra in `pip install 'albertkit[extra]'` is not in pyproject.toml."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    verb, *wanted = arguments
-    for requirement in wanted:
+    verb, *requirements = arguments
+    for requirement in requirements:
         name, _, names = requirement.rstrip("]").partition("[")
         if verb != "install" or (
             names and (name not in (".", "albertkit") or {*names.split(",")} - extras.keys())

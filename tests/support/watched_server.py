@@ -1,7 +1,7 @@
-"""A server process that watches itself: run with a model folder and serving settings as JSON.
+"""A server process that measures itself. Its arguments are a model folder and serving settings as JSON.
 
-The first line it prints is its port. For each line on its standard input it prints its peak memory (in MB)
-and the longest time its event loop was blocked (in seconds) since the line before.
+The first line of its output is its port. For each line on standard input, it prints its peak memory (in MB)
+and the longest time that its event loop was blocked (in seconds) since the previous line.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _PEAK_SINCE_NOW = "5"  # written to clear_refs
 
 
 def peak_megabytes() -> float:
-    """Return the peak memory of this process, and begin a new peak."""
+    """Return the peak memory of this process in MB, and reset the peak."""
     status = Path("/proc/self/status").read_text()
     Path("/proc/self/clear_refs").write_text(_PEAK_SINCE_NOW)
     return int(status.partition("VmHWM:")[2].split()[0]) / 1000
@@ -37,7 +37,7 @@ class Watch:
         while True:
             wall, computed = time.monotonic(), time.process_time()
             await asyncio.sleep(_TICK)
-            # Time in which this process computed: other processes on the machine are not its fault.
+            # Count only CPU time of this process, because other processes may delay the timer too.
             late = min(time.monotonic() - wall - _TICK, time.process_time() - computed)
             self.longest = max(self.longest, late)
 

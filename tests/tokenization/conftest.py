@@ -1,11 +1,14 @@
-"""Tokenizers from each file of a vocabulary."""
+"""Fixtures of the tests of tokenizers: tokenizers from each file of a vocabulary."""
 
 from pathlib import Path
 
 import pytest
 from tokenizer_files import FILES, load
+from wordpiece_vocabulary import PIECES
 
+from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
+from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +29,19 @@ def tiny(
 ) -> TokenizerBase:
     """Return a tokenizer with a vocabulary of 500 pieces."""
     return load(request.param, tiny_vocabulary, tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="session")
+def wordpiece_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that contains only a vocab.txt."""
+    folder = tmp_path_factory.mktemp("wordpiece")
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in PIECES), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wordpiece_tokenizer(wordpiece_folder: Path) -> AlbertWordPieceTokenizer:
+    """Return the tokenizer of the folder with a vocab.txt."""
+    tokenizer = AutoTokenizer.from_pretrained(wordpiece_folder)
+    assert isinstance(tokenizer, AlbertWordPieceTokenizer)
+    return tokenizer

@@ -1,4 +1,4 @@
-"""Added words and special tokens: any word, any text in any case, every class, parsed or not."""
+"""Tests of added tokens and special tokens, with random tokens and texts."""
 
 import json
 import string
@@ -14,7 +14,7 @@ from albertkit.tokenization.special_tokens import fold
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
 
-# Characters whose upper and lower case differ in length, or that fold to those of other alphabets.
+# Characters whose upper and lower case differ in length, or that fold to letters of another alphabet.
 AWKWARD = "iI\u0131\u0130sS\u017f\u00df\u1e9ekK\u212a\u03c3\u03c2\u03a3\u00e5"
 AWKWARD += "\u212b\u00b5\u03bc\ufb00\u0149\u0390\u01c6\u01c5\u0345\u0307\u0301 aA-"
 characters = st.one_of(st.sampled_from(AWKWARD), st.characters(exclude_categories=["Cs"]))
@@ -26,6 +26,7 @@ WORD_PIECES += [f"##{letter}" for letter in string.ascii_lowercase] + ["ing", "#
 
 @pytest.fixture(scope="module")
 def files(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[type, Path]:
+    """Return the file of a vocabulary for each class."""
     word_list = tmp_path_factory.mktemp("words") / "vocab.txt"
     word_list.write_text("\n".join(WORD_PIECES))
     return {
@@ -50,7 +51,7 @@ classes = pytest.mark.parametrize("cls", [AlbertTokenizer, AlbertWordPieceTokeni
 @example(["kiwistan"], ["", " k\u0131wistan kiwi\u017ftan", "", ""], str, False, True, True)
 @example(["ing"], ["x ", " kings rings", "", ""], str.upper, False, False, True)
 @example(["aaaaa", "AAAAA"], ["", " ", "", ""], str, False, True, True)
-def test_any_word_in_any_case(cls, files, added, filler, case, special, parse, lower) -> None:
+def test_added_tokens_in_random_texts(cls, files, added, filler, case, special, parse, lower) -> None:
     tokenizer = cls(files[cls], do_lower_case=lower)
     tokenizer.add_tokens(added, special_tokens=special)
     text = case("".join(part for pair in zip(filler, [*added, ""], strict=False) for part in pair))
@@ -64,23 +65,23 @@ def test_any_word_in_any_case(cls, files, added, filler, case, special, parse, l
     assert encoding["offset_mapping"] == sorted(encoding["offset_mapping"])
     by_id = {token_id: token for token, token_id in tokenizer.added_tokens_encoder.items()}
     same = fold if lower and not special else str
-    found = 0
+    num_matches = 0
     for token_id, piece, (start, end) in zip(ids, pieces, encoding["offset_mapping"], strict=True):
         assert 0 <= start <= end <= len(text)
         if by_id.get(token_id) in added:
-            found += 1
-            # A word that is also a piece may be cut as one, out of a text with accents.
+            num_matches += 1
+            # If the token is also a piece, the tokenizer may take it from a text with accents.
             if token_id >= tokenizer.vocab_size:
                 assert start < end
                 assert same(text[start:end]) == same(by_id[token_id])
                 assert piece == by_id[token_id]
-    roles = any(token in text for token in cls.default_roles.values())  # they are found first
+    roles = any(token in text for token in cls.default_roles.values())  # they match first
     if same(added[0]) in same(text) and (parse or not special) and len(added) == 1 and not roles:
-        assert found
+        assert num_matches
 
 
 @classes
-def test_words_that_differ_in_case_only(cls, files) -> None:
+def test_tokens_that_differ_only_in_case(cls, files) -> None:
     tokenizer = cls(files[cls])
     assert tokenizer.add_tokens(["aaaaa bbb", "AAAAA BBB", "Aaaaa Bbb"]) == 1
     assert tokenizer.convert_tokens_to_ids("AAAAA BBB") == tokenizer.vocab_size
@@ -92,7 +93,7 @@ def test_words_that_differ_in_case_only(cls, files) -> None:
 
 
 @classes
-def test_letters_that_other_rules_of_case_take_for_the_same(cls, files) -> None:
+def test_letters_with_unusual_case_folding(cls, files) -> None:
     tokenizer = cls(files[cls])
     tokenizer.add_tokens(["kiwistan", "straße"])
     new = tokenizer.vocab_size
@@ -104,19 +105,21 @@ def test_letters_that_other_rules_of_case_take_for_the_same(cls, files) -> None:
 
 
 @classes
-def test_a_piece_as_an_added_word(cls, files) -> None:
+def test_a_piece_as_an_added_token(cls, files) -> None:
     tokenizer = cls(files[cls])
     tokenizer.add_tokens(["ing"])
     assert tokenizer.tokenize("x ING")[-1] == "ing"
     encoding = tokenizer("kings rings", parse_special_tokens=False, return_offsets_mapping=True)
     assert [
-        encoding.tokens()[at] for at, span in enumerate(encoding["offset_mapping"]) if span == (1, 4)
+        token
+        for token, span in zip(encoding.tokens(), encoding["offset_mapping"], strict=True)
+        if span == (1, 4)
     ] == ["ing"]
     assert len(encoding["offset_mapping"]) == len(encoding["input_ids"])
 
 
 @classes
-def test_an_added_word_is_described_alike_in_both_files(cls, files, tmp_path: Path) -> None:
+def test_both_files_describe_an_added_token_alike(cls, files, tmp_path: Path) -> None:
     tokenizer = cls(files[cls])
     tokenizer.add_tokens(["foxtrot"])
     tokenizer.add_special_tokens({"extra_special_tokens": ["<x>"]})
@@ -152,7 +155,7 @@ def test_additional_special_tokens_are_replaced(cls, files) -> None:
     assert tokenizer.add_special_tokens({"additional_special_tokens": ["<a>", "<b>"]}) == 2
     assert tokenizer.add_special_tokens({"additional_special_tokens": ["<c>"]}) == 1
     assert tokenizer.extra_special_tokens == tokenizer.additional_special_tokens == ["<c>"]
-    assert "<a>" in tokenizer.tokenize("x<a>")  # still a token, no special one
+    assert "<a>" in tokenizer.tokenize("x<a>")  # still a token, but no longer special
     assert "<a>" in tokenizer.decode(tokenizer.encode("x<a><c>"), skip_special_tokens=True)
     tokenizer.add_special_tokens({"extra_special_tokens": ["<d>"]}, replace_extra_special_tokens=False)
     assert tokenizer.extra_special_tokens == ["<c>", "<d>"]
@@ -172,7 +175,7 @@ def test_additional_special_tokens_are_replaced(cls, files) -> None:
         (tokenizers.AddedToken("x", single_word=True), "single_word"),
     ],
 )
-def test_what_is_no_token(cls, files, token, message: str) -> None:
+def test_values_that_are_not_tokens(cls, files, token, message: str) -> None:
     tokenizer = cls(files[cls])
     for add in (
         tokenizer.add_tokens,
@@ -209,7 +212,7 @@ def test_roles_without_a_token(cls, files, tmp_path: Path) -> None:
 
 
 @classes
-def test_a_role_of_a_token_that_the_vocabulary_lacks(cls, files, tmp_path: Path) -> None:
+def test_roles_of_tokens_that_are_not_in_the_vocabulary(cls, files, tmp_path: Path) -> None:
     cls(files[cls]).save_pretrained(tmp_path)
     tokenizer = cls.from_pretrained(tmp_path, eos_token="[NEW]", pad_token="[PADDING]")
     assert (tokenizer.eos_token_id, tokenizer.pad_token_id) == (

@@ -44,24 +44,8 @@ def test_mask_in_a_text_and_segments_of_a_pair(published: TokenizerBase) -> None
 def test_cased_text_of_the_julia_article(published: TokenizerBase, shared: Path) -> None:
     cased = type(published)(shared / "data" / "spiece.model", do_lower_case=False)
     ids = cased.encode("God is Great! I won a lottery.", add_special_tokens=False)
-    ids_from_one = [  # as Julia counts
-        14,
-        2,
-        5649,
-        26,
-        14,
-        2,
-        100,
-        722,
-        188,
-        14,
-        2,
-        231,
-        22,
-        17519,
-        10,
-    ]
-    assert [token_id + 1 for token_id in ids] == ids_from_one
+    ids_in_julia = [14, 2, 5649, 26, 14, 2, 100, 722, 188, 14, 2, 231, 22, 17519, 10]  # ids start at 1
+    assert [token_id + 1 for token_id in ids] == ids_in_julia
 
 
 def test_tokens_and_ids(published: TokenizerBase) -> None:

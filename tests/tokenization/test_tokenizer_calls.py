@@ -1,4 +1,4 @@
-"""Calls written for the tokenizers of `transformers`, and that no call changes what it is given."""
+"""Tests of calls that are written for tokenizers of `transformers`. No call changes its arguments."""
 
 import copy
 import inspect
@@ -27,6 +27,7 @@ TEXT = "The fox, in 1847 [MASK]."
 
 @pytest.fixture(scope="module")
 def folders(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[type, Path]:
+    """Return a folder for each class."""
     root = tmp_path_factory.mktemp("tokenizers")
     (root / "vocab.txt").write_text("\n".join(PIECES))
     result = {}
@@ -72,7 +73,7 @@ def test_loading_options(cls: Any, folders: dict[type, Path]) -> None:
     assert cls.from_pretrained(folder, model_max_length=int(1e30)).model_max_length == int(1e30)
 
 
-def test_a_tokenizer_file_by_its_name(folders: dict[type, Path]) -> None:
+def test_the_argument_tokenizer_file(folders: dict[type, Path]) -> None:
     folder = folders[AlbertTokenizer]
     file = folder / "tokenizer.json"
     expected = AlbertTokenizerFast.from_pretrained(folder)(TEXT)
@@ -93,7 +94,7 @@ def test_a_tokenizer_file_by_its_name(folders: dict[type, Path]) -> None:
 
 
 def test_a_file_and_the_settings_of_a_folder(folders: dict[type, Path], tmp_path: Path) -> None:
-    """A file that is named stands for the folder's files of the vocabulary, and not for its settings."""
+    """A given file replaces the vocabulary of the folder, but not its settings."""
     for cls, name in (
         (AlbertTokenizer, "vocab_file"),
         (AlbertTokenizerFast, "tokenizer_file"),
@@ -110,14 +111,14 @@ def test_a_file_and_the_settings_of_a_folder(folders: dict[type, Path], tmp_path
             loaded = loader.from_pretrained(other, **{name: str(folders[cls] / files[name])})
             assert (type(loaded), loaded.model_max_length, loaded(TEXT)) == (cls, 77, expected)
             for file in files.values():
-                (other / file).unlink(missing_ok=True)  # the second loader does without
+                (other / file).unlink(missing_ok=True)  # the second loader does not need them
 
 
 def test_both_names_of_a_setting(folders: dict[type, Path], tmp_path: Path) -> None:
     for cls in CLASSES:
-        whole = cls.from_pretrained(folders[cls], extra_special_tokens=["<x>"])
+        tokenizer = cls.from_pretrained(folders[cls], extra_special_tokens=["<x>"])
         folder = tmp_path / cls.__name__
-        whole.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
         for name in ("extra_special_tokens", "additional_special_tokens"):
             for built in (
                 cls.from_pretrained(folder, **{name: ["<a>"]}),
@@ -131,10 +132,10 @@ def test_both_names_of_a_setting(folders: dict[type, Path], tmp_path: Path) -> N
 
 
 def test_special_tokens_as_text(tokenizer: TokenizerBase, folders: dict[type, Path], tmp_path: Path) -> None:
-    whole, split = tokenizer.encode("[MASK]"), tokenizer.encode("[MASK]", parse_special_tokens=False)
-    assert whole != split
+    parsed, split = tokenizer.encode("[MASK]"), tokenizer.encode("[MASK]", parse_special_tokens=False)
+    assert parsed != split
     assert tokenizer.encode("[MASK]", split_special_tokens=True) == split
-    assert tokenizer.encode("[MASK]", split_special_tokens=False) == whole
+    assert tokenizer.encode("[MASK]", split_special_tokens=False) == parsed
     assert (
         tokenizer.tokenize("[MASK]") == tokenizer.tokenize("[MASK]", split_special_tokens=False) == ["[MASK]"]
     )
@@ -144,7 +145,7 @@ def test_special_tokens_as_text(tokenizer: TokenizerBase, folders: dict[type, Pa
     assert other.encode("[MASK]") == split
     other.save_pretrained(tmp_path)
     assert type(tokenizer).from_pretrained(tmp_path).split_special_tokens
-    assert type(tokenizer).from_pretrained(tmp_path, split_special_tokens=False).encode("[MASK]") == whole
+    assert type(tokenizer).from_pretrained(tmp_path, split_special_tokens=False).encode("[MASK]") == parsed
 
 
 def test_attributes(tokenizer: TokenizerBase, folders: dict[type, Path]) -> None:
@@ -166,11 +167,11 @@ def test_attributes(tokenizer: TokenizerBase, folders: dict[type, Path]) -> None
     assert type(tokenizer)(tokenizer.vocab_file, **tokenizer.init_kwargs)(TEXT) == tokenizer(TEXT)
 
 
-def test_decoding_takes_what_transformers_takes(tokenizer: TokenizerBase) -> None:
+def test_decoding_accepts_the_inputs_of_transformers(tokenizer: TokenizerBase) -> None:
     ids = tokenizer.encode("the fox", add_special_tokens=False)
     for given_ids in (
         ids,
-        [torch.tensor(one) for one in ids],
+        [torch.tensor(token_id) for token_id in ids],
         torch.tensor(ids),
         numpy.array(ids),
         {"input_ids": ids},
@@ -179,9 +180,9 @@ def test_decoding_takes_what_transformers_takes(tokenizer: TokenizerBase) -> Non
         assert tokenizer.decode(given_ids, spaces_between_special_tokens=False) == "the fox"
     assert tokenizer.decode(ids[0]) == tokenizer.decode(torch.tensor(ids[0])) == tokenizer.decode(ids[:1])
     assert tokenizer.decode([ids, ids]) == tokenizer.batch_decode(torch.tensor([ids, ids])) == ["the fox"] * 2
-    assert tokenizer.convert_ids_to_tokens([torch.tensor(one) for one in ids]) == tokenizer.tokenize(
-        "the fox"
-    )
+    assert tokenizer.convert_ids_to_tokens(
+        [torch.tensor(token_id) for token_id in ids]
+    ) == tokenizer.tokenize("the fox")
     assert tokenizer.convert_ids_to_tokens(torch.tensor(ids[0])) == tokenizer.tokenize("the fox")[0]
 
 
@@ -279,7 +280,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         st.lists(ids, max_size=3) | ids.map(lambda row: torch.tensor([row])), st.booleans()
     ),
 }
-# They change the tokenizer or write files, and nothing else.
+# These methods only change the tokenizer or write files.
 EFFECTS = {
     "add_tokens",
     "add_special_tokens",
@@ -291,7 +292,7 @@ EFFECTS = {
 LOADERS = {"from_pretrained", "load"}
 
 
-def test_every_method_is_tried() -> None:
+def test_all_methods_are_listed() -> None:
     methods = {
         name
         for cls in CLASSES
@@ -306,19 +307,19 @@ def test_every_method_is_tried() -> None:
 @given(data=st.data())
 def test_calls_are_pure(method: str, folders: dict[type, Path], data: st.DataObject) -> None:
     arguments = data.draw(ARGUMENTS[method])
-    for tokenizer in _loaded(folders):
+    for tokenizer in loaded_tokenizers(folders):
         before = copy.deepcopy(arguments)
         results = []
         for _ in range(2):
             try:
-                results.append(_comparable(getattr(tokenizer, method)(*arguments)))
+                results.append(comparable(getattr(tokenizer, method)(*arguments)))
             except AlbertKitError as error:
                 results.append(str(error))
-            assert _comparable(arguments) == _comparable(before)
+            assert comparable(arguments) == comparable(before)
         assert results[0] == results[1]
 
 
-def test_what_changes_a_tokenizer_leaves_its_arguments(tokenizer: TokenizerBase, tmp_path: Path) -> None:
+def test_changing_a_tokenizer_does_not_change_the_arguments(tokenizer: TokenizerBase, tmp_path: Path) -> None:
     words, roles = ["a b", "A B"], {"extra_special_tokens": ["<x>"], "pad_token": "[P]"}
     before = copy.deepcopy((words, roles))
     for expected in ((1, 2), (0, 0)):
@@ -339,16 +340,18 @@ def test_what_changes_a_tokenizer_leaves_its_arguments(tokenizer: TokenizerBase,
 _tokenizers: dict[Path, TokenizerBase] = {}
 
 
-def _loaded(folders: dict[type, Path]) -> list[TokenizerBase]:
+def loaded_tokenizers(folders: dict[type, Path]) -> list[TokenizerBase]:
+    """Return the tokenizer of each folder; load it once."""
     for cls, folder in folders.items():
         if folder not in _tokenizers:
             _tokenizers[folder] = cls.from_pretrained(folder)
     return [_tokenizers[folder] for folder in folders.values()]
 
 
-def _comparable(value: Any) -> Any:
+def comparable(value: Any) -> Any:
+    """Replace tensors and encodings in a value with lists and dicts, which can be compared."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if hasattr(value, "items"):
-        return {name: _comparable(one) for name, one in value.items()}
-    return [_comparable(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: comparable(item) for name, item in value.items()}
+    return [comparable(item) for item in value] if isinstance(value, list | tuple) else value

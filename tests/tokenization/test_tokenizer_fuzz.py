@@ -1,4 +1,4 @@
-"""Damaged tokenizer files: every reader raises our own errors, in bounded memory and time."""
+"""Fuzz tests of tokenizer files: readers raise errors of albertkit, in bounded memory and time."""
 
 import json
 import random
@@ -23,16 +23,16 @@ LARGEST_GROWTH = 16 * MEGABYTE
 
 @pytest.fixture(scope="module")
 def folders(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A folder of each kind, with added words and special tokens."""
+    """Return a folder of each kind, with added tokens and special tokens."""
     root = tmp_path_factory.mktemp("folders")
     (root / "vocab.txt").write_text(
         "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "fox", "##es"])
     )
-    whole = {
+    tokenizers = {
         "sentencepiece": AlbertTokenizer(tiny_vocabulary),
         "wordpiece": AlbertWordPieceTokenizer(root / "vocab.txt"),
     }
-    for name, tokenizer in whole.items():
+    for name, tokenizer in tokenizers.items():
         tokenizer.add_tokens(["foxtrot"])
         tokenizer.add_special_tokens({"extra_special_tokens": ["<x>"]})
         tokenizer.save_pretrained(root / name)
@@ -52,7 +52,7 @@ def folders(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def use(folder: Path) -> None:
-    """Load a tokenizer and use all of what it was loaded from."""
+    """Load a tokenizer and call methods that use all parts of its files."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     encoding = tokenizer(TEXT, return_offsets_mapping=True)
     tokenizer.decode(encoding["input_ids"])
@@ -86,7 +86,7 @@ def test_word_lists(folders: dict[str, Path]) -> None:
 
 
 def message(fields: list[tuple[int, Any]]) -> bytes:
-    """The bytes of a protocol buffer message: whole numbers, floats in 4 bytes, and bytes."""
+    """Encode a protocol buffer message with whole numbers, floats of 4 bytes, and bytes."""
     content = b""
     for field, value in fields:
         if isinstance(value, int):
@@ -102,19 +102,18 @@ def fields_of(content: bytes) -> list[tuple[int, Any]]:
     return [(field, value) for field, value, _ in protobuf.read_fields(content)]
 
 
-def damaged_model(whole: bytes, rng: random.Random) -> bytes:
-    """Return a SentencePiece model with fields of the file, or of one of its messages, changed."""
-    fields = fields_of(whole)
+def damaged_model(content: bytes, rng: random.Random) -> bytes:
+    """Return a SentencePiece model with changes in fields of the file or of its messages."""
+    fields = fields_of(content)
     for _ in range(rng.choice((1, 1, 2, 5))):
         at = rng.randrange(len(fields))
         if rng.random() < 0.5:  # inside a piece or a specification
-            specifications = [place for place, (field, _) in enumerate(fields) if field > 1]
+            specifications = [index for index, (field, _) in enumerate(fields) if field > 1]
             at = rng.choice([at, *specifications])
-            content = fields[at][1]
-            inner = fields_of(content)
-            place = rng.randrange(len(inner)) if inner else 0
+            inner = fields_of(fields[at][1])
+            index = rng.randrange(len(inner)) if inner else 0
             wrong = rng.choice(WRONG_FIELDS)
-            inner[place : place + 1] = [(rng.choice([inner[place][0] if inner else 1, 3, 9]), wrong)]
+            inner[index : index + 1] = [(rng.choice([inner[index][0] if inner else 1, 3, 9]), wrong)]
             fields[at] = (fields[at][0], message(inner))
         elif rng.random() < 0.5:
             fields.insert(at, fields[rng.randrange(len(fields))])
@@ -126,12 +125,12 @@ def damaged_model(whole: bytes, rng: random.Random) -> bytes:
 
 def test_sentencepiece_models(tiny_vocabulary: Path, tmp_path: Path) -> None:
     path = tmp_path / "spiece.model"
-    whole = tiny_vocabulary.read_bytes()
+    model = tiny_vocabulary.read_bytes()
     rng = random.Random(0)
 
     def cases() -> Iterator[bytes]:
         for _ in range(SLOW_CASES):
-            content = damaged_model(whole, rng) if rng.random() < 0.6 else damaged(whole, rng)
+            content = damaged_model(model, rng) if rng.random() < 0.6 else damaged(model, rng)
             path.write_bytes(content)
             yield content[-600:]
 

@@ -55,9 +55,8 @@ def test_the_rust_library_writes_the_same_tokenizer_json(rules, tiny_vocabulary:
     pieces, scores = zip(*ours["model"].pop("vocab"), strict=True)
     their_pieces, their_scores = zip(*theirs["model"].pop("vocab"), strict=True)
     assert (json.dumps(ours), pieces) == (json.dumps(theirs), their_pieces)  # the order is the same, too
-    np.testing.assert_allclose(
-        scores, their_scores, rtol=1e-15
-    )  # the library's parser is off by up to one bit
+    # The library's parser of numbers is off by up to one bit.
+    np.testing.assert_allclose(scores, their_scores, rtol=1e-15)
 
 
 def test_the_rust_library_reads_the_published_vocabulary(shared: Path, published_folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Offsets point into the text as its author wrote it: through spaces, accents, case and the digit rule."""
+"""Tests of offsets: they refer to the original text, despite normalization and the rule for digits."""
 
 import os
 import pickle
@@ -24,7 +24,7 @@ RULES = [
     for accents in (True, False)
 ]
 
-# Characters at which offsets go wrong: one becomes several or none, several become one, or spaces move.
+# Characters that make offsets difficult: normalization changes their number, or moves spaces.
 AWKWARD = "aE1,2 \u00a0\t\n\u3000\u200b'`\"-.(\u2013é\u0301\u0323½ﬃ\u0130Σ\u03c2ßǄ\u1e9e\u212b"
 AWKWARD += "\x01\ufeff\u4e94\u0663가ᄀ\U0001f600▁"
 BLOCKS = [(32, 126), (0, 0x24F), (0x300, 0x36F), (0x370, 0x1FFF), (0x2000, 0x2BFF), (0x3000, 0x30FF)]
@@ -35,6 +35,7 @@ texts = st.text(st.one_of(st.sampled_from(AWKWARD), st.characters(exclude_catego
 
 @pytest.fixture(scope="module")
 def models(tiny_vocabulary: Path) -> dict[Normalization, UnigramModel]:
+    """Return a model for each combination of the settings."""
     return {rules: UnigramModel(tiny_vocabulary, rules) for rules in RULES}
 
 
@@ -56,13 +57,13 @@ def test_every_piece_covers_its_characters(models, text: str, rules: Normalizati
             assert start == end
             continue
         alone = _body("".join(encoder.pieces(text[start:end])))
-        # Pieces overlap where a character became several: each covers all of it and has some of it.
+        # If a character becomes several, pieces overlap: each of them covers the character.
         overlaps = start < max([0, *ends[:index]]) or end > min([len(text), *starts[index + 1 :]])
         assert body in alone if overlaps else body == alone
 
 
 def _body(piece: str) -> str:
-    """The characters of a piece; a final sigma depends on what follows, so both count as one."""
+    """Return the characters of a piece without the start of a word, and with one form of sigma."""
     return piece.replace(WORD_START, "").replace("\u03c2", "\u03c3")
 
 
@@ -81,10 +82,10 @@ def test_alignment_is_the_twin_of_normalization(text: str, rules: Normalization)
 
 @settings(max_examples=200)
 @given(batch=st.lists(texts, max_size=20), rules=st.sampled_from(RULES))
-def test_the_fast_path_of_ids_is_the_rule(models, batch: list[str], rules: Normalization) -> None:
+def test_the_fast_path_returns_the_ids_of_the_pieces(models, batch: list[str], rules: Normalization) -> None:
     encoder = models[rules]
     to_id = encoder.processor.piece_to_id
-    # A run of unknown characters that spells a control token is unknown all the same, never that token.
+    # Unknown characters can spell a control token. Their id is that of the unknown token.
     plain = [[1 if to_id(piece) < 5 else to_id(piece) for piece in encoder.pieces(text)] for text in batch]
     assert encoder.ids_batch(batch) == encoder.ids_batch(batch, num_threads=1) == plain
     assert [encoder.ids(text) for text in batch] == plain
@@ -92,27 +93,27 @@ def test_the_fast_path_of_ids_is_the_rule(models, batch: list[str], rules: Norma
 
 @settings(max_examples=300)
 @given(text=st.text(st.characters(max_codepoint=127), max_size=30), rules=st.sampled_from(RULES))
-def test_the_fast_path_of_ascii_is_the_rule(text: str, rules: Normalization) -> None:
-    for one in (text, f"{text}  {text}\t", f"``{text}''"):
-        assert rules(one) == rules.plain(one)
+def test_the_fast_path_for_ascii_equals_its_twin(text: str, rules: Normalization) -> None:
+    for variant in (text, f"{text}  {text}\t", f"``{text}''"):
+        assert rules(variant) == rules.plain(variant)
 
 
 @settings(max_examples=100)
 @given(st.text(st.sampled_from("\u0301\u0323\u0f73\u0344가\ufdfaéa "), min_size=200, max_size=800))
-def test_marks_are_dropped_in_parts_as_in_one(text: str) -> None:
+def test_long_runs_of_marks_are_removed(text: str) -> None:
     decomposed = unicodedata.normalize("NFKD", text)
-    expected = "".join(one for one in decomposed if not unicodedata.combining(one))
+    expected = "".join(character for character in decomposed if not unicodedata.combining(character))
     rules = Normalization(remove_space=False, do_lower_case=False)
     assert rules.plain(text) == expected
 
 
-def test_long_runs_of_marks_take_no_longer_than_other_texts() -> None:
-    began = time.process_time()
-    assert Normalization()("a" + "\u0301" * 50_000 + "\u0323" * 50_000) == "a"  # minutes, if it sorted them
-    assert time.process_time() - began < 5
+def test_long_runs_of_marks_are_removed_in_linear_time() -> None:
+    start = time.process_time()
+    assert Normalization()("a" + "\u0301" * 50_000 + "\u0323" * 50_000) == "a"  # sorting them takes minutes
+    assert time.process_time() - start < 5
 
 
-def test_parts_of_a_batch_come_back_in_order(models) -> None:
+def test_threads_keep_the_order_of_a_batch(models) -> None:
     encoder = models[RULES[0]]
     batch = [f" Text {number:,} of {number % 7}  d\u00e9j\u00e0 vu" for number in range(1_300)]
     expected = [encoder.ids(text) for text in batch]
@@ -123,30 +124,33 @@ def test_parts_of_a_batch_come_back_in_order(models) -> None:
 
 
 def random_text(rng: random.Random, pieces: list[str]) -> str:
-    """Return up to 80 stretches: awkward characters, pieces, numbers with commas, and any of Unicode."""
-    stretches = []
+    """Return up to 80 parts: awkward characters, pieces, numbers with commas, and any characters."""
+    parts = []
     for _ in range(rng.randrange(rng.choice((3, 10, 30, 80)))):
         kind = rng.random()
         if kind < 0.25:
-            stretches.append(rng.choice(AWKWARD))
+            parts.append(rng.choice(AWKWARD))
         elif kind < 0.55:
-            stretches.append(rng.choice(pieces).replace(WORD_START, " "))
+            parts.append(rng.choice(pieces).replace(WORD_START, " "))
         elif kind < 0.6:
-            stretches.append(f"{rng.randrange(10 ** rng.randrange(1, 7)):,},")
+            parts.append(f"{rng.randrange(10 ** rng.randrange(1, 7)):,},")
         else:
             character = chr(rng.randint(*rng.choice(BLOCKS)))
-            stretches.append("" if unicodedata.category(character) == "Cs" else character)
-    return "".join(stretches)
+            parts.append("" if unicodedata.category(character) == "Cs" else character)
+    return "".join(parts)
 
 
-# To look for more: ALBERTKIT_FUZZ_CASES=100000 pytest tests/tokenization -k rust_library
-def test_a_converted_tokenizer_json_gives_the_ids_of_the_rust_library(shared: Path, tmp_path: Path) -> None:
+# To test more cases:
+# ALBERTKIT_FUZZ_CASES=100000 pytest tests/tokenization/test_tokenizer_offsets.py -k rust_library
+def test_ids_from_a_converted_tokenizer_json_equal_those_of_the_rust_library(
+    shared: Path, tmp_path: Path
+) -> None:
     tokenizers = pytest.importorskip("tokenizers")
     original = AlbertTokenizer(shared / "data" / "spiece.model")
     original.save_pretrained(tmp_path)
     converted = AlbertTokenizer(tokenizer_file=tmp_path / "tokenizer.json")._model
     table = converted.table()
-    names = [  # no text has a space in it once it is normalized
+    names = [  # a normalized text contains no spaces, so it cannot match these
         f" {piece}" if kind in (CONTROL, UNKNOWN) else piece
         for piece, kind in zip(table.pieces, table.kinds, strict=True)
     ]
@@ -161,14 +165,14 @@ def test_a_converted_tokenizer_json_gives_the_ids_of_the_rust_library(shared: Pa
         normalized = converted.normalization(text)
         ids = converted.processor.encode(normalized)
         theirs = library.encode(converted.processor.normalize(normalized)).ids
-        if ids != theirs:  # the libraries add scores in single and in double precision
-            ours, other = (sum(table.scores[one] for one in row) for row in (ids, theirs))
-            assert ours == pytest.approx(other, abs=1e-3)
+        if ids != theirs:  # the libraries add scores in different precision
+            score, other = (sum(table.scores[token_id] for token_id in row) for row in (ids, theirs))
+            assert score == pytest.approx(other, abs=1e-3)
             different += 1
     assert different <= CASES / 5_000
 
 
-def test_values(shared: Path) -> None:
+def test_offsets_and_word_ids_of_an_example(shared: Path) -> None:
     tokenizer = AlbertTokenizer(shared / "data" / "spiece.model")
     text = "  \u0130stanbul  in  1990, x\u200b½ ``a'' "
     encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)
@@ -184,7 +188,7 @@ def test_values(shared: Path) -> None:
     assert encoded.word_ids() == [0, 1, 2, 2, 3, 4, 4, 4, 5, 5, 5, 5]
 
 
-def test_places_across_special_tokens_and_pairs(shared: Path) -> None:
+def test_offsets_with_special_tokens_and_pairs(shared: Path) -> None:
     tokenizer = AlbertTokenizer(shared / "data" / "spiece.model")
     first, second = "Hello  [MASK] wörld", "And  1990, too"
     encoded = tokenizer(first, second, return_offsets_mapping=True)
@@ -206,7 +210,7 @@ def test_places_across_special_tokens_and_pairs(shared: Path) -> None:
     assert encoded.token_to_word(1) == 0
 
 
-def test_windows_keep_their_places(shared: Path) -> None:
+def test_offsets_of_windows(shared: Path) -> None:
     tokenizer = AlbertTokenizer(shared / "data" / "spiece.model")
     question, context = "Who?", "The captain, in 1847, lost a silver key near the old harbour. " * 4
     windows = tokenizer(
@@ -218,8 +222,8 @@ def test_windows_keep_their_places(shared: Path) -> None:
         return_offsets_mapping=True,
         padding="max_length",
     )
-    whole = tokenizer(context, return_offsets_mapping=True, add_special_tokens=False)
-    seen = set()
+    expected = tokenizer(context, return_offsets_mapping=True, add_special_tokens=False)
+    actual = set()
     for index in range(len(windows["input_ids"])):
         for token, sequence, offset in zip(
             windows["input_ids"][index],
@@ -228,21 +232,21 @@ def test_windows_keep_their_places(shared: Path) -> None:
             strict=True,
         ):
             if sequence == 1:
-                seen.add((token, offset))
-    assert seen == set(zip(whole["input_ids"], whole["offset_mapping"], strict=True))
+                actual.add((token, offset))
+    assert actual == set(zip(expected["input_ids"], expected["offset_mapping"], strict=True))
     assert len(windows["input_ids"]) > 3
     assert windows[0].overflowing[0].ids == windows["input_ids"][1]
 
 
-def test_a_dropped_accent_belongs_to_the_piece_before_it(shared: Path) -> None:
+def test_a_removed_accent_belongs_to_the_piece_before_it(shared: Path) -> None:
     text = "cafe\u0301 cafe\u0301\u0302s"
     encoded = AlbertTokenizer(shared / "data" / "spiece.model")(text, add_special_tokens=False)
-    assert [encoded.char_to_token(place) for place in (3, 4)] == [encoded.char_to_token(3)] * 2
+    assert [encoded.char_to_token(position) for position in (3, 4)] == [encoded.char_to_token(3)] * 2
     assert text[slice(*encoded.word_to_chars(0))] == "cafe\u0301"
     assert encoded.char_to_token(9) == encoded.char_to_token(10) == encoded.char_to_token(11)
 
 
-def test_what_is_not_known_says_so(tiny_vocabulary: Path) -> None:
+def test_encodings_without_words_and_labels(tiny_vocabulary: Path) -> None:
     tokenizer = AlbertTokenizer(tiny_vocabulary)
     with pytest.raises(TokenizerError, match="received ids"):
         tokenizer.prepare_for_model([7, 8]).word_ids()

@@ -1,4 +1,4 @@
-"""The folder for transformers.js: its files, their contents, errors. tests/compat/ opens it in Node."""
+"""Tests of the folder for transformers.js: its files and the errors. tests/compat/ opens it in Node."""
 
 import json
 from pathlib import Path
@@ -39,34 +39,35 @@ def save(tiny_vocabulary: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_every_head_becomes_the_same_files(head: str, save, tmp_path: Path) -> None:
+def test_every_head_is_exported_to_the_same_files(head: str, save, tmp_path: Path) -> None:
     report = export_web(save(head), tmp_path / "web", max_drop=100)
     assert list(report.files) == FILES
     for name, size in report.files.items():
         assert (tmp_path / "web" / name).stat().st_size == size
         assert file_sha256(tmp_path / "web" / name) == report.checksums[name]
         assert f"{size:,} bytes" in str(report)
-    assert {one.name for one in (tmp_path / "web").iterdir()} == {one.split("/")[0] for one in FILES}
+    assert {path.name for path in (tmp_path / "web").iterdir()} == {name.split("/")[0] for name in FILES}
     expected = "AlbertForMaskedLM" if head == "AlbertForPreTraining" else head
     config = json.loads((tmp_path / "web" / "config.json").read_text())
     assert config["architectures"] == [report.architecture] == [expected]
     assert config["model_type"] == "albert"
-    assert "transformers.js_config" not in config  # both files are there: its own choice is right
+    assert "transformers.js_config" not in config  # needed only if a file is missing
     theirs = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForQuestionAnswering")
     lacks = expected.removeprefix("Albert") not in theirs
     assert any("Open the folder with its AutoModel" in note for note in report.notes) == lacks
 
 
-def test_the_graph_takes_what_transformers_js_gives(save, tmp_path: Path) -> None:
-    """It gives what the session names, all three; ids of the longest text that its tokenizer leaves fit."""
+def test_the_graph_accepts_the_inputs_of_transformers_js(save, tmp_path: Path) -> None:
+    """Check that the graph takes all three inputs, up to the maximum length of the tokenizer."""
     folder = save("AlbertForQuestionAnswering")
     export_web(folder, tmp_path / "web", int8=False)
     session = open_session(tmp_path / "web" / EXACT_FILE)
-    assert [one.name for one in session.get_inputs()] == ["input_ids", "attention_mask", "token_type_ids"]
-    assert all(one.type == "tensor(int64)" for one in session.get_inputs())
+    inputs = session.get_inputs()
+    assert [node.name for node in inputs] == ["input_ids", "attention_mask", "token_type_ids"]
+    assert all(node.type == "tensor(int64)" for node in inputs)
     settings = json.loads((tmp_path / "web" / "tokenizer_config.json").read_text())
     assert settings["model_max_length"] == 64
-    batch = {one.name: np.ones((2, settings["model_max_length"]), np.int64) for one in session.get_inputs()}
+    batch = {node.name: np.ones((2, settings["model_max_length"]), np.int64) for node in inputs}
     starts, ends = session.run(["start_logits", "end_logits"], batch)
     checkpoint = formats.read(folder)
     config = AlbertConfig.from_dict(checkpoint.config)
@@ -75,15 +76,17 @@ def test_the_graph_takes_what_transformers_js_gives(save, tmp_path: Path) -> Non
     np.testing.assert_allclose(ends, expected["end_logits"], atol=1e-4)
 
 
-def test_a_shorter_length_of_the_tokenizer_stays(tiny_vocabulary: Path, save, tmp_path: Path) -> None:
+def test_a_smaller_maximum_length_of_the_tokenizer_is_kept(
+    tiny_vocabulary: Path, save, tmp_path: Path
+) -> None:
     folder = save("AlbertModel")
     AlbertTokenizer(tiny_vocabulary, model_max_length=20).save_pretrained(folder)
     export_web(folder, tmp_path / "web", int8=False)
     assert json.loads((tmp_path / "web" / "tokenizer_config.json").read_text())["model_max_length"] == 20
 
 
-def test_a_shorter_length_of_a_model_for_sentence_embedding_stays(save, tmp_path: Path) -> None:
-    """Its vector of a text is of that many tokens alone, in Python and elsewhere."""
+def test_a_smaller_maximum_length_for_sentence_embedding_is_kept(save, tmp_path: Path) -> None:
+    """Check the maximum length, so that vectors are computed from the same tokens as in Python."""
     folder = save("AlbertModel")
     config = AlbertConfig.from_pretrained(folder)
     attach(config, SentenceModules(max_length=16))
@@ -92,19 +95,20 @@ def test_a_shorter_length_of_a_model_for_sentence_embedding_stays(save, tmp_path
     assert json.loads((tmp_path / "web" / "tokenizer_config.json").read_text())["model_max_length"] == 16
 
 
-def test_python_reads_the_tokenizer_too(save, tmp_path: Path) -> None:
+def test_python_loads_the_exported_tokenizer(save, tmp_path: Path) -> None:
     folder = save("AlbertModel")
     export_web(folder, tmp_path / "web", int8=False)
     text = "The captain, in Zürich: “No one believed him.”"
     ids = [
-        albertkit.AutoTokenizer.from_pretrained(one)(text)["input_ids"] for one in (folder, tmp_path / "web")
+        albertkit.AutoTokenizer.from_pretrained(path)(text)["input_ids"]
+        for path in (folder, tmp_path / "web")
     ]
     assert ids[0] == ids[1]
     assert len(ids[0]) > 10
 
 
 @pytest.mark.parametrize(("rounded", "drop"), [(99.0, "1.00"), (float("nan"), "nan")])
-def test_int8_that_loses_too_much_is_left_out_and_the_config_says_so(
+def test_int8_that_loses_too_much_is_omitted_and_the_config_chooses_float32(
     save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounded: float, drop: str
 ) -> None:
     folder = save("AlbertForTokenClassification")
@@ -119,7 +123,7 @@ def test_int8_that_loses_too_much_is_left_out_and_the_config_says_so(
     assert config["transformers.js_config"] == {"dtype": "fp32"}
 
 
-def test_refused_before_anything_is_written(save, tmp_path: Path) -> None:
+def test_errors_are_raised_before_files_are_written(save, tmp_path: Path) -> None:
     folder = save("AlbertForSequenceClassification")
     taken = tmp_path / "taken"
     taken.mkdir()
@@ -145,11 +149,11 @@ def test_refused_before_anything_is_written(save, tmp_path: Path) -> None:
     make("AlbertModel").save_pretrained(tmp_path / "bare")
     with pytest.raises(ModelNotFoundError, match=r"has no vocabulary, but transformers\.js needs"):
         export_web(tmp_path / "bare", tmp_path / "web")
-    assert [one.name for one in taken.iterdir()] == ["mine.txt"]
+    assert [path.name for path in taken.iterdir()] == ["mine.txt"]
 
 
-def test_nothing_stays_of_an_export_that_fails(save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The graphs are there when the tokenizer fails: they must not stay without it."""
+def test_a_failed_export_leaves_no_files(save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail after the graphs are written: they must not stay without the tokenizer."""
 
     def fail(*_: Any, **__: Any) -> None:
         raise OSError("no luck")

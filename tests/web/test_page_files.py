@@ -1,4 +1,7 @@
-"""The static page: its files, the libraries from npm (a stand-in), errors. tests/compat/ opens the page."""
+"""Tests of the static page: its files, its libraries from a stand-in for npm, and the errors.
+
+tests/compat/ opens the page in a browser.
+"""
 
 import gzip
 import hashlib
@@ -29,7 +32,7 @@ from albertkit.web.libraries import Package, fetch_libraries
 FILES = {
     "LICENSE": b"Anyone may use this.",
     "dist/ort.wasm.bundle.min.mjs": b"export const ort = 1;",
-    # gzip looks back 32,768 bytes and does not find the repetition; xz does.
+    # The repetition is farther than the 32,768 bytes that gzip looks back, but xz finds it.
     "dist/ort-wasm-simd-threaded.wasm": random.Random(0).randbytes(40_000) * 2,
     "dist/tokenizers.min.mjs": b"export const tokenizers = 1;",
     "dist/xz-decompress.min.js": b"module.exports = { XzReadableStream: require().Blob };",
@@ -39,7 +42,7 @@ UNPACK = {".gz": gzip.decompress, ".xz": lzma.decompress}
 
 @pytest.fixture
 def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that puts an npm on the PATH, the only program there, which packs the files given."""
+    """Return a function that installs a stand-in for npm, the only program on the PATH, which packs files."""
     programs = tmp_path / "programs"
     programs.mkdir()
     hashes = {path: hashlib.sha256(content).hexdigest() for path, content in FILES.items()}
@@ -75,7 +78,7 @@ def model(tiny_vocabulary: Path, tmp_path: Path) -> Callable[[str], Path]:
     return save
 
 
-def test_the_page_has_all_that_it_names(npm, model, tmp_path: Path) -> None:
+def test_the_page_has_all_files_that_it_refers_to(npm, model, tmp_path: Path) -> None:
     npm(FILES)
     folder = tmp_path / "web"
     report = export_web(model("AlbertForTokenClassification"), folder, page=True, max_drop=100)
@@ -89,17 +92,17 @@ def test_the_page_has_all_that_it_names(npm, model, tmp_path: Path) -> None:
         "tokenizer.json": (folder / "tokenizer.json").read_bytes(),
         "tokenizer_config.json": (folder / "tokenizer_config.json").read_bytes(),
     }
-    assert {one["name"] for one in about["downloads"]} == set(expected)
-    for one in about["downloads"]:
-        packed = (page / one["path"]).read_bytes()
-        assert len(packed) == one["bytes"]
-        assert len(expected[one["name"]]) == one["size"]
-        assert UNPACK[Path(one["path"]).suffix](packed) == expected[one["name"]]
-        assert hashlib.sha256(expected[one["name"]]).hexdigest() == one["sha256"]
-    paths = {one["name"]: one["path"] for one in about["downloads"]}
+    assert {download["name"] for download in about["downloads"]} == set(expected)
+    for download in about["downloads"]:
+        content, compressed = expected[download["name"]], (page / download["path"]).read_bytes()
+        assert len(compressed) == download["bytes"]
+        assert len(content) == download["size"]
+        assert UNPACK[Path(download["path"]).suffix](compressed) == content
+        assert hashlib.sha256(content).hexdigest() == download["sha256"]
+    paths = {download["name"]: download["path"] for download in about["downloads"]}
     assert paths["ort-wasm-simd-threaded.wasm"] == "library/ort-wasm-simd-threaded.wasm.xz"
     assert paths["config.json"] == "model/config.json.gz"
-    # What the page, its styles and its scripts name is there, and nothing comes from elsewhere.
+    # All files that the page and its scripts refer to exist, and none are on other hosts.
     index = (folder / "index.html").read_text()
     for name in re.findall(r'(?:src|href)="([^"]+)"', index):
         assert (folder / name).is_file(), name
@@ -110,26 +113,26 @@ def test_the_page_has_all_that_it_names(npm, model, tmp_path: Path) -> None:
             assert (page / name).is_file(), name
     ids = set(re.findall(r'\bid="([^"]+)"', index))
     for script in ("page.js", "own_panels.js", "texts.js", "sentence.js"):
-        found = set(re.findall(r'\bfind\("([^"]+)"\)', (page / script).read_text()))
-        assert found - ids <= {"judgement", "swap", "zero-shot-scores"}  # of panels of the playground alone
+        used = set(re.findall(r'\bfind\("([^"]+)"\)', (page / script).read_text()))
+        assert used - ids <= {"judgement", "swap", "zero-shot-scores"}  # only the playground has these panels
     assert "default-src 'none'" in index
     assert "unsafe-inline" not in index
     worker = (folder / "service-worker.js").read_text()
     assert "{{" not in worker
-    kept = json.loads(re.search(r"^const FILES = (.*);$", worker, flags=re.MULTILINE)[1])
-    assert kept[0] == "./"
-    downloaded = {f"page/{one['path']}" for one in about["downloads"]}
+    cached = json.loads(re.search(r"^const FILES = (.*);$", worker, flags=re.MULTILINE)[1])
+    assert cached[0] == "./"
+    downloaded = {f"page/{download['path']}" for download in about["downloads"]}
     all_of_page = {name for name in report.files if name.startswith("page/") or name == "index.html"}
-    assert set(kept[1:]) == all_of_page - downloaded - {"page/library/LICENSES.txt"}
+    assert set(cached[1:]) == all_of_page - downloaded - {"page/library/LICENSES.txt"}
     assert about["version"] in worker
     assert "a-library 1.2.3, MIT\n\nAnyone may use this." in (page / "library" / "LICENSES.txt").read_text()
-    sizes = [one.stat().st_size for one in (*page.rglob("*"), folder / "index.html") if one.is_file()]
+    sizes = [path.stat().st_size for path in (*page.rglob("*"), folder / "index.html") if path.is_file()]
     assert report.page_bytes == sum(sizes) + len(worker)
     assert f"the page takes {report.page_bytes:,} bytes" in str(report)
 
 
-def test_another_name_is_another_version_and_the_same_is_the_same(npm, model, tmp_path: Path) -> None:
-    """Browsers drop what they kept of another version."""
+def test_the_version_depends_on_the_name(npm, model, tmp_path: Path) -> None:
+    """Check the version: browsers delete cached files of another version."""
     npm(FILES)
     folder = model("AlbertModel")
     versions = []
@@ -167,11 +170,11 @@ const reader = new Reader(tokenizer, { ...names, model_max_length: 16 }, config)
 const scores = { data: new Float32Array(16 * 5), dims: [1, 16, 5] };
 const session = { run: async () => ({ start_logits: scores, end_logits: scores, logits: scores }) };
 const model = new Model({ ort: { Tensor: class {} }, session, reader, config, name: "a", task: "b" });
-const found = [];
+const answers = [];
 for (const [path, body] of JSON.parse(process.argv[2])) {
-  found.push(await model.ask(path, body).catch((error) => error.message));
+  answers.push(await model.ask(path, body).catch((error) => error.message));
 }
-console.log(JSON.stringify(found));
+console.log(JSON.stringify(answers));
 """
 
 NODE = shutil.which("node")
@@ -179,7 +182,7 @@ needs_node = pytest.mark.skipif(NODE is None, reason="needs Node.js")
 
 
 def _node(folder: Path, script: str, *names: str, argument: Any) -> Any:
-    """Return what a script prints, run beside these files of the page."""
+    """Run a script in a folder with files of the page, and return the JSON that it prints."""
     html = Path(albertkit.__file__).parent / "web" / "html"
     for name in names:
         shutil.copy(html / name, folder)
@@ -190,7 +193,7 @@ def _node(folder: Path, script: str, *names: str, argument: Any) -> Any:
 
 
 def _ask(folder: Path, path: str, *bodies: dict[str, Any]) -> list[Any]:
-    """Return the answers of the page, or the messages of its errors; a row has 16 tokens, and "a" is one."""
+    """Return the answers or error messages of the page. A row has 16 tokens, and "a" is a token."""
     return _node(folder, _ASK, "model.js", "tokens.js", argument=[[path, body] for body in bodies])
 
 
@@ -199,14 +202,14 @@ def _words(count: int) -> str:
 
 
 @needs_node
-def test_the_page_reports_how_much_of_a_context_it_did_not_read(tmp_path: Path) -> None:
+def test_the_page_reports_how_many_tokens_of_a_context_it_truncates(tmp_path: Path) -> None:
     given = [{"input": {"question": "a a", "context": _words(size)}, "top_k": 1} for size in (3, 30)]
     answers = _ask(tmp_path, "v1/answer", *given)
-    assert [one["results"][0][0].get("cut", 0) for one in answers] == [0, 30 - (16 - 2 - 3)]
+    assert [answer["results"][0][0].get("cut", 0) for answer in answers] == [0, 30 - (16 - 2 - 3)]
 
 
 @needs_node
-def test_the_page_knows_what_the_config_says_of_pairs(tmp_path: Path) -> None:
+def test_the_page_reads_from_the_config_whether_inputs_are_pairs(tmp_path: Path) -> None:
     for pairs in (True, False, None):
         config = {"max_position_embeddings": 16} | ({} if pairs is None else {"text_pairs": pairs})
         script = _ASK.replace("{ max_position_embeddings: 16 }", json.dumps(config))
@@ -216,10 +219,10 @@ def test_the_page_knows_what_the_config_says_of_pairs(tmp_path: Path) -> None:
 
 
 @needs_node
-def test_the_page_reports_how_much_of_a_masked_text_it_did_not_read(tmp_path: Path) -> None:
+def test_the_page_reports_how_many_tokens_of_a_masked_text_it_truncates(tmp_path: Path) -> None:
     given = [{"input": f"[MASK] {_words(size)}", "top_k": 1} for size in (3, 30)]
     answers = _ask(tmp_path, "v1/fill-mask", *given)
-    assert [one["cut"] for one in answers] == [0, 31 - 14]
+    assert [answer["cut"] for answer in answers] == [0, 31 - 14]
 
 
 @needs_node
@@ -333,12 +336,12 @@ def test_the_page_explains_a_failed_download_and_keeps_no_damaged_file(
     )
     (tmp_path / "tokens.js").write_text("export class Reader {}")
     (tmp_path / "model.js").write_text("export class Model {}")
-    found, kept = _node(tmp_path, _DOWNLOAD, "worker.js", argument=responses)
-    assert found == ({"ready": True} if message is None else {"failed": message})
-    assert ("model.onnx.gz" in kept) is (message is None)
+    state, cached = _node(tmp_path, _DOWNLOAD, "worker.js", argument=responses)
+    assert state == ({"ready": True} if message is None else {"failed": message})
+    assert ("model.onnx.gz" in cached) is (message is None)
 
 
-def test_refused_before_anything_is_written(npm, model, tmp_path: Path) -> None:
+def test_errors_are_raised_before_files_are_written(npm, model, tmp_path: Path) -> None:
     folder = model("AlbertForMultipleChoice")
     target = tmp_path / "web"
     with pytest.raises(ConfigError, match=r"npm is not installed.* Install Node\.js 20"):
@@ -359,16 +362,16 @@ def test_refused_before_anything_is_written(npm, model, tmp_path: Path) -> None:
 
 
 @needs_node
-def test_a_library_that_is_a_script_becomes_a_module(npm, tmp_path: Path) -> None:
+def test_a_script_library_is_converted_to_a_module(npm, tmp_path: Path) -> None:
     npm(FILES)
-    found = fetch_libraries()
-    (tmp_path / "it.mjs").write_bytes(found["xz-decompress.min.mjs"])
+    files = fetch_libraries()
+    (tmp_path / "it.mjs").write_bytes(files["xz-decompress.min.mjs"])
     script = 'import { XzReadableStream } from "./it.mjs"; console.log(XzReadableStream === Blob);'
     assert _node(tmp_path, script, argument=None) is True
 
 
 @pytest.mark.parametrize("change", ["other", "missing"])
-def test_a_library_that_is_not_the_expected_one_is_refused(npm, change: str) -> None:
+def test_a_changed_or_incomplete_library_is_refused(npm, change: str) -> None:
     files = dict(FILES)
     content = files.pop("dist/tokenizers.min.mjs") + b"!"
     if change == "other":
@@ -388,5 +391,5 @@ def test_the_command_writes_the_page(npm, model, run: Run, tmp_path: Path) -> No
     folder = model("AlbertForMaskedLM")
     result = run("export", "web", folder, tmp_path / "web", "--page", "--name", "mine", "--no-int8")
     assert "the page takes " in result.output
-    assert "page/worker.js" not in result.output  # the sum is enough
+    assert "page/worker.js" not in result.output  # the command prints only the sum
     assert json.loads((tmp_path / "web" / "page" / "files.json").read_text())["name"] == "mine"

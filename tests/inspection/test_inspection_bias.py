@@ -1,0 +1,89 @@
+"""Tests of `compare_words`, which compares the words that a model predicts for groups."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from inspected_model import TEMPLATE
+
+from albertkit.errors import ConfigError, DataError
+from albertkit.inspection.bias import GroupComparison, compare_words, plot_groups
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.pipelines import FillMaskPipeline, pipeline
+
+
+@pytest.fixture(scope="module")
+def fill(folder: Path) -> FillMaskPipeline:
+    return pipeline("fill-mask", folder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def compared(fill: FillMaskPipeline) -> GroupComparison:
+    groups = ["doctor", "old fox", "queen"]
+    return compare_words(fill.model, fill.tokenizer, template=TEMPLATE, groups=groups, top_k=4)
+
+
+class TestBias:
+    def test_words_are_those_of_the_pipeline(self, fill, compared):
+        for group in ("doctor", "old fox", "queen"):
+            expected = fill(TEMPLATE.replace("[X]", group), top_k=4)
+            predictions = compared.predictions[group]
+            assert [answer["token"] for answer in predictions] == [answer["token"] for answer in expected]
+            for answer, expected_answer in zip(predictions, expected, strict=True):
+                assert answer["sequence"] == expected_answer["sequence"]
+                assert answer["score"] == pytest.approx(expected_answer["score"], rel=1e-5)
+
+    def test_ratios_are_over_the_union_of_answers(self, fill, compared):
+        best = {answer["token"] for answers in compared.predictions.values() for answer in answers}
+        assert len(compared.words) == len(best)
+        assert {word.token for word in compared.words} == best
+        log_probabilities = {}
+        for group in compared.groups:
+            encoded = fill.tokenizer(TEMPLATE.replace("[X]", group), return_tensors="pt")
+            mask = encoded["input_ids"][0].tolist().index(fill.tokenizer.mask_token_id)
+            with torch.no_grad():
+                logits = fill.model(**encoded).logits[0, mask].double()
+            log_probabilities[group] = logits.log_softmax(dim=-1).numpy()
+        for word in compared.words:
+            for group in compared.groups:
+                assert word.scores[group] == pytest.approx(
+                    np.exp(log_probabilities[group][word.token]), rel=1e-4
+                )
+            assert list(word.log2_ratios) == ["old fox", "queen"]
+            for group, ratio in word.log2_ratios.items():
+                difference = log_probabilities[group] - log_probabilities["doctor"]
+                assert ratio == pytest.approx(difference[word.token] / math.log(2), abs=1e-4)
+        ratios = [word.log2_ratios["queen"] for word in compared.words]
+        assert ratios == sorted(ratios)
+
+    def test_errors(self, fill, tmp_path):
+        def compare(template: str, groups: list[str], **options):
+            compare_words(fill.model, fill.tokenizer, template=template, groups=groups, **options)
+
+        for template, groups, message in (
+            ("A [MASK].", ["man", "woman"], r"no \[X\] in the template 'A \[MASK\]\.'"),
+            ("The [X].", ["man", "woman"], r"no \[MASK\] in the text"),
+            ("[X] [MASK] [MASK]", ["man", "woman"], r"2 \[MASK\]"),
+            ("[X] [MASK]", ["man", "[MASK]"], r"2 \[MASK\]"),
+            ("[X] [MASK]", ["man"], "'man'. Expected at least two"),
+            ("[X] [MASK]", ["man", "man"], "at least two different"),
+            ("[X] [MASK]", [], "are none"),
+            ("[X] [MASK]" + " word" * 80, ["man", "woman"], "maximum is 64"),
+        ):
+            with pytest.raises(DataError, match=message):
+                compare(template, groups)
+        with pytest.raises(ConfigError, match="top_k is 0"):
+            compare("[X] [MASK]", ["man", "woman"], top_k=0)
+        other = AlbertForPreTraining(fill.model.config)
+        with pytest.raises(ConfigError, match="got AlbertForPreTraining"):
+            compare_words(other, fill.tokenizer, template="[X] [MASK]", groups=["a", "b"])
+
+    @pytest.mark.parametrize(("name", "begin"), [("a.svg", b"<?xml"), ("a.PDF", b"%PDF")])
+    def test_plot(self, fill, tmp_path, name, begin):
+        groups = ["$x_", r"\frac$"]  # matplotlib must not read them as formulas
+        report = compare_words(fill.model, fill.tokenizer, template="[X] $ [MASK]", groups=groups, top_k=4)
+        plot_groups(report, tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(begin)
+        assert [file.name for file in tmp_path.iterdir()] == [name]
