@@ -97,15 +97,16 @@ class PretrainingObjective:
             token_type_ids=torch.from_numpy(batch.token_type_ids).to(self.device),
             masked_positions=torch.cat(positions) if positions else torch.zeros(0, dtype=torch.long),
         )
+        logits = outputs.prediction_logits
+        # The backward pass of a split copies the gradient, so the usual single part is not split.
+        parts = iter(logits.split([len(places) for places in positions]) if len(positions) > 1 else [logits])
         scored: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
-        rest = outputs.prediction_logits
         for objective, _ in self.objectives:
-            values, ids = labels[objective.name]
-            logits = outputs.sop_logits
-            if objective.scores == "prediction_logits":
-                # A split would copy the gradient, but a slice of all logits does not.
-                logits, rest = rest[: len(values)], rest[len(values) :]
-            scored[objective.name] = logits, values, ids
+            reads_vocabulary = objective.scores == "prediction_logits"
+            scored[objective.name] = (
+                next(parts) if reads_vocabulary else outputs.sop_logits,
+                *labels[objective.name],
+            )
         return scored
 
     def evaluate(self, model: nn.Module, batches: list[PretrainingBatch]) -> dict[str, float]:
