@@ -6,12 +6,11 @@ The benchmark checks the rule in `modeling/layers.py::_trains_faster_eagerly`. I
 one thread and 6 heads of size 64.
 """
 
-import argparse
 import time
 from collections.abc import Callable
 
 import torch
-from report import alternate, compare, show
+from report import alternate, command_line, compare, show
 
 from albertkit.modeling import layers
 
@@ -39,12 +38,8 @@ def timed(
 
 def main() -> None:
     """Run the benchmark and print the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, runs=5)
     parser.add_argument("--tokens", type=int, default=4096, help="number of tokens in a batch")
-    parser.add_argument("--runs", type=int, default=5, help="measured runs of each side")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     args = parser.parse_args()
     torch.set_num_threads(1)
     attention = layers.AlbertAttention(

@@ -7,7 +7,6 @@ speed is in tokens per second of processor time, without padding, and includes p
 18 s on an AMD EPYC.
 """
 
-import argparse
 import json
 import tempfile
 import time
@@ -15,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from pydoc_data.topics import topics
 
-from report import alternate, compare, show
+from report import alternate, command_line, compare, show
 
 from albertkit.hub import resolve
 from albertkit.pretraining.batches import ExampleStream
@@ -54,14 +53,10 @@ def timed(stream: Callable[[], ExampleStream]) -> Callable[[], list[float]]:
 
 def main() -> None:
     """Run the benchmark and print the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, runs=5)
     parser.add_argument("--shards", type=Path, help="folder of the training shards, such as shards/train")
     parser.add_argument("--tokenizer", default="bundled", help="name or folder of the shards' tokenizer")
     parser.add_argument("--length", type=int, default=128, help="maximum length of a sequence in tokens")
-    parser.add_argument("--runs", type=int, default=5, help="measured runs of each side")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     arguments = parser.parse_args()
     vocabulary = resolve(arguments.tokenizer, patterns=("spiece.model",)) / "spiece.model"
     words, settings = WordTable(vocabulary), ExampleSettings(max_seq_length=arguments.length)

@@ -14,7 +14,6 @@ format. Without these files, the examples are made from Python's language refere
 extra `test`.
 """
 
-import argparse
 import json
 import os
 import random
@@ -23,11 +22,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import SUPPRESS
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
-from report import Figure, alternate, compare, show, write_page
+from report import Figure, alternate, command_line, compare, show, write_page
 
 WARM_UP = 2  # first steps, which are not measured
 EXAMPLES = 4096
@@ -181,21 +181,17 @@ def measure(side: str, case: Case) -> list[float]:
 
 def main() -> None:
     """Run the benchmark and print the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, runs=1)
     parser.add_argument("--texts", type=Path, help="a text and a label in each line, separated by a tab")
     parser.add_argument("--tags", type=Path, help="words and tags in CoNLL format")
     parser.add_argument("--shape", default="base", help="preset of AlbertConfig")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--steps", type=int, default=12, help="measured steps of each side")
-    parser.add_argument("--runs", type=int, default=1, help="runs of each side; the result is their median")
     parser.add_argument(
         "--processor-time", action="store_true", help="for a busy machine: measure processor time"
     )
-    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     parser.add_argument("--write-page", action="store_true", help="write the tables into dev/measurements.md")
-    parser.add_argument("--side", choices=["ours", "theirs"], help=argparse.SUPPRESS)
+    parser.add_argument("--side", choices=["ours", "theirs"], help=SUPPRESS)
     arguments = parser.parse_args()
     if arguments.side:
         case = json.loads(sys.stdin.read())

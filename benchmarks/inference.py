@@ -12,7 +12,6 @@ GFLOP/s count the operations of all layers for the real tokens, even those that 
 compared with the fastest matrix product of this run. --write-page writes the tables into dev/measurements.md.
 """
 
-import argparse
 import json
 import random
 import tempfile
@@ -25,7 +24,7 @@ from typing import Any
 
 import torch
 import transformers
-from report import alternate, compare, show, state, write_page
+from report import alternate, command_line, compare, show, state, write_page
 
 from albertkit import AlbertConfig, AlbertForSequenceClassification, AlbertTokenizer, pipeline
 from albertkit.bench.sides import other_sides
@@ -65,23 +64,19 @@ def read_pairs(file: Path | None, count: int) -> list[Pair]:
 
 def main() -> None:
     """Run the benchmark and print the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, runs=3)
     parser.add_argument("--texts", type=Path, help="file with one text per line, in its first column")
     parser.add_argument("--questions", type=Path, help="file in SQuAD format")
     parser.add_argument("--vocabulary", type=Path, help="spiece.model to use instead of the bundled one")
     parser.add_argument(
         "--count", type=int, default=192, help="number of texts, and 8 times the number of pairs"
     )
-    parser.add_argument("--runs", type=int, default=3, help="measured runs of each side")
     parser.add_argument("--engine", default="auto", help="engine of albertkit")
     parser.add_argument(
         "--processor-time",
         action="store_true",
         help="for one thread on a busy machine: measure processor time",
     )
-    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     parser.add_argument("--write-page", action="store_true", help="write the tables into dev/measurements.md")
     arguments = parser.parse_args()
     clock = time.process_time if arguments.processor_time else time.perf_counter

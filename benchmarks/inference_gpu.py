@@ -9,7 +9,6 @@ dynamic shapes) is warmed up with all three. Tokenizing is not measured, because
 The script needs the extra `test`.
 """
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from report import Figure, alternate, compare, show, state
+from report import Figure, alternate, command_line, compare, show, state
 
 from albertkit import AlbertConfig, AlbertForSequenceClassification
 from albertkit.engines.choosing import make_engine
@@ -71,18 +70,14 @@ def seconds(work: Callable[[], Any]) -> Callable[[], list[float]]:
 
 def main() -> None:
     """Run the benchmark and print the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, runs=3)
     parser.add_argument("--device", default="cuda", help="device of both sides")
     parser.add_argument("--shape", default="base", help="preset of AlbertConfig")
     parser.add_argument("--layers", type=int, help="number of layers; overrides the preset")
     parser.add_argument("--texts", type=int, default=2048, help="rows of mixed lengths")
     parser.add_argument("--long", type=int, default=256, help="rows of 512 tokens")
     parser.add_argument("--dtypes", nargs="+", default=["float16", "bfloat16"])
-    parser.add_argument("--runs", type=int, default=3, help="measured runs of each side")
     parser.add_argument("--no-compile", action="store_true", help="skip torch.compile")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
     transformers.logging.set_verbosity_error()

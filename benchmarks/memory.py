@@ -12,7 +12,6 @@ reference. The script reads the resident memory from /proc, so it needs Linux. -
 that part. --write-page writes the table into dev/measurements.md.
 """
 
-import argparse
 import json
 import math
 import random
@@ -26,7 +25,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from pydoc_data.topics import topics
 
-from report import Figure, compare, resident, show, state, write_page
+from report import Figure, command_line, compare, resident, show, state, write_page
 
 MARKS = (0.1, 0.5, 1.0)  # shares of the batches; later memory is compared with the first mark
 MAX_TOKENS, MAX_LENGTH = 1024, 512  # of a batch, of a row
@@ -144,14 +143,11 @@ def _make_classifier(folder: Path) -> None:
 
 def main() -> None:
     """Run the benchmark and print the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("--batches", type=int, default=10_000, help="random batches for each engine")
     parser.add_argument("--texts", type=int, default=100_000, help="texts for `predict`")
     parser.add_argument("--engines", default="torch,onnx,onnx-int8,plain")
     parser.add_argument("--dtype", default="float32", help="dtype of the weights: float32 or bfloat16")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     parser.add_argument("--write-page", action="store_true", help="write the table into dev/measurements.md")
     arguments = parser.parse_args()
     figures: list[Figure] = []

@@ -17,7 +17,6 @@ unused pieces. By default, only the part mini runs, which takes a few minutes; a
 --quick runs the parts with tiny shapes to check that they work; its figures mean nothing.
 """
 
-import argparse
 import json
 import struct
 import subprocess
@@ -32,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from report import Figure, alternate, compare, show, state
+from report import Figure, alternate, command_line, compare, show, state
 
 from albertkit.config import AlbertConfig
 from albertkit.hub import resolve
@@ -271,16 +270,12 @@ def parameters() -> Figure:
 
 def main() -> None:
     """Run the benchmark and print the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, runs=3)
     parser.add_argument("--texts", help="corpus: a .txt, .jsonl or .parquet file")
     parser.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer")
     parser.add_argument("--precision", choices=("fp32", "bf16"), help="default: all that the CPU supports")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS[:1], help="parts to measure")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each side")
     parser.add_argument("--quick", action="store_true", help="use tiny shapes, to check that it works")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     arguments = parser.parse_args()
     precisions = ["fp32", "bf16"] if computes_in_bf16(torch.device("cpu")) else ["fp32"]
     by_precision: dict[str, Callable[[Bench, str], None]] = {"mini": mini, "base": base, "large": large}

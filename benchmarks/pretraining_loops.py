@@ -37,13 +37,7 @@ def albertkit_side(case: dict[str, Any], output: Path) -> dict[str, float] | Non
 
     settings = build(PretrainingSettings, case["recipe"], where="benchmark")
     with join_world(case["device"]) as world:
-        run_pretraining(
-            settings,
-            Path(case["shards"]),
-            case["tokenizer"],
-            output,
-            world=world,
-        )
+        run_pretraining(settings, Path(case["shards"]), case["tokenizer"], output, world=world)
         if not world.is_main:
             return None
         memory = peak_memory(world.device)

@@ -1,5 +1,6 @@
-"""Print figures of two sides as a table or as lines of JSON, and write them into pages of dev/."""
+"""Shared code of the benchmarks: options, measurements in turn, and tables of figures of two sides."""
 
+import argparse
 import json
 import statistics
 from collections.abc import Callable
@@ -15,10 +16,21 @@ from albertkit.bench.summary import Figure, compare, state
 from albertkit.cores import processor, usable_cores
 from albertkit.files import atomic_path
 
-__all__ = ["Figure", "alternate", "compare", "resident", "show", "state", "write_page"]
+__all__ = ["Figure", "alternate", "command_line", "compare", "resident", "show", "state", "write_page"]
 
 PAGES = Path(__file__).parents[1] / "dev"
 END = "<!-- end of table -->"
+
+
+def command_line(description: str | None, *, runs: int | None = None) -> argparse.ArgumentParser:
+    """Return a parser for the docstring of a benchmark, with --json and, if there is a default, --runs."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    if runs is not None:
+        parser.add_argument("--runs", type=int, default=runs, help="measured runs of each side")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
+    return parser
 
 
 def alternate(runs: int, *measure: Callable[[], list[float]], warm_up: bool = True) -> list[list[float]]:

@@ -16,13 +16,12 @@ The file `runs.jsonl` in the output folder has the finished runs, so the same co
 interruption. The folder also gets the plot `scaling.png`.
 """
 
-import argparse
 import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from report import Figure, compare, show, state
+from report import Figure, command_line, compare, show, state
 from time_to_loss import RECIPES, Case, Curve, prepared, run_all
 
 FITTED = 0.5  # share of the points to fit, from the end; warm-up and the plateau shape the earlier ones
@@ -153,9 +152,7 @@ def vocabulary_figures(curves: dict[str, Curve], characters: dict[str, float]) -
 
 def main() -> None:
     """Train the models, fit and plot the power laws, and print the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("--texts", required=True, help="corpus: a .txt, .jsonl or .parquet file")
     parser.add_argument("--recipe", default=str(RECIPES / "bundled-second.toml"), help="recipe of all runs")
     parser.add_argument("--minutes", type=float, default=30, help="processor minutes of each run")
@@ -167,7 +164,6 @@ def main() -> None:
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("scaling"), help="folder of the results")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     arguments = parser.parse_args()
     from albertkit.cores import usable_cores
     from albertkit.recipe import read_recipe

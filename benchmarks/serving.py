@@ -7,7 +7,6 @@ random weights. --minutes is the duration of the load at four times the saturati
 takes a fifth of it. The script compares every response with the prediction of the pipeline.
 """
 
-import argparse
 import json
 import math
 import os
@@ -23,7 +22,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
-from report import Figure, compare, resident, show, state
+from report import Figure, command_line, compare, resident, show, state
 from serving_load import Generator, Load
 
 DEADLINE = 10.0  # seconds for each request
@@ -170,12 +169,9 @@ def measure_naive(
 
 def main() -> None:
     """Run the benchmark and print the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="duration of the load at 4x")
     parser.add_argument("--model", help="folder of a classifier to use instead of random weights")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     arguments = parser.parse_args()
     os.environ["HF_HUB_OFFLINE"] = "1"
     seconds = arguments.minutes * 60

@@ -11,7 +11,6 @@ weights, which the system can reclaim. Private memory excludes pages that other 
 memory excludes pages of files.
 """
 
-import argparse
 import os
 import re
 import subprocess
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report import alternate, compare, show, state
+from report import alternate, command_line, compare, show, state
 
 from albertkit import AlbertConfig, AlbertTokenizer
 from albertkit.checkpoints.folder import write_folder
@@ -86,11 +85,7 @@ def write_random(size: Any, folder: Path) -> int:
 
 def main() -> None:
     """Run the benchmark and print the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=5, help="measured runs of each side")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
+    parser = command_line(__doc__, runs=5)
     arguments = parser.parse_args()
     programs = [PROGRAM.format(library=library) for library in ("albertkit", "transformers")]
     figures = []

@@ -20,7 +20,6 @@ cores. The output folder gets `curves.json` and `time_to_loss.png`. Without --te
 language reference, which is too short for a meaningful result.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -28,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import SUPPRESS
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
@@ -35,7 +35,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
-from report import Figure, compare, show, state
+from report import Figure, command_line, compare, show, state
 
 Case = dict[str, Any]
 Curve = list[list[float]]  # [processor seconds, tokens, held-out loss of masked words]
@@ -266,9 +266,7 @@ def prepared(texts: str | None, tokenizer: str, folder: Path) -> Case:
 
 def main() -> None:
     """Run the benchmark, plot the curves and print the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("--texts", help="corpus: a .txt, .jsonl or .parquet file")
     parser.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer")
     parser.add_argument("--recipe", default=str(RECIPES / "bundled-second.toml"), help="recipe for albertkit")
@@ -279,8 +277,7 @@ def main() -> None:
     )
     parser.add_argument("--shape", help="hidden size x layers, such as 384x6; overrides the recipe")
     parser.add_argument("--output", type=Path, default=Path("time-to-loss"), help="folder of the results")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
-    parser.add_argument("--case", help=argparse.SUPPRESS)
+    parser.add_argument("--case", help=SUPPRESS)
     arguments = parser.parse_args()
     if arguments.case:
         case = json.loads(arguments.case)

@@ -7,7 +7,6 @@ of every Python installation. --processor-time is for a machine with other work;
 RAYON_NUM_THREADS=1 with it. The defaults took 5 s of processor time on an AMD EPYC.
 """
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 
 import transformers
-from report import alternate, compare, show
+from report import alternate, command_line, compare, show
 
 from albertkit import AlbertTokenizer
 from albertkit.hub import resolve
@@ -40,10 +39,7 @@ def paragraphs(texts: str | None) -> list[str]:
 
 
 def timed(
-    tokenize: Callable[[list[str]], object],
-    texts: list[str],
-    megabytes: float,
-    clock: Callable[[], float],
+    tokenize: Callable[[list[str]], object], texts: list[str], megabytes: float, clock: Callable[[], float]
 ) -> Callable[[], list[float]]:
     """Return a function that measures `tokenize` in MB/s."""
 
@@ -57,14 +53,10 @@ def timed(
 
 def main() -> None:
     """Run the benchmark and print the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__, runs=5)
     parser.add_argument("--texts", help="corpus: a .txt, .jsonl or .parquet file")
     parser.add_argument("--model", default="bundled", help="name or folder of the tokenizer for both sides")
-    parser.add_argument("--runs", type=int, default=5, help="measured runs of each side")
     parser.add_argument("--processor-time", action="store_true", help="measure processor time")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON per figure")
     arguments = parser.parse_args()
     folder: Path = resolve(arguments.model, patterns=("spiece.model",))
     texts = paragraphs(arguments.texts)
@@ -76,8 +68,7 @@ def main() -> None:
         converted = AlbertTokenizer(tokenizer_file=Path(copy) / "tokenizer.json")
     theirs = transformers.AlbertTokenizer.from_pretrained(folder)
     (speed,), (converted_speed,), (their_speed,) = alternate(
-        arguments.runs,
-        *(timed(tokenize, texts, megabytes, clock) for tokenize in (ours, converted, theirs)),
+        arguments.runs, *(timed(tokenize, texts, megabytes, clock) for tokenize in (ours, converted, theirs))
     )
     figures = [
         compare("from spiece.model (MB/s)", speed, their_speed, at_least=6.0),

@@ -39,32 +39,13 @@ WORDS = (
     *("house", "letter", "never", "again", "upon", "river", "morning"),
 )
 VERBS = [
-    *(
-        "fill-mask",
-        "classify",
-        "tag",
-        "answer",
-        "choose",
-        "order",
-        "embed",
-        "serve",
-        "playground",
-        "train-tokenizer",
-    ),
-    *("prepare", "pretrain", "finetune", "evaluate", "predict", "convert", "bench", "export onnx"),
+    *("fill-mask", "classify", "tag", "answer", "choose", "order", "embed", "serve", "playground", "bench"),
+    *("train-tokenizer", "prepare", "pretrain", "finetune", "evaluate", "predict", "convert", "export onnx"),
     *("inspect model", "inspect attention", "inspect groups"),
 ]
 SHORT = [
-    "--steps",
-    "10",
-    "--batch-size",
-    "4",
-    "--log-every",
-    "1",
-    "--evaluate-every",
-    "5",
-    "--precision",
-    "fp32",
+    *("--steps", "10", "--batch-size", "4", "--precision", "fp32"),
+    *("--log-every", "1", "--evaluate-every", "5"),
 ]
 TIMES = {"seconds", "tokens_per_second", "memory_gb", "minutes_left", "minutes", "mfu"}
 ONNX_TOLERANCE = 1e-6
@@ -191,24 +172,10 @@ def finetuned(folder: Path, task: str, name: str, data: str, *options: str) -> d
     results["predictions"] = json_lines(predictions.read_text()) if predictions.exists() else None
     for engine in ("torch", "plain", "onnx"):
         output = f"{name}-{engine}.jsonl"
-        albertkit(
-            folder,
-            "predict",
-            task,
-            "--model",
-            name,
-            "--input",
-            data,
-            "--output",
-            output,
-            "--engine",
-            engine,
-            *columns,
-        )
+        model = ["--model", name, "--engine", engine, *columns]
+        albertkit(folder, "predict", task, "--input", data, "--output", output, *model)
         results[f"predict {engine}"] = json_lines((folder / output).read_text())
-        lines = albertkit(
-            folder, "evaluate", task, "--model", name, "--data", data, "--engine", engine, "--json", *columns
-        )
+        lines = albertkit(folder, "evaluate", task, "--data", data, "--json", *model)
         figures = json_lines(lines)[-1]
         results[f"evaluate {engine}"] = (
             figures.get("metrics", figures) if isinstance(figures, dict) else figures
@@ -240,19 +207,8 @@ def pretrained(folder: Path, name: str, *options: str) -> dict[str, Any]:
 
 def shards(folder: Path) -> dict[str, str]:
     books = [f"book{book}.txt" for book in range(3)]
-    albertkit(
-        folder,
-        "prepare",
-        *books,
-        "--tokenizer",
-        "bundled",
-        "--workers",
-        "1",
-        "--holdout-every",
-        "10",
-        "--output",
-        "shards",
-    )
+    options = "--tokenizer bundled --workers 1 --holdout-every 10 --output shards"
+    albertkit(folder, "prepare", *books, *options.split())
     return {
         str(path.relative_to(folder)): digest(path) for path in sorted((folder / "shards").rglob("*.arrow"))
     }
@@ -307,51 +263,19 @@ def record() -> dict[str, Any]:
         folder = Path(name)
         write_data(folder)
         write_model(folder / "model")
+        tasks = {
+            "text-classification": "text-classification single single.csv",
+            "pairs": "text-classification pair pair.csv --pair-column second",
+            "several labels": "text-classification several several.csv --label-separator ;",
+            "numbers": "text-classification number number.csv --problem-type regression",
+            "token-classification": "token-classification tags tags.conll",
+            "question-answering": "question-answering squad squad.json --doc-stride 16",
+            "multiple-choice": "multiple-choice choice choice.csv --choice-columns ending0,ending1",
+            "sentence-embedding": "sentence-embedding vectors vectors.csv --pair-column second",
+            "early exit": "text-classification exit single.csv --early-exit",
+        }
         jobs: dict[str, Any] = {
-            "text-classification": (finetuned, "text-classification", "single", "single.csv"),
-            "pairs": (finetuned, "text-classification", "pair", "pair.csv", "--pair-column", "second"),
-            "several labels": (
-                finetuned,
-                "text-classification",
-                "several",
-                "several.csv",
-                "--label-separator",
-                ";",
-            ),
-            "numbers": (
-                finetuned,
-                "text-classification",
-                "number",
-                "number.csv",
-                "--problem-type",
-                "regression",
-            ),
-            "token-classification": (finetuned, "token-classification", "tags", "tags.conll"),
-            "question-answering": (
-                finetuned,
-                "question-answering",
-                "squad",
-                "squad.json",
-                "--doc-stride",
-                "16",
-            ),
-            "multiple-choice": (
-                finetuned,
-                "multiple-choice",
-                "choice",
-                "choice.csv",
-                "--choice-columns",
-                "ending0,ending1",
-            ),
-            "sentence-embedding": (
-                finetuned,
-                "sentence-embedding",
-                "vectors",
-                "vectors.csv",
-                "--pair-column",
-                "second",
-            ),
-            "early exit": (finetuned, "text-classification", "exit", "single.csv", "--early-exit"),
+            **{name: (finetuned, *words.split()) for name, words in tasks.items()},
             "vocabulary": (vocabulary,),
             "export": (exported,),
             **{f"answers {engine}": (answers, engine) for engine in ("torch", "plain", "onnx")},

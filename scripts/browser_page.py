@@ -5,11 +5,12 @@
 Without npm or a network, the script prints a warning, and the site has no such page.
 """
 
-import argparse
 import shutil
 import sys
 import tempfile
 from pathlib import Path
+
+from pages import command_line
 
 from albertkit.errors import AlbertKitError
 from albertkit.web.export import export_web
@@ -25,9 +26,7 @@ LARGEST = 6_000_000
 
 def main() -> None:
     """Build the page, or print a warning."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("--output", type=Path, default=BUILT, help="folder of the page")
     output = parser.parse_args().output
     shutil.rmtree(output, ignore_errors=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from pages import command_line
 
 from albertkit import AlbertForPreTraining, AlbertTokenizer
 from albertkit.files import contents
@@ -26,7 +27,7 @@ from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 from albertkit.recipe import build, read_recipe
 from albertkit.training.curves import plot_curves, read_metrics
-from albertkit.training.folder import replace_folder
+from albertkit.training.folder import written_folder
 
 MAX_BYTES = 12_000_000
 MAX_ROUNDING_LOSS = 0.005  # maximum increase of the loss through fp16, in nats
@@ -102,9 +103,7 @@ def keep_trained_positions(model: AlbertForPreTraining, positions: int) -> None:
 
 def main() -> None:
     """Bundle a run."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("run", type=Path, help="folder of the finished run")
     parser.add_argument("shards", type=Path, help="folder of the shards of the run")
     parser.add_argument("--recipe", type=Path, default=Path("recipes/bundled.toml"))
@@ -113,13 +112,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=BUNDLED)
     arguments = parser.parse_args()
     check_output(arguments.output)
-    # Next to the old model, which is replaced only after the new one has passed the checks.
-    output = arguments.output.with_name(f".{arguments.output.name}.new.tmp")
-    shutil.rmtree(output, ignore_errors=True)
-    try:
+    with written_folder(arguments.output) as output:  # the old model stays if the new one fails a check
         bundle(arguments, output)
-    finally:
-        shutil.rmtree(output, ignore_errors=True)
+    if arguments.output == BUNDLED:
+        shutil.copy(plot_curves(arguments.run), "docs/explanation/bundled-model.png")
 
 
 def check_output(output: Path) -> None:
@@ -133,7 +129,7 @@ def check_output(output: Path) -> None:
 
 
 def bundle(arguments: argparse.Namespace, output: Path) -> None:
-    """Write the model into the folder `output`, check it, and move it to `--output`."""
+    """Write the model into the folder `output`, and check it."""
     tokenizer = AlbertTokenizer.from_pretrained(arguments.run)
     exact = AlbertForPreTraining.from_pretrained(arguments.run)
     recipe = build(PretrainingSettings, read_recipe(arguments.recipe), where=str(arguments.recipe))
@@ -193,9 +189,6 @@ def bundle(arguments: argparse.Namespace, output: Path) -> None:
     size = sum(file.stat().st_size for file in output.iterdir())
     if size > MAX_BYTES:
         raise SystemExit(f"the model takes {size:,} bytes, over the limit of {MAX_BYTES:,}")
-    replace_folder(output, arguments.output)
-    if arguments.output == BUNDLED:
-        shutil.copy(plot_curves(arguments.run), "docs/explanation/bundled-model.png")
     print(f"{arguments.output}: {size:,} bytes")
     for name, value in figures.items():
         print(f"{name}: {value:.4f} (fp32 {before[name]:.4f})")

@@ -32,16 +32,16 @@ This creates a run folder, which the same `albertkit pretrain` command resumes o
 
 import argparse
 import hashlib
-import io
 import json
-import lzma
 import re
 import shutil
 import sys
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+
+from pages import command_line
 
 from albertkit.cli.main import make_app
 from albertkit.errors import AlbertKitError, DataError
@@ -55,56 +55,6 @@ _PIECE = re.compile(rf"{re.escape(LIST)}|pieces\.[0-9]+|\..*\.tmp")
 SHARDS_MEGABYTES, RUN_MEGABYTES = 60, 16
 # Numbers in float32 hardly shrink at any effort. Tokens do.
 SHARDS_EFFORT, RUN_EFFORT = 6, 0
-
-
-class _Splitter(io.RawIOBase):
-    """A file to write to, stored as pieces.00000, pieces.00001, ... of at most `limit` bytes."""
-
-    def __init__(self, folder: Path, limit: int) -> None:
-        self.folder, self.limit = folder, limit
-        self.pieces: list[dict[str, str | int]] = []
-        self._buffer = bytearray()
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._buffer += data
-        while len(self._buffer) >= self.limit:
-            self._cut()
-        return len(data)
-
-    def finish(self) -> None:
-        """Write the last piece."""
-        if self._buffer:
-            self._cut()
-
-    def _cut(self) -> None:
-        piece = bytes(self._buffer[: self.limit])
-        del self._buffer[: self.limit]
-        name = f"pieces.{len(self.pieces):05d}"
-        with atomic_path(self.folder / name) as file:
-            file.write_bytes(piece)
-        self.pieces.append({"file": name, "bytes": len(piece), "sha256": hashlib.sha256(piece).hexdigest()})
-
-
-class _Joiner(io.RawIOBase):
-    """A file to read from: the concatenated pieces."""
-
-    def __init__(self, files: Iterable[Path]) -> None:
-        self._files = iter(files)
-        self._open = io.BytesIO()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not (data := self._open.read(len(buffer))):
-            if (file := next(self._files, None)) is None:
-                return 0
-            self._open = io.BytesIO(file.read_bytes())
-        buffer[: len(data)] = data
-        return len(data)
 
 
 def pack(files: Mapping[str, Path], output: Path, *, megabytes: float, effort: int) -> list[Path]:
@@ -127,19 +77,21 @@ def pack(files: Mapping[str, Path], output: Path, *, megabytes: float, effort: i
         raise DataError(f"{output} {contents(output)}; choose a folder for the pieces only")
     for file in old:
         file.unlink()
-    splitter = _Splitter(output, int(megabytes * MEGABYTE))
-    with (
-        io.BufferedWriter(splitter) as writer,
-        lzma.open(writer, "wb", preset=effort) as packed,
-        tarfile.open(fileobj=packed, mode="w|") as archive,
-    ):
-        for name, file in files.items():
-            archive.add(file, arcname=name, filter=_anonymous)
-    splitter.finish()
+    pieces: list[dict[str, str | int]] = []
+    with tempfile.TemporaryFile(dir=output) as packed:
+        with tarfile.open(fileobj=packed, mode="w:xz", preset=effort) as archive:
+            for name, file in files.items():
+                archive.add(file, arcname=name, filter=_anonymous)
+        packed.seek(0)
+        while piece := packed.read(int(megabytes * MEGABYTE)):
+            name = f"pieces.{len(pieces):05d}"
+            with atomic_path(output / name) as file:
+                file.write_bytes(piece)
+            pieces.append({"file": name, "bytes": len(piece), "sha256": hashlib.sha256(piece).hexdigest()})
     with atomic_path(output / LIST) as file:
-        document = {"format": FORMAT, "version": VERSION, "pieces": splitter.pieces}
+        document = {"format": FORMAT, "version": VERSION, "pieces": pieces}
         file.write_text(json.dumps(document, indent=2) + "\n")
-    return [output / str(piece["file"]) for piece in splitter.pieces] + [output / LIST]
+    return [output / str(piece["file"]) for piece in pieces] + [output / LIST]
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -163,11 +115,12 @@ def unpack(pieces: Path, target: Path) -> None:
     temporary = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    with (
-        lzma.open(io.BufferedReader(_Joiner(files)), "rb") as packed,
-        tarfile.open(fileobj=packed, mode="r|") as archive,
-    ):
-        archive.extractall(temporary, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    with tempfile.TemporaryFile(dir=temporary.parent) as packed:
+        for file in files:
+            packed.write(file.read_bytes())
+        packed.seek(0)
+        with tarfile.open(fileobj=packed, mode="r:xz") as archive:
+            archive.extractall(temporary, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     if target.exists():
         target.rmdir()
     temporary.rename(target)
@@ -248,9 +201,7 @@ def _print_sizes(files: Sequence[Path]) -> None:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Return the subcommand and its arguments."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verb = verbs.add_parser("pack", help="pack a folder of shards into pieces")
     verb.add_argument("source", type=Path)

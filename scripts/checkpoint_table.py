@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import torch
+from pages import write_table
 from safetensors.torch import load_file
 
 from albertkit import AlbertForMaskedLM, AlbertForPreTraining
@@ -28,7 +29,7 @@ from albertkit.export.onnx import export_onnx
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden" / "google_tf1_small"
 PAGE = ROOT / "docs" / "how-to" / "convert.md"
-BEGIN, END = "<!-- table: scripts/checkpoint_table.py -->", "<!-- end of table -->"
+BEGIN = "<!-- table: scripts/checkpoint_table.py -->"
 
 Arrays = dict[str, torch.Tensor]
 
@@ -56,9 +57,8 @@ def main() -> None:
         "| format | read | written | largest difference from the original program's outputs |",
         "|---|---|---|---|",
     ]
-    table = "\n".join([BEGIN, *header, *rows, END])
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(before + table + rest.partition(END)[2])
+    table = "\n".join([*header, *rows])
+    write_table(PAGE, BEGIN, table)
     print(table)
 
 
@@ -212,10 +212,7 @@ FORMATS = [
         written="`convert --max-shard-size`",
     ),
     Row("Hugging Face `pytorch_model.bin`", from_file(pytorch_bin)),
-    Row(
-        "Hugging Face `tf_model.h5`",
-        lambda *_: of_another_program("transformers_tf", AlbertForPreTraining),
-    ),
+    Row("Hugging Face `tf_model.h5`", lambda *_: of_another_program("transformers_tf", AlbertForPreTraining)),
     Row("Keras 3, `albertkit.keras`", keras, written="`save_pretrained`"),
     Row("ONNX", onnx, written="`export onnx`"),
 ]

@@ -12,15 +12,16 @@ counts as wrong, and the script prints the number of these questions.
 new row replaces an old row of the same model.
 """
 
-import argparse
 import datetime
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pages import command_line, rows_of, write_table
+
 from albertkit import pipeline
-from albertkit.files import atomic_path, file_sha256
+from albertkit.files import file_sha256
 from albertkit.hub import resolve
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.model_file import NORMAL, WORD_START, read_model_file, read_piece_table
@@ -28,7 +29,7 @@ from albertkit.tokenization.model_file import NORMAL, WORD_START, read_model_fil
 QUESTIONS = Path(__file__).with_name("cloze.jsonl")
 CATEGORIES = ("facts", "grammar", "sense")
 PAGE = Path(__file__).parents[1] / "dev" / "measurements.md"
-BEGIN, END = "<!-- table: scripts/cloze.py -->", "<!-- end of cloze table -->"
+BEGIN = "<!-- table: scripts/cloze.py -->"
 FREQUENT = "the most frequent words, whatever the question"
 TOP = 5
 
@@ -112,24 +113,17 @@ def write_page(
     by_model: dict[str, Score], by_frequency: dict[str, Score], *, model: str, sha256: str
 ) -> None:
     """Write the model's row, with today's date, into the table of the page."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    table, _, after = rest.partition(END)
     columns = (*CATEGORIES, "all")
     head = f"| date | model | weights | {' | '.join(columns)} |\n|{'---|' * (3 + len(columns))}"
-    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
-    models = [row for row in rows if FREQUENT not in row]
+    models = [row for row in rows_of(PAGE, BEGIN)[1:] if FREQUENT not in row]
     today = datetime.date.today().isoformat()
     frequent = rows_with([], ["", FREQUENT, "", *(str(by_frequency[name]) for name in columns)], key="")
     models = rows_with(models, [today, model, sha256, *(str(by_model[name]) for name in columns)], key=sha256)
-    with atomic_path(PAGE) as file:
-        lines = [f"{before}{BEGIN}", head, *frequent, *models, f"{END}{after}"]
-        file.write_text("\n".join(lines), encoding="utf-8")
+    write_table(PAGE, BEGIN, "\n".join([head, *frequent, *models]))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("--model", default="bundled", help="folder or name of the model")
     parser.add_argument("--json", action="store_true", help="print one JSON line, with every answer")
     parser.add_argument("--write-page", action="store_true", help=f"write the model's row into {PAGE.name}")

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from albertkit.files import atomic_path
+from pages import write_table
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
 RESULTS = DOCS / "compatibility.json"
 PAGE = DOCS / "compatibility.md"
-BEGIN, END = "<!-- table: scripts/compatibility_page.py -->", "<!-- end of table -->"
+BEGIN = "<!-- table: scripts/compatibility_page.py -->"
 COLUMNS = ("tool", "version", "with", "checked", "direction", "models", "largest difference", "result")
 DIRECTIONS = {"opens": "opens albertkit's files", "writes": "writes files that albertkit opens"}
 
@@ -43,15 +43,7 @@ def table(results: Mapping[str, Any]) -> str:
 
 def write_page() -> None:
     """Replace the table on the page."""
-    results = json.loads(RESULTS.read_text(encoding="utf-8"))
-    with atomic_path(PAGE) as file:
-        file.write_text(page_with(table(results), PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-
-
-def page_with(new: str, page: str) -> str:
-    """Return the page with a new table."""
-    before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n{new}\n{END}{rest.partition(END)[2]}"
+    write_table(PAGE, BEGIN, table(json.loads(RESULTS.read_text(encoding="utf-8"))))
 
 
 def _details(row: Mapping[str, Any]) -> list[str]:

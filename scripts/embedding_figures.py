@@ -13,7 +13,6 @@ words in total. Texts that exceed the maximum length of the model are split into
 window counts. "centered" subtracts the mean of the candidates from all vectors.
 """
 
-import argparse
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
+from pages import command_line
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from albertkit import pipeline
@@ -191,9 +191,7 @@ def measure(similarity: Similarity, texts: Texts) -> dict[str, float]:
 
 def main() -> None:
     """Print the accuracies of TF-IDF and of models."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", nargs="*", default=["bundled"])
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of the table")

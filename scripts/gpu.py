@@ -17,7 +17,6 @@ the figures and the name of the machine to the file of --page. If a stage fails,
 exit status is 1. --dry-run runs all stages with tiny shapes, also without a GPU. Its figures mean nothing.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from pydoc_data.topics import topics
 from typing import Any
 
 import torch
+from pages import command_line
 
 from albertkit.files import atomic_path, write_json
 from albertkit.recipe import read_recipe
@@ -155,9 +155,7 @@ def as_page(stages: list[Stage]) -> str:
 
 def main() -> None:
     """Run all stages and write the report."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("--minutes", type=float, default=25, help="time limit of all stages together")
     parser.add_argument("--texts", type=Path, help="a corpus for the training run")
     parser.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer")

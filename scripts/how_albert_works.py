@@ -7,13 +7,13 @@ Parameters and operations follow from the published shapes. The rest is measured
 of layers it measures how much the last layer changes the vectors, and how many answers are correct.
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from cloze import Question, Score, read_questions, scores
 from matplotlib.figure import Figure
+from pages import command_line, write_table
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
@@ -23,14 +23,12 @@ from albertkit.footprint import Footprint, measure
 from albertkit.tokenization.base import TokenizerBase
 
 DOCS = Path(__file__).parents[1] / "docs" / "explanation"
-BEGIN, END = "<!-- table: scripts/how_albert_works.py -->", "<!-- end of table -->"
+BEGIN = "<!-- table: scripts/how_albert_works.py -->"
 SHAPES = ("base", "large", "xlarge", "xxlarge")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("--model", default="bundled", help="folder or name of the model")
     parser.add_argument("--deepest", type=int, default=8, help="maximum number of layers to apply")
     options = parser.parse_args()
@@ -40,7 +38,7 @@ def main() -> None:
     model = AlbertForMaskedLM.from_pretrained(options.model, num_hidden_layers=max(trained, options.deepest))
     rows = by_depth(model.eval(), tokenizer, read_questions(), trained)
     draw_depth(rows, trained, DOCS / "how-albert-works-depth.png")
-    write_table(rows, trained, DOCS / "how-albert-works.md")
+    write_depths(rows, trained, DOCS / "how-albert-works.md")
 
 
 def footprint(shape: str) -> Footprint:
@@ -121,11 +119,9 @@ def save(figure: Figure, target: Path) -> None:
         figure.savefig(temporary, format="png", dpi=110)
 
 
-def write_table(rows: Sequence[tuple[float, float, Score]], trained: int, page: Path) -> None:
+def write_depths(rows: Sequence[tuple[float, float, Score]], trained: int, page: Path) -> None:
     """Write the table into the page."""
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     lines = [
-        f"{before}{BEGIN}",
         "| layers applied | cosine with the previous layer "
         f"| cosine with layer {trained} | accuracy, top 1 / top 5 |",
         "|---|---|---|---|",
@@ -133,8 +129,7 @@ def write_table(rows: Sequence[tuple[float, float, Score]], trained: int, page: 
     for depth, (turned, settled, score) in enumerate(rows, start=1):
         name = f"**{depth}**, the trained depth" if depth == trained else f"{depth}"
         lines.append(f"| {name} | {turned:.3f} | {settled:.3f} | {score} |")
-    with atomic_path(page) as file:
-        file.write_text("\n".join([*lines, END + rest.partition(END)[2]]), encoding="utf-8")
+    write_table(page, BEGIN, "\n".join(lines))
 
 
 if __name__ == "__main__":

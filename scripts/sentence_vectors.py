@@ -15,7 +15,6 @@ the tokens does not matter. Every engine, export and server can load the folder.
 On one CPU core, this takes two and a half minutes and 3.1 GB of memory. Needs the extra `test`.
 """
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +23,7 @@ import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from embedding_figures import books, passages
+from pages import command_line
 
 from albertkit import AlbertConfig, AlbertModel, AlbertTokenizer
 from albertkit.checkpoints.sentence_modules import SentenceModules
@@ -249,9 +249,7 @@ def as_albert(vectors: np.ndarray) -> AlbertModel:
 
 def main() -> None:
     """Train and write the model."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("--texts", type=Path, required=True, help="books.parquet, one book per row")
     parser.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer")
     parser.add_argument("--steps", type=int, default=2400, help="contrastive steps")

@@ -7,7 +7,6 @@ process loads a folder and computes the vector of one text of 128 tokens. The fi
 memory minus the memory before loading the model. Linux only; the largest shape takes some minutes and 5 GB.
 """
 
-import argparse
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -15,10 +14,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from albertkit.files import atomic_path
+from pages import command_line, rows_of, write_table
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "sizes.md"
-BEGIN, END = "<!-- table: scripts/sizes.py -->", "<!-- end of table -->"
+BEGIN = "<!-- table: scripts/sizes.py -->"
 SHAPES = ("bundled", "base", "large", "xlarge", "xxlarge")
 COLUMNS = (
     *("shape", "parameters", "without sharing", "MFLOPs per token"),
@@ -115,9 +114,7 @@ def measured(shape: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument(
         "--shapes", default=",".join(SHAPES), help=f"comma-separated, from {', '.join(SHAPES)}"
     )
@@ -131,16 +128,12 @@ def main() -> None:
 
 def write_page(rows: dict[str, str]) -> None:
     """Put rows into the table of the page, and keep the rows of other shapes."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    old, _, after = rest.partition(END)
-    for line in old.splitlines():
+    for line in rows_of(PAGE, BEGIN):
         for shape in SHAPES:
             if line.startswith(f"| {shape} |"):
                 rows.setdefault(shape, line)
     head = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
-    lines = [before + BEGIN, *head, *(rows[shape] for shape in SHAPES if shape in rows), END + after]
-    with atomic_path(PAGE) as file:
-        file.write_text("\n".join(lines), encoding="utf-8")
+    write_table(PAGE, BEGIN, "\n".join([*head, *(rows[shape] for shape in SHAPES if shape in rows)]))
 
 
 if __name__ == "__main__":

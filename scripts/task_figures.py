@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pages import command_line, write_table
 from task_baselines import BASELINES
 
 from albertkit.config import AlbertConfig
@@ -36,7 +37,7 @@ from albertkit.tasks.settings import TaskSettings
 
 KEPT = Path(__file__).with_suffix(".jsonl")
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "bundled-model.md"
-BEGIN, END = "<!-- table: scripts/task_figures.py -->", "<!-- end of table -->"
+BEGIN = "<!-- table: scripts/task_figures.py -->"
 AT_THE_END = 10**9  # steps between evaluations: none during the training
 DROPOUT = {"dropout": 0.2, "attention_dropout": 0.1, "classifier_dropout": 0.2}  # adds two points on SST-2
 LESS_DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1, "classifier_dropout": 0.1}
@@ -65,10 +66,7 @@ def sst2(data: Path, _: Path) -> tuple[Path, Path]:
 
 def rte(data: Path, made: Path) -> tuple[Path, Path]:
     """Train on everything except the test set of the third challenge, as in GLUE."""
-    splits = {
-        "train": ("rte1_dev", "rte1_test", "rte2_dev", "rte2_test", "rte3_dev"),
-        "test": ("rte3_test",),
-    }
+    splits = {"train": ("rte1_dev", "rte1_test", "rte2_dev", "rte2_test", "rte3_dev"), "test": ("rte3_test",)}
     for split, names in splits.items():
         examples = (example for name in names for example in EntailmentFile(data / "rte" / f"{name}.xml"))
         with atomic_path(made / f"{split}.jsonl") as file:
@@ -132,9 +130,7 @@ TASKS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--model", default="bundled")
@@ -148,9 +144,7 @@ def main() -> None:
     table = to_markdown(rows)
     print(table)
     if arguments.write_page:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        with atomic_path(PAGE) as file:
-            file.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}")
+        write_table(PAGE, BEGIN, table)
 
 
 def figures(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -204,12 +198,7 @@ def keep(record: dict[str, Any]) -> None:
 
 
 def measure(
-    row: FigureTask,
-    files: tuple[Path, Path],
-    model: str,
-    settings: dict[str, Any],
-    start: str,
-    output: Path,
+    row: FigureTask, files: tuple[Path, Path], model: str, settings: dict[str, Any], start: str, output: Path
 ) -> dict[str, Any]:
     """Fine-tune with every seed; return mean and deviation of each metric, and the mean minutes of a run."""
     finetune(

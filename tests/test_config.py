@@ -43,7 +43,7 @@ DOCUMENTED = {
 }
 
 
-def test_defaults_are_the_documented_ones():
+def test_defaults_equal_the_documentation():
     config = AlbertConfig()
     assert {name: getattr(config, name) for name in DOCUMENTED} == DOCUMENTED
     assert config.model_type == "albert"
@@ -111,7 +111,7 @@ def test_preset_overrides_and_unknown_presets():
         ({"my_attr": 3}, r"'my_attr'\. To add a key of your own, set it as an attribute"),
     ],
 )
-def test_impossible_values_are_named(values, message):
+def test_invalid_values_are_an_error(values, message):
     with pytest.raises(ConfigError, match=message):
         AlbertConfig(**values)
     with pytest.raises(ValueError):  # code for transformers catches ValueError
@@ -228,7 +228,7 @@ def test_overrides_win():
         AlbertConfig.from_dict(values, hidden_size=770)
 
 
-def test_foreign_models_are_refused(tmp_path: Path):
+def test_foreign_models_are_an_error(tmp_path: Path):
     with pytest.raises(ConfigError, match=r"'bert'.*albert"):
         AlbertConfig.from_dict({"model_type": "bert"})
     with pytest.raises(ConfigError, match="relative_key"):
@@ -260,7 +260,7 @@ def test_function_as_activation_cannot_be_saved(tmp_path: Path):
     assert not (tmp_path / "config.json").exists()
 
 
-def test_transformers_reads_our_file_and_we_read_theirs(tmp_path: Path):
+def test_files_are_exchanged_with_transformers(tmp_path: Path):
     transformers = pytest.importorskip("transformers")
     ours = AlbertConfig.preset("large", version="v1", num_labels=3, num_hidden_groups=2, dtype="float16")
     ours.save_pretrained(tmp_path / "ours")

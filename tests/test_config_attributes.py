@@ -102,7 +102,7 @@ def test_a_copy_is_made_by_the_constructor():
         config.replace(dtyp="float16")
 
 
-def test_values_of_other_architectures_are_refused_at_assignment():
+def test_assigning_values_of_other_architectures_is_an_error():
     config = AlbertConfig(hidden_size=48, num_attention_heads=4)
     with pytest.raises(ConfigError, match="relative_key"):
         config.position_embedding_type = "relative_key"

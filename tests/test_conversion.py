@@ -23,13 +23,7 @@ from albertkit.checkpoints import folder as folder_file
 from albertkit.checkpoints import julia
 from albertkit.cli.main import make_app
 from albertkit.conversion import convert
-from albertkit.errors import (
-    CheckpointError,
-    ConfigError,
-    DataError,
-    MissingExtraError,
-    ModelNotFoundError,
-)
+from albertkit.errors import CheckpointError, ConfigError, DataError, MissingExtraError, ModelNotFoundError
 from albertkit.modeling.model import AlbertModel
 
 # --- the report and the verb --------------------------------------------------------------------

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import transformers
 from conversion_models import random_model
+from json_lines import read_json_lines
 
 from albertkit.checkpoints import julia
 from albertkit.conversion import convert
@@ -87,7 +88,7 @@ def test_a_tokenizer_from_vocabulary_lines_equals_the_published_tokenizer(
     expected, rebuilt = (
         AutoTokenizer.from_pretrained(path, model_max_length=10_000) for path in (published, again)
     )
-    cases = [json.loads(line) for line in (shared / "fixtures" / "tokenizer.jsonl").read_text().splitlines()]
+    cases = read_json_lines(shared / "fixtures" / "tokenizer.jsonl")
     differing = [
         case["kind"]
         for case in cases
@@ -123,7 +124,7 @@ def test_an_invalid_vocabulary_is_omitted(tmp_path: Path) -> None:
     assert not (tmp_path / "3" / "spiece.model").exists()
 
 
-def test_a_vocabulary_of_another_model_is_refused(tmp_path: Path, tiny_vocabulary: Path) -> None:
+def test_a_vocabulary_of_another_model_is_an_error(tmp_path: Path, tiny_vocabulary: Path) -> None:
     random_model(AlbertModel).save_pretrained(tmp_path / "0")
     shutil.copy(tiny_vocabulary, tmp_path / "0")
     with pytest.raises(CheckpointError, match="vocabulary has 500 pieces, but the model has 40 embeddings"):

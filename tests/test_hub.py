@@ -9,7 +9,6 @@ import pytest
 from hub_server import SECRET, Hub, commit_of, model_files
 
 from albertkit.checkpoints.folder import locate
-from albertkit.config import AlbertConfig
 from albertkit.errors import ModelNotFoundError
 from albertkit.hub import BUNDLED, BUNDLED_SENTENCES, resolve
 from albertkit.tokenization.tokenizer import AlbertTokenizer
@@ -65,25 +64,23 @@ def test_second_use_needs_no_server_and_no_second_download(hub: Hub) -> None:
     assert resolve("org/model", patterns=PATTERNS) == first
 
 
-def test_a_model_and_its_tokenizer_come_from_the_hub(hub: Hub, tmp_path: Path, tiny_vocabulary: Path) -> None:
+def test_a_model_and_its_tokenizer_come_from_the_hub(
+    hub: Hub, tmp_path: Path, tokenizer: AlbertTokenizer
+) -> None:
     torch = pytest.importorskip("torch")
+    from random_models import save_random_model
+
     from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
 
-    torch.manual_seed(0)
-    config = AlbertConfig(
-        vocab_size=500, embedding_size=8, hidden_size=16, num_attention_heads=2, intermediate_size=32
-    )
-    model = AlbertForMaskedLM(config)
-    model.save_pretrained(tmp_path / "local")
-    tokenizer = AlbertTokenizer(tiny_vocabulary)
-    tokenizer.save_pretrained(tmp_path / "local")
-    hub.repositories["org/albert"] = {"main": contents_of(tmp_path / "local")}
+    folder = save_random_model(AlbertForMaskedLM, tokenizer, tmp_path / "local")
+    model = AlbertForMaskedLM.from_pretrained(folder)
+    hub.repositories["org/albert"] = {"main": contents_of(folder)}
     downloaded = AlbertForMaskedLM.from_pretrained("org/albert")
     assert all(torch.equal(value, model.state_dict()[key]) for key, value in downloaded.state_dict().items())
     encoded = AlbertTokenizer.from_pretrained("org/albert")("The captain [MASK].", return_tensors="pt")
     assert encoded.input_ids.tolist() == [tokenizer("The captain [MASK].")["input_ids"]]
     hub.stop()
-    assert AlbertForMaskedLM.from_pretrained("org/albert").config.hidden_size == 16
+    assert AlbertForMaskedLM.from_pretrained("org/albert").config.hidden_size == 32
 
 
 def test_revisions_by_tag_and_by_commit(hub: Hub) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import Run
+from json_lines import read_json_lines
 from light_models import (  # make_fixture is a fixture
     CHOICES,
     MASKED,
@@ -32,7 +33,7 @@ def predicted(run: Run, task: str, model: Path, source: Path, *flags: str) -> li
     output = source.with_name("predictions.jsonl")
     result = run("predict", task, "--model", model, "--input", source, "--output", output, *flags)
     assert result.status == 0, result.errors
-    return [json.loads(line) for line in output.read_text().splitlines()]
+    return read_json_lines(output)
 
 
 class TestVerbs:

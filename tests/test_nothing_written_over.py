@@ -4,7 +4,6 @@ All commands run in the process of the test. After an error, no file and no fold
 """
 
 import hashlib
-import json
 import os
 import shutil
 import stat
@@ -17,10 +16,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
 from command_line import Result, Run
+from json_lines import write_json_lines
+from random_models import save_random_model
 
-from albertkit.config import AlbertConfig
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -67,10 +66,7 @@ COMMANDS = [
         "pretrain --data IN/shards --tokenizer IN/model --recipe IN/recipe.toml --device cpu --output OUT",
         resumes=True,
     ),
-    Command(
-        "evaluate",
-        "evaluate text-classification --model IN/model --data IN/train.csv --output OUT",
-    ),
+    Command("evaluate", "evaluate text-classification --model IN/model --data IN/train.csv --output OUT"),
     Command(
         "predict",
         "predict text-classification --model IN/model --input IN/train.csv --device cpu --output OUT",
@@ -103,15 +99,10 @@ def inputs(tiny_vocabulary: Path, tiny_texts: list[str], tmp_path_factory: pytes
 
     folder = tmp_path_factory.mktemp("inputs")
     tokenizer = AlbertTokenizer(tiny_vocabulary)
-    torch.manual_seed(0)
-    config = AlbertConfig(vocab_size=len(tokenizer), num_labels=2, id2label={0: "new", 1: "old"}, **SMALL)
-    for name, model in (
-        ("model", AlbertForSequenceClassification(config)),
-        ("masked", AlbertForMaskedLM(config)),
-    ):
-        model.save_pretrained(folder / name)
-        tokenizer.save_pretrained(folder / name)
-    (folder / "corpus.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts))
+    settings = SMALL | {"id2label": {0: "new", 1: "old"}}
+    for name, head in (("model", AlbertForSequenceClassification), ("masked", AlbertForMaskedLM)):
+        save_random_model(head, tokenizer, folder / name, **settings)
+    write_json_lines(folder / "corpus.jsonl", ({"text": text} for text in tiny_texts))
     (folder / "train.csv").write_text("text,label\n" + "the river,new\nthe house,old\n" * 4)
     values = "".join(f"{name} = {value}\n" for name, value in SMALL.items())
     (folder / "recipe.toml").write_text(RECIPE + values)

@@ -1,6 +1,5 @@
 """Tests of the ordered parallel map: equal results in order, few items in memory, and workers that die."""
 
-import json
 import os
 import subprocess
 import sys
@@ -12,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 from command_line import Run, assert_one_line_error
+from json_lines import write_json_lines
+from random_models import TWO_LAYERS, random_model
 
-from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import TextExample
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError, DataError
@@ -29,20 +29,17 @@ COUNT, PART = 50, 8
 
 
 @pytest.fixture(scope="module")
-def predictor(tiny_vocabulary: Path) -> Predictor:
-    tokenizer = AlbertTokenizer(tiny_vocabulary)
-    shape = {"embedding_size": 16, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
-    config = AlbertConfig(vocab_size=len(tokenizer), num_hidden_layers=2, initializer_range=0.2, **shape)
-    torch.manual_seed(0)
-    model = AlbertForSequenceClassification(config).eval()
-    return Predictor(TextClassification().bind(tokenizer, config), model)
+def predictor(tokenizer: AlbertTokenizer) -> Predictor:
+    sizes = TWO_LAYERS | {"max_position_embeddings": 512}
+    model = random_model(AlbertForSequenceClassification, tokenizer, **sizes).eval()
+    return Predictor(TextClassification().bind(tokenizer, model.config), model)
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str]) -> Path:
     file = tmp_path_factory.mktemp("data") / "input.jsonl"
     rows = [{"text": text[: 30 + 5 * number]} for number, text in enumerate(tiny_texts[:COUNT])]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_json_lines(file, rows)
     return file
 
 

@@ -76,7 +76,7 @@ def test_the_published_vocabulary_has_its_hash(shared: Path) -> None:
     assert hashlib.sha256(lines.encode()).hexdigest() == FILE_SHA256["30k-clean.vocab"]
 
 
-def test_contradictions_are_named_unless_an_override_sets_them() -> None:
+def test_contradictions_cause_a_warning_unless_overridden() -> None:
     values = AlbertConfig.preset("base", version="v1", hidden_act="gelu", hidden_dropout_prob=0).to_dict()
     message = contradictions("albert/albert-base-v1", values)
     assert "hidden_act is 'gelu', but the model was trained with 'gelu_new'" in message

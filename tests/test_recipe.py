@@ -90,7 +90,7 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
         ({"examples": {"max_predictions": 0}}, "max_predictions must be 1 or more"),
     ],
 )
-def test_mistakes_are_named(table: dict[str, Any], message: str) -> None:
+def test_mistakes_are_an_error(table: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build(PretrainingSettings, table, where="r")
 
@@ -129,13 +129,13 @@ def test_values_that_override_settings_are_checked(given: dict[str, Any], messag
         settings_from(PretrainingSettings, SETTINGS, given)
 
 
-def test_a_value_in_place_of_a_table_is_named() -> None:
+def test_a_value_instead_of_a_table_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"training is 3\. Expected TrainingSettings"):
         settings_from(PretrainingSettings, {"batch_size": 8, "model": SHAPE, "training": 3}, {"steps": 50})
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64])
-def test_a_seed_that_no_generator_takes_is_refused(seed: int) -> None:
+def test_a_seed_out_of_range_is_an_error(seed: int) -> None:
     with pytest.raises(ConfigError, match=rf"seed must be between 0 and 2\*\*64 - 1, not {seed}"):
         FinetuningSettings(seed=seed)
 

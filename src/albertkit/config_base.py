@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import warnings
 from collections.abc import Mapping
 from dataclasses import Field, fields
 from pathlib import Path
@@ -18,7 +17,7 @@ from albertkit.config_fields import (
     under_one_name,
     unknown_arguments,
 )
-from albertkit.errors import ConfigError, ModelNotFoundError
+from albertkit.errors import ConfigError, ModelNotFoundError, warn_caller
 from albertkit.files import atomic_path, json_text, made_folder, read_json
 from albertkit.hub import as_path, refuse_push_to_hub, resolve, split_hub_options, take_loading_options
 from albertkit.published import warn_of_contradictions
@@ -106,11 +105,9 @@ class ConfigBase:
         if name not in self.extra and name not in _KEPT_KEYS and not name.startswith("_"):
             if is_misspelled(name, self._arguments):
                 raise unknown_arguments([name], self._arguments)
-            warnings.warn(
+            warn_caller(
                 f"AlbertConfig has no argument {name!r}. It is kept and written to {CONFIG_FILE}, but does "
-                "not change the model.",
-                UserWarning,
-                stacklevel=3,
+                "not change the model."
             )
         self.extra[name] = value
 

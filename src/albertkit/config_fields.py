@@ -28,11 +28,6 @@ def any_of(*choices: str | None) -> _Check:
     return (lambda value: value in choices, f"one of {names}")
 
 
-SIZE: _Check = (
-    lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
-    "a whole number of at least 1",
-)
-RATE: _Check = (lambda value: isinstance(value, int | float) and 0 <= value < 1, "a number in [0, 1)")
 POSITIVE: _Check = (
     lambda value: isinstance(value, int | float) and 0 < value < math.inf,
     "a positive number",
@@ -93,12 +88,17 @@ def setting(
 
 def size(default: int, unit: str) -> Any:
     """Declare a field that must be an integer of at least 1."""
-    return setting(default, SIZE, written="always", unit=unit)
+    check: _Check = (
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
+        "a whole number of at least 1",
+    )
+    return setting(default, check, written="always", unit=unit)
 
 
 def rate(default: float) -> Any:
     """Declare a field that must be a number in [0, 1)."""
-    return setting(default, RATE, written="always", unit="0 to 1")
+    check: _Check = (lambda value: isinstance(value, int | float) and 0 <= value < 1, "a number in [0, 1)")
+    return setting(default, check, written="always", unit="0 to 1")
 
 
 # --- names of arguments -------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from albertkit.checkpoints import formats, google, julia
 from albertkit.checkpoints.arrays import DTYPES
 from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint, Format
 from albertkit.checkpoints.folder import weight_files, write_folder
-from albertkit.checkpoints.names import TIED
+from albertkit.checkpoints.names import TIED, to_google
 from albertkit.checkpoints.report import left_out
 from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.checkpoints.shapes import architecture_of, expected_shapes, fit
@@ -156,25 +156,29 @@ def convert(
     fitted, loaded = fit(architecture, config, checkpoint.tensors)
     matched = fitted if dtype is None else cast(fitted, DTYPES[dtype])
     tied = TIED if config.tie_word_embeddings else {}
-    names = {name: name if to == "hf" else google.google_name(name) for name in matched if name not in tied}
+    names = {name: name if to == "hf" else to_google(name) for name in matched if name not in tied}
     written = Checkpoint(
         to,
         config.replace(architectures=[architecture], dtype=_dtype(matched)).to_dict(),
-        matched if to == "hf" else {name: matched[name] for name in names},
+        {name: matched[name] for name in names},
         [],
         checkpoint.vocabulary,
         checkpoint.pieces,
-        modules=checkpoint.modules,
+        checkpoint.notes,
+        checkpoint.modules,
     )
-    notes = [*checkpoint.notes, *filter(None, [contradictions(source, vars(config))])]
-    _take_vocabulary(written, to, config.vocab_size, notes)
+    if contradiction := contradictions(source, vars(config)):
+        written.notes.append(contradiction)
+    _take_vocabulary(written, config.vocab_size)
     if to != "hf" and checkpoint.modules is not None:
-        notes.append("the modules of sentence-transformers were left out: only the format 'hf' has them")
+        written.notes.append(
+            "the modules of sentence-transformers were left out: only the format 'hf' has them"
+        )
     try:
         files = _write(target, written, max_shard_size)
+    except AlbertKitError:
+        raise
     except OSError as error:
-        if isinstance(error, AlbertKitError):
-            raise
         raise CheckpointError(f"Could not write {target}: {error}.") from error
     report = ConversionReport(
         source=str(source),
@@ -193,7 +197,7 @@ def convert(
             name: f"differs from {first}, but the model has a single tensor for both"
             for name, first in loaded.conflicting.items()
         },
-        notes=notes,
+        notes=written.notes,
         checksums={str(path): file_sha256(path) for path in (*checkpoint.files, *files)},
     )
     if verify:
@@ -240,14 +244,14 @@ def _write(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | Non
     return [target / file for file in written]
 
 
-def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes: list[str]) -> None:
-    """Convert a checkpoint's vocabulary to the files of its new format.
+def _take_vocabulary(checkpoint: Checkpoint, vocab_size: int) -> None:
+    """Convert a checkpoint's vocabulary to the files of its new format, and add notes.
 
     Raises:
         CheckpointError: The vocabulary is damaged, or has more pieces than the model has embeddings.
         TokenizerError: A word list is damaged.
     """
-    files = checkpoint.vocabulary
+    files, notes, to = checkpoint.vocabulary, checkpoint.notes, checkpoint.format
     words: tuple[str, ...] = ()
     if MODEL_FILE in files:
         checkpoint.pieces = vocab_lines(files[MODEL_FILE])
@@ -269,7 +273,6 @@ def _take_vocabulary(checkpoint: Checkpoint, to: Format, vocab_size: int, notes:
     elif to != "julia" and not files:
         try:
             add_model_file(checkpoint)
-            notes += checkpoint.notes
         except TokenizerError as error:
             notes.append(f"the vocabulary was left out: {str(error).rstrip('.')}")
     elif to == "julia" and (lost := _settings(checkpoint)):

@@ -18,8 +18,6 @@ from typing import Any
 
 from albertkit.errors import AlbertKitError, ConfigError, DataError, DiskFullError
 
-PICTURES = (".png", ".svg", ".pdf")
-
 
 @contextmanager
 def atomic_path(target: str | Path) -> Iterator[Path]:
@@ -101,18 +99,18 @@ def made_folder(folder: Path) -> Iterator[Path]:
         DataError: The folder or one of its parents is a file.
     """
     made = []
-    for one in (folder, *folder.parents):
-        if one.is_file():
-            raise DataError(f"{one} is a file. Expected a folder to write to.")
-        if not one.exists():
-            made.append(one)
+    for parent in (folder, *folder.parents):
+        if parent.is_file():
+            raise DataError(f"{parent} is a file. Expected a folder to write to.")
+        if not parent.exists():
+            made.append(parent)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         yield folder
     except BaseException:
-        for one in made:
+        for parent in made:
             with suppress(OSError):
-                one.rmdir()
+                parent.rmdir()
         raise
 
 
@@ -179,6 +177,11 @@ def json_text(value: Any, **options: Any) -> str:
         ) from error
 
 
+def json_bytes(value: Any) -> bytes:
+    """Return a value as the content of a strict JSON file: indented, in UTF-8, with a final newline."""
+    return (json_text(value, indent=2, ensure_ascii=False) + "\n").encode()
+
+
 def write_json(target: Path, value: Any, *, indent: int | None = 2, **options: Any) -> None:
     """Write a value to a file as strict JSON. For options and errors see `json_text`."""
     text = json_text(value, indent=indent, **options) + "\n"
@@ -227,7 +230,7 @@ def _not_finite(value: Any, place: str = "") -> tuple[str, float] | None:
 
 def check_picture(target: Path) -> None:
     """Raise ConfigError if the ending is not an image format, DataError if the file cannot be written."""
-    check_ending(target, *PICTURES, verb="draw")
+    check_ending(target, ".png", ".svg", ".pdf", verb="draw")
     check_new_file(target)
 
 

@@ -18,8 +18,6 @@ from albertkit.heads import base_prefix
 
 _HEAD = "predictions."
 
-BYTES_FP32 = 4
-
 _Shapes = Mapping[str, tuple[int, ...]]
 """The shape of each tensor, by its name in the state dict."""
 
@@ -59,7 +57,7 @@ class Footprint:
         parts = self.parameters.values()
         return Parameters(sum(part.distinct for part in parts), sum(part.executed for part in parts))
 
-    def weight_bytes(self, bytes_each: int = BYTES_FP32) -> int:
+    def weight_bytes(self, bytes_each: int) -> int:
         """Return the number of bytes of the weights."""
         return self.total.distinct * bytes_each
 

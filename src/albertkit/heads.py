@@ -7,7 +7,7 @@ tests compare all of them.
 Shapes: H hidden, E embedding, V vocabulary, K labels.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
@@ -182,11 +182,6 @@ def scores_of(architecture: str, output: str) -> Scores | None:
 def base_prefix(architecture: str) -> str:
     """Return the prefix of the encoder's tensors in a model class."""
     return "" if architecture == ENCODER else BASE_PREFIX
-
-
-def all_tensors() -> Iterable[TensorSpec]:
-    """Return the distinct tensors of all heads."""
-    return dict.fromkeys(spec for head in HEADS.values() for spec in head.tensors)
 
 
 # --- the heads ----------------------------------------------------------------------------------

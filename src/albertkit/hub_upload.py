@@ -15,7 +15,7 @@ class UploadOptions(TypedDict, total=False):
     """Options of `push_to_hub`, with the names in `transformers`."""
 
     commit_message: str | None
-    """First line of the commit message. None means "Upload" and what is uploaded."""
+    """First line of the commit message. None means "Upload" and a name for the files."""
     commit_description: str | None
     """Other lines of the commit message."""
     private: bool | None

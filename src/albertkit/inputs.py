@@ -2,7 +2,7 @@
 
     lines    each line is a text
     tsv      the tab-separated columns of a line are the fields of an input; no header, no quoting
-    jsonl    each line is a JSON object with the fields of an input, or a JSON string
+    jsonl    each line is a JSON string, or an object with the fields of an input; other fields are ignored
 
 The ending of the file determines the format: .tsv, .jsonl or .ndjson. Tables (.csv, .parquet ...) and
 archives raise an error. Other files have the format lines.
@@ -15,24 +15,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from albertkit.errors import DataError
+from albertkit.text_files import decode_line
 
 InputFormat = Literal["lines", "tsv", "jsonl"]
 _BY_SUFFIX: dict[str, InputFormat] = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-
-
 _TABLES = (".csv", ".parquet", ".arrow", ".feather", ".xlsx", ".xls", ".ods")
 _UNREAD = (".json", ".gz", ".zst", ".bz2", ".xz", ".zip")
+_FIELDS = {"text", "text_pair", "question", "context", "choices"}
 _HEADER = {
-    "text",
-    "text_pair",
-    "sentence",
-    "sentence1",
-    "sentence2",
-    "question",
-    "context",
-    "label",
-    "id",
-    "index",
+    *("text", "text_pair", "sentence", "sentence1", "sentence2"),
+    *("question", "context", "label", "id", "index"),
 }
 
 
@@ -57,52 +49,6 @@ def format_of(path: Path) -> InputFormat:
     return _BY_SUFFIX.get(suffix, "lines")
 
 
-class NumberedInputs(list[Any]):
-    """Inputs in memory, with their numbers for error messages.
-
-    Args:
-        inputs: The inputs.
-        path: The file; None for arguments of a command.
-        numbers: The number of each input, counted from 1.
-        kind: The unit that the numbers count, such as "line" or "text".
-    """
-
-    def __init__(
-        self, inputs: Iterable[Any], path: Path | None, numbers: list[int], *, kind: str = "line"
-    ) -> None:
-        super().__init__(inputs)
-        self.path, self.numbers, self.kind = path, numbers, kind
-
-    @classmethod
-    def read(
-        cls, path: Path, *, format: InputFormat, fields: Sequence[str] = (), rest: str | None = None
-    ) -> "NumberedInputs":
-        """Read a file. For arguments and errors see `read_inputs`."""
-        with path.open("rb") as stream:
-            found = list(numbered_inputs(stream, str(path), format=format, fields=fields, rest=rest))
-        return cls([one for _, one in found], path, [line for line, _ in found])
-
-    def map(self, change: Callable[[Any], Any]) -> "NumberedInputs":
-        """Return the inputs, each converted by `change`."""
-        return NumberedInputs(map(change, self), self.path, self.numbers, kind=self.kind)
-
-
-def read_texts(path: Path) -> list[str]:
-    """Return the texts of a file: its lines, the first column of a .tsv file, or the field "text" of .jsonl.
-
-    Raises:
-        DataError: As for `read_inputs`, or an input is not a text.
-    """
-    inputs = NumberedInputs.read(path, format=format_of(path), fields=("text",), rest="others")
-    texts = []
-    for number, one in zip(inputs.numbers, inputs, strict=True):
-        text = one.get("text") if isinstance(one, dict) else one
-        if not isinstance(text, str):
-            raise DataError(f"{path}, line {number}: {one!r:.60}. Expected a text.")
-        texts.append(text)
-    return texts
-
-
 class NumberedStream(Iterator[Any]):
     """Inputs that are read one by one, with their line numbers for error messages.
 
@@ -118,20 +64,42 @@ class NumberedStream(Iterator[Any]):
     @classmethod
     def read(
         cls,
-        stream: Iterable[bytes],
+        lines: Iterable[bytes],
         name: str,
         *,
         format: InputFormat,
         fields: Sequence[str] = (),
         rest: str | None = None,
+        others: bool = False,
     ) -> "NumberedStream":
-        """Return the inputs of a stream. For arguments and errors see `read_inputs`."""
+        """Return the input of each line. Blank lines are skipped.
+
+        Args:
+            lines: Lines in UTF-8.
+            name: The name of the stream for error messages.
+            format: The format; see the docstring of the module.
+            fields: The names of the columns of a TSV line. The last columns may be missing. If there is only
+                one field, the input is its text.
+            rest: The field for all other columns, as a list.
+            others: Whether to keep the other fields of JSON objects.
+
+        Raises:
+            DataError: A line is not UTF-8 or not JSON, has too many columns or is the header of a TSV file,
+                or there is no input. It is raised when the input is read.
+        """
         numbers = array("q")
 
         def items() -> Iterator[Any]:
-            for line, one in numbered_inputs(stream, name, format=format, fields=fields, rest=rest):
-                numbers.append(line)
-                yield one
+            for number, raw in enumerate(lines, start=1):
+                where = f"{name}, line {number}"
+                line = decode_line(raw, number, where)
+                if line.strip():
+                    if format == "tsv" and not numbers:
+                        _check_no_header(line, where)
+                    numbers.append(number)
+                    yield _read(line, where, format, fields, rest, others=others)
+            if not numbers:
+                raise DataError(f"{name} has no text. Expected one input per line.")
 
         return cls(items(), name, numbers)
 
@@ -143,67 +111,63 @@ class NumberedStream(Iterator[Any]):
         return NumberedStream(map(change, self), self.name, self.numbers)
 
 
-def read_inputs(
-    stream: Iterable[bytes],
-    name: str,
-    *,
-    format: InputFormat = "lines",
-    fields: Sequence[str] = (),
-    rest: str | None = None,
-) -> Iterator[Any]:
-    """Yield the input of each line. Blank lines are skipped.
+class NumberedInputs(list[Any]):
+    """Inputs in memory, with their numbers for error messages.
 
     Args:
-        stream: Lines in UTF-8.
-        name: The name of the stream for error messages.
-        format: The format; see the docstring of the module.
-        fields: The names of the columns of a TSV line. The last columns may be missing. If there is only one
-            field, the input is its text.
-        rest: The field for all other columns, as a list.
+        inputs: The inputs.
+        path: The file; None for arguments of a command.
+        numbers: The number of each input, counted from 1.
+        kind: The unit that the numbers count, such as "line" or "text".
+    """
+
+    def __init__(
+        self, inputs: Iterable[Any], path: Path | None, numbers: Sequence[int], *, kind: str = "line"
+    ) -> None:
+        super().__init__(inputs)
+        self.path, self.numbers, self.kind = path, numbers, kind
+
+    @classmethod
+    def read(
+        cls, path: Path, *, format: InputFormat, fields: Sequence[str] = (), rest: str | None = None
+    ) -> "NumberedInputs":
+        """Read a file. For arguments and errors see `NumberedStream.read`."""
+        with path.open("rb") as file:
+            stream = NumberedStream.read(file, str(path), format=format, fields=fields, rest=rest)
+            return cls(stream, path, stream.numbers)
+
+    def map(self, change: Callable[[Any], Any]) -> "NumberedInputs":
+        """Return the inputs, each converted by `change`."""
+        return NumberedInputs(map(change, self), self.path, self.numbers, kind=self.kind)
+
+
+def read_texts(path: Path) -> list[str]:
+    """Return the texts of a file: its lines, the first column of a .tsv file, or the field "text" of .jsonl.
 
     Raises:
-        DataError: A line is not UTF-8 or not JSON, has too many columns or is the header of a TSV file, or
-            there is no input.
+        DataError: As for `NumberedStream.read`, or an input is not a text.
     """
-    for _, one in numbered_inputs(stream, name, format=format, fields=fields, rest=rest):
-        yield one
+    inputs = NumberedInputs.read(path, format=format_of(path), fields=("text",), rest="others")
+    texts = []
+    for number, value in zip(inputs.numbers, inputs, strict=True):
+        text = value.get("text") if isinstance(value, dict) else value
+        if not isinstance(text, str):
+            raise DataError(f"{path}, line {number}: {value!r:.60}. Expected a text.")
+        texts.append(text)
+    return texts
 
 
-def numbered_inputs(
-    stream: Iterable[bytes],
-    name: str,
-    *,
-    format: InputFormat = "lines",
-    fields: Sequence[str] = (),
-    rest: str | None = None,
-) -> Iterator[tuple[int, Any]]:
-    """Yield the line number and the input of each line. For arguments and errors see `read_inputs`."""
-    found = False
-    for number, raw in enumerate(stream, start=1):
-        where = f"{name}, line {number}"
-        try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{where}: not UTF-8 (byte {error.object[error.start]:#04x} at column {error.start + 1}). "
-                "Convert the file first, for instance with iconv."
-            ) from error
-        if line.strip():
-            if format == "tsv" and not found:
-                _check_no_header(line, where)
-            found = True
-            yield number, _read(line, where, format, fields, rest)
-    if not found:
-        raise DataError(f"{name} has no text. Expected one input per line.")
-
-
-def _read(line: str, where: str, format: InputFormat, fields: Sequence[str], rest: str | None) -> Any:
+def _read(
+    line: str, where: str, format: InputFormat, fields: Sequence[str], rest: str | None, *, others: bool
+) -> Any:
     if format == "lines":
         return line.strip()
     result = _read_json(line, where) if format == "jsonl" else _read_columns(line, where, fields, rest)
-    if isinstance(result, dict) and len(fields) == 1 and [*result] == [*fields]:
-        return result[fields[0]]
-    return result
+    if not isinstance(result, dict):
+        return result
+    if format == "jsonl" and not others and fields and fields[0] in result:
+        result = {name: value for name, value in result.items() if name in _FIELDS}
+    return result[fields[0]] if len(fields) == 1 and [*result] == [*fields] else result
 
 
 def _read_json(line: str, where: str) -> Any:

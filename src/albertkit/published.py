@@ -12,11 +12,12 @@ xlarge has 32 heads (google-research/albert, issue 180). If you load a model by 
 compares it with this table.
 """
 
-import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from albertkit.errors import warn_caller
 
 VERSIONS = ("v1", "v2")
 
@@ -100,19 +101,6 @@ class PublishedCheckpoint:
             "attention_probs_dropout_prob": dropout,
         }
 
-    def contradictions(self, found: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """Return (actual value, expected value) by name, for each value that differs.
-
-        Names are keys of a config, normalization rules of a tokenizer, or results of `hash_of`.
-        """
-        expected = {**self.config, **NORMALIZATION}
-        expected |= {hash_of(file): digest for file, digest in FILE_SHA256.items()}
-        return {
-            name: (found[name], value)
-            for name, value in expected.items()
-            if name in found and _SAME.get(found[name], found[name]) != value
-        }
-
 
 CHECKPOINTS = {
     checkpoint.name: checkpoint
@@ -144,22 +132,29 @@ def contradictions(name: str | Path, values: Mapping[str, Any], *, settled: Coll
 
     Args:
         name: The requested name. If it is not a published name, nothing is compared.
-        values: The values; see `PublishedCheckpoint.contradictions`.
+        values: Keys of a config, normalization rules of a tokenizer, or results of `hash_of`.
         settled: Names of values that the caller has set on purpose, which are not compared.
     """
     checkpoint = find(name)
-    found = checkpoint.contradictions(values) if checkpoint else {}
-    found = {key: pair for key, pair in found.items() if key not in settled}
-    if not found:
+    if checkpoint is None:
+        return ""
+    published = {**checkpoint.config, **NORMALIZATION}
+    published |= {hash_of(file): digest for file, digest in FILE_SHA256.items()}
+    different = {
+        key: value
+        for key, value in published.items()
+        if key in values and key not in settled and _SAME.get(values[key], values[key]) != value
+    }
+    if not different:
         return ""
     parts = "; ".join(
-        f"{key} is {value!r}, but the model was trained with {expected!r}"
-        for key, (value, expected) in found.items()
+        f"{key} is {values[key]!r}, but the model was trained with {value!r}"
+        for key, value in different.items()
     )
     # Sizes follow from the tensors. The other values are arguments, and they change the results.
     arguments = ", ".join(
-        f"{key}={expected!r}"
-        for key, (_, expected) in found.items()
+        f"{key}={value!r}"
+        for key, value in different.items()
         if key.isidentifier() and key not in _SEEN_IN_TENSORS
     )
     fix = f". To use the published values, pass {arguments}" if arguments else ""
@@ -167,8 +162,8 @@ def contradictions(name: str | Path, values: Mapping[str, Any], *, settled: Coll
 
 
 def warn_of_contradictions(
-    name: str | Path, values: Mapping[str, Any], *, settled: Collection[str] = (), stacklevel: int = 3
+    name: str | Path, values: Mapping[str, Any], *, settled: Collection[str] = ()
 ) -> None:
     """Warn if values differ from the published model; for the arguments see `contradictions`."""
     if message := contradictions(name, values, settled=settled):
-        warnings.warn(message, ContradictionWarning, stacklevel=stacklevel)
+        warn_caller(message, ContradictionWarning)

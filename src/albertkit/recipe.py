@@ -234,22 +234,15 @@ def field_docs(settings: type) -> dict[str, str]:
 
 def _checked(value: Any, hint: Any, where: str) -> Any:
     """Return `value` if it has the type `hint`. An integer is also accepted as a float."""
-    origin = typing.get_origin(hint)
-    if origin is typing.Literal:
-        allowed: tuple[Any, ...] = typing.get_args(hint)
-        fits = value in allowed
-    elif origin in (types.UnionType, typing.Union):
-        allowed = typing.get_args(hint)
-        fits = any(_fits(value, kind) for kind in allowed)
-        hint = next(kind for kind in allowed if _fits(value, kind)) if fits else hint
-    else:
-        allowed = (hint,)
-        fits = _fits(value, origin or hint)
-    if not fits:
+    is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
+    kinds = typing.get_args(hint) if is_union else (hint,)
+    kind = next((kind for kind in kinds if _fits(value, kind)), None)
+    if kind is None:
+        allowed = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else kinds
         expected = " or ".join(getattr(kind, "__name__", repr(kind)) for kind in allowed)
         raise ConfigError(f"{where} is {value!r}. Expected {expected}.")
     try:
-        return float(value) if hint is float else value
+        return float(value) if kind is float else value
     except OverflowError as error:
         raise ConfigError(f"{where} is a number of {len(str(value)):,} digits. Expected a float.") from error
 

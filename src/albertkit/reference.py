@@ -137,10 +137,8 @@ class _Network:
         width = self.config.hidden_size // self.config.num_attention_heads
 
         def split(part: str) -> Array:
-            projected = self.linear(states, f"{name}.attention.{part}")
-            return projected.reshape(*states.shape[:2], -1, width).swapaxes(
-                1, 2
-            )  # (B, T, N*D) -> (B, N, T, D)
+            projected = self.linear(states, f"{name}.attention.{part}")  # (B, T, N*D)
+            return projected.reshape(*states.shape[:2], -1, width).swapaxes(1, 2)  # (B, N, T, D)
 
         scores = split("query") @ split("key").swapaxes(2, 3) / self.dtype(math.sqrt(width))
         probabilities = softmax(np.where(seen, scores, -np.inf))

@@ -63,14 +63,24 @@ def read_lines(path: Path, compression: str | None) -> Lines:
                     raise DataError(
                         f"{path}, line {number}: over {LINE_BYTES >> 20} MB without a line end. Split it."
                     )
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8"), raw.tell() / size
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}, line {number}: not UTF-8 (byte {error.object[error.start]:#04x} at column "
-            f"{error.start + 1}). Convert the file first, for instance with iconv."
-        ) from error
+                yield number, decode_line(line, number, f"{path}, line {number}"), raw.tell() / size
     except failures as error:
         raise DataError(f"{path}, after line {number}: cannot be read ({error})") from error
+
+
+def decode_line(line: bytes, number: int, where: str) -> str:
+    """Return the text of a line; the first line may begin with a byte order mark.
+
+    Raises:
+        DataError: The line is not UTF-8. The message begins with `where`.
+    """
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{where}: not UTF-8 (byte {error.object[error.start]:#04x} at column {error.start + 1}). "
+            "Convert the file first, for instance with iconv."
+        ) from error
 
 
 def _byte_lines(read: Callable[[int], bytes]) -> Iterator[bytes]:

@@ -8,12 +8,12 @@ from albertkit.checkpoints import formats
 from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.config_base import CONFIG_FILE
 from albertkit.errors import ModelNotFoundError
-from albertkit.files import atomic_path, json_text
+from albertkit.files import json_bytes, json_text
 from albertkit.hub import HubOptions
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.folder import CONFIG_FILE as TOKENIZER_CONFIG_FILE
-from albertkit.tokenization.folder import INPUT_NAMES_KEY, MODEL_FILE, WORD_LIST_FILE, as_json, read_json
+from albertkit.tokenization.folder import INPUT_NAMES_KEY, MODEL_FILE, WORD_LIST_FILE, read_json
 from albertkit.tokenization.model_file import model_from_lines
 
 
@@ -69,11 +69,10 @@ def add_model_file(checkpoint: Checkpoint) -> None:
 
 
 def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
-    """Write the tokenizer files of a checkpoint into a folder and return their names."""
+    """Write the tokenizer files of a checkpoint into a new folder and return their names."""
     names = list(checkpoint.vocabulary)
     for name, content in checkpoint.vocabulary.items():
-        with atomic_path(folder / name) as new:
-            new.write_bytes(content)
+        (folder / name).write_bytes(content)
     if set(names) in ({MODEL_FILE}, {WORD_LIST_FILE}):
         # Google's folders contain no settings; their vocabularies are lower case, the default.
         tokenizer = AutoTokenizer.from_pretrained(folder / names[0])
@@ -81,18 +80,11 @@ def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
             name for path in tokenizer.save_pretrained(folder) if (name := Path(path).name) not in names
         ]
     elif names:
-        _add_input_names(folder / TOKENIZER_CONFIG_FILE)
+        # `transformers` writes the settings without the names of the inputs, but version 5 then omits the
+        # segments of a pair.
+        file = folder / TOKENIZER_CONFIG_FILE
+        settings = read_json(file)
+        if settings.get(INPUT_NAMES_KEY) is None:
+            file.write_bytes(json_bytes({**settings, INPUT_NAMES_KEY: TokenizerBase.model_input_names}))
         names = list(dict.fromkeys([*names, TOKENIZER_CONFIG_FILE]))
     return names
-
-
-def _add_input_names(file: Path) -> None:
-    """Add the names of the inputs to the settings of a tokenizer, which `transformers` writes without them.
-
-    Without these names, `transformers` 5 omits the segments of a pair.
-    """
-    settings = read_json(file)
-    if settings.get(INPUT_NAMES_KEY) is None:
-        content = as_json({**settings, INPUT_NAMES_KEY: TokenizerBase.model_input_names})
-        with atomic_path(file) as new:
-            new.write_bytes(content)

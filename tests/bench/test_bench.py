@@ -18,10 +18,9 @@ import albertkit
 from albertkit import extras
 from albertkit.bench import sides as sides_module
 from albertkit.bench import timing
-from albertkit.bench.loading import load
 from albertkit.bench.measuring import Report, Timing, _random_rows, about
 from albertkit.bench.measuring import run as measure
-from albertkit.bench.sides import other_sides, own_sides
+from albertkit.bench.sides import load, other_sides, own_sides
 from albertkit.bench.summary import figures
 from albertkit.bench.timing import in_turn, largest_product
 from albertkit.checkpoints.arrays import to_arrays
@@ -30,7 +29,6 @@ from albertkit.engines.engine import every_token
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import ConfigError, MissingExtraError
 from albertkit.heads import HEADS
-from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 CPU = torch.device("cpu")
 
@@ -42,7 +40,7 @@ def small_products(monkeypatch):
 
 
 @pytest.mark.parametrize("classes", [None, []])
-def test_a_model_without_a_class_is_refused(tmp_path: Path, classes: list[str] | None) -> None:
+def test_a_model_without_a_class_is_an_error(tmp_path: Path, classes: list[str] | None) -> None:
     make("AlbertForMaskedLM").save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"architectures": classes}))
@@ -104,11 +102,6 @@ def test_functions_are_called_in_turn_and_the_median_counts():
     assert calls == ["one", "other"] * 4
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tiny_vocabulary):
-    return AlbertTokenizer(str(tiny_vocabulary))
-
-
 class TestSides:
     """The engines of albertkit and other libraries, which the bench compares."""
 
@@ -150,7 +143,7 @@ class TestSides:
         np.testing.assert_allclose(graph.first_scores(rows), own[0].first_scores(rows), atol=1e-4, rtol=1e-4)
         assert len(graph.compute_texts(["The captain.", "An old fox opened the river."])) == 1
 
-    def test_a_missing_library_is_named(self, tokenizer, tmp_path, monkeypatch):
+    def test_a_missing_library_is_an_error(self, tokenizer, tmp_path, monkeypatch):
         model = make("AlbertForSequenceClassification", vocab_size=500)
         absent = sides_module.optional("no_such_library", extra="test")
         monkeypatch.setattr(sides_module, "transformers", absent)

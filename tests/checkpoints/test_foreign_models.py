@@ -2,6 +2,7 @@
 
 import pickle
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 from command_line import Run
@@ -45,6 +46,11 @@ def test_pipelines_give_the_answers_of_the_bundled_model(model: Path) -> None:
     assert pipeline(None, model)(MASKED) == expected  # with the task of the config
     assert pipeline("fill-mask", model, tokenizer="bundled")(MASKED) == expected
     assert fill.tokenizer.name_or_path == fill.model.name_or_path == str(model)
+
+
+def test_a_folder_may_have_the_ending_of_a_julia_file(folder: Path, tmp_path: Path) -> None:
+    model = copytree(folder / "hf", tmp_path / "run.bson")
+    assert pipeline("fill-mask", model)(MASKED) == pipeline("fill-mask")(MASKED)
 
 
 def test_the_tokenizer_can_be_saved_and_pickled(model: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import Run
+from json_lines import write_json_lines
 from sentence_folders import (
     HIDDEN,
     POOLINGS,
@@ -99,8 +100,7 @@ def test_residual_connections_and_normalized_inputs(write_model: WriteModel, enc
 
 
 @pytest.mark.parametrize(
-    "where",
-    ["sentence_bert_config.json", "sentence_albert_config.json", "tokenizer", "tokenizer, null"],
+    "where", ["sentence_bert_config.json", "sentence_albert_config.json", "tokenizer", "tokenizer, null"]
 )
 def test_maximum_length(write_model: WriteModel, encoder: Encoder, where: str) -> None:
     folder = write_model("Pooling")
@@ -188,7 +188,7 @@ def test_commands(write_model: WriteModel, run: Run, tmp_path: Path) -> None:
     same([row["embedding"] for row in printed], expected)
     printed = run("embed", *TEXTS, "--model", folder, "--prompt-name", "query", "--json").json
     same([row["embedding"] for row in printed], vectors(folder, prompt_name="query"))
-    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    write_json_lines(tmp_path / "texts.jsonl", ({"text": text} for text in TEXTS))
     target = tmp_path / "vectors.jsonl"
     files = ("--input", tmp_path / "texts.jsonl", "--output", target)
     result = run("predict", "sentence-embedding", "--model", folder, *files)

@@ -7,6 +7,7 @@ import pytest
 import torch
 import transformers
 from checkpoint_models import names_in
+from conversion_models import SIZES
 from safetensors.torch import load_file
 from torch_files import read_folder, write_folder
 from typer.testing import CliRunner
@@ -19,15 +20,6 @@ from albertkit.errors import ConfigError, DataError, DiskFullError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 
 LIMIT = 4_000
-SIZES = {
-    "vocab_size": 40,
-    "embedding_size": 8,
-    "hidden_size": 12,
-    "num_attention_heads": 3,
-    "intermediate_size": 20,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 16,
-}
 
 
 @pytest.fixture

@@ -1,73 +1,26 @@
-"""The verbs for labeled data: from files to a model, its report and predictions."""
+"""Tests of `finetune` and `evaluate`: from files to a model, its report and predictions."""
 
-import csv
 import json
-import os
-import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
-import torch
-from command_line import Result, Run, assert_one_line_error
-from pyarrow import parquet
+from command_line import LABELED_ROWS, Run, assert_one_line_error, run_predict
+from json_lines import read_json_lines
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
-from albertkit.finetuning.predictor import Asked, Predictor
+from albertkit.finetuning.predictor import Predictor
 from albertkit.finetuning.prepared import prepare
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.finetuning.train import finetune
-from albertkit.logs import ProgressBar
 from albertkit.metrics.classification import accuracy
-from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pipelines import pipeline
 from albertkit.tasks import loading as features
-from albertkit.tasks.loading import CHUNK
 from albertkit.tasks.text_classification import TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
-
-ROWS = [("the river was painted", "new"), ("the house was lost", "old")]
-
-
-@pytest.fixture(scope="module")
-def folder(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random encoder in `model/`, and tables."""
-    folder = tmp_path_factory.mktemp("labeled")
-    tokenizer = AlbertTokenizer(tiny_vocabulary)
-    shape: Any = {"embedding_size": 16, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
-    torch.manual_seed(0)
-    config = AlbertConfig(vocab_size=len(tokenizer), num_hidden_layers=2, initializer_range=0.2, **shape)
-    AlbertModel(config).save_pretrained(folder / "model")
-    tokenizer.save_pretrained(folder / "model")
-    for name, repeats in (("train", 16), ("dev", 4)):
-        lines = ["kind,sentence", *(f"{label},{text}" for text, label in ROWS * repeats)]
-        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n,no label\n")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def classifier(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of one step on single texts."""
-    output = tmp_path_factory.mktemp("classifier")
-    finetune(
-        "text-classification",
-        model=folder / "model",
-        train=folder / "train.csv",
-        validation=folder / "dev.csv",
-        output=str(output),
-        device="cpu",
-        steps=1,
-        precision="fp32",
-        text_column="sentence",
-        label_column="kind",
-    )
-    return output
 
 
 def test_from_files_to_predictions(folder: Path, tmp_path: Path, run: Run) -> None:
@@ -92,24 +45,24 @@ def test_from_files_to_predictions(folder: Path, tmp_path: Path, run: Run) -> No
     )  # fmt: skip
     assert result.status == 0, result.errors
     assert "accuracy  1.0000  (baseline 0.5000)" in result.output
-    lines = [json.loads(line) for line in (report / "predictions.jsonl").read_text().splitlines()]
+    lines = read_json_lines(report / "predictions.jsonl")
     said = [line["label"] for line in lines]
-    assert [line["true"] for line in lines] == [label for _, label in ROWS * 4]
+    assert [line["true"] for line in lines] == [label for _, label in LABELED_ROWS * 4]
     metrics = json.loads((report / "report.json").read_text())["metrics"]
-    assert metrics["accuracy"] == accuracy([label for _, label in ROWS * 4], said)
+    assert metrics["accuracy"] == accuracy([label for _, label in LABELED_ROWS * 4], said)
 
     result = run(
         "predict", "text-classification", "--model", tmp_path / "run", "--input", folder / "dev.csv",
         "--output", tmp_path / "answers.jsonl", "--text-column", "sentence", "--device", "cpu",
     )  # fmt: skip
     assert result.status == 0, result.errors
-    answers = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    answers = read_json_lines(tmp_path / "answers.jsonl")
     assert [answer["label"] for answer in answers[:8]] == said
-    assert len(answers) == 9  # rows without label too
+    assert len(answers) == 9  # including the row without a label
 
 
-def test_what_is_read_is_not_overwritten(classifier: Path, tmp_path: Path, run: Run) -> None:
-    """The input of a prediction, and the report by which a model is read."""
+def test_inputs_are_not_overwritten(classifier: Path, tmp_path: Path, run: Run) -> None:
+    """Check the input of `predict`, and the report of a fine-tuning run."""
     rows = tmp_path / "rows.csv"
     rows.write_text("kind,sentence\nold,the house\n")
     before = (rows.read_bytes(), (classifier / "report.json").read_bytes())
@@ -124,7 +77,7 @@ def test_what_is_read_is_not_overwritten(classifier: Path, tmp_path: Path, run: 
     assert (rows.read_bytes(), (classifier / "report.json").read_bytes()) == before
 
 
-def test_a_model_of_single_texts_is_not_measured_on_pairs(classifier: Path, tmp_path: Path, run: Run) -> None:
+def test_pairs_for_a_model_of_single_texts_are_an_error(classifier: Path, tmp_path: Path, run: Run) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("text,more,label\nthe house,was lost,old\n")
     about = ("--pair-column", "more", "--device", "cpu", "--model", classifier)
@@ -140,7 +93,7 @@ def test_a_model_of_single_texts_is_not_measured_on_pairs(classifier: Path, tmp_
         classify({"text": "the house", "text_pair": "was lost"})
 
 
-def test_rows_shorter_than_asked_for_are_announced(
+def test_a_maximum_length_above_the_model_is_logged(
     folder: Path, classifier: Path, tmp_path: Path, run: Run
 ) -> None:
     about = ("--text-column", "sentence", "--device", "cpu", "--model", classifier)
@@ -155,19 +108,7 @@ def test_rows_shorter_than_asked_for_are_announced(
             (tmp_path / "answers.jsonl").unlink(missing_ok=True)
 
 
-def test_empty_texts_are_predicted_and_named(classifier: Path, tmp_path: Path, run: Run) -> None:
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"text": "the house"}\n{"text": ""}\n')
-    result = run(
-        "predict", "text-classification", "--model", classifier, "--input", rows, "--device", "cpu",
-        "--output", tmp_path / "answers.jsonl",
-    )  # fmt: skip
-    assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 2
-    assert "  empty: 1\n" in result.errors
-    assert "rows.jsonl, line 2: no text in 'text', and predicted nevertheless" in result.errors
-
-
-def test_text_of_unknown_tokens_is_announced(
+def test_texts_of_unknown_tokens_cause_a_warning(
     folder: Path, classifier: Path, tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     arabic = "\u0645\u0631\u062d\u0628\u0627"
@@ -201,9 +142,9 @@ def test_text_of_unknown_tokens_is_announced(
     assert result.status == 0
 
 
-def test_a_label_seen_once_is_named(folder: Path, tmp_path: Path, run: Run) -> None:
+def test_a_label_with_a_single_example_causes_a_warning(folder: Path, tmp_path: Path, run: Run) -> None:
     file = tmp_path / "train.csv"
-    rows = [*ROWS * 8, ("the river", "nwe")]
+    rows = [*LABELED_ROWS * 8, ("the river", "nwe")]
     file.write_text("label,text\n" + "".join(f"{label},{text}\n" for text, label in rows))
     result = run(
         "finetune", "text-classification", "--model", folder / "model", "--train", file, "--validation", file,
@@ -212,7 +153,7 @@ def test_a_label_seen_once_is_named(folder: Path, tmp_path: Path, run: Run) -> N
     assert "labels with a single training example, perhaps by mistake: 'nwe'" in result.errors
 
 
-def test_a_model_that_is_kept_from_before_training_is_named(
+def test_keeping_the_untrained_model_causes_a_warning(
     folder: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = iter([0.9, 0.5, 0.5])
@@ -228,7 +169,7 @@ def test_a_model_that_is_kept_from_before_training_is_named(
     assert json.loads(report)["step"] == 0
 
 
-def test_a_missing_extra_is_said_before_any_work(
+def test_a_missing_extra_is_an_error_before_any_work(
     folder: Path, classifier: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
@@ -245,11 +186,11 @@ def test_a_missing_extra_is_said_before_any_work(
     (tmp_path / "rows.csv").write_text("text\na\n")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setattr(Predictor, "__call__", lambda *_: pytest.fail("computed"))
-    result = predicted(run, classifier, tmp_path / "rows.csv", tmp_path / "answers.parquet")
+    result = run_predict(run, classifier, tmp_path / "rows.csv", tmp_path / "answers.parquet")
     assert_one_line_error(result, "pyarrow is not installed. To install it: pip install 'albertkit[arrow]'")
 
 
-def test_errors_are_one_line(folder: Path, tmp_path: Path, run: Run) -> None:
+def test_errors_have_one_line(folder: Path, tmp_path: Path, run: Run) -> None:
     files = (
         "--train",
         folder / "train.csv",
@@ -266,7 +207,7 @@ def test_errors_are_one_line(folder: Path, tmp_path: Path, run: Run) -> None:
     result = run("evaluate", "text-classification", "--data", folder / "dev.csv", *model)
     assert result.status == 1
     assert "it was not fine-tuned for text-classification" in result.errors
-    # A regression has a head of the same names and sizes as multiple choice.
+    # The head of a regression has the same names and sizes as the head of multiple choice.
     config = AlbertConfig.from_pretrained(folder / "model").replace(num_labels=1, problem_type="regression")
     AlbertForSequenceClassification(config).save_pretrained(tmp_path / "numbers")
     AlbertTokenizer.from_pretrained(folder / "model").save_pretrained(tmp_path / "numbers")
@@ -274,8 +215,8 @@ def test_errors_are_one_line(folder: Path, tmp_path: Path, run: Run) -> None:
     assert_one_line_error(result, "trained for text-classification", "not for multiple-choice")
 
 
-def test_what_labels_look_like_is_said(folder: Path, tmp_path: Path, run: Run) -> None:
-    """Several in a cell that nobody cuts; numbers; more than a line shows."""
+def test_labels_are_described(folder: Path, tmp_path: Path, run: Run) -> None:
+    """Check several labels in a cell without a separator, numbers, and more labels than fit into a line."""
     lines = {
         "marks": [("old;lost", "a"), ("new", "b")],
         "numbers": [("0.5", "a"), ("1.5", "b")],
@@ -298,8 +239,8 @@ def test_what_labels_look_like_is_said(folder: Path, tmp_path: Path, run: Run) -
     assert "kind20" not in said["many"]
 
 
-def test_help_says_what_holds_without_a_flag(run: Run) -> None:
-    """A number of the settings for training; for a model that is there, that it is as it was trained."""
+def test_help_shows_defaults(run: Run) -> None:
+    """`finetune` shows numbers. `evaluate` and `predict` use the settings of the fine-tuning."""
     verbs = ("finetune", "evaluate", "predict")
     flat = {verb: " ".join(run(verb, "--help").output.replace("│", " ").split()) for verb in verbs}
     assert "[default: (64)]" in flat["finetune"]
@@ -309,175 +250,10 @@ def test_help_says_what_holds_without_a_flag(run: Run) -> None:
     assert not [verb for verb, shown in flat.items() if "(None)" in shown]
 
 
-# --- predict -------------------------------------------------------------------------------------
-
-
-def predicted(run: Run, model: Path, source: Path, output: Path, *more: str) -> Result:
-    return run(
-        "predict", "text-classification", "--model", model, "--input", source, "--output", output,
-        "--device", "cpu", *more,
-    )  # fmt: skip
-
-
-def test_predict_uses_the_columns_of_the_training(classifier: Path, tmp_path: Path, run: Run) -> None:
-    rows = tmp_path / "rows.csv"
-    rows.write_text("sentence,kind\nthe house,old\nthe river,new\n")
-    output = tmp_path / "answers.csv"
-    result = predicted(run, classifier, rows, output)
-    assert result.status == 0, result.errors
-    assert "options of the fine-tuning: --text-column sentence\n" in result.errors
-    result = run("evaluate", "text-classification", "--model", classifier, "--data", rows, "--device", "cpu")
-    assert result.status == 0, result.errors
-    assert "options of the fine-tuning: --text-column sentence --label-column kind\n" in result.errors
-    # A flag overrides them, and a file without these columns is read as without training.
-    output.unlink()
-    result = predicted(run, classifier, rows, output, "--text-column", "kind")
-    assert (result.status, "options of the fine-tuning" in result.errors) == (0, False)
-    other = tmp_path / "other.jsonl"
-    other.write_text('{"text": "the house"}\n')
-    output.unlink()
-    result = predicted(run, classifier, other, output)
-    assert (result.status, "options of the fine-tuning" in result.errors) == (0, False)
-    result = predicted(run, classifier, other, output, "--text-column", "sentence")
-    assert_one_line_error(result, "no column 'sentence'. The columns are text", "--text-column")
-
-
-def test_tables_have_a_column_for_each_score(classifier: Path, tmp_path: Path, run: Run) -> None:
-    rows = tmp_path / "rows.csv"
-    rows.write_text('name,sentence,score,more\nn1,the house,3,"a\tb"\nn2,the river,4,\n')
-    records = {}
-    for kind in ("jsonl", "csv", "tsv", "parquet"):
-        output = tmp_path / f"answers.{kind}"
-        result = predicted(run, classifier, rows, output, "--keep-columns", "--id-column", "name")
-        assert result.status == 0, result.errors
-        if kind == "jsonl":
-            records[kind] = [json.loads(line) for line in output.read_text().splitlines()]
-        elif kind == "parquet":
-            records[kind] = parquet.read_table(output).to_pylist()
-        else:
-            with output.open(newline="") as stream:
-                records[kind] = [*csv.DictReader(stream, delimiter="\t" if kind == "tsv" else ",")]
-    first = records["jsonl"][0]
-    names = ["row", "id", "sentence", "input_score", "more", "label", "score", "scores", "cut"]
-    assert list(first) == names
-    assert (first["row"], first["id"], first["input_score"], first["more"]) == (1, "n1", "3", "a\tb")
-    assert list(first["scores"]) == ["new", "old"]
-    assert first["score"] == max(first["scores"].values())
-    flat = [{name: one[name] for name in names if name != "scores"} for one in records["jsonl"]]
-    for one, record in zip(flat, records["jsonl"], strict=True):
-        one |= {f"score_{name}": score for name, score in record["scores"].items()}
-    assert records["parquet"] == flat
-    for kind in ("csv", "tsv"):
-        assert records[kind] == [{name: str(value) for name, value in one.items()} for one in flat]
-
-
-def test_columns_are_kept_of_tables_only(classifier: Path, tmp_path: Path, run: Run) -> None:
-    file = tmp_path / "pairs.xml"
-    file.write_text('<x><pair id="8" entailment="NO"><t>the house</t><h>was lost</h></pair></x>')
-    result = predicted(run, classifier, file, tmp_path / "answers.csv", "--keep-columns")
-    assert_one_line_error(result, "keep_columns is for tables", "pairs.xml has no columns")
-
-
-def test_rows_that_cannot_be_read_are_all_counted_first(classifier: Path, tmp_path: Path, run: Run) -> None:
-    rows = tmp_path / "rows.csv"
-    rows.write_text("text\na\nb,c\nd\n" + "e,f\n" * 6)
-    result = predicted(run, classifier, rows, tmp_path / "answers.csv")
-    assert_one_line_error(result, "7 of 9 rows cannot be read", "line 3: 2 cells, expected 1; ")
-    assert "line 8: 2 cells, expected 1; ..." in result.errors
-    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
-
-
-def test_an_interrupted_prediction_continues(
-    classifier: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C says what is kept; the input may be touched, but not changed, before the command runs again."""
-    rows, output = tmp_path / "rows.jsonl", tmp_path / "answers.jsonl"
-    rows.write_text("".join(f'{{"text": "the house {number}"}}\n' for number in range(CHUNK + 3)))
-    computed: list[int] = []
-    whole = Predictor.__call__
-
-    def stopped(self: Predictor, asked: list[Asked]) -> str:
-        if len(asked) < CHUNK:
-            raise KeyboardInterrupt
-        return whole(self, asked)
-
-    def counted(self: Predictor, asked: list[Asked]) -> str:
-        computed.append(len(asked))
-        return whole(self, asked)
-
-    monkeypatch.setattr(ProgressBar, "SECONDS", 0.0)
-    with monkeypatch.context() as patch:
-        patch.setattr(Predictor, "__call__", stopped)
-        result = predicted(run, classifier, rows, output)
-    assert result.status == 130
-    parts = tmp_path / ".answers.jsonl.parts"
-    assert result.errors.splitlines() == [
-        "1,024 of 1,027 examples",
-        f"interrupted: 1,024 of 1,027 predictions are kept in {parts}; the same command resumes the work",
-    ]
-    content = rows.read_text()
-    rows.write_text(content + "{}\n")
-    result = predicted(run, classifier, rows, output)
-    assert_one_line_error(result, "run with different content of the input", "or delete the folder")
-    result = predicted(run, classifier, rows, output, "--max-length", "8", "--keep-columns")
-    assert "different max_length, keep_columns, content of the input." in result.errors.replace("  ", " ")
-    rows.write_text(content)
-    os.utime(rows, (0, 0))
-    output.write_text("older")
-    monkeypatch.setattr(Predictor, "__call__", counted)
-    result = predicted(run, classifier, rows, output)
-    assert_one_line_error(result, f"{output} exists. Choose another name")
-    assert output.read_text() == "older"
-    output.unlink()
-    result = predicted(run, classifier, rows, output)
-    assert result.status == 0, result.errors
-    assert computed == [3]
-    assert result.errors.splitlines() == [
-        f"resuming after 1,024 of 1,027 predictions, which an interrupted run kept in {parts}",
-        f"1,027 predictions in {output}",
-    ]
-    assert len(output.read_text().splitlines()) == CHUNK + 3
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["answers.jsonl", "rows.jsonl"]
-
-
-def test_predictions_do_not_go_into_their_input(classifier: Path, tmp_path: Path, run: Run) -> None:
-    folder = tmp_path / "split"
-    folder.mkdir()
-    table = pa.Table.from_pylist([{"text": "the house"}])
-    with pa.OSFile(str(folder / "data.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
-        stream.write_table(table)
-    (folder / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
-    for output in (folder / "answers.jsonl", tmp_path / "more" / ".." / "split" / "more" / "answers.jsonl"):
-        result = predicted(run, classifier, folder, output)
-        assert_one_line_error(result, "is inside the input")
-    result = predicted(run, classifier, folder, tmp_path / "answers.jsonl")
-    assert result.status == 0, result.errors
-    (tmp_path / "folder.csv").mkdir()
-    result = predicted(run, classifier, folder, tmp_path / "folder.csv")
-    assert_one_line_error(result, "folder.csv is a folder. Pass the name of a file")
-
-
-def test_damaged_parts_are_named(classifier: Path, tmp_path: Path, run: Run) -> None:
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"text": "the house"}\n')
-    about = tmp_path / ".answers.jsonl.parts" / "about.json"
-    about.parent.mkdir()
-    (about.parent / "00000000.jsonl").write_text("")
-    wrong = {
-        "{": "is damaged. Expected a JSON object",
-        "[1]": "expected a JSON object, found a list",
-        "null": "expected a JSON object, found a NoneType",
-    }
-    for content, what in wrong.items():
-        about.write_text(content)
-        result = predicted(run, classifier, rows, tmp_path / "answers.jsonl")
-        assert_one_line_error(result, str(about), what, "Delete the folder")
-
-
-def test_texts_that_are_too_long_are_all_counted_first(
+def test_all_long_texts_are_counted_first(
     folder: Path, classifier: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In training data, in data to measure on, in the input of predictions; over several chunks."""
+    """Check training data, evaluation data and the input of `predict`, in several chunks."""
     monkeypatch.setattr(features.chunks, "__defaults__", (2,))
     monkeypatch.setattr(Predictor, "__call__", lambda *_: pytest.fail("computed"))
     rows = tmp_path / "rows.csv"
@@ -494,7 +270,7 @@ def test_texts_that_are_too_long_are_all_counted_first(
     for result in (
         run("finetune", "text-classification", *files, *model, *about, *columns),
         run("evaluate", "text-classification", "--data", rows, "--model", classifier, *about, *columns),
-        predicted(run, classifier, rows, tmp_path / "answers.csv", *about),
+        run_predict(run, classifier, rows, tmp_path / "answers.csv", *about),
     ):
         assert result.status == 1
         assert said in result.errors.splitlines()[-1]
@@ -503,56 +279,7 @@ def test_texts_that_are_too_long_are_all_counted_first(
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
-def test_damaged_columns_of_a_report_are_named(classifier: Path, tmp_path: Path, run: Run) -> None:
-    copy = tmp_path / "model"
-    shutil.copytree(classifier, copy)
-    rows = tmp_path / "rows.csv"
-    rows.write_text("text\na\n")
-    report = json.loads((copy / "report.json").read_text())
-    for damaged in ([], "text", {"text_column": 3}, {"texts": "a"}):
-        (copy / "report.json").write_text(json.dumps(report | {"columns": damaged}))
-        result = predicted(run, copy, rows, tmp_path / "answers.csv")
-        assert_one_line_error(result, f"{copy / 'report.json'}: ", "columns")
-
-
-def test_nothing_is_left_of_a_prediction_that_did_not_begin(
-    classifier: Path, tmp_path: Path, run: Run
-) -> None:
-    """No folder of parts stays, so another command is not refused because of it; suffixes in capitals."""
-    rows = tmp_path / "rows.CSV"
-    rows.write_text("text\na\n")
-    output = tmp_path / "answers.CSV"
-    assert_one_line_error(predicted(run, classifier, rows, output, "--engine", "onxx"), "no engine 'onxx'")
-    assert [path.name for path in tmp_path.iterdir()] == ["rows.CSV"]
-    (tmp_path / ".answers.CSV.parts").mkdir()  # of a process that was killed at its beginning
-    (tmp_path / ".answers.CSV.parts" / "about.json").write_text("{}")
-    result = predicted(run, classifier, rows, output, "--max-length", "8")
-    assert result.status == 0, result.errors
-    assert output.read_text().startswith("row,label,score,score_new,score_old,cut\n1,")
-    result = predicted(run, classifier, rows, rows / "answers.csv")
-    assert_one_line_error(result, "rows.CSV is a file. Choose a folder")
-
-
-def test_a_prediction_that_fails_says_what_is_kept(
-    classifier: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"text": "the house"}\n' * (CHUNK + 1))
-    whole = Predictor.__call__
-
-    def failing(self: Predictor, asked: list[Asked]) -> str:
-        if len(asked) < CHUNK:
-            raise OSError(28, "No space left on device", "disk")
-        return whole(self, asked)
-
-    monkeypatch.setattr(Predictor, "__call__", failing)
-    result = predicted(run, classifier, rows, tmp_path / "answers.csv")
-    assert result.status == 1
-    assert "stopped: 1,024 of 1,025 predictions are kept in" in result.errors
-    assert "the same command resumes the work" in result.errors
-
-
-def test_an_evaluation_does_not_replace_its_data(classifier: Path, tmp_path: Path, run: Run) -> None:
+def test_evaluate_does_not_replace_its_data(classifier: Path, tmp_path: Path, run: Run) -> None:
     data = tmp_path / "predictions.jsonl"
     data.write_text('{"text": "the house", "label": "old"}\n')
     about = ("evaluate", "text-classification", "--model", classifier, "--data", data, "--device", "cpu")
@@ -560,17 +287,3 @@ def test_an_evaluation_does_not_replace_its_data(classifier: Path, tmp_path: Pat
     assert_one_line_error(result, f"would replace {data}, which is the input")
     assert_one_line_error(run(*about, "--output", data), "is a file. Expected a folder for the report")
     assert [path.name for path in tmp_path.iterdir()] == ["predictions.jsonl"]
-
-
-def test_kept_columns_of_several_types_are_text_in_parquet(
-    classifier: Path, tmp_path: Path, run: Run
-) -> None:
-    rows = tmp_path / "rows.jsonl"
-    values = [1, "one", {"x": [2]}, None, 2.5]
-    lines = [{"text": "a", "mixed": value, "number": number} for number, value in enumerate(values)]
-    rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    result = predicted(run, classifier, rows, tmp_path / "answers.parquet", "--keep-columns")
-    assert result.status == 0, result.errors
-    found = parquet.read_table(tmp_path / "answers.parquet").to_pydict()
-    assert found["mixed"] == ["1", "one", '{"x": [2]}', None, "2.5"]
-    assert found["number"] == [0, 1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""From raw text to a model, through the command line."""
+"""Tests of the commands from raw text to a pretrained model."""
 
 import json
 import shutil
@@ -9,23 +9,17 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+from pretraining_runs import RECIPE_SIZES
 
 from albertkit import AlbertForMaskedLM, AlbertTokenizer
 from albertkit.training.curves import read_metrics
 
 Albertkit = Callable[..., CompletedProcess[str]]
-SMALL_RUN = """
+SMALL_RUN = f"""
 batch_size = 8
 evaluation_sequences = 16
 
-[model]
-embedding_size = 16
-hidden_size = 32
-num_hidden_layers = 2
-num_attention_heads = 2
-intermediate_size = 64
-max_position_embeddings = 64
-
+{RECIPE_SIZES}
 [examples]
 max_seq_length = 64
 
@@ -118,7 +112,7 @@ def test_flags_override_the_recipe_and_a_finished_run_stays(albertkit: Albertkit
         (("--steps", 1), "batch_size is None and batch_tokens is None"),
     ],
 )
-def test_mistakes_are_one_line(
+def test_errors_have_one_line(
     albertkit: Albertkit, tmp_path: Path, arguments: tuple[object, ...], message: str
 ) -> None:
     places = ("--data", tmp_path, "--tokenizer", tmp_path, "--output", tmp_path / "run")
@@ -128,7 +122,7 @@ def test_mistakes_are_one_line(
     assert not (tmp_path / "run").exists()
 
 
-def test_another_tokenizer_than_the_shards_is_refused(
+def test_another_tokenizer_than_the_shards_is_an_error(
     albertkit: Albertkit, run_folder: Path, corpus: Path
 ) -> None:
     work = run_folder.parent
@@ -168,7 +162,7 @@ def test_nothing_that_is_there_is_overwritten(albertkit: Albertkit, run_folder: 
     assert not (corpus / "config.json").exists()
 
 
-def test_missing_places_and_devices_are_one_line(
+def test_missing_files_and_devices_are_errors_of_one_line(
     albertkit: Albertkit, run_folder: Path, tmp_path: Path
 ) -> None:
     work = run_folder.parent
@@ -209,3 +203,13 @@ def test_holding_out_everything_is_explained(
     tokenizer = ("--tokenizer", run_folder.parent / "tokenizer")
     result = albertkit("prepare", one, *tokenizer, "--holdout-every", 40, "--output", tmp_path, status=1)
     assert "no text is left to train on" in result.stderr
+
+
+def test_holding_out_far_more_than_expected_is_a_warning(
+    albertkit: Albertkit, corpus: Path, run_folder: Path, tmp_path: Path
+) -> None:
+    files, tokenizer = sorted(corpus.glob("*.txt")), ("--tokenizer", run_folder.parent / "tokenizer")
+    for documents, count, warned in ((8, 4, False), (3, 40, True)):
+        every = ("--holdout-every", count, "--output", tmp_path / str(documents))
+        result = albertkit("prepare", *files[:documents], *tokenizer, *every)
+        assert ("% of the tokens are held out" in result.stderr) == warned

@@ -1,4 +1,4 @@
-"""The help of every verb, its example, and the reference page that is made of them."""
+"""Tests of the help texts of all commands, their examples, and the reference page."""
 
 import importlib.util
 import re
@@ -72,11 +72,11 @@ def reference() -> ModuleType:
     return module
 
 
-def test_the_page_is_what_the_command_line_says(reference: ModuleType) -> None:
+def test_the_page_equals_the_help_texts(reference: ModuleType) -> None:
     assert reference.page() == PAGE, f"docs/reference/cli.md is of another command line; run {COMMAND}"
 
 
-def test_the_check_says_what_differs(
+def test_the_check_shows_the_difference(
     reference: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["cli_reference.py", "--check"])
@@ -155,10 +155,7 @@ def test_help_is_quick() -> None:
         ("--versio", "No such option: --versio (did you mean --version?). See albertkit --help"),
         ("inspect attention hi --htm x", "--htm (did you mean --html?). See albertkit inspect attention"),
         ("fill-maks hi", "No such command 'fill-maks'. Did you mean 'fill-mask'? See albertkit --help"),
-        (
-            "convert a b --to tf2",
-            "Invalid value for '--to': 'tf2' is not one of 'hf', 'tf1', 'julia'. See",
-        ),
+        ("convert a b --to tf2", "Invalid value for '--to': 'tf2' is not one of 'hf', 'tf1', 'julia'. See"),
         (
             "convert a b --dtype float8",
             "'float8' is not one of 'float32', 'float16', 'bfloat16'. See albertkit convert --help",
@@ -175,7 +172,7 @@ def test_help_is_quick() -> None:
         ("convert a b c", "Got unexpected extra argument(s) (c). See albertkit convert --help"),
     ],
 )
-def test_wrong_use_is_one_line(run: Run, given: str, message: str) -> None:
+def test_usage_errors_have_one_line(run: Run, given: str, message: str) -> None:
     found = run(*given.split())
     assert (found.status, found.output) == (2, "")
     (line,) = found.errors.splitlines()

@@ -1,4 +1,4 @@
-"""The verb serve: a process of its own, its signals, several processes, its errors."""
+"""Tests of the command serve in a separate process: signals, several processes and errors."""
 
 import json
 import os
@@ -200,7 +200,7 @@ def test_workers_that_die_before_they_load_end_the_server(tmp_path: Path) -> Non
     assert "ConfigError: a worker process failed to start. See its error above" in result.stderr
 
 
-def test_a_server_without_a_temporary_folder_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_temporary_folder_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_folder(**_: object) -> None:
         raise FileNotFoundError("no usable temporary directory")
 
@@ -244,7 +244,7 @@ def test_tasks_of_models_with_an_equals_sign(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("key", ["", "  ", "two words"])
-def test_a_key_in_the_environment_that_is_none(run, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_key_in_the_environment(run, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALBERTKIT_SERVING_KEY", key)
     result = run("serve", "--port", "0", "--model", "none")
     assert_one_line_error(result, f"ALBERTKIT_SERVING_KEY has {len(key.split())} words. Expected the key")
@@ -255,7 +255,8 @@ def test_gauges_of_a_dead_process_go(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
     code = (
         "from albertkit.serving.metrics import Metrics; import os; metrics = Metrics()\n"
-        "metrics.requests_in_progress.set(5); metrics.request('/v1/tag', 200); print(metrics.text().decode())"
+        "metrics.requests_in_progress.set(5); metrics.requests.labels('/v1/tag', '200').inc()\n"
+        "print(metrics.text().decode())"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "albertkit_requests_in_progress 5.0" in ended.stdout
@@ -264,7 +265,7 @@ def test_gauges_of_a_dead_process_go(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert 'albertkit_requests_total{route="/v1/tag",status="200"} 1.0' in text
 
 
-def test_errors_are_one_line(run, tmp_path: Path) -> None:
+def test_errors_have_one_line(run, tmp_path: Path) -> None:
     assert_one_line_error(run("serve", "--model", "a=bundled", "--model", "a=bundled"), "the name 'a'")
     assert_one_line_error(run("serve", "--model", "=bundled"), "--model is '=bundled'")
     assert_one_line_error(

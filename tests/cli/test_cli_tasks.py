@@ -1,14 +1,13 @@
-"""The verbs classify, tag, answer, choose and order: the pipelines' answers, for programs and for people."""
+"""Tests of the commands classify, tag, answer, choose and order: the answers of pipelines, and the output."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
-import torch
 from command_line import assert_one_line_error
 
-from albertkit.config import AlbertConfig
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import (
     AlbertForMultipleChoice,
@@ -17,40 +16,22 @@ from albertkit.modeling.task_heads import (
     AlbertForTokenClassification,
 )
 from albertkit.pipelines import pipeline
-from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 TEXT = "the captain opened the harbour"
 
 
 @pytest.fixture(scope="module")
-def folders(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A folder of a random model for each head."""
-    tokenizer = AlbertTokenizer(tiny_vocabulary)
-    folders = {}
-    for name, model_class, settings in (
+def folders(save_model: Callable[..., Path]) -> dict[str, Path]:
+    """Return a folder with a random model for each head."""
+    models = (
         ("classes", AlbertForSequenceClassification, {"id2label": {0: "bad", 1: "fair", 2: "good"}}),
         ("numbers", AlbertForSequenceClassification, {"num_labels": 1, "problem_type": "regression"}),
         ("tags", AlbertForTokenClassification, {"id2label": {0: "O", 1: "B-PER", 2: "I-PER"}}),
         ("questions", AlbertForQuestionAnswering, {}),
         ("choices", AlbertForMultipleChoice, {}),
         ("order", AlbertForPreTraining, {}),
-    ):
-        config = AlbertConfig(
-            vocab_size=len(tokenizer),
-            embedding_size=16,
-            hidden_size=32,
-            num_attention_heads=4,
-            intermediate_size=64,
-            num_hidden_layers=3,
-            max_position_embeddings=48,
-            initializer_range=0.3,
-            **settings,
-        )
-        torch.manual_seed(0)
-        folders[name] = tmp_path_factory.mktemp("models") / name
-        model_class(config).save_pretrained(folders[name])
-        tokenizer.save_pretrained(folders[name])
-    return folders
+    )
+    return {name: save_model(model_class, **settings) for name, model_class, settings in models}
 
 
 class TestClassify:
@@ -237,7 +218,7 @@ def test_help_has_an_example(run, verb):
 
 
 class TestFiles:
-    """The files of --file: all inputs are checked before any is answered, and tables are refused."""
+    """Files of `--file`: all inputs are checked before the first answer, and tables are an error."""
 
     VERBS: ClassVar = {
         "fill-mask": "order", "embed": "order", "classify": "classes", "tag": "tags", "answer": "questions",
@@ -245,7 +226,7 @@ class TestFiles:
     }  # fmt: skip
 
     @pytest.mark.parametrize("verb", VERBS)
-    def test_tables_are_refused(self, run, tmp_path, verb):
+    def test_tables_are_an_error(self, run, tmp_path, verb):
         for suffix, words in (
             ("csv", "albertkit predict TASK --input"),
             ("Parquet", "albertkit predict TASK --input"),

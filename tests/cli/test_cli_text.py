@@ -1,4 +1,4 @@
-"""The verbs fill-mask, embed and inspect: output for people and programs, inputs, errors of one line."""
+"""Tests of the commands fill-mask, embed and inspect: their output, inputs and errors."""
 
 import json
 import re
@@ -12,6 +12,7 @@ import pytest
 import torch
 from command_line import assert_one_line_error
 from modeling_twins import HEADS
+from random_models import save_random_model
 from torchless import run_without_torch
 
 from albertkit.config import AlbertConfig
@@ -23,24 +24,10 @@ from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 
 @pytest.fixture(scope="module")
-def model(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a random model."""
-    tokenizer = AlbertTokenizer(tiny_vocabulary)
-    config = AlbertConfig(
-        vocab_size=len(tokenizer),
-        embedding_size=16,
-        hidden_size=32,
-        num_attention_heads=4,
-        intermediate_size=64,
-        num_hidden_layers=3,
-        max_position_embeddings=24,
-        initializer_range=0.3,
-    )
-    torch.manual_seed(0)
+def model(tokenizer: AlbertTokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a random model."""
     folder = tmp_path_factory.mktemp("models") / "tiny"
-    AlbertForPreTraining(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return save_random_model(AlbertForPreTraining, tokenizer, folder, max_position_embeddings=24)
 
 
 class TestFillMask:
@@ -63,7 +50,7 @@ class TestFillMask:
         assert lines[4].count("█") <= 30 * words[3]["score"] / words[0]["score"] + 1
         assert f"{100 * words[0]['score']:.3g}%" in lines[1]
 
-    def test_several_masks_and_windows_are_named(self, run, model):
+    def test_output_of_several_masks_and_windows(self, run, model):
         result = run("fill-mask", "[MASK] " + "word " * 50 + "[MASK]", "--model", model, "--top-k", "1")
         assert "mask 1" in result.output
         assert "mask 2" in result.output
@@ -111,7 +98,7 @@ class TestFillMask:
         assert_one_line_error(run(*call, "--file", file), "latin1.txt, line 2: not UTF-8")
         assert_one_line_error(run(*call, "a [MASK]", "--file", file), "passed twice")
 
-    def test_errors_are_one_line(self, run, model, tmp_path):
+    def test_errors_have_one_line(self, run, model, tmp_path):
         call = ("fill-mask", "--model", model)
         assert_one_line_error(run(*call, "no mask"), "text 1: there is no [MASK] in the text")
         assert_one_line_error(

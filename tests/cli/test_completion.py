@@ -1,4 +1,4 @@
-"""What shells are told after Tab: by the protocol they speak, and in a real bash."""
+"""Tests of shell completion, through its protocol and in bash."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ PUBLISHED = [
 
 
 def bash_offers(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Return what bash is told for a line with the cursor at its end."""
+    """Return the completions of a line with the cursor at its end."""
     monkeypatch.setenv("_ALBERTKIT_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", line)
     monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))

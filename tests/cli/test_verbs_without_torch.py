@@ -1,14 +1,15 @@
-"""The verbs that use a model, where torch cannot be imported, beside the same verbs on the engine `torch`."""
+"""Tests that commands without PyTorch have the answers of the same commands with the engine `torch`."""
 
 import csv
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from answers import assert_close
 from command_line import Run
 from pyarrow import parquet
 from torchless import run_without_torch
@@ -19,7 +20,6 @@ from albertkit.finetuning.content_hashes import model_sha256
 from albertkit.finetuning.trained import load_task
 from albertkit.modeling import auto
 from albertkit.tasks.settings import TaskSettings
-from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 HEADS = {
     "AlbertForPreTraining": {},
@@ -60,27 +60,12 @@ print(json.dumps(results))
 
 
 @pytest.fixture(scope="module")
-def models(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A folder of a random model of each class."""
-    tokenizer = AlbertTokenizer(tiny_vocabulary)
+def models(save_model: Callable[..., Path]) -> dict[str, Path]:
+    """Return the folder of a random model of each class."""
     folders = {}
     for number, (name, settings) in enumerate(HEADS.items()):
-        config = AlbertConfig(
-            vocab_size=len(tokenizer),
-            embedding_size=16,
-            hidden_size=32,
-            num_attention_heads=4,
-            intermediate_size=64,
-            num_hidden_layers=4,
-            num_hidden_groups=1 + number % 2,
-            max_position_embeddings=48,
-            initializer_range=0.3,
-            **settings,
-        )
-        torch.manual_seed(number)
-        folders[name] = tmp_path_factory.mktemp("models") / name
-        getattr(auto, name)(config).save_pretrained(folders[name])
-        tokenizer.save_pretrained(folders[name])
+        sizes = {"num_hidden_layers": 4, "num_hidden_groups": 1 + number % 2}
+        folders[name] = save_model(getattr(auto, name), seed=number, **sizes, **settings)
     return folders
 
 
@@ -126,21 +111,6 @@ def without_torch(commands: Iterable[Iterable[Any]]) -> list[tuple[int | None, s
     """Return the status, the output and the errors of each command, all in one process."""
     given = [[*map(str, command)] for command in commands]
     return [tuple(one) for one in json.loads(run_without_torch(RUN_ALL, json.dumps(given)))]
-
-
-def assert_close(ours: Any, theirs: Any) -> None:
-    """Compare JSON; numbers that are no whole ones to 1e-5."""
-    assert type(ours) is type(theirs)
-    if isinstance(ours, dict):
-        assert ours.keys() == theirs.keys()
-        for name, value in ours.items():
-            assert_close(value, theirs[name])
-    elif isinstance(ours, list):
-        assert len(ours) == len(theirs)
-        for one, other in zip(ours, theirs, strict=True):
-            assert_close(one, other)
-    else:
-        assert ours == (pytest.approx(theirs, abs=1e-5) if isinstance(ours, float) else theirs)
 
 
 def test_the_verbs_for_texts(models: dict[str, Path], run: Run) -> None:
@@ -199,7 +169,7 @@ def test_predict(models: dict[str, Path], inputs: dict[str, list[Path]], tmp_pat
         assert read(output)
 
 
-def test_what_needs_torch_says_so(
+def test_commands_that_need_torch_are_an_error(
     models: dict[str, Path], inputs: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     model = models["AlbertForSequenceClassification"]
@@ -219,7 +189,7 @@ def test_what_needs_torch_says_so(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_wrong_in_any_case_is_said_before_what_to_install(
+def test_other_errors_come_before_missing_libraries(
     models: dict[str, Path], inputs: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     model = models["AlbertForSequenceClassification"]
@@ -254,7 +224,7 @@ def test_what_is_wrong_in_any_case_is_said_before_what_to_install(
 
 @pytest.mark.parametrize("task", LABELED)
 def test_a_model_has_one_hash(task: str, models: dict[str, Path]) -> None:
-    """So a machine with torch continues what one without has begun."""
+    """A machine with PyTorch can resume the work of a machine without it."""
     _, light = load_task(task, models[LABELED[task]], TaskSettings())
     module = getattr(auto, LABELED[task]).from_pretrained(models[LABELED[task]])
     assert model_sha256(light, light.config) == model_sha256(module, module.config)

@@ -114,9 +114,7 @@ def errors_reported(direction: str, name: str) -> Iterator[None]:
 
 
 def check_opens(
-    case: Case,
-    compute: Callable[[Case], Mapping[str, Any]],
-    expected: Mapping[str, np.ndarray] | None = None,
+    case: Case, compute: Callable[[Case], Mapping[str, Any]], expected: Mapping[str, np.ndarray] | None = None
 ) -> None:
     """Report the largest difference between the outputs of a tool and of albertkit.
 

@@ -12,15 +12,7 @@ os.environ["KERAS_BACKEND"] = "jax"
 
 import keras_hub
 import numpy as np
-from comparing import (
-    Case,
-    check_opens,
-    compare_ids,
-    read_cases,
-    report_limit,
-    report_versions,
-    work_folder,
-)
+from comparing import Case, check_opens, compare_ids, read_cases, report_limit, report_versions, work_folder
 
 
 def normalized(text: str) -> str:

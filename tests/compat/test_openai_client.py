@@ -101,11 +101,7 @@ def test_models(client: Any) -> None:
             openai.NotFoundError,
             r"there is no model 'text-embedding-3-small'\. The models are bundled\.",
         ),
-        (
-            {"extra_headers": {"X-Request-Timeout": "0.0000001"}},
-            openai.InternalServerError,
-            "took more than",
-        ),
+        ({"extra_headers": {"X-Request-Timeout": "0.0000001"}}, openai.InternalServerError, "took more than"),
         ({"input": ["a"] * 9}, openai.APIStatusError, "9 inputs. Expected at most 8"),
     ],
 )

@@ -8,6 +8,7 @@ versions of transformers.
 """
 
 import json
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ import pytest
 import torch
 
 from albertkit import finetune, pipeline
-from albertkit.config import AlbertConfig
 from albertkit.conversion import convert
 from albertkit.modeling.model import AlbertModel
 from albertkit.tokenization.tokenizer import AlbertTokenizer
@@ -38,22 +38,8 @@ POOLINGS = ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lastt
 
 
 @pytest.fixture(scope="module")
-def encoder(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("encoder")
-    torch.manual_seed(0)
-    config = AlbertConfig(
-        vocab_size=500,
-        embedding_size=16,
-        hidden_size=32,
-        num_attention_heads=4,
-        intermediate_size=48,
-        num_hidden_layers=3,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-    )
-    AlbertModel(config).save_pretrained(folder)
-    AlbertTokenizer(tiny_vocabulary).save_pretrained(folder)
-    return folder
+def encoder(save_model: Callable[..., Path]) -> Path:
+    return save_model(AlbertModel, intermediate_size=48, max_position_embeddings=64)
 
 
 def ours(folder: Path, texts: list[str] = TEXTS, **options: Any) -> np.ndarray:

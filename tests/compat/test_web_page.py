@@ -303,7 +303,7 @@ class TestPage:
         page.context.close()
         site.stop()
 
-    def test_a_page_opened_from_the_disk_explains_what_to_do(self, browser, root: Path) -> None:
+    def test_a_page_opened_from_the_disk_shows_instructions(self, browser, root: Path) -> None:
         page = browser.new_context().new_page()
         page.goto((root / "small" / "index.html").as_uri())
         expected = (

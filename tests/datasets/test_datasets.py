@@ -89,7 +89,7 @@ def test_a_table_without_header_counts_its_columns(write: Write) -> None:
     assert examples[1] == TextExample("bad", "worse", "1", f"{file}, line 2")
 
 
-def test_rows_that_cannot_be_used_are_counted_and_named(write: Write) -> None:
+def test_unusable_rows_are_counted(write: Write) -> None:
     lines = ["text,label", "one,a", "two", ",a", "three,", '"four\nfour",b', "five,b,c", "six,a"]
     reader = TextTable(write("a.csv", "\n".join(lines) + "\n"))
     report = report_of(reader)
@@ -147,7 +147,7 @@ def test_without_labels_no_row_is_lost(write: Write) -> None:
         ("a.arrow", "", "not a readable .arrow file"),
     ],
 )
-def test_a_wrong_file_or_column_is_named(write: Write, name: str, content: str, message: str) -> None:
+def test_wrong_files_and_columns_are_an_error(write: Write, name: str, content: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         TextTable(write(name, content))
 
@@ -183,7 +183,7 @@ def test_columns_of_zeros_and_ones_are_labels(write: Write, kind: str) -> None:
         TextTable(file, DataOptions(label_column="toxic,scam"))
 
 
-def test_one_column_of_ones_each_can_be_classes() -> None:
+def test_columns_with_a_single_one_may_be_classes() -> None:
     rows = [{"text": "a", "x": 1, "y": 0}, {"text": "b", "x": 0, "y": 1}, {"text": "c", "x": 1, "y": 1}]
     table = TextTable(rows, DataOptions(label_column="x,y"))
     splits = load_splits({"train": table}, problem_type=CLASSES)

@@ -55,24 +55,20 @@ def loaded_labels(labels: list, **options):
         ([[2, 10], [2]], SEVERAL, ("2", "10"), [("2", "10"), ("2",)]),
     ],
 )
-def test_what_labels_mean_is_inferred(given: list, kind: str, names: tuple, read: list) -> None:
+def test_the_kind_of_labels_is_inferred(given: list, kind: str, names: tuple, read: list) -> None:
     assert loaded_labels(given) == (kind, names, read)
 
 
-def test_what_labels_mean_can_be_said() -> None:
+def test_the_kind_of_labels_can_be_set() -> None:
     assert loaded_labels(["1", "2", "5"], problem_type=NUMBERS) == (NUMBERS, ("LABEL_0",), [1.0, 2.0, 5.0])
     for given in (["0.5", "1.0", "0.5"], [0.5, 1.0, 0.5]):
         assert loaded_labels(given, problem_type=CLASSES) == (CLASSES, ("0.5", "1.0"), ["0.5", "1.0", "0.5"])
-    assert loaded_labels(["b; a", "", "a"], separator=";") == (
-        SEVERAL,
-        ("a", "b"),
-        [("a", "b"), (), ("a",)],
-    )
+    assert loaded_labels(["b; a", "", "a"], separator=";") == (SEVERAL, ("a", "b"), [("a", "b"), (), ("a",)])
     with pytest.raises(ConfigError, match="problem_type is 'classes'"):
         loaded_labels(["a", "b"], problem_type="classes")
 
 
-def test_labels_that_teach_nothing_are_refused() -> None:
+def test_labels_without_information_are_an_error() -> None:
     with pytest.raises(DataError, match="every row has the label 'a'"):
         loaded_labels(["a", "a"])
     with pytest.raises(DataError, match="each of the 30 rows has a different label"):
@@ -83,7 +79,7 @@ def test_labels_that_teach_nothing_are_refused() -> None:
         loaded_labels([[], []])
 
 
-def test_a_label_that_training_does_not_have_is_named_with_its_row(write: Write) -> None:
+def test_an_unknown_label_is_an_error_with_its_row(write: Write) -> None:
     train = TextTable(write("train.csv", "text,label\na,positive\nb,negative\n"))
     test = TextTable(write("test.csv", "text,label\na,positive\nb,postive\n"))
     with pytest.raises(DataError) as caught:
@@ -101,7 +97,7 @@ def test_a_label_that_training_does_not_have_is_named_with_its_row(write: Write)
         load_splits({"test": test}, labels=labels)
 
 
-def test_rows_that_could_not_be_read_are_named_where_the_rest_is_of_no_use(write: Write) -> None:
+def test_errors_about_labels_list_unreadable_rows(write: Write) -> None:
     file = write("train.jsonl", '{"text": "a", "label": "x"}\n{"text": "b", "la\n')
     with pytest.raises(DataError) as caught:
         load_splits({"train": TextTable(file)})
@@ -117,7 +113,7 @@ def test_labels_written_otherwise_are_the_same_class(write: Write) -> None:
     assert label_counts(splits, "validation") == {"1": 1, "0": 1}
 
 
-def test_numbers_that_are_none_are_mislabeled(write: Write) -> None:
+def test_nan_and_infinite_labels_are_mislabeled(write: Write) -> None:
     train = TextTable(write("train.csv", "text,label\na,1.5\nb,2.5\nc,?\n"))
     splits = load_splits({"train": train, "validation": train})
     assert splits.reports["validation"].problems["mislabeled"].first == [

@@ -55,7 +55,7 @@ def test_labels_of_words_are_checked_between_splits(write: Write) -> None:
     assert parts_of_speech.labels.names == ("-LRB-", "B-X", "NN")
 
 
-def test_training_rows_that_were_left_out_are_named_beside_an_unknown_label(write: Write) -> None:
+def test_errors_about_labels_list_skipped_training_rows(write: Write) -> None:
     train = ConllFile(write("bad.conll", "a O\nb B-A\n\nc\nd B-B\n"))
     validation = ConllFile(write("validation.conll", "c O\nd B-B\n"))
     with pytest.raises(DataError, match=r"validation.conll, line 1: the label 'B-B' is unknown") as caught:

@@ -1,4 +1,4 @@
-"""Examples given as objects are checked as rows of tables are, each error with the number of the example."""
+"""Tests that example objects are checked like rows of tables, and that errors name the example."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Engines give the answers of the model as it is now, whatever changed besides its weights."""
+"""Tests that engines follow changes of a model other than changes of its weights."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Early exit: the rule by hand, the engine beside the plain model, files, the verbs."""
+"""Tests of early exit: the rule by hand, the engine, saved models and the commands."""
 
 import json
 import random
@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from command_line import Run, assert_one_line_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_lines import read_json_lines, write_json_lines
 from modeling_twins import make, tiny
 
 from albertkit.config import AlbertConfig
@@ -128,7 +129,7 @@ class TestTheEngine:
         batch_size=st.sampled_from([None, 1, 3]),
         seed=st.integers(0, 5),
     )
-    def test_says_what_the_plain_model_says(self, lengths, patience, classifiers, shape, batch_size, seed):
+    def test_answers_equal_the_plain_engine(self, lengths, patience, classifiers, shape, batch_size, seed):
         model = model_with_exits(Exits(classifiers, tolerance=0.5), seed=seed, **shape)
         model.set_patience(patience)
         rows = rows_of(lengths)
@@ -157,7 +158,7 @@ class TestTheEngine:
         assert len(set(depths.tolist())) > 1
         torch.testing.assert_close(logits, expected.logits, atol=1e-5, rtol=1e-5)
 
-    def test_what_left_is_not_computed(self, monkeypatch):
+    def test_finished_rows_are_not_computed(self, monkeypatch):
         model = model_with_exits(Exits("shared"))
         with torch.no_grad():
             model.classifier.bias.copy_(torch.tensor([1e3, 0.0]))  # all depths say the same
@@ -214,7 +215,7 @@ class TestFiles:
             torch.testing.assert_close(theirs(**batch).logits, loaded(**batch).logits, atol=1e-5, rtol=1e-5)
 
     @pytest.mark.parametrize("given", ["each", {"classifiers": "none"}, {"depths": 3}, {"tolerance": 0}])
-    def test_a_config_that_says_nonsense_is_an_error(self, given):
+    def test_an_invalid_config_is_an_error(self, given):
         config = AlbertConfig(model_type="albert", early_exit=given)
         with pytest.raises(ConfigError, match="early_exit"):
             exits_of(config)
@@ -283,12 +284,12 @@ class TestTheVerbs:
         assert picture.read_bytes().startswith(b"\x89PNG")
 
         texts = [f"{word} {number}" for word in ("river", "house", "key") for number in range(4)]
-        (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        write_json_lines(tmp_path / "texts.jsonl", ({"text": text} for text in texts))
         target = tmp_path / "answers.jsonl"
         predict = ["--model", output, "--input", tmp_path / "texts.jsonl", "--output", target]
         result = run("predict", "text-classification", *predict, "--device", "cpu", "--patience", "1")
         assert result.status == 0, result.errors
-        records = [json.loads(line) for line in target.read_text().splitlines()]
+        records = read_json_lines(target)
         classify = pipeline("text-classification", output, device="cpu")
         whole = classify(texts)
         classify.set_patience(1)
@@ -323,7 +324,7 @@ def test_exits_are_trained_with_the_loss_of_the_head_alone(objective):
         note_exits(task, tiny(num_hidden_layers=6), FinetuningSettings(early_exit=True))
 
 
-def test_a_model_trained_again_without_exits_has_none():
+def test_training_without_exits_removes_them():
     config = tiny()
     Exits().note(config)
     note_exits(TextClassification(), config, FinetuningSettings())

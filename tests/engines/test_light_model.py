@@ -1,4 +1,4 @@
-"""Models without torch: computed where their files are mapped, until somebody needs a PyTorch module."""
+"""Tests of light models, which need PyTorch only if a caller uses a PyTorch module."""
 
 import copy
 import pickle
@@ -84,18 +84,12 @@ class TestAnswers:
         for other in (copy.deepcopy(engine), pickle.loads(pickle.dumps(engine))):
             np.testing.assert_array_equal(other.run(rows_of([5, 9])), expected)
 
-    def test_wrong_rows_are_named(self, folders):
+    def test_wrong_rows_are_an_error(self, folders):
         engine = make_engine(load(folders[MASKED], MASKED))
         for row, message in (
-            (
-                Row(input_ids=[60], token_type_ids=[0], example=0),
-                "row 1 has 60 among its input_ids",
-            ),
+            (Row(input_ids=[60], token_type_ids=[0], example=0), "row 1 has 60 among its input_ids"),
             (Row(input_ids=[5], token_type_ids=[2], example=0), "row 1 has 2 among its token_type_ids"),
-            (
-                Row(input_ids=[5] * 25, token_type_ids=[0] * 25, example=0),
-                "row 1 has 25 tokens",
-            ),
+            (Row(input_ids=[5] * 25, token_type_ids=[0] * 25, example=0), "row 1 has 25 tokens"),
             (Row(input_ids=[], token_type_ids=[], example=0), "row 1 has 0 tokens"),
         ):
             with pytest.raises(DataError, match=message):
@@ -161,8 +155,8 @@ class TestWeights:
             assert place_in_file(other) is None
 
     @pytest.mark.parametrize("change", ["deleted", "replaced"])
-    def test_are_those_that_were_loaded_whatever_becomes_of_the_file(self, folders, tmp_path, change):
-        """The session is made when rows come."""
+    def test_a_changed_file_does_not_change_the_weights(self, folders, tmp_path, change):
+        """The engine creates its session for the first rows."""
         shutil.copytree(folders[MASKED], tmp_path / "model")
         light = load(tmp_path / "model", MASKED)
         file = tmp_path / "model" / "model.safetensors"
@@ -185,7 +179,7 @@ class TestWeights:
         assert repr(light) == f"LightModel({MASKED}, {model.num_parameters():,} parameters)"
         assert light.module is None
 
-    def test_saves_what_the_module_saves(self, folders, tmp_path):
+    def test_saves_the_files_of_a_module(self, folders, tmp_path):
         load(folders[MASKED], MASKED).save_pretrained(tmp_path)
         for name in ("model.safetensors", "config.json"):
             assert (tmp_path / name).read_bytes() == (folders[MASKED] / name).read_bytes()

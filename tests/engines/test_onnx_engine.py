@@ -1,4 +1,4 @@
-"""The layers in ONNX Runtime say what the plain model says; in int8 nearly, whatever the batch."""
+"""Tests that the engines `onnx` and `onnx-int8` have the scores of the plain engine, in any batch."""
 
 import copy
 import pickle
@@ -9,7 +9,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from engine_rows import CLASSIFIER, OUTPUTS, SHAPES, WHOLE_TEXT, assert_equal, rows_of, some_tokens
+from engine_rows import (
+    ANY_CALL,
+    CLASSIFIER,
+    OUTPUTS,
+    SHAPES,
+    WHOLE_TEXT,
+    assert_equal,
+    assert_equal_call,
+    rows_of,
+    some_tokens,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from modeling_twins import HEADS, make, tiny
@@ -31,7 +41,7 @@ from albertkit.onnx.packed import build_rows
 
 
 class Rounding(nn.Module):
-    """A linear map in whole numbers, by its definition."""
+    """A linear map in int8, computed by its definition."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -44,25 +54,9 @@ class Rounding(nn.Module):
 
 
 @settings(max_examples=15)
-@given(
-    head=st.sampled_from(list(OUTPUTS)),
-    lengths=st.lists(st.integers(1, 24), min_size=1, max_size=12),
-    batch_tokens=st.sampled_from([None, 1, 30, 100]),
-    batch_size=st.sampled_from([None, 1, 3]),
-    shape=st.sampled_from(SHAPES),
-    read=st.sampled_from([first_token, every_token, some_tokens]),
-)
-def test_the_same_as_the_plain_model(head, lengths, batch_tokens, batch_size, shape, read):
-    model = make(head, **shape)
-    assert_equal(
-        model,
-        rows_of(lengths),
-        engine=make_engine(model, "onnx"),
-        output=OUTPUTS[head],
-        read=first_token if head in WHOLE_TEXT else read,
-        batch_tokens=batch_tokens,
-        batch_size=batch_size,
-    )
+@given(**ANY_CALL)
+def test_any_call_equals_the_plain_engine(**call):
+    assert_equal_call("onnx", **call)
 
 
 def test_other_outputs_and_types():
@@ -84,8 +78,8 @@ def test_the_model_is_not_called(monkeypatch):
         assert [one.shape for one in found] == [one.shape for one in expected]
 
 
-class TestWhatTheConfigDoesNotTell:
-    """Such models are called as they are, and a warning says so."""
+class TestChangedModels:
+    """The engine warns and calls a model that differs from its config."""
 
     @pytest.mark.parametrize("change", ["activation", "approximation", "eps", "eps of embeddings", "hook"])
     def test_other_activations_and_norms(self, change):
@@ -230,7 +224,7 @@ class TestInt8:
         # Two ways of adding may fall on two sides of a half, here and there.
         assert np.abs(found - expected).mean() < 0.25 * np.abs(exact - expected).mean()
 
-    def test_what_is_said_of_a_text_does_not_depend_on_its_batch(self):
+    def test_answers_do_not_depend_on_the_batch(self):
         model = make(CLASSIFIER)
         with torch.no_grad():  # some words have values far above all others'
             model.albert.embeddings.word_embeddings.weight[30:].mul_(50)
@@ -271,8 +265,8 @@ class TestInt8:
         assert_equal(model, rows_of([3]), engine=make_engine(model, "onnx-int8"))
 
 
-class TestLongRowsAmongShortOnes:
-    """Attention pads rows, so those of one call must be of about one length."""
+class TestRowsOfDifferentLengths:
+    """Attention pads rows, so the rows of a call must have similar lengths."""
 
     @given(lengths=st.lists(st.integers(1, 512), min_size=1, max_size=60))
     def test_padding_is_bounded_and_nothing_is_lost(self, lengths):
@@ -282,7 +276,7 @@ class TestLongRowsAmongShortOnes:
         for run in runs:
             assert len(run) * run[0].length <= 2 * sum(group.length for group in run)
 
-    def test_rows_of_about_one_length_share_a_call(self):
+    def test_rows_of_similar_length_share_a_call(self):
         assert len(list(_alike([Group(1, length, 1) for length in range(40, 19, -1)]))) == 1
 
     @pytest.mark.parametrize("read", [first_token, every_token, some_tokens])

@@ -1,4 +1,4 @@
-"""ONNX files in int8: what they compute, their size, what is measured and refused; models read from files."""
+"""Tests of ONNX files in int8: their scores, their size, the measured loss, errors, and reading them."""
 
 import json
 import math
@@ -12,6 +12,7 @@ import pytest
 import torch
 from command_line import assert_one_line_error
 from engine_rows import CLASSIFIER
+from json_lines import write_json_lines
 from modeling_twins import HEADS, make
 
 from albertkit import pipeline
@@ -19,6 +20,7 @@ from albertkit.checkpoints.arrays import to_arrays
 from albertkit.config import AlbertConfig
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Row, every_token
+from albertkit.engines.light_model import LightModel
 from albertkit.engines.onnx_module import OnnxModuleEngine
 from albertkit.errors import CheckpointError, ConfigError, DataError
 from albertkit.export import int8_loss
@@ -69,8 +71,8 @@ def test_a_model_read_from_a_file_is_computed_in_int8(head: str, tmp_path: Path)
         assert engine.int8
 
 
-def test_a_file_says_what_the_engine_says_of_the_model_read_from_it(rounded: Path, tmp_path: Path) -> None:
-    """The states before the head, through a file of the encoder alone."""
+def test_a_file_has_the_scores_of_the_engine(rounded: Path, tmp_path: Path) -> None:
+    """Compare the hidden states of a file of the encoder."""
     file = tmp_path / "encoder.onnx"
     export_onnx(rounded, file, architecture="AlbertModel", int8=True, max_drop=100)
     model = auto.model_class(CLASSIFIER).from_pretrained(rounded)
@@ -114,7 +116,7 @@ def test_a_metric_on_labeled_examples(labeled: Path, tmp_path: Path, run) -> Non
     said = [one["label"] for one in classify(list(TEXTS))]
     lines = [{"sentence": text, "label": label} for text, label in zip(TEXTS, said, strict=True)]
     file = tmp_path / "dev.jsonl"
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_json_lines(file, lines)
     arguments = ("--int8", "--calibrate", file, "--text-column", "sentence", "--max-drop", "50")
     result = run("export", "onnx", labeled, tmp_path / "a.onnx", *arguments, "--json")
     assert result.status == 0, result.errors
@@ -145,7 +147,7 @@ def test_agreement_of_every_head(tmp_path: Path) -> None:
         model = make(head, max_position_embeddings=64)
         model.save_pretrained(tmp_path / head)
         export_onnx(tmp_path / head, tmp_path / f"{head}.onnx")
-        twin = (head, model.config, to_arrays(model.state_dict()))
+        twin = LightModel(head, model.config, to_arrays(model.state_dict()))
         loss = measure_agreement(tmp_path / f"{head}.onnx", twin, None, TEXTS, optional_inputs=True)
         assert loss.drop == pytest.approx(0, abs=1e-3)
         assert loss.examples >= 6
@@ -153,7 +155,7 @@ def test_agreement_of_every_head(tmp_path: Path) -> None:
             for name, parameter in model.named_parameters():
                 if not name.startswith("albert."):  # the head, or all of the encoder alone
                     parameter.neg_()
-        twin = (head, model.config, to_arrays(model.state_dict()))
+        twin = LightModel(head, model.config, to_arrays(model.state_dict()))
         loss = measure_agreement(tmp_path / f"{head}.onnx", twin, None, TEXTS, optional_inputs=True)
         assert loss.drop > 5
 
@@ -171,7 +173,7 @@ def test_not_a_number_is_too_large_a_loss() -> None:
         ("AlbertModel", "pooler.bias"),  # the second output; the first is finite
     ],
 )
-def test_a_model_with_numbers_that_are_none_is_refused(head: str, name: str, tmp_path: Path) -> None:
+def test_a_model_with_nan_weights_is_an_error(head: str, name: str, tmp_path: Path) -> None:
     model = make(head, max_position_embeddings=64)
     with torch.no_grad():
         model.get_parameter(name).fill_(math.nan)
@@ -234,7 +236,7 @@ def test_the_pairs_of_an_embedder(tiny_vocabulary: Path, tmp_path: Path, run) ->
     assert (loss["metric"], loss["exact"], loss["examples"]) == ("mrr", 100, 2)
 
 
-def test_what_does_not_go_together(labeled: Path, tmp_path: Path) -> None:
+def test_conflicting_options_are_an_error(labeled: Path, tmp_path: Path) -> None:
     file, texts = tmp_path / "labels.csv", tmp_path / "texts.txt"
     file.write_text("text,label\nthe river,LABEL_0\n")
     texts.write_text("the river\n")
@@ -282,7 +284,7 @@ def test_a_file_is_a_checkpoint(dtype: str, head: str, tmp_path: Path) -> None:
         torch.testing.assert_close(tensor, expected[name], rtol=0, atol=0)
 
 
-def test_files_of_others_and_damaged_ones(rounded: Path, tmp_path: Path) -> None:
+def test_foreign_and_damaged_files_are_an_error(rounded: Path, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes((rounded / "config.json").read_bytes())
     file = onnx.load(rounded / "model.onnx")
     file.producer_name = "pytorch"

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from finetuning_runs import CPU, FAST, texts, tune, write
+from finetuning_runs import CPU, FAST, texts, tune
+from json_lines import write_json_lines
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
@@ -27,7 +28,7 @@ from albertkit.training.curves import read_metrics
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 
-def test_a_class_is_learnt(classifier: Path) -> None:
+def test_training_on_classes(classifier: Path) -> None:
     report = json.loads((classifier / "report.json").read_text())
     assert report["main_metric"] == "accuracy"
     assert report["restarts"] == 0
@@ -58,8 +59,10 @@ def test_a_measurement_takes_paths_and_strings(classifier: Path, data: Path, tmp
 def test_rare_classes_weigh_more(model: Path, data: Path, tmp_path: Path) -> None:
     """At a rate of nothing the weighted loss is that of the frequencies evened out."""
     rows = texts(64, 0)
-    write(tmp_path / "train.jsonl", [row for number, row in enumerate(rows) if number % 8 in (0, 1, 2, 4, 6)])
-    write(tmp_path / "validation.jsonl", texts(20, 1))
+    write_json_lines(
+        tmp_path / "train.jsonl", [row for number, row in enumerate(rows) if number % 8 in (0, 1, 2, 4, 6)]
+    )
+    write_json_lines(tmp_path / "validation.jsonl", texts(20, 1))
     settings = replace(FAST, steps=1, batch_size=64, learning_rate=1e-12, log_every=1)
     losses = {}
     for weights_of in ("none", "balanced"):
@@ -79,11 +82,11 @@ def test_rare_classes_weigh_more(model: Path, data: Path, tmp_path: Path) -> Non
     assert losses["balanced"] == pytest.approx(float(mean_of_classes), abs=1e-4)
 
 
-def test_numbers_are_learnt(model: Path, tmp_path: Path) -> None:
+def test_training_on_numbers(model: Path, tmp_path: Path) -> None:
     values = {"good": 1.5, "bad": -0.5}
     for name, seed, count in (("train", 0, 64), ("validation", 1, 20)):
         rows = [row | {"label": values[row["label"]]} for row in texts(count, seed)]
-        write(tmp_path / f"{name}.jsonl", rows)
+        write_json_lines(tmp_path / f"{name}.jsonl", rows)
     report = tune("text-classification", replace(FAST, epochs=12), model, tmp_path, tmp_path / "run").report
     assert report is not None
     assert report["main_metric"] == "pearson"
@@ -91,22 +94,22 @@ def test_numbers_are_learnt(model: Path, tmp_path: Path) -> None:
     assert AlbertConfig.from_pretrained(tmp_path / "run").problem_type == "regression"
 
 
-def test_several_labels_are_learnt(model: Path, tmp_path: Path) -> None:
+def test_training_on_several_labels(model: Path, tmp_path: Path) -> None:
     for name, seed, count in (("train", 0, 64), ("validation", 1, 20)):
         rows = [
             {"text": row["text"], "label": {"good": ["good", "any"], "bad": ["any"]}[row["label"]]}
             for row in texts(count, seed)
         ]
         rows[0]["label"] = []
-        write(tmp_path / f"{name}.jsonl", rows)
+        write_json_lines(tmp_path / f"{name}.jsonl", rows)
     report = tune("text-classification", FAST, model, tmp_path, tmp_path / "run").report
     assert report is not None
     assert report["main_metric"] == "f1_micro"
     assert report["metrics"]["f1_micro"] > 0.95
 
 
-def test_words_are_learnt(model: Path, tmp_path: Path) -> None:
-    """CoNLL columns: some words are of a type."""
+def test_training_on_words(model: Path, tmp_path: Path) -> None:
+    """Train on CoNLL columns in which the word determines its label."""
     kinds = {"river": "B-PLACE", "harbour": "B-PLACE", "key": "B-THING"}
     for name, seed, count in (("train.conll", 0, 64), ("validation.conll", 1, 20)):
         sentences = [row["text"].split() for row in texts(count, seed)]
@@ -130,7 +133,7 @@ def test_words_are_learnt(model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, -1e-3, math.nan, math.inf])
-def test_a_rate_that_teaches_nothing_is_refused(rate: float) -> None:
+def test_an_invalid_learning_rate_is_an_error(rate: float) -> None:
     for name in ("learning_rate", "epochs"):
         with pytest.raises(ConfigError, match=f"{name} must be more than 0 and finite, not"):
             replace(FAST, **{name: rate})
@@ -138,8 +141,8 @@ def test_a_rate_that_teaches_nothing_is_refused(rate: float) -> None:
     assert replace(FAST, learning_rate=None).rate(768) == 3e-5
 
 
-def test_choices_are_learnt(model: Path, tmp_path: Path) -> None:
-    """The right choice is the one with a certain word; some questions have a choice more."""
+def test_training_on_choices(model: Path, tmp_path: Path) -> None:
+    """The right choice contains a certain word. Some questions have an additional choice."""
     draw = random.Random(0)
     for name, count in (("train", 64), ("validation", 20)):
         asked = []
@@ -149,7 +152,7 @@ def test_choices_are_learnt(model: Path, tmp_path: Path) -> None:
             asked.append(
                 {"sent1": "the river", "sent2": "was", "choices": choices, "label": choices.index("painted")}
             )
-        write(tmp_path / f"{name}.jsonl", asked)
+        write_json_lines(tmp_path / f"{name}.jsonl", asked)
     report = tune("multiple-choice", FAST, model, tmp_path, tmp_path / "run", choice_columns="choices").report
     assert report is not None
     assert report["metrics"] == {"accuracy": 1.0}

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from finetuning_runs import FAST, tune, weights, write
+from finetuning_runs import FAST, tune, weights
+from json_lines import read_json_lines, write_json_lines
 from two_processes import in_two_processes
 
 from albertkit.config import AlbertConfig
@@ -85,23 +86,25 @@ def test_processes_share_each_batch() -> None:
         assert sorted(map(id, whole.units)) == sorted(map(id, [*first.units, *second.units]))
 
 
-def test_examples_of_several_chunks_stay_apart(model: Path) -> None:
-    """The first of one chunk beside the first of another: two examples, and not one of four choices."""
+def test_examples_of_several_chunks_stay_separate(model: Path) -> None:
+    """The first examples of two chunks must not become a single example with four choices."""
     task = MultipleChoice().bind(AlbertTokenizer.from_pretrained(model), AlbertConfig.from_pretrained(model))
     examples = [ChoiceExample(str(n), "river", None, ("key", "house"), 0) for n in range(CHUNK + 1)]
     units = make_units(task, examples, RowCounts(task))
     assert len(task.units([*units[0], *units[CHUNK]])) == 2
 
 
-def test_two_processes_are_one(model: Path, data: Path, tmp_path: Path, warm_shell: dict[str, str]) -> None:
-    """Words: the items of a batch are spread unevenly over the processes."""
+def test_two_processes_have_the_losses_of_one(
+    model: Path, data: Path, tmp_path: Path, warm_shell: dict[str, str]
+) -> None:
+    """The words of a batch are distributed unevenly over the processes."""
     for name in ("train", "validation"):
-        rows = [json.loads(line) for line in (data / f"{name}.jsonl").read_text().splitlines()]
+        rows = read_json_lines(data / f"{name}.jsonl")
         tags = {"painted": "B-GOOD", "lost": "B-BAD"}
         for row in rows:
             row["tokens"] = row["text"].split()
             row["ner_tags"] = [tags.get(word, "O") for word in row["tokens"]]
-        write(tmp_path / f"{name}.jsonl", rows)
+        write_json_lines(tmp_path / f"{name}.jsonl", rows)
     settings = replace(FAST, steps=12, log_every=1, accumulation=2, evaluate_every=None)
     tune("token-classification", settings, model, tmp_path, tmp_path / "run1")
     errors = in_two_processes(

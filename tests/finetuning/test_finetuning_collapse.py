@@ -21,7 +21,6 @@ from albertkit.finetuning import run as run_module
 from albertkit.finetuning.collapse import CollapseWatch, prior_loss
 from albertkit.finetuning.objectives import balanced_weights
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.finetuning.train import finetune
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.tasks.question_answering import QuestionAnswering
 from albertkit.tasks.text_classification import Classified, TextClassification
@@ -36,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("blank_pictures")
 def test_collapse_is_restarted(
     model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rate that ruins the model; the third one is low enough."""
+    """The first two learning rates ruin the model, and the third is low enough."""
     tried: list[tuple[float, int]] = []
     original = run_module._train
 
@@ -94,7 +93,7 @@ def test_a_few_steps_are_no_collapse(model: Path, data: Path, tmp_path: Path) ->
     assert (result.restarts, result.report["collapsed"]) == (0, None)
 
 
-def test_a_run_is_not_given_up_too_soon() -> None:
+def test_no_collapse_is_reported_too_soon() -> None:
     training = FAST.training(steps_per_epoch=100, hidden_size=32)  # 600 steps, 60 of them warm-up
     says = {"constant": "'good'"}
     task = SimpleNamespace(constant_answer=lambda *_: says["constant"])
@@ -113,8 +112,8 @@ def test_a_run_is_not_given_up_too_soon() -> None:
     assert CollapseWatch(late, 0.6931).first_step == 540
 
 
-def test_the_prior_is_the_best_guess_without_looking(model: Path) -> None:
-    """Of weighted classes too: what gradient descent on the logits alone ends at."""
+def test_the_prior_is_the_loss_without_inputs(model: Path) -> None:
+    """Compare with gradient descent on the logits, also for weighted classes."""
     labels = [0] * 45 + [1] * 4 + [2]
     rows = [Row(input_ids=[1], token_type_ids=[0], example=n, labels=one) for n, one in enumerate(labels)]
     task = TextClassification().bind(AlbertTokenizer.from_pretrained(model), AlbertConfig(num_labels=3))
@@ -184,23 +183,15 @@ def test_answers_that_hardly_differ_are_constant(
     assert task.constant_answer(examples, [Classified(one, [0.6, 0.4]) for one in predicted]) == answer
 
 
-def test_a_collapse_says_how_good_the_model_is(
+def test_a_collapse_reports_the_metrics_of_the_model(
     model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What the loss calls a collapse may be above chance all the same."""
+    """A model may be better than the baseline although its loss collapsed."""
     caplog.set_level("INFO")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_module, "collapse", lambda *_, **__: "for a test")
         patch.setattr(run_module, "MOST_RESTARTS", 0)
-        result = finetune(
-            "text-classification",
-            recipe=replace(FAST, epochs=3),
-            model=model,
-            device="cpu",
-            train=data / "train.jsonl",
-            validation=data / "validation.jsonl",
-            output=tmp_path,
-        )
+        result = tune("text-classification", replace(FAST, epochs=3), model, data, tmp_path)
     assert result.report is not None
     accuracy, baseline = result.report["metrics"]["accuracy"], result.report["baseline"]["accuracy"]
     assert f"collapsed again: for a test. The model in {tmp_path} has accuracy {accuracy:.4f} (baseline " in (

@@ -5,11 +5,15 @@ from pathlib import Path
 
 import pytest
 from bound_tasks import unread
-from finetuning_runs import FAST, texts, tune, write
+from finetuning_runs import FAST, texts, tune
+from json_lines import write_json_lines
 
+from albertkit.datasets.examples import WordsExample
 from albertkit.datasets.options import DataOptions
 from albertkit.finetuning import run as run_module
 from albertkit.finetuning.prepared import prepare
+from albertkit.tasks.label_kinds import CLASS, SEVERAL
+from albertkit.tasks.labels import LabelSet
 from albertkit.tasks.registry import TASKS
 from albertkit.tasks.settings import TaskSettings
 
@@ -19,8 +23,10 @@ pytestmark = pytest.mark.usefixtures("blank_pictures")
 def test_texts_over_the_limit_are_counted(model: Path, data: Path, tmp_path: Path) -> None:
     rows = texts(20, 1)
     rows[3]["text"] = "river " * 100
-    write(tmp_path / "train.jsonl", [*rows, {"text": "", "label": "good"}, {"text": "key", "label": None}])
-    write(tmp_path / "validation.jsonl", texts(6, 1))
+    write_json_lines(
+        tmp_path / "train.jsonl", [*rows, {"text": "", "label": "good"}, {"text": "key", "label": None}]
+    )
+    write_json_lines(tmp_path / "validation.jsonl", texts(6, 1))
     settings = replace(FAST, steps=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_module, "MOST_RESTARTS", 0)
@@ -31,7 +37,7 @@ def test_texts_over_the_limit_are_counted(model: Path, data: Path, tmp_path: Pat
     assert {name: one["count"] for name, one in found["problems"].items()} == {"empty": 1, "unlabeled": 1}
 
 
-def test_rows_shorter_than_asked_for_are_announced(
+def test_a_maximum_length_above_the_model_is_logged(
     model: Path, data: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -53,12 +59,14 @@ def test_rows_shorter_than_asked_for_are_announced(
         assert [line for line in caplog.messages if line.startswith("max_length")] == expected
 
 
-def test_whole_numbers_that_may_be_amounts_are_named(
+def test_whole_numbers_as_classes_cause_a_note(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     for count, named in ((11, True), (10, False)):
-        file = write(tmp_path / "a.jsonl", [{"text": "a", "label": number % count} for number in range(12)])
+        file = write_json_lines(
+            tmp_path / "a.jsonl", [{"text": "a", "label": number % count} for number in range(12)]
+        )
         caplog.clear()
         prepare(
             TASKS["text-classification"](), FAST, model=model, train=file, validation=file,
@@ -69,7 +77,14 @@ def test_whole_numbers_that_may_be_amounts_are_named(
         assert ["--problem-type regression" in line for line in found] == [True] * named
 
 
-def test_numbers_with_a_comma_are_named(
+def test_labels_that_differ_only_in_case_cause_a_note() -> None:
+    expected = "labels that differ only in case, perhaps by mistake: 'Good', 'good'"
+    assert expected in LabelSet(CLASS, ("Good", "bad", "good")).notes(["good", "Good", "bad"] * 2)
+    assert expected in LabelSet(SEVERAL, ("Good", "bad", "good")).notes([("good", "Good"), ("bad",)] * 2)
+    assert len(LabelSet(CLASS, ("bad", "good")).notes(["good", "bad"] * 2)) == 1
+
+
+def test_numbers_with_a_comma_cause_a_note(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The note must fit a decimal comma and a thousands separator: 1,080 may be 1.08 or 1080."""
@@ -79,7 +94,7 @@ def test_numbers_with_a_comma_are_named(
         (["1,080", "2,530", "1,200,000.5"], True),
         (["a,b", "1,08", "c"], False),
     ):
-        file = write(tmp_path / "a.jsonl", [{"text": "a", "label": label} for label in labels * 2])
+        file = write_json_lines(tmp_path / "a.jsonl", [{"text": "a", "label": label} for label in labels * 2])
         caplog.clear()
         prepare(
             TASKS["text-classification"](), FAST, model=model, train=file, validation=file,
@@ -94,6 +109,20 @@ def test_numbers_with_a_comma_are_named(
 
 
 @pytest.mark.parametrize(
+    ("training", "noted"),
+    [
+        ([("Rome",), ("is",), ("old",)], True),
+        ([("Rome",)], False),
+        ([("Rome", "is"), ("old",)], False),
+    ],
+)
+def test_sentences_of_one_word_cause_a_note(training: list[tuple[str, ...]], noted: bool) -> None:
+    task = unread("token-classification", id2label=dict(enumerate(["O", "B-LOC"])))
+    said = task.check([WordsExample(words) for words in training], [], 8)
+    assert ("warning: each training example has a single word" in (said or "")) == noted
+
+
+@pytest.mark.parametrize(
     ("labels", "note"),
     [
         (["o", "B-PER", "I-PER", "I-LOC"], "no tagging scheme: 'o' (did you mean 'O'?)."),
@@ -101,6 +130,6 @@ def test_numbers_with_a_comma_are_named(
         (["-LRB-", "B-X", "NN"], None),
     ],
 )
-def test_a_label_that_keeps_spans_from_being_scored_is_named(labels: list[str], note: str | None) -> None:
+def test_labels_without_a_scheme_cause_a_note(labels: list[str], note: str | None) -> None:
     said = unread("token-classification", id2label=dict(enumerate(labels))).check([], [], 8)
     assert said is None if note is None else note in (said or "")

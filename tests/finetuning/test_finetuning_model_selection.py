@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bound_tasks import unread
-from finetuning_runs import FAST, same, tune, weights, write
+from finetuning_runs import FAST, same, tune, weights
+from json_lines import write_json_lines
 
 from albertkit.datasets.examples import QuestionExample
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.finetuning import run as run_module
-from albertkit.finetuning.train import best_run, finetune
+from albertkit.finetuning.train import best_run
 from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
 from albertkit.metrics.multiple_choice import choice_scores
 from albertkit.metrics.sentence_embedding import retrieval_scores
@@ -32,10 +33,8 @@ def test_stops_early_with_the_best(
     model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    result = finetune(
-        "text-classification", recipe=replace(FAST, epochs=50, early_stopping=2), model=model, device="cpu",
-        train=data / "train.jsonl", validation=data / "validation.jsonl", output=tmp_path,
-    )  # fmt: skip
+    settings = replace(FAST, epochs=50, early_stopping=2)
+    result = tune("text-classification", settings, model, data, tmp_path)
     state = result.loop.state
     assert state.step < 50 * 8
     assert state.step == state.best_step + 2 * 24
@@ -49,16 +48,7 @@ def test_several_seeds_have_a_deviation(
     model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    result = finetune(
-        "text-classification",
-        recipe=replace(FAST, epochs=3),
-        model=model,
-        device="cpu",
-        train=data / "train.jsonl",
-        validation=data / "validation.jsonl",
-        output=tmp_path,
-        seeds=2,
-    )
+    result = tune("text-classification", replace(FAST, epochs=3), model, data, tmp_path, seeds=2)
     reports = [json.loads((tmp_path / f"seed-{seed}" / "report.json").read_text()) for seed in (0, 1)]
     values = [report["metrics"]["accuracy"] for report in reports]
     assert result.report is not None
@@ -101,7 +91,7 @@ def test_a_model_is_not_chosen_by_a_count(model: Path, data: Path, tmp_path: Pat
         {"question": "what?", "context": "the river", "answers": {"text": ["river"], "answer_start": [4]}}
     ] * 8
     for split in ("train", "validation"):
-        write(tmp_path / f"{split}.jsonl", rows)
+        write_json_lines(tmp_path / f"{split}.jsonl", rows)
     with pytest.raises(ConfigError, match=r"best_metric is 'total'. Expected one of exact, f1, best_exact"):
         tune("question-answering", replace(FAST, best_metric="total"), model, tmp_path, tmp_path / "run")
     # Questions that all have an answer have no such metric.
@@ -109,7 +99,7 @@ def test_a_model_is_not_chosen_by_a_count(model: Path, data: Path, tmp_path: Pat
         tune("question-answering", replace(FAST, best_metric="best_f1"), model, tmp_path, tmp_path / "run")
 
 
-def test_an_unknown_metric_is_refused_before_any_file_is_read(tmp_path: Path) -> None:
+def test_an_unknown_metric_is_an_error_before_any_file_is_read(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     with pytest.raises(ConfigError, match=r"best_metric is 'acuracy' \(did you mean 'accuracy'\?\)"):
         tune("text-classification", replace(FAST, best_metric="acuracy"), missing, missing, missing)
@@ -153,7 +143,7 @@ def test_every_metric_can_choose_the_model() -> None:
         ([0.5, 0.6, 0.5], 1, True),
     ],
 )
-def test_a_run_that_improves_nothing_says_so(
+def test_a_run_without_improvement_is_reported(
     model: Path,
     data: Path,
     tmp_path: Path,
@@ -166,10 +156,8 @@ def test_a_run_that_improves_nothing_says_so(
     values = iter(scores)
     monkeypatch.setattr(TASKS["text-classification"], "scores", lambda *_: {"accuracy": next(values, 0.5)})
     caplog.set_level("INFO")
-    result = finetune(
-        "text-classification", recipe=replace(FAST, steps=2, evaluate_every=1), model=model, device="cpu",
-        train=data / "train.jsonl", validation=data / "validation.jsonl", output=tmp_path / "run",
-    )  # fmt: skip
+    settings = replace(FAST, steps=2, evaluate_every=1)
+    result = tune("text-classification", settings, model, data, tmp_path / "run")
     assert result.report is not None
     assert (result.report["step"], result.report["beats_untrained"]) == (step, beats)
     warning = f"no checkpoint beats the untrained model. The model of step {step} is kept."
@@ -188,7 +176,7 @@ def test_a_run_that_improves_nothing_says_so(
         (None, 0.5, 4, False, None),
     ],
 )
-def test_any_value_beats_an_untrained_model_without_one(
+def test_any_value_beats_an_untrained_model_without_a_value(
     tmp_path: Path, before: float | None, best: float | None, step: int, lower: bool, expected: bool | None
 ) -> None:
     start = RunProgress(output=tmp_path, settings={})

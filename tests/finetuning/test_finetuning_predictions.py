@@ -1,21 +1,21 @@
 """Prediction resumes after a kill, writes each file format, and uses the lengths saved with the model."""
 
 import csv
-import json
 import pickle
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from finetuning_runs import CPU, FAST, texts, write
+from finetuning_runs import CPU, FAST, texts
+from json_lines import read_json_lines, write_json_lines
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import TextExample
 from albertkit.datasets.options import DataOptions
 from albertkit.engines.choosing import make_engine
 from albertkit.errors import ConfigError, DataError
-from albertkit.finetuning.predict import predict_file
+from albertkit.finetuning.predict import predict, predict_file
 from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.finetuning.prepared import prepare, starting_model
 from albertkit.finetuning.trained import load_task, task_settings
@@ -32,7 +32,7 @@ def test_predictions_go_on_after_a_kill(
     classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = texts(50, 7)
-    source = write(
+    source = write_json_lines(
         tmp_path / "input.jsonl", [{"text": row["text"], "name": str(n)} for n, row in enumerate(rows)]
     )
     task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
@@ -57,7 +57,7 @@ def test_predictions_go_on_after_a_kill(
     computed.clear()
     assert predict(tmp_path / "out.jsonl") == 50
     assert computed == [32, 40, 48, 50]
-    said = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    said = read_json_lines(tmp_path / "out.jsonl")
     assert [one["id"] for one in said] == [str(number) for number in range(50)]
     assert [one["row"] for one in said] == [*range(1, 51)]
     right = sum(one["label"] == row["label"] for one, row in zip(said, rows, strict=True))
@@ -84,7 +84,7 @@ def test_predictions_go_on_after_a_kill(
 def test_predictions_in_int8_go_on_in_int8(
     classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engines: tuple[str, str]
 ) -> None:
-    source = write(tmp_path / "input.jsonl", texts(6, 7))
+    source = write_json_lines(tmp_path / "input.jsonl", texts(6, 7))
     task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
     reader = task.reader(str(source), DataOptions(), labeled=False)
 
@@ -114,8 +114,15 @@ def test_other_processes_can_have_a_predictor(classifier: Path) -> None:
     assert set(predictor.__getstate__()) == {field.name for field in fields(predictor)}
 
 
-def test_predictions_say_what_was_not_read(classifier: Path, tmp_path: Path) -> None:
-    source = write(
+def test_predictions_in_memory_refuse_options_without_effect(classifier: Path) -> None:
+    with pytest.raises(ConfigError, match=r"runner is 'ray'.* Pass output"):
+        predict(classifier, input=[{"text": "the river"}], runner="ray")
+    with pytest.raises(ConfigError, match="keep_columns is for tables, but input has no columns"):
+        predict(classifier, input=[TextExample("the river")], keep_columns=True)
+
+
+def test_predictions_count_truncated_tokens(classifier: Path, tmp_path: Path) -> None:
+    source = write_json_lines(
         tmp_path / "in.jsonl", [{"text": "river"}, {"text": "river " * 100}, {"text": "river " * 60}]
     )
     task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
@@ -123,7 +130,7 @@ def test_predictions_say_what_was_not_read(classifier: Path, tmp_path: Path) -> 
     made = predict_file(task, loaded, reader, str(tmp_path / "out.jsonl"), about={})
     lengths = [len(task.tokenizer(example.text)["input_ids"]) for example in reader]
     expected = [max(0, length - 48) for length in lengths]
-    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    lines = read_json_lines(tmp_path / "out.jsonl")
     assert [line["cut"] for line in lines] == expected
     assert made.cut == expected[1:]
 
@@ -151,11 +158,13 @@ def test_each_task_predicts_for_a_file(
 ) -> None:
     loaded = getattr(auto, TASKS[task].architecture)(AlbertConfig.from_pretrained(model))
     own = TASKS[task]().bind(AlbertTokenizer.from_pretrained(model), loaded.config)
-    reader = own.reader(str(write(tmp_path / "in.jsonl", [row] * 3)), DataOptions(**options), labeled=False)
+    reader = own.reader(
+        str(write_json_lines(tmp_path / "in.jsonl", [row] * 3)), DataOptions(**options), labeled=False
+    )
     for kind in ("jsonl", "csv", "parquet"):
         output = tmp_path / f"out.{kind}"
         assert predict_file(own, loaded, reader, output, about={}, part_size=2).total == 3
-    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    lines = read_json_lines(tmp_path / "out.jsonl")
     assert all(set(line) == expected for line in lines)
     assert [line["row"] for line in lines] == [1, 2, 3]
 
@@ -181,13 +190,13 @@ CHOICES = [{"sent1": "the key " * 12, "sent2": "was", "choices": ["lost", "found
 def test_a_model_is_used_with_the_lengths_of_its_training(
     task: str, rows: list[dict[str, Any]], options: dict[str, Any], model: Path, tmp_path: Path
 ) -> None:
-    """Its config.json has them, so that a pipeline reads as `predict` does, wherever the folder goes."""
+    """config.json contains the lengths, so pipelines and `predict` truncate alike."""
     given = TaskSettings(max_length=16, doc_stride=3, max_question_length=5, max_answer_length=2)
     prepared = prepare(
         TASKS[task](),
         replace(FAST, task=given),
         model=model,
-        train=write(tmp_path / "train.jsonl", rows),
+        train=write_json_lines(tmp_path / "train.jsonl", rows),
         validation=tmp_path / "train.jsonl",
         options=DataOptions(**options),
     )
@@ -195,7 +204,7 @@ def test_a_model_is_used_with_the_lengths_of_its_training(
     others = {"doc_stride": 3, "max_question_length": 5, "max_answer_length": 2} if is_questions else {}
     folder = tmp_path / "tuned"
     starting_model(prepared, FAST).save_pretrained(folder)
-    prepared.tokenizer.save_pretrained(folder)
+    prepared.task.tokenizer.save_pretrained(folder)
     assert AlbertConfig.from_pretrained(folder).extra["task_settings"] == {"max_length": 16, **others}
     found = task_settings(folder, {})
     assert found == replace(TaskSettings(max_length=16), **others)
@@ -227,7 +236,7 @@ def test_a_model_is_used_with_the_lengths_of_its_training(
 
 
 @pytest.mark.parametrize("damaged", [[1], {"max_length": "16"}, {"max_length": True}, {"max_length": -1}])
-def test_lengths_that_are_none_are_named(damaged: Any) -> None:
+def test_invalid_lengths_are_an_error(damaged: Any) -> None:
     config = AlbertConfig(num_hidden_layers=1)
     assert saved_lengths(config) == {}  # of a folder from before
     config.extra["task_settings"] = damaged

@@ -1,6 +1,5 @@
 """Question answering learns answers and the no-answer threshold, and counts unusable questions."""
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 from bound_tasks import unread
-from finetuning_runs import CPU, FAST, texts, tune, write
+from finetuning_runs import CPU, FAST, texts, tune
+from json_lines import read_json_lines, write_json_lines
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import QuestionExample
@@ -16,7 +16,6 @@ from albertkit.datasets.options import DataOptions
 from albertkit.finetuning import run as run_module
 from albertkit.finetuning.predict import predict_file
 from albertkit.finetuning.prepared import prepare
-from albertkit.finetuning.train import finetune
 from albertkit.finetuning.trained import load_task
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered
@@ -27,8 +26,8 @@ from albertkit.tokenization.tokenizer import AlbertTokenizer
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 
-def test_answers_and_their_absence_are_learnt(model: Path, tmp_path: Path) -> None:
-    """The answer is the word painted or lost; without either there is none."""
+def test_training_on_answers_and_questions_without_an_answer(model: Path, tmp_path: Path) -> None:
+    """The answer is the word painted or lost. A text without these words has no answer."""
     for name, seed, count in (("train", 0, 96), ("validation", 1, 20)):
         asked = []
         for number, row in enumerate(texts(count, seed)):
@@ -37,7 +36,7 @@ def test_answers_and_their_absence_are_learnt(model: Path, tmp_path: Path) -> No
             given = [] if number % 2 == 0 else [mark]
             answers = {"text": given, "answer_start": [text.index(one) for one in given]}
             asked.append({"question": "what happened?", "context": text, "answers": answers})
-        write(tmp_path / f"{name}.jsonl", asked)
+        write_json_lines(tmp_path / f"{name}.jsonl", asked)
     report = tune("question-answering", replace(FAST, epochs=8), model, tmp_path, tmp_path / "run").report
     assert report is not None
     assert report["main_metric"] == "best_f1"
@@ -62,11 +61,11 @@ def test_a_threshold_is_not_inherited(model: Path, tmp_path: Path) -> None:
             TASKS["question-answering"](),
             FAST,
             model=tmp_path / "model",
-            train=write(tmp_path / "train.jsonl", rows),
-            validation=write(tmp_path / "validation.jsonl", rows),
+            train=write_json_lines(tmp_path / "train.jsonl", rows),
+            validation=write_json_lines(tmp_path / "validation.jsonl", rows),
             options=DataOptions(),
         )
-        assert THRESHOLD_KEY not in prepared.config.extra
+        assert THRESHOLD_KEY not in prepared.task.config.extra
         assert prepared.validation.main_metric == metric
 
 
@@ -76,22 +75,22 @@ def test_a_context_without_a_token_is_answered_in_json(model: Path, tmp_path: Pa
     AlbertForQuestionAnswering(AlbertConfig.from_pretrained(model)).save_pretrained(tmp_path / "model")
     AlbertTokenizer.from_pretrained(model).save_pretrained(tmp_path / "model")
     task, loaded = load_task("question-answering", tmp_path / "model", TaskSettings(), device=CPU)
-    write(tmp_path / "in.jsonl", [{"question": "what?", "context": text} for text in ("\u0301", "the key")])
+    write_json_lines(
+        tmp_path / "in.jsonl", [{"question": "what?", "context": text} for text in ("\u0301", "the key")]
+    )
     reader = task.reader(str(tmp_path / "in.jsonl"), DataOptions(), labeled=False)
     for threshold in (None, 0.0):
         loaded.config.extra[THRESHOLD_KEY] = threshold
         output = tmp_path / f"{threshold}.jsonl"
         predict_file(task, loaded, reader, output, about={})
-        first, second = (json.loads(line) for line in output.read_text().splitlines())
+        first, second = read_json_lines(output)
         assert "Infinity" not in output.read_text()
         assert (first["answer"], first["no_answer_difference"]) == ("", None)
         assert isinstance(second["no_answer_difference"], float)
 
 
-def test_answers_that_cannot_be_learnt_are_counted(
-    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """One is longer than any window, one longer than an answer may be, one question is cut."""
+def test_unusable_answers_are_counted(model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An answer exceeds every window, another exceeds the maximum, and a question is truncated."""
     filler = "river house letters " * 20
     asked = [
         {"question": "what?", "context": filler + "the key was lost", "answers": "the key"},
@@ -99,18 +98,13 @@ def test_answers_that_cannot_be_learnt_are_counted(
         {"question": "what?", "context": "the key was lost in the river", "answers": "the key was lost in"},
         {"question": "what was lost " * 9, "context": "the key was lost", "answers": "key"},
     ]
-    write(tmp_path / "train.jsonl", asked)
-    write(tmp_path / "validation.jsonl", asked[:2])
+    write_json_lines(tmp_path / "train.jsonl", asked)
+    write_json_lines(tmp_path / "validation.jsonl", asked[:2])
     caplog.set_level("INFO")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_module, "MOST_RESTARTS", 0)
-        report = finetune(
-            "question-answering",
-            device="cpu",
-            recipe=replace(FAST, steps=1, task=TaskSettings(max_answer_length=9, max_question_length=10)),
-            model=model, train=tmp_path / "train.jsonl", validation=tmp_path / "validation.jsonl",
-            output=tmp_path / "run",
-        ).report  # fmt: skip
+        settings = replace(FAST, steps=1, task=TaskSettings(max_answer_length=9, max_question_length=10))
+        report = tune("question-answering", settings, model, tmp_path, tmp_path / "run").report
     assert report is not None
     assert report["data"]["training"]["examples_cut"] == 1
     unseen = "answers exceed a window of 48 tokens and are not used in training"
@@ -154,8 +148,8 @@ def test_where_silence_is_best_nothing_is_answered() -> None:
 
 
 @pytest.mark.parametrize(("threshold", "silent"), [(None, False), (0.0, False), (-1.0, True)])
-def test_what_is_reported_is_what_is_measured(threshold: float | None, silent: bool) -> None:
-    """With questions without answer a model without threshold is used at 0, in figures and in records."""
+def test_the_report_has_the_measured_metrics(threshold: float | None, silent: bool) -> None:
+    """If a model has no threshold, metrics and records use 0 for questions without an answer."""
     given = unread("question-answering")
     examples = [
         QuestionExample("same id", "q", "a key", (("key", 2),)),
@@ -181,7 +175,7 @@ def test_what_is_reported_is_what_is_measured(threshold: float | None, silent: b
 
 
 def _middle_of_the_gap(predictions: Path, threshold: float) -> float:
-    lines = [json.loads(line) for line in predictions.read_text().splitlines()]
+    lines = read_json_lines(predictions)
     above = [line["no_answer_difference"] for line in lines if line["no_answer_difference"] > threshold]
     assert all((line["answer"] == "") == (line["no_answer_difference"] > threshold) for line in lines)
     return (threshold + min(above)) / 2

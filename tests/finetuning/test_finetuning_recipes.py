@@ -1,4 +1,4 @@
-"""The recipes for fine-tuning are the paper's: Lan et al. 2019, appendix A.4, table 14."""
+"""Tests that the recipes for fine-tuning have the settings of Lan et al. 2019, appendix A.4, table 14."""
 
 import re
 
@@ -30,7 +30,7 @@ TABLE = {
 }
 
 
-def test_there_is_one_for_each_task() -> None:
+def test_each_task_has_a_recipe() -> None:
     assert {path.stem for path in (ROOT / "recipes" / "finetuning").glob("*.toml")} == {*TABLE}
 
 
@@ -51,7 +51,7 @@ def test_is_the_papers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_says_how_to_start_it(name: str) -> None:
+def test_the_recipe_starts_with_its_command(name: str) -> None:
     text = (ROOT / "recipes" / "finetuning" / f"{name}.toml").read_text().replace("\\\n#", "")
     (command,) = re.findall(r"^#   albertkit (.*)$", text, re.MULTILINE)
     verb, task, *arguments = command.split()

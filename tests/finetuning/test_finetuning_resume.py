@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from finetuning_runs import FAST, same, texts, tune, weights, write
+from finetuning_runs import FAST, same, texts, tune, weights
+from json_lines import write_json_lines
 
 from albertkit.errors import TrainingError
 from albertkit.files import write_json
@@ -30,8 +31,8 @@ def test_goes_on_exactly(model: Path, data: Path, tmp_path: Path) -> None:
         tune("text-classification", replace(settings, batch_size=4), model, data, tmp_path / "parts")
     other = tmp_path / "other"
     other.mkdir()
-    write(other / "train.jsonl", texts(64, 9))
-    write(other / "validation.jsonl", texts(20, 1))
+    write_json_lines(other / "train.jsonl", texts(64, 9))
+    write_json_lines(other / "validation.jsonl", texts(20, 1))
     with pytest.raises(TrainingError, match="training_data"):
         tune("text-classification", settings, model, other, tmp_path / "parts")
     for _ in range(2):
@@ -43,12 +44,7 @@ def test_goes_on_exactly(model: Path, data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("scores", "beats"), [([0.5, 0.5, 0.4], False), ([0.5, 0.6, 0.4], True)])
 def test_a_run_of_the_first_version_continues(
-    model: Path,
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    scores: list[float],
-    beats: bool,
+    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scores: list[float], beats: bool
 ) -> None:
     values = iter(scores)
     monkeypatch.setattr(TASKS["text-classification"], "scores", lambda *_: {"accuracy": next(values, 0.5)})
@@ -112,14 +108,14 @@ def test_a_signal_in_the_last_step_starts_no_restart(
     assert not (tmp_path / "restart-1").exists()
 
 
-def test_other_validation_data_is_refused(model: Path, data: Path, tmp_path: Path) -> None:
-    """The best value so far is one of the data before."""
+def test_a_run_cannot_be_resumed_with_other_validation_data(model: Path, data: Path, tmp_path: Path) -> None:
+    """The best value was measured on the earlier validation data."""
     settings = replace(FAST, steps=2, evaluate_every=1)
     tune("text-classification", replace(settings, max_minutes=1e-9), model, data, tmp_path / "run")
     other = tmp_path / "other"
     other.mkdir()
     shutil.copy(data / "train.jsonl", other)
-    write(other / "validation.jsonl", texts(20, 5))
+    write_json_lines(other / "validation.jsonl", texts(20, 5))
     with pytest.raises(TrainingError, match="validation_data"):
         tune("text-classification", settings, model, other, tmp_path / "run")
     shutil.copy(data / "validation.jsonl", other)  # the same data elsewhere

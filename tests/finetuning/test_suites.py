@@ -1,4 +1,4 @@
-"""Suites: tiny random models on tiny data in the official layouts, counted again; published figures."""
+"""Tests of suites: random models on small data in the official layouts, and the published metrics."""
 
 import csv
 import json
@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 from command_line import Run, assert_one_line_error
+from json_lines import read_json_lines
 from places import ROOT
+from random_models import save_random_model
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.glue import TASKS
@@ -85,23 +87,14 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str]) -> Pat
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory, tiny_vocabulary: Path) -> Path:
+def models(tmp_path_factory: pytest.TempPathFactory, tokenizer: AlbertTokenizer) -> Path:
     """Random models for all of these but SST-2, and for QNLI, which has no data."""
     folder = tmp_path_factory.mktemp("models")
-    tokenizer = AlbertTokenizer(tiny_vocabulary)
-    shape = {"embedding_size": 16, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
+    sizes = {"num_attention_heads": 2, "num_hidden_layers": 1, "max_position_embeddings": 512}
 
-    def save(
-        name: str, model_class: type[AlbertPreTrainedModel], *, threshold: float | None = None, **labels: Any
-    ) -> None:
-        torch.manual_seed(len(name))
-        config = AlbertConfig(
-            vocab_size=len(tokenizer), num_hidden_layers=1, initializer_range=0.5, **shape, **labels
-        )
-        if threshold is not None:
-            config.extra[THRESHOLD_KEY] = threshold
-        model_class(config).save_pretrained(folder / name)
-        tokenizer.save_pretrained(folder / name)
+    def save(name: str, model_class: type[AlbertPreTrainedModel], **labels: Any) -> None:
+        settings = sizes | {"initializer_range": 0.5} | labels
+        save_random_model(model_class, tokenizer, folder / name, seed=len(name), **settings)
 
     for task, name in (("cola", "glue_cola"), ("mnli", "mnli"), ("qnli", "glue_qnli"), ("stsb", "glue_stsb")):
         of_glue = TASKS[task].names
@@ -111,13 +104,16 @@ def models(tmp_path_factory: pytest.TempPathFactory, tiny_vocabulary: Path) -> P
         }
         save(name, AlbertForSequenceClassification, **labels)
     save("squad1", AlbertForQuestionAnswering)
-    save("squad2", AlbertForQuestionAnswering, threshold=0.0)
+    save("squad2", AlbertForQuestionAnswering)
+    with_threshold = AlbertConfig.from_pretrained(folder / "squad2")
+    with_threshold.extra[THRESHOLD_KEY] = 0.0
+    with_threshold.save_pretrained(folder / "squad2")
     save("race", AlbertForMultipleChoice)
     return folder
 
 
 def said(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "predictions.jsonl").read_text().splitlines()]
+    return read_json_lines(folder / "predictions.jsonl")
 
 
 def share(true: list[Any], predicted: list[Any]) -> float:
@@ -210,7 +206,7 @@ def test_one_suite_is_shown_alone(data: Path, models: Path, run: Run) -> None:
     assert "GLUE, development sets" not in result.output
 
 
-def test_what_cannot_be_measured(data: Path, models: Path, tmp_path: Path, run: Run) -> None:
+def test_missing_models_and_data(data: Path, models: Path, tmp_path: Path, run: Run) -> None:
     here = ("--data", data, "--model", models, "--device", "cpu")
     result = run("evaluate", "text-classification", "--suite", "glue", *here)
     assert_one_line_error(result, "the task text-classification and the suite glue")

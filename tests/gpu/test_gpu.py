@@ -5,7 +5,6 @@ python -m pytest tests/gpu           # uses the GPU if there is one
 """
 
 import copy
-import json
 import socket
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 import torch
 from engine_rows import CLASSIFIER, OUTPUTS, WHOLE_TEXT, rows_of, some_tokens
 from modeling_twins import batch, labels_for, largest_difference, make
+from pretraining_runs import SIZES, write_pretraining_data
 from safetensors.torch import load_file
 
 import albertkit
@@ -110,26 +110,13 @@ def test_data_parallel_with_one_process_takes_the_same_step() -> None:
 def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_vocabulary: Path) -> Path:
     """Return a folder with shards in `shards/` and their tokenizer in `tokenizer/`."""
     folder = tmp_path_factory.mktemp("gpu")
-    albertkit.AlbertTokenizer(tiny_vocabulary).save_pretrained(folder / "tokenizer")
-    file = folder / "corpus.jsonl"
-    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts), encoding="utf-8")
-    albertkit.prepare(
-        [file], tokenizer=folder / "tokenizer", output=folder / "shards", holdout_every=10, workers=1
-    )
-    return folder
+    return write_pretraining_data(folder, tiny_texts, tiny_vocabulary, holdout_every=10)
 
 
 RECIPE: dict[str, Any] = {
     "batch_size": 8,
     "evaluation_sequences": 16,
-    "model": {
-        "embedding_size": 16,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-        "max_position_embeddings": 64,
-    },
+    "model": SIZES,
     "examples": {"max_seq_length": 32},
 }
 

@@ -1,12 +1,11 @@
 """Fixtures of the tests of inspection: a small random model and its attention."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from inspected_model import SECOND, TEXT
 
-from albertkit.config import AlbertConfig
 from albertkit.inspection.attention import AttentionReport, compute_attention
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
@@ -14,29 +13,10 @@ from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tiny_vocabulary: Path) -> AlbertTokenizer:
-    return AlbertTokenizer(tiny_vocabulary)
-
-
-@pytest.fixture(scope="module")
-def folder(tokenizer: AlbertTokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(save_model: Callable[..., Path]) -> Path:
     """Return a random model with two groups. Its weights are large, so that its heads differ."""
-    config = AlbertConfig(
-        vocab_size=len(tokenizer),
-        embedding_size=16,
-        hidden_size=32,
-        num_attention_heads=4,
-        intermediate_size=64,
-        num_hidden_layers=4,
-        num_hidden_groups=2,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-    )
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("model")
-    AlbertForPreTraining(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    sizes = {"num_hidden_layers": 4, "num_hidden_groups": 2, "max_position_embeddings": 64}
+    return save_model(AlbertForPreTraining, **sizes)
 
 
 @pytest.fixture(scope="module")

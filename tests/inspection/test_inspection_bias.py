@@ -9,7 +9,7 @@ import torch
 from inspected_model import TEMPLATE
 
 from albertkit.errors import ConfigError, DataError
-from albertkit.inspection.bias import GroupComparison, compare_words, plot_groups
+from albertkit.inspection.bias import GroupComparison, compare_words
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pipelines import FillMaskPipeline, pipeline
 
@@ -84,6 +84,6 @@ class TestBias:
     def test_plot(self, fill, tmp_path, name, begin):
         groups = ["$x_", r"\frac$"]  # matplotlib must not read them as formulas
         report = compare_words(fill.model, fill.tokenizer, template="[X] $ [MASK]", groups=groups, top_k=4)
-        plot_groups(report, tmp_path / name)
+        report.plot(tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(begin)
         assert [file.name for file in tmp_path.iterdir()] == [name]

@@ -1,4 +1,4 @@
-"""The classes of Keras, on each backend: it is chosen at import, so each has a process of its own."""
+"""Tests of the Keras classes, in a process for each backend, because Keras chooses it at import."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""Metrics: equal to the official scripts, on published values and on cases worked out by hand."""
+"""Tests of metrics: official scripts, published values, and values computed by hand."""
 
 import math
 from collections import Counter, defaultdict
@@ -60,7 +60,7 @@ def test_matthews_of_the_documentation_of_scikit_learn() -> None:
     assert scores["matthews"] == pytest.approx(-1 / 3)
 
 
-@pytest.mark.filterwarnings("ignore:A single label was found")
+@pytest.mark.filterwarnings("error")
 def test_constant_predictions_have_no_correlation() -> None:
     pytest.importorskip("sklearn")
     assert class_scores(["0", "1", "1"], ["1", "1", "1"], labels=["0", "1"])["matthews"] == 0
@@ -110,7 +110,7 @@ def test_several_labels() -> None:
     assert none == {"accuracy": 3 / 4, "f1_micro": 0.0, "f1_macro": 0.0}
 
 
-def test_what_cannot_be_scored_is_refused() -> None:
+def test_invalid_inputs_are_an_error() -> None:
     with pytest.raises(DataError, match="2 predictions for 1 references"):
         accuracy(["a"], ["a", "b"])
     with pytest.raises(DataError, match="Expected at least one"):
@@ -255,7 +255,7 @@ def test_scores_of_spans() -> None:
     assert scores.summary()["f1"] == scores.overall.f1
 
 
-def test_labels_of_no_scheme_are_refused() -> None:
+def test_labels_without_a_scheme_are_an_error() -> None:
     assert of_scheme(["O", "B-A", "U-B-C"])
     assert not of_scheme(["O", "B-A", "NN"])
     assert not of_scheme(["O"])
@@ -291,11 +291,7 @@ def test_the_published_baseline_of_conll_2000(shared: Path) -> None:
 
 def test_race_has_two_parts() -> None:
     ids = ["middle1.txt-0", "middle1.txt-1", "high7.txt-0", "high7.txt-1"]
-    assert choice_scores([0, 1, 2, 3], [0, 0, 2, 3], ids=ids) == {
-        "accuracy": 0.75,
-        "middle": 0.5,
-        "high": 1,
-    }
+    assert choice_scores([0, 1, 2, 3], [0, 0, 2, 3], ids=ids) == {"accuracy": 0.75, "middle": 0.5, "high": 1}
     assert choice_scores([0, 1], [0, 1]) == {"accuracy": 1}
 
 
@@ -310,7 +306,7 @@ def test_calibration_of_a_worked_case() -> None:
     assert (empty.count, empty.confidence, empty.accuracy) == (0, None, None)
 
 
-def test_a_model_that_says_how_sure_it_is_has_no_error() -> None:
+def test_calibrated_probabilities_have_no_error() -> None:
     rng = np.random.default_rng(0)
     confidence = rng.uniform(0.3, 1, 200_000)
     right = rng.uniform(size=200_000) < confidence

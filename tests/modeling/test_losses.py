@@ -1,4 +1,4 @@
-"""The losses of the heads: fast paths against their plain twins."""
+"""Tests that the fast losses of the heads equal their simple twins."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ IGNORED = -100
 
 
 def plain(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what `vocabulary_loss` returns, by PyTorch's functions."""
+    """Return the values of `vocabulary_loss`, computed with PyTorch's functions."""
     total = F.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum")
     return total, (logits.argmax(-1) == labels).sum()
 

@@ -1,4 +1,4 @@
-"""Ours against the original TensorFlow implementation, by arrays recorded from it (tests/golden)."""
+"""Tests of the network with arrays that were recorded from the original implementation (tests/golden)."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Outputs inside other tools: pytrees, torch.export, tracing, nn.DataParallel, accelerate."""
+"""Tests of the outputs in other tools: pytrees, torch.export, tracing, nn.DataParallel and accelerate."""
 
 import io
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ def test_trace(head: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
-def test_trace_of_a_model_around_ours() -> None:
+def test_trace_of_a_model_that_contains_ours() -> None:
     class Scores(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -72,7 +72,7 @@ def test_trace_of_a_model_around_ours() -> None:
 
 @pytest.mark.parametrize("head", HEADS)
 def test_replicas_of_data_parallel(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As nn.DataParallel does it, whose own gathering wants GPUs."""
+    """Replicate the model like nn.DataParallel, which itself needs GPUs."""
     gather = lambda device, dim, *tensors: torch.cat([tensor.unsqueeze(0) for tensor in tensors])  # noqa: E731
     monkeypatch.setattr(scatter_gather.Gather, "apply", gather)
     model = make(head)

@@ -1,4 +1,4 @@
-"""Ours against `transformers` on tiny random models: every head, every switch, values and gradients."""
+"""Tests that random models have the values and gradients of `transformers`, for every head and option."""
 
 import pytest
 import torch

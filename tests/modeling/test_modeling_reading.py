@@ -1,4 +1,4 @@
-"""The last layer for the positions that are read only: the same scores, losses and gradients."""
+"""Tests of the last layer for selected positions: the same scores, losses and gradients."""
 
 import pytest
 import torch
@@ -44,9 +44,14 @@ def test_positions_may_have_32_bits() -> None:
         ([-12, 4], "from -12 to 4"),  # -12 would be [CLS] of the row before the first
     ],
 )
-def test_wrong_positions_are_named(positions: list, message: str) -> None:
+def test_wrong_positions_are_an_error(positions: list, message: str) -> None:
     with pytest.raises(DataError, match=message):
         make("AlbertForMaskedLM")(**batch(), masked_positions=torch.tensor(positions))
+
+
+def test_positions_without_inputs_are_an_error() -> None:
+    with pytest.raises(ValueError, match="both or neither of input_ids and inputs_embeds"):
+        make("AlbertForMaskedLM")(masked_positions=torch.tensor([0]))
 
 
 @pytest.mark.parametrize("head", READING)

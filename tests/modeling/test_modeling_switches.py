@@ -1,4 +1,4 @@
-"""What is switched on or changed after building: dropout, head pruning, checkpointing, the vocabulary."""
+"""Tests of changes after the construction: dropout, pruned heads, checkpointing and the vocabulary."""
 
 import copy
 

@@ -150,11 +150,7 @@ def test_model_card_sequences(shared, tmp_path):
 
 def test_configuration():
     albert_xxlarge_configuration = AlbertConfig()
-    albert_base_configuration = AlbertConfig(
-        hidden_size=768,
-        num_attention_heads=12,
-        intermediate_size=3072,
-    )
+    albert_base_configuration = AlbertConfig(hidden_size=768, num_attention_heads=12, intermediate_size=3072)
     with torch.device("meta"):  # 223 million parameters: only their shapes here
         model = AlbertModel(albert_xxlarge_configuration)
     configuration = model.config

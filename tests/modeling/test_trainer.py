@@ -1,4 +1,4 @@
-"""Our models under `transformers.Trainer`, `accelerate` and PEFT: the losses are those of theirs."""
+"""Tests that models have the losses of transformers in `transformers.Trainer`, `accelerate` and PEFT."""
 
 import warnings
 from pathlib import Path
@@ -122,7 +122,7 @@ def _arrays(predictions: Any) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("head", [head for head in TRAINED if head != "AlbertForPreTraining"])
 def test_accumulated_batches_take_the_step_of_one_large_batch(head: str, tmp_path: Path) -> None:
-    """A model of theirs takes the large batch: accumulating, an ALBERT of theirs adds the losses up."""
+    """Compare with a large batch in transformers, whose ALBERT adds the losses of accumulated batches."""
     ours, theirs = make_twins(head, classifier_dropout_prob=0.0)
     parts = trained(ours, tmp_path, head, per_device_train_batch_size=1, gradient_accumulation_steps=4)
     whole = trained(theirs, tmp_path, head)

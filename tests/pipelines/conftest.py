@@ -1,12 +1,12 @@
-"""Fixtures of the tests of pipelines: a folder with a random model for each task."""
+"""Fixtures of the tests of pipelines: random models in folders, and their pipelines."""
 
 from pathlib import Path
 
 import pytest
-import torch
+import transformers
 from pipeline_answers import LABELS, LIMIT
+from random_models import random_model
 
-from albertkit.config import AlbertConfig
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import (
@@ -15,36 +15,17 @@ from albertkit.modeling.task_heads import (
     AlbertForSequenceClassification,
     AlbertForTokenClassification,
 )
+from albertkit.pipelines import FeatureExtractionPipeline, FillMaskPipeline, Pipeline, pipeline
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 
 @pytest.fixture(scope="session")
-def tokenizer(tiny_vocabulary: Path) -> AlbertTokenizer:
-    return AlbertTokenizer(tiny_vocabulary)
-
-
-@pytest.fixture(scope="session")
-def save(tokenizer, tmp_path_factory):
-    """Save a random model of a class; large weights, so that its answers differ."""
+def save(save_model):
+    """Return a function that saves a random model of a class, and returns its folder."""
 
     def save(model_class: type[AlbertPreTrainedModel], **settings) -> Path:
-        config = AlbertConfig(
-            vocab_size=len(tokenizer),
-            embedding_size=16,
-            hidden_size=32,
-            num_attention_heads=4,
-            intermediate_size=64,
-            num_hidden_layers=3,
-            max_position_embeddings=LIMIT,
-            initializer_range=0.3,
-            hidden_dropout_prob=0.1,
-            **settings,
-        )
-        torch.manual_seed(0)
-        folder = tmp_path_factory.mktemp("model")
-        model_class(config).save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        return folder
+        sizes = {"max_position_embeddings": LIMIT, "hidden_dropout_prob": 0.1}
+        return save_model(model_class, **sizes | settings)
 
     return save
 
@@ -72,3 +53,46 @@ def choices(save) -> Path:
 @pytest.fixture(scope="session")
 def order(save) -> Path:
     return save(AlbertForPreTraining)
+
+
+@pytest.fixture(scope="session")
+def made(tokenizer: AlbertTokenizer) -> dict[str, Pipeline]:
+    """Return a pipeline with a random model for each task."""
+    pretrained = random_model(AlbertForPreTraining, tokenizer, num_hidden_layers=2)
+    config = pretrained.config.replace(num_labels=3)
+    models = {
+        "fill-mask": pretrained,
+        "feature-extraction": pretrained,
+        "sentence-order": pretrained,
+        "text-classification": AlbertForSequenceClassification(config),
+        "token-classification": AlbertForTokenClassification(config),
+        "question-answering": AlbertForQuestionAnswering(config),
+        "multiple-choice": AlbertForMultipleChoice(config),
+    }
+    return {task: pipeline(task, model, tokenizer, device="cpu") for task, model in models.items()}
+
+
+@pytest.fixture(scope="session")
+def classify(made) -> Pipeline:
+    return made["text-classification"]
+
+
+@pytest.fixture(scope="session")
+def folder(save) -> Path:
+    """Return the folder of a random model with both pretraining heads and a maximum length of 40 tokens."""
+    return save(AlbertForPreTraining, max_position_embeddings=40)
+
+
+@pytest.fixture(scope="module")
+def fill(engine_of_pipelines: str, folder: Path) -> FillMaskPipeline:
+    return pipeline("fill-mask", folder)
+
+
+@pytest.fixture(scope="module")
+def encode(engine_of_pipelines: str, folder: Path) -> FeatureExtractionPipeline:
+    return pipeline("feature-extraction", folder)
+
+
+@pytest.fixture(scope="session")
+def their_tokenizer(folder: Path) -> transformers.PreTrainedTokenizerBase:
+    return transformers.AutoTokenizer.from_pretrained(folder)

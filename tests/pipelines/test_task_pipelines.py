@@ -1,12 +1,13 @@
 """Pipelines of every task: batches give the same answers as single inputs, and models fit only their task."""
 
-import json
 import random
 
 import hypothesis
 import pytest
+from answers import assert_close
 from hypothesis import strategies as st
-from pipeline_answers import WORDS, assert_close
+from json_lines import write_json_lines
+from pipeline_answers import WORDS
 
 from albertkit.errors import CheckpointError, DataError
 from albertkit.modeling.model import AlbertModel
@@ -69,8 +70,7 @@ class TestAnyBatch:
         seed=st.integers(0, 2**16),
     )
     @hypothesis.settings(
-        max_examples=20,
-        suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+        max_examples=20, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
     )
     def test_answers_and_their_order(
         self, task, made, tmp_path, lengths, batch_size, batch_tokens, ahead, way, engine, seed
@@ -88,7 +88,7 @@ class TestAnyBatch:
             given = tmp_path / "inputs.jsonl"
             names = ("text", "text_pair")
             rows = [dict(zip(names, one, strict=True)) if isinstance(one, tuple) else one for one in inputs]
-            given.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            write_json_lines(given, rows)
         with pytest.MonkeyPatch.context() as patch:  # so few inputs are several blocks all the same
             patch.setattr(interface, "_INPUTS_AHEAD", ahead)
             patch.setattr(interface, "_BATCHES_AHEAD", 1 + ahead // 4)

@@ -1,13 +1,14 @@
 """Pipelines for texts, tokens and sentence order: the same answers as transformers, options, and files."""
 
-import json
 import types
 import warnings
 
 import pytest
 import torch
 import transformers
-from pipeline_answers import LIMIT, TEXT, WORDS, assert_close, plain, random_texts, theirs
+from answers import assert_close
+from json_lines import write_json_lines
+from pipeline_answers import LIMIT, TEXT, WORDS, plain, random_texts, theirs
 
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, DataError, TokenizerError
@@ -30,7 +31,7 @@ class TestTextClassification:
         for given in (TEXT, [TEXT], [TEXT, "word"], {"text": TEXT}):
             assert_close(classify(given, **options), their(given, **options))
 
-    def test_defaults_given_once(self, classes):
+    def test_options_of_the_constructor_are_defaults(self, classes):
         for options in ({"top_k": None}, {"top_k": 2, "function_to_apply": "sigmoid"}):
             classify = pipeline("sentiment-analysis", classes, **options)
             their = theirs("text-classification", "AlbertForSequenceClassification", classes, **options)
@@ -105,7 +106,7 @@ class TestTextClassification:
             {"truncation": "do_not_truncate", "padding": "do_not_pad"},
         ],
     )
-    def test_takes_what_callers_of_transformers_give_the_tokenizer(self, classes, options):
+    def test_arguments_of_the_tokenizer_as_in_transformers(self, classes, options):
         their = theirs("text-classification", "AlbertForSequenceClassification", classes)
         texts = ["", "a", "\U0001f600 word", TEXT, "the word " * 10]
         classify = pipeline("text-classification", classes)
@@ -152,7 +153,7 @@ class TestTextClassification:
         (tmp_path / "pairs.tsv").write_text(f"{TEXT}\tmy sister\nword\n")
         assert_close(list(classify(tmp_path / "pairs.tsv")), classify([(TEXT, "my sister"), "word"]))
         lines = [{"text": TEXT, "text_pair": "my sister"}, "word"]
-        (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_json_lines(tmp_path / "pairs.jsonl", lines)
         assert_close(list(classify(tmp_path / "pairs.jsonl")), classify([(TEXT, "my sister"), "word"]))
 
     @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ class TestTextClassification:
             list(pipeline("text-classification", classes)(tmp_path / "bad.jsonl"))
 
     @pytest.mark.parametrize("bad", [[3], [("a", 3)], [{"txt": "a"}], [{"text": 3}], [["a", "b", "c"]]])
-    def test_what_is_no_text(self, classes, bad):
+    def test_inputs_that_are_not_texts(self, classes, bad):
         with pytest.raises(DataError, match=r"for a text. Expected a string, or for a pair"):
             pipeline("text-classification", classes)(bad)
 

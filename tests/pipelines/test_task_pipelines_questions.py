@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from pipeline_answers import assert_close, random_texts
+from answers import assert_close
+from pipeline_answers import random_texts
 
 from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
@@ -24,7 +25,7 @@ class TestQuestionAnswering:
     def reference(
         self, folder: Path, question: str, context: str, *, max_answer_len: int
     ) -> tuple[list[tuple[float, int, int]], float]:
-        """Every span (score, start, end) of a context that fits one window, and the score of no answer.
+        """Return every span (score, start, end) of a context in one window, and the score of no answer.
 
         By the formula of transformers 4 (5 has no such pipeline), slowly and on the model of transformers.
         """

@@ -1,17 +1,14 @@
-"""Zero-shot classification: equal to that of transformers, whatever the batch; errors; the verb."""
+"""Tests of zero-shot classification: the answers of transformers, batches, errors and the command."""
 
 from pathlib import Path
 
 import pytest
-import torch
 import transformers
 from command_line import assert_one_line_error
 
-from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pipelines import ZeroShotClassificationPipeline, pipeline
-from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 TEXTS = ["the captain opened the harbour", "sister remembered the letters and the dinner", "word"]
 LABELS = ["sea", "the house", "dinner"]
@@ -20,34 +17,19 @@ RTE = {0: "entailment", 1: "not_entailment"}
 
 
 @pytest.fixture(scope="module")
-def save(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory):
-    """Save a random model with labels of these names; large weights, so that its answers differ."""
-    tokenizer = AlbertTokenizer(tiny_vocabulary)
+def save_labels(save):
+    """Return a function that saves a random classifier with given names of labels."""
 
-    def save(names: dict[int, str]) -> Path:
-        config = AlbertConfig(
-            vocab_size=len(tokenizer),
-            embedding_size=16,
-            hidden_size=32,
-            num_attention_heads=4,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            max_position_embeddings=48,
-            initializer_range=0.3,
-            id2label=names,
-        )
-        torch.manual_seed(0)
-        folder = tmp_path_factory.mktemp("model")
-        AlbertForSequenceClassification(config).save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        return folder
+    def save_labels(names: dict[int, str]) -> Path:
+        sizes = {"num_hidden_layers": 2, "max_position_embeddings": 48}
+        return save(AlbertForSequenceClassification, id2label=names, **sizes)
 
-    return save
+    return save_labels
 
 
 @pytest.fixture(scope="module")
-def mnli(save) -> Path:
-    return save(MNLI)
+def mnli(save_labels) -> Path:
+    return save_labels(MNLI)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +39,8 @@ def classify(mnli: Path) -> ZeroShotClassificationPipeline:
 
 class TestAsTransformers:
     @pytest.mark.parametrize("names", [MNLI, RTE, {0: "NEUTRAL", 1: "Entails", 2: "contradiction"}])
-    def test_answers(self, names, save):
-        folder = save(names)
+    def test_answers(self, names, save_labels):
+        folder = save_labels(names)
         ours = pipeline("zero-shot-classification", folder)
         theirs = transformers.pipeline("zero-shot-classification", model=str(folder), device=-1)
         for inputs, options in (
@@ -143,10 +125,10 @@ class TestErrors:
         with pytest.raises(ConfigError, match="positional arguments"):
             classify(TEXTS[0], LABELS, "more")
 
-    def test_models_without_entailment(self, save):
+    def test_models_without_entailment(self, save_labels):
         for names in ({0: "bad", 1: "good"}, {0: "entailment"}, {0: "not_entailment", 1: "other"}):
             with pytest.raises(ConfigError, match=rf"has the labels {', '.join(names.values())}\. .*entail"):
-                pipeline("zero-shot-classification", save(names))
+                pipeline("zero-shot-classification", save_labels(names))
 
 
 class TestVerb:

@@ -1,4 +1,4 @@
-"""German, Russian and Chinese: vocabulary, sentences, whole words, shards, tokenizers and filled masks."""
+"""Tests of German, Russian and Chinese, from the vocabulary to the answers of `fill-mask`."""
 # ruff: noqa: RUF001 - letters of other scripts are what this is about
 
 import errno
@@ -11,15 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from places import ROOT
+from random_models import save_random_model
 
-from albertkit import (
-    AlbertConfig,
-    AlbertForMaskedLM,
-    AlbertTokenizer,
-    AlbertTokenizerFast,
-    files,
-    pipeline,
-)
+from albertkit import AlbertForMaskedLM, AlbertTokenizer, AlbertTokenizerFast, files, pipeline
 from albertkit.errors import ConfigError, DataError
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.settings import PreparationSettings, PretrainingSettings
@@ -119,18 +113,13 @@ def test_case_and_accents_are_kept_everywhere(language: str, tokenizer_folder: P
         unicodedata.normalize("NFKC", line) for line in sentences
     ]
 
-    config = AlbertConfig(
-        vocab_size=PIECES[language], embedding_size=8, hidden_size=16, num_hidden_layers=1,
-        num_attention_heads=2, intermediate_size=32, max_position_embeddings=64,
-    )  # fmt: skip
-    AlbertForMaskedLM(config).save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
+    model = save_random_model(AlbertForMaskedLM, tokenizer, tmp_path / "model")
     before, after = {
         "de": ("Die Österreicherin trank ", " über Köln."),
         "ru": ("Каждый чёрный щенок ", " под ёлкой."),
         "zh": ("我们去", "学习。"),
     }[language]
-    answer = pipeline("fill-mask", model=str(tmp_path / "model"), top_k=1)(f"{before}[MASK]{after}")[0]
+    answer = pipeline("fill-mask", model=str(model), top_k=1)(f"{before}[MASK]{after}")[0]
     assert answer["sequence"].startswith(before.rstrip())
     assert answer["sequence"].endswith(after.lstrip())
 
@@ -167,7 +156,7 @@ def test_whole_words(language: str, tokenizer_folder: Path) -> None:
         ]
 
 
-def test_unreachable_pieces_are_named(language: str, tokenizer_folder: Path, tmp_path: Path) -> None:
+def test_unreachable_pieces_are_listed(language: str, tokenizer_folder: Path, tmp_path: Path) -> None:
     model_file = tokenizer_folder / "spiece.model"
     assert unreachable_pieces(UnigramModel(model_file, KEEP_ALL)) == {}
     found = unreachable_pieces(UnigramModel(model_file, Normalization()))
@@ -224,7 +213,7 @@ def test_a_full_disk_leaves_no_vocabulary(tmp_path: Path, monkeypatch: pytest.Mo
     assert not any(tmp_path.glob("*.model"))
 
 
-def test_the_recipe_in_the_documentation_is_one() -> None:
+def test_the_recipe_in_the_documentation_is_valid() -> None:
     text = (ROOT / "docs/how-to/new-language.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"```toml [^\n]*\n(.*?)```", text, flags=re.DOTALL)
     settings = build(PretrainingSettings, tomllib.loads(table), where="docs/how-to/new-language.md")

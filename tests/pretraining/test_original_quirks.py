@@ -1,4 +1,4 @@
-"""Examples by the rules of the original: each of its quirks, and none of them without the switch."""
+"""Tests of `original_quirks`: examples with and without the quirks of the original code."""
 
 from collections import Counter
 from dataclasses import replace
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sentencepiece
-from pretraining_rows import PLAIN, make_shards, segments
+from pretraining_rows import PLAIN, segments
 
 from albertkit.pretraining import masking, original_quirks
 from albertkit.pretraining.batches import ExampleStream
@@ -18,18 +18,6 @@ from albertkit.pretraining.chunks import IN_ORDER, SWAPPED, Chunk
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
-
-
-@pytest.fixture(scope="module")
-def words(tiny_vocabulary: Path) -> WordTable:
-    return WordTable(tiny_vocabulary)
-
-
-@pytest.fixture(scope="module")
-def shards(
-    tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_vocabulary: Path
-) -> ShardSet:
-    return make_shards(tmp_path_factory.mktemp("shards"), tiny_texts, tiny_vocabulary)
 
 
 class Documents(list[tuple[np.ndarray, np.ndarray]]):
@@ -104,7 +92,7 @@ def test_short_sequences_are_drawn_for_whole_documents() -> None:
     assert np.mean(short) == pytest.approx(63.5, abs=11)
 
 
-def test_words_begin_where_the_original_says(words: WordTable, tiny_vocabulary: Path) -> None:
+def test_words_begin_as_in_the_original_code(words: WordTable, tiny_vocabulary: Path) -> None:
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tiny_vocabulary))
     pieces = [processor.id_to_piece(index) for index in range(len(processor))]
     starts = dict(zip(pieces, words.original_starts(np.arange(len(pieces))).tolist(), strict=True))
@@ -166,7 +154,7 @@ def test_the_switch_reaches_the_batches(shards: ShardSet, words: WordTable) -> N
     settings = replace(PLAIN, max_seq_length=32)  # a sentence or two
 
     def leaks(quirks: bool) -> tuple[int, int]:
-        """Return how many rows have segments of no one document, and how many of these say swapped."""
+        """Return the number of rows with segments of two documents, and the number with the label swapped."""
         found = swapped = 0
         for batch in islice(ExampleStream(shards, words, replace(settings, original_quirks=quirks), 16), 15):
             rows = zip(batch.input_ids, batch.token_type_ids, batch.attention_mask, strict=True)

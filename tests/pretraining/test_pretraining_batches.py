@@ -1,4 +1,4 @@
-"""Batches of pretraining examples: their layout, every example once, resuming, processes, token budgets."""
+"""Tests of batches of pretraining examples: their layout and size, resumption and processes."""
 
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pretraining_rows import PLAIN, make_shards, one_epoch, rows_of, segments
+from pretraining_rows import PLAIN, one_epoch, rows_of, segments
 
 from albertkit.errors import ConfigError, DataError
 from albertkit.pretraining import batches as batches_module
@@ -18,18 +18,6 @@ from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
-
-
-@pytest.fixture(scope="module")
-def words(tiny_vocabulary: Path) -> WordTable:
-    return WordTable(tiny_vocabulary)
-
-
-@pytest.fixture(scope="module")
-def shards(
-    tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_vocabulary: Path
-) -> ShardSet:
-    return make_shards(tmp_path_factory.mktemp("shards"), tiny_texts, tiny_vocabulary)
 
 
 @pytest.fixture
@@ -132,7 +120,7 @@ def test_every_document_is_seen_once_per_epoch(shards: ShardSet, words: WordTabl
         *[(1, {"batch_tokens": 64}), (2, {"batch_tokens": 192}), (3, {"batch_tokens": 1000})],
     ],
 )
-def test_every_example_once_whatever_the_world(
+def test_every_example_is_drawn_once_with_any_number_of_processes(
     shards: ShardSet, words: WordTable, world_size: int, size: dict[str, int]
 ) -> None:
     settings = replace(PLAIN, masked_lm=True, short_sequence_probability=0.3)
@@ -156,7 +144,7 @@ def test_every_example_once_whatever_the_world(
 
 
 def draw(folder: Path, vocabulary: Path, size: dict[str, int], part: tuple[int, int]) -> list[list[bytes]]:
-    """Return the rows of the first 24 batches that are this part's, in a process of its own."""
+    """Return the rows of a part in the first 24 batches. A separate process calls this function."""
     rank, world_size = part
     stream = ExampleStream(
         *(ShardSet(folder), WordTable(vocabulary), replace(PLAIN, masked_lm=True)),
@@ -165,7 +153,7 @@ def draw(folder: Path, vocabulary: Path, size: dict[str, int], part: tuple[int, 
     return [rows_of(batch) for batch in islice(stream, 24)]
 
 
-def test_two_processes_draw_what_one_does(shards: ShardSet, words: WordTable) -> None:
+def test_two_processes_draw_the_examples_of_one(shards: ShardSet, words: WordTable) -> None:
     sizes: list[dict[str, int]] = [{"batch_size": 12}, {"batch_tokens": 640}]
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         elsewhere = [pool.submit(draw, shards.folder, words.model_file, size, (1, 2)) for size in sizes]

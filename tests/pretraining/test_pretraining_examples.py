@@ -1,4 +1,4 @@
-"""What a model sees in pretraining: words, masks, sentence order. Rates over 100,000 tokens."""
+"""Tests of pretraining examples: words, masks and sentence order, with rates over 100,000 tokens."""
 
 import json
 from collections import Counter
@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sentencepiece
-from pretraining_rows import PLAIN, make_shards, one_epoch, rows_of, segments
+from json_lines import write_json_lines
+from pretraining_rows import PLAIN, one_epoch, rows_of, segments
 
 from albertkit.errors import ConfigError, TokenizerError
 from albertkit.pretraining import masking
@@ -24,21 +25,9 @@ WORD = "▁morning"  # a piece of the tiny vocabulary
 
 
 @pytest.fixture(scope="module")
-def words(tiny_vocabulary: Path) -> WordTable:
-    return WordTable(tiny_vocabulary)
-
-
-@pytest.fixture(scope="module")
 def pieces(tiny_vocabulary: Path) -> list[str]:
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tiny_vocabulary))
     return [processor.id_to_piece(index) for index in range(processor.get_piece_size())]
-
-
-@pytest.fixture(scope="module")
-def shards(
-    tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_vocabulary: Path
-) -> ShardSet:
-    return make_shards(tmp_path_factory.mktemp("shards"), tiny_texts, tiny_vocabulary)
 
 
 # Words
@@ -76,7 +65,7 @@ def test_unspaced_scripts_and_apostrophes(tmp_path: Path) -> None:
     ]
 
 
-def test_a_vocabulary_without_the_special_pieces_is_refused(tmp_path: Path) -> None:
+def test_a_vocabulary_without_special_pieces_is_an_error(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("one two three\n", encoding="utf-8")
     sentencepiece.SentencePieceTrainer.train(
@@ -234,7 +223,7 @@ def test_one_chunk_in_ten_is_short(words: WordTable) -> None:
     assert len(plan(ids, ends, words, rng, max_tokens=125, short_probability=0.0)) == 3_200
 
 
-def test_too_long_pairs_lose_the_longer_one_first(words: WordTable) -> None:
+def test_the_longer_segment_is_truncated_first(words: WordTable) -> None:
     rng = np.random.default_rng(0)
     ids = rng.choice(words.ordinary_ids, size=150).astype(np.uint16)
     fronts = []
@@ -331,7 +320,7 @@ def test_rates_on_real_text(shared: Path, tmp_path: Path) -> None:
     file = tmp_path / "xquad.jsonl"
     articles = json.loads((shared / "data/xquad/xquad.en.json").read_text(encoding="utf-8"))["data"]
     contexts = ["\n".join(p["context"] for p in article["paragraphs"]) for article in articles]
-    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in contexts), encoding="utf-8")
+    write_json_lines(file, ({"text": text} for text in contexts))
     vocabulary = shared / "data/spiece.model"
     prepare([file], vocabulary, tmp_path / "out", workers=1)
     words, shards = WordTable(vocabulary), ShardSet(tmp_path / "out/train")

@@ -1,4 +1,4 @@
-"""Objectives: labels that are collated and split, and a new objective, which needs only its class."""
+"""Tests of pretraining objectives: their labels in batches, and a new objective, which needs only a class."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +9,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from pretraining_rows import PLAIN, make_shards
+from pretraining_runs import SIZES
 from safetensors.torch import load_file
 
 from albertkit.pretraining import objectives
 from albertkit.pretraining.batches import ExampleStream
-from albertkit.pretraining.objectives import IGNORED, OBJECTIVES, Objective, Stream
-from albertkit.pretraining.rows import Labels, Row
+from albertkit.pretraining.objectives import IGNORED, OBJECTIVES, Labels, Objective, Row, Stream
 from albertkit.pretraining.run import run_pretraining
 from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
@@ -25,14 +25,7 @@ from albertkit.training.settings import TrainingSettings
 SETTINGS = PretrainingSettings(
     batch_size=8,
     evaluation_sequences=16,
-    model={
-        "embedding_size": 16,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-        "max_position_embeddings": 64,
-    },
+    model=SIZES,
     examples=ExampleSettings(max_seq_length=64),
     training=TrainingSettings(
         steps=6, warmup_steps=2, save_every=3, evaluate_every=6, log_every=1, precision="fp32"

@@ -1,4 +1,4 @@
-"""`datasets.IterableDataset` into `prepare`, which streams it, and into `finetune`."""
+"""Tests of `datasets.IterableDataset` as the input of `prepare`, which streams it, and of `finetune`."""
 
 import gc
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Text(str):
 
 
 class Stream:
-    """Rows that can be iterated again and again, with how often a row was asked for."""
+    """Rows that can be iterated repeatedly, and that count the rows that were read."""
 
     def __init__(self, count: int) -> None:
         self.count, self.asked = count, 0
@@ -41,7 +41,7 @@ class Stream:
 
 
 @pytest.mark.parametrize("kind", ["stream", "generator"])
-def test_prepare_holds_the_texts_of_one_unit(kind: str, tmp_path: Path) -> None:
+def test_prepare_keeps_the_texts_of_a_unit_in_memory(kind: str, tmp_path: Path) -> None:
     stream = Stream(1500)
     gc.collect()
     Text.most = Text.held
@@ -78,7 +78,7 @@ def test_an_iterable_dataset_is_prepared_as_its_rows_are(tmp_path: Path) -> None
             Corpus.find(stream)  # type: ignore[arg-type]
 
 
-def test_a_generator_of_other_values_is_refused(tmp_path: Path) -> None:
+def test_a_generator_of_other_values_is_an_error(tmp_path: Path) -> None:
     for values, message in (
         ([], "there is no input"),
         ([1, 2], "row 1: expected a mapping from column to value, found 1"),

@@ -1,38 +1,17 @@
 """Tests of `scripts/bundle_model.py`: it replaces only a bundled model, and only if the new model passes."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from pretraining_runs import short_recipe, write_pretraining_data
 
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.run import run_pretraining
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.recipe import build, read_recipe
-from albertkit.tokenization.tokenizer import AlbertTokenizer
-
-RECIPE = """
-batch_tokens = 256
-[model]
-embedding_size = 8
-hidden_size = 16
-num_hidden_layers = 2
-num_attention_heads = 2
-intermediate_size = 32
-max_position_embeddings = 64
-[examples]
-max_seq_length = 32
-[training]
-steps = 2
-optimizer = "adamw"
-learning_rate = 1e-3
-precision = "fp32"
-log_every = 1
-"""
 
 
 @pytest.fixture
@@ -43,11 +22,8 @@ def bundle_model(script: Callable[[str], ModuleType]) -> ModuleType:
 @pytest.fixture
 def run(tmp_path: Path, tiny_texts: list[str], tiny_vocabulary: Path) -> Path:
     """Return the folder of a finished run, next to its recipe, tokenizer and shards."""
-    AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path / "tokenizer")
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts), encoding="utf-8")
-    prepare([corpus], tmp_path / "tokenizer", tmp_path / "shards", workers=1, holdout_every=10)
-    (tmp_path / "recipe.toml").write_text(RECIPE)
+    write_pretraining_data(tmp_path, tiny_texts, tiny_vocabulary, holdout_every=10)
+    (tmp_path / "recipe.toml").write_text(short_recipe(steps=2))
     settings = build(PretrainingSettings, read_recipe(tmp_path / "recipe.toml"), where="recipe")
     run_pretraining(settings, tmp_path / "shards", tmp_path / "tokenizer", tmp_path / "run")
     return tmp_path / "run"

@@ -10,10 +10,10 @@ from types import ModuleType
 
 import pytest
 import torch
+from pretraining_runs import short_recipe, write_pretraining_data
 
 from albertkit.errors import DataError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.shards import ShardSet
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training import loop
@@ -21,24 +21,6 @@ from albertkit.training.curves import read_metrics
 from albertkit.training.state import checkpoint_folder
 
 STEPS = 4
-RECIPE = f"""
-batch_tokens = 256
-[model]
-embedding_size = 8
-hidden_size = 16
-num_hidden_layers = 2
-num_attention_heads = 2
-intermediate_size = 32
-max_position_embeddings = 32
-[examples]
-max_seq_length = 32
-[training]
-steps = {STEPS}
-optimizer = "adamw"
-learning_rate = 1e-3
-precision = "fp32"
-log_every = 1
-"""
 
 
 @pytest.fixture
@@ -119,11 +101,8 @@ def test_a_carried_run_equals_an_uninterrupted_run(
     carry, tmp_path: Path, tiny_texts: list[str], tiny_vocabulary: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(loop, "peak_flops", lambda *_: 1e12)  # measuring takes a second each time
-    AlbertTokenizer(tiny_vocabulary).save_pretrained(tmp_path / "tokenizer")
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts), encoding="utf-8")
-    prepare([corpus], tmp_path / "tokenizer", tmp_path / "shards", workers=1)
-    (tmp_path / "recipe.toml").write_text(RECIPE)
+    write_pretraining_data(tmp_path, tiny_texts, tiny_vocabulary)
+    (tmp_path / "recipe.toml").write_text(short_recipe(steps=STEPS))
     call(carry, monkeypatch, "pack", tmp_path / "shards", tmp_path / "carried", "--piece-megabytes", 0.01)
     assert len(list((tmp_path / "carried").glob("pieces.*"))) > 1
     common = ("train", "--recipe", tmp_path / "recipe.toml", "--tokenizer", tmp_path / "tokenizer")

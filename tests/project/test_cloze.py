@@ -9,10 +9,13 @@ from types import ModuleType
 
 import pytest
 import torch
+from json_lines import write_json_lines
+from random_models import random_model
 
-from albertkit.config import AlbertConfig
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
 from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+END = "<!-- end of table -->"
 
 
 @pytest.fixture
@@ -28,16 +31,8 @@ def tokenizer() -> AlbertTokenizer:
 @pytest.fixture
 def frequent_words_model(tokenizer: AlbertTokenizer, tmp_path: Path) -> Path:
     """Return a model whose five best predictions are always the, of, and, to, rome."""
-    config = AlbertConfig(
-        vocab_size=len(tokenizer),
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=64,
-    )
-    model = AlbertForMaskedLM(config)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "max_position_embeddings": 64}
+    model = random_model(AlbertForMaskedLM, tokenizer, **sizes)
     with torch.no_grad():
         model.predictions.decoder.weight.zero_()
         for rank, word in enumerate(("the", "of", "and", "to", "rome")):
@@ -104,9 +99,9 @@ def test_writes_one_row_for_each_model(
         {"category": "grammar", "text": "It was on [MASK] first of May.", "answers": ["the"]},
         {"category": "sense", "text": "He ate some [MASK].", "answers": ["bread", "meat"]},
     ]
-    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_json_lines(questions, rows)
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{cloze.BEGIN}\n{cloze.END}\nafter\n")
+    page.write_text(f"before\n{cloze.BEGIN}\n{END}\nafter\n")
     monkeypatch.setattr(cloze, "PAGE", page)
     monkeypatch.setattr(cloze.read_questions, "__defaults__", (questions,))
     for flags in (["--write-page"], ["--write-page", "--json"]):
@@ -118,7 +113,7 @@ def test_writes_one_row_for_each_model(
     assert printed["unanswerable"] == 0
     text = page.read_text()
     assert text.startswith(f"before\n{cloze.BEGIN}\n| date | model | weights | facts | grammar |")
-    assert text.endswith(f"{cloze.END}\nafter\n")
+    assert text.endswith(f"{END}\nafter\n")
     table = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
     assert len(table) == 3  # the script ran twice, but did not repeat a row
     assert cloze.FREQUENT in table[1]

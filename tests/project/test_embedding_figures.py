@@ -41,9 +41,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_passages_are_complete_sentences_and_a_long_sentence_separates_them(
-    figures: ModuleType,
-) -> None:
+def test_passages_are_complete_sentences_and_a_long_sentence_separates_them(figures: ModuleType) -> None:
     short, long = SENTENCE.format("old", "man", "the"), "word " * 59 + "end."
     passages = list(figures.passages("\n".join([*[short] * 11, long, *[short] * 4])))
     assert passages == [(position, " ".join([short] * 4)) for position in (0, 1, 4)]
@@ -102,10 +100,7 @@ def test_windows_of_long_texts_and_of_long_words(figures: ModuleType) -> None:
 
 
 def test_the_script_prints_a_row_for_each_method(
-    figures: ModuleType,
-    data: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    figures: ModuleType, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(figures, "CANDIDATES", 6)
     monkeypatch.setattr(sys, "argv", ["embedding_figures.py", "--data", str(data), "--json"])

@@ -3,7 +3,6 @@
 The recipes of the paper must have the settings of the paper.
 """
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import torch
 import typer.main
 from places import ROOT
+from pretraining_runs import write_pretraining_data
 from quick_runs import quick_runs  # noqa: F401  # a fixture
 from safetensors.torch import load_file
 
@@ -19,11 +19,9 @@ from albertkit.cli.main import make_app
 from albertkit.config import AlbertConfig
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining import masking
-from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.run import run_pretraining
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.recipe import build, read_recipe
-from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics
 from albertkit.training.state import checkpoint_folder
 
@@ -44,11 +42,7 @@ def settings_of(recipe: str) -> PretrainingSettings:
 def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_vocabulary: Path) -> Path:
     """Return a folder with shards in `shards/` and no held-out data. Other tests check evaluations."""
     folder = tmp_path_factory.mktemp("recipes")
-    AlbertTokenizer(tiny_vocabulary).save_pretrained(folder / "tokenizer")
-    file = folder / "corpus.jsonl"
-    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts), encoding="utf-8")
-    prepare([file], folder / "tokenizer", folder / "shards", workers=1)
-    return folder
+    return write_pretraining_data(folder, tiny_texts, tiny_vocabulary)
 
 
 def test_the_recipes_exist() -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import torch
+from random_models import save_random_model
 
-from albertkit.config import AlbertConfig
 from albertkit.modeling.model import AlbertModel
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
+
+END = "<!-- end of table -->"
 
 
 @pytest.fixture
@@ -68,22 +69,13 @@ def test_every_cell_is_filled(
 ) -> None:
     figures, _ = scripts
     tokenizer = AlbertTokenizer.from_pretrained("bundled")
-    config = AlbertConfig(
-        vocab_size=len(tokenizer),
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=512,
-    )
-    AlbertModel(config).save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
+    sizes = {"embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "max_position_embeddings": 512}
+    save_random_model(AlbertModel, tokenizer, tmp_path / "model", **sizes)
     for name, row in figures.TASKS.items():
         settings = row.settings | {"epochs": 1, "batch_size": 4}
         monkeypatch.setitem(figures.TASKS, name, replace(row, settings=settings, seeds=2))
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{figures.BEGIN}\nold\n{figures.END}\nafter\n")
+    page.write_text(f"before\n{figures.BEGIN}\nold\n{END}\nafter\n")
     monkeypatch.setattr(figures, "PAGE", page)
     monkeypatch.setattr(figures, "KEPT", tmp_path / "kept.jsonl")
     command = ["task_figures.py", "--data", str(data), "--output", str(tmp_path / "runs"), "--write-page"]
@@ -91,7 +83,7 @@ def test_every_cell_is_filled(
     figures.main()
     text = page.read_text()
     assert text.startswith(f"before\n{figures.BEGIN}\n| |")
-    assert text.endswith(f"{figures.END}\nafter\n")
+    assert text.endswith(f"{END}\nafter\n")
     assert "old" not in text
     rows = [line.split("|") for line in text.splitlines() if "±" in line and line.startswith("|")]
     assert [row[1].partition(",")[0].strip() for row in rows] == ["XQuAD in English"]
@@ -110,8 +102,7 @@ def test_every_cell_is_filled(
     monkeypatch.setattr(figures, "finetune", refuse)
     figures.main()
     assert page.read_text() == text
-    torch.manual_seed(1)
-    AlbertModel(config).save_pretrained(tmp_path / "model")
+    save_random_model(AlbertModel, tokenizer, tmp_path / "model", seed=1, **sizes)
     with pytest.raises(AssertionError, match="measured again"):
         figures.main()
 

@@ -1,4 +1,4 @@
-"""Clients that want the server to use memory or time without bound, measured on a real server process."""
+"""Tests that hostile clients cannot exhaust the memory or the time of a server process."""
 
 import contextlib
 import json
@@ -30,16 +30,11 @@ pytestmark = pytest.mark.skipif(
 
 
 class Watched:
-    """A server in a process of its own, which reports its memory and how long its event loop was blocked."""
+    """A server in a separate process, which reports its memory and the time its event loop was blocked."""
 
     def __init__(self, folder: str, **settings: object) -> None:
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                str(SUPPORT / "watched_server.py"),
-                folder,
-                json.dumps(settings),
-            ],
+            [sys.executable, str(SUPPORT / "watched_server.py"), folder, json.dumps(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -214,7 +209,7 @@ def test_large_bodies_that_never_end(watched: Watched, count: int) -> None:
 
 
 def test_large_texts_that_fail_again_and_again(watched: Watched) -> None:
-    """Their errors leave cycles that hold what was tokenized, for the server's garbage collector."""
+    """The errors leave reference cycles with tokens, which the garbage collector of the server must free."""
     for _ in range(40):
         assert watched.ask("/v1/embeddings", {"input": "a key " * 15_000}).status == 422
     watched.check()

@@ -1,8 +1,7 @@
-"""`huggingface_hub.InferenceClient` against a running server: answers of the pipelines, options, errors."""
+"""Tests of `huggingface_hub.InferenceClient` with a running server: answers, options and errors."""
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,44 +12,21 @@ pytest.importorskip("huggingface_hub", reason="needs the client: pip install hug
 
 import huggingface_hub as hub
 from huggingface_hub.errors import HfHubHTTPError
-from serving_server import Running, running, save_random_models
+from serving_fixtures import folders_fixture  # noqa: F401  # a fixture
+from serving_requests import CONTEXT, settings_for
+from serving_server import Running, running
 
-from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.modeling.task_heads import (
-    AlbertForMultipleChoice,
-    AlbertForQuestionAnswering,
-    AlbertForSequenceClassification,
-    AlbertForTokenClassification,
-)
 from albertkit.pipelines import pipeline
-from albertkit.serving.settings import ServingSettings
 
-HEADS = {
-    "pretrained": AlbertForPreTraining,
-    "classifier": AlbertForSequenceClassification,
-    "tagger": AlbertForTokenClassification,
-    "reader": AlbertForQuestionAnswering,
-    "chooser": AlbertForMultipleChoice,
-    "encoder": AlbertModel,
-    "nli": AlbertForSequenceClassification,
-}
 KEY = "secret"
 MASKED = "the captain opened [MASK] in the morning"
-CONTEXT = "The captain opened a silver key in the morning. My sister followed the river before dinner. " * 3
 TEXTS = ["the captain opened a silver key", "my sister followed the river", "a fox"]
 
 
 @pytest.fixture(scope="module")
-def folders(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A random model for every head."""
-    return save_random_models(HEADS, tiny_vocabulary, tmp_path_factory.mktemp("served"), seed=0)
-
-
-@pytest.fixture(scope="module")
 def server(folders: dict[str, str]) -> Iterator[Running]:
-    """A server with a key and the playground, whose page is at / too."""
-    settings = ServingSettings(models=folders, port=0, device="cpu", max_items=8, playground=True)
+    """Run a server with a key and the playground."""
+    settings = settings_for(folders, max_items=8, playground=True)
     with running(settings, key=KEY) as started:
         started.headers = {"Authorization": f"Bearer {KEY}"}
         yield started
@@ -58,7 +34,7 @@ def server(folders: dict[str, str]) -> Iterator[Running]:
 
 @pytest.fixture(autouse=True)
 def _loopback_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The suite sets HF_HUB_OFFLINE, with which the client sends nothing at all."""
+    """Allow requests: the suite sets HF_HUB_OFFLINE, with which the client sends none."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
 
 
@@ -114,7 +90,7 @@ def test_text_classification(server: Running, folders: Any) -> None:
 
 
 def test_options_of_one_task_choose_the_model(server: Running) -> None:
-    """Where the path names no model."""
+    """The options choose the model if the path names none."""
     ask = client(server)
     assert len(ask.text_classification(TEXTS[0], function_to_apply="softmax")) == 3
     assert ask.token_classification(TEXTS[0], aggregation_strategy="none")[0].entity.startswith("LABEL")

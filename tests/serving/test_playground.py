@@ -54,7 +54,7 @@ class TestServer:
         assert server.ask("/playground/../settings.py").status == 404
         assert 'route="/playground"' in server.ask("/metrics").content.decode()
 
-    def test_inspect_is_what_inspection_computes(
+    def test_inspect_has_the_values_of_inspection(
         self, server: Running, models: dict[str, ServedModel]
     ) -> None:
         one = models["pretrained"].any_pipeline
@@ -168,6 +168,6 @@ class TestCommand:
             process.kill()
             process.communicate()
 
-    def test_errors_are_one_line(self, run, tmp_path: Path) -> None:
+    def test_errors_have_one_line(self, run, tmp_path: Path) -> None:
         assert_one_line_error(run("playground", "--model", tmp_path / "none", "--no-browser"), "none")
         assert_one_line_error(run("playground", "--port", "70000"), "port is 70000")

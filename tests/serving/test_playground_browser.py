@@ -1,4 +1,4 @@
-"""Every panel of the playground in a real browser, against a running server."""
+"""Tests of every panel of the playground in a browser, with a running server."""
 
 import re
 from typing import Any
@@ -300,7 +300,7 @@ class TestInABrowser:
         assert copied == f"http://127.0.0.1:{server.port}/playground#text=A+fox&first=a+river"
         settle(page)
 
-    def test_errors_are_said_and_pass(self, opened, watch: Watch, server: Running) -> None:
+    def test_errors_are_shown_and_disappear(self, opened, watch: Watch, server: Running) -> None:
         page = opened()
         assert not page.locator("#order .error").is_visible()
         page.get_by_label("First", exact=True).fill("a fox " * 10_000)
@@ -348,11 +348,8 @@ class TestInABrowser:
         assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
         assert len(found["passes"]) > 20
 
-    def test_the_key_is_asked_for_and_kept_in_the_tab(
-        self,
-        browser,
-        settings: ServingSettings,
-        models: dict[str, ServedModel],
+    def test_the_page_asks_for_the_key_and_keeps_it_in_the_tab(
+        self, browser, settings: ServingSettings, models: dict[str, ServedModel]
     ) -> None:
         watch = Watch()
         with running(settings, models, key=KEY) as server:

@@ -1,4 +1,4 @@
-"""Answers of a running server: equal to those of the pipelines, for one client and for many at once."""
+"""Tests that a running server has the answers of pipelines, for one client and for many clients."""
 
 import base64
 import json
@@ -67,7 +67,7 @@ class TestAnswers:
         # The module's fixture of this name would get the parameter too, and start a server for each test.
         return request.getfixturevalue(f"{request.param}_server")
 
-    def test_are_computed_by_the_engine_that_was_asked_for(self, server: Running) -> None:
+    def test_the_chosen_engine_computes_the_answers(self, server: Running) -> None:
         light = server.service.settings.engine == "auto"
         for served in server.service.models.values():
             assert {isinstance(one.model, LightModel) for one in served.pipelines.values()} == {light}
@@ -247,7 +247,7 @@ def mixed_requests(count: int, seed: int) -> list[tuple[str, Any, int]]:
 
 
 def check_mixed(server: Running, requests: list[tuple[str, Any, int]]) -> None:
-    """Ask one after the other, then together: every answer must be the same."""
+    """Send requests one after the other, then together. The answers must be equal."""
     keep = ("results", "data", "error")
 
     def ask(request: tuple[str, Any, int]) -> Any:
@@ -277,9 +277,7 @@ class TestManyClients:
     def test_ten_thousand_mixed_requests(self, server: Running) -> None:
         check_mixed(server, mixed_requests(5_000, seed=1))
 
-    def test_rows_of_requests_share_batches_of_about_one_length(
-        self, folders: Any, watched: ServedModel
-    ) -> None:
+    def test_rows_of_similar_length_share_batches(self, folders: Any, watched: ServedModel) -> None:
         engine = engine_of(watched)
         short, long = "the fox", "an old fox lost a child before dinner, and sold the captain again"
         tokenizer = watched.any_pipeline.tokenizer

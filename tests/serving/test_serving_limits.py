@@ -1,4 +1,4 @@
-"""Requests that a running server refuses, clients that are slow or too many, and the OpenAPI description."""
+"""Tests of requests that a server rejects, of slow and too many clients, and of the OpenAPI description."""
 
 import json
 import socket
@@ -203,7 +203,7 @@ class TestRefusals:
             reply = server.ask("/v1/order", {"input": PAIRS[0]}, headers={"Content-Type": kind})
             assert reply.status == 200
 
-    def test_refusals_are_counted_for_the_route_that_was_asked(self, folders: Any) -> None:
+    def test_rejected_requests_are_counted_for_their_route(self, folders: Any) -> None:
         with running(settings_for({"encoder": folders["encoder"]}), key="secret") as server:
             assert server.ask("/v1/embeddings", {"input": "a"}).status == 401
             server.headers = {"Authorization": "Bearer secret"}
@@ -307,7 +307,7 @@ class TestClients:
             wait_for(lambda: len(server.service.gate) == 0)
             assert server.ask("/v1/order", {"input": PAIRS[0]}).status == 200
 
-    def test_small_requests_do_not_tell_how_long_large_ones_take(
+    def test_small_requests_do_not_predict_the_time_of_large_requests(
         self, folders: Any, watched: ServedModel
     ) -> None:
         with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
@@ -345,7 +345,7 @@ class TestClients:
 
 
 def test_schemathesis_finds_nothing_undescribed(server: Running) -> None:
-    """It asks what the OpenAPI description allows, and what it forbids."""
+    """Schemathesis sends requests that the OpenAPI description allows or forbids."""
     schemathesis = pytest.importorskip("schemathesis")
     from hypothesis import HealthCheck, Phase, given, settings
     from schemathesis.checks import not_a_server_error

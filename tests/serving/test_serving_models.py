@@ -210,10 +210,10 @@ def test_a_folder_of_sentence_transformers(engine: str, folders: dict[str, str],
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_an_engine_that_says_something_else_is_not_served(
+def test_an_engine_with_other_scores_is_an_error(
     head: str, folders: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A light model is compared with its definition in NumPy."""
+    """The server compares a light model with the NumPy reference."""
     computed = OnnxNetwork.__call__
     monkeypatch.setattr(OnnxNetwork, "__call__", lambda *given: computed(*given) + np.float32(0.05))
     with pytest.raises(CheckpointError, match="differ from the reference"):

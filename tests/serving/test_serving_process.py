@@ -38,10 +38,10 @@ def test_a_key(folders: Any) -> None:
         assert described["paths"]["/v1/classify"]["post"]["security"] == [{"HTTPBearer": []}]
 
 
-def test_the_process_is_as_before_when_the_server_has_ended(
+def test_the_server_restores_the_process_at_its_end(
     folders: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its garbage collector, and what it does on a signal or a warning, which the server logs as a line."""
+    """Check the garbage collector and the handlers of signals and warnings."""
     shutil.copytree(folders["classifier"], tmp_path / "pairs")
     config = json.loads((tmp_path / "pairs" / "config.json").read_text())
     (tmp_path / "pairs" / "config.json").write_text(json.dumps(config | {"text_pairs": True}))

@@ -27,6 +27,8 @@ class Result(NamedTuple):
 
 
 Run = Callable[..., Result]
+LABELED_ROWS = [("the river was painted", "new"), ("the house was lost", "old")]
+"""Texts and labels of the tables in the fixture `folder` of the tests of commands."""
 
 
 @pytest.fixture
@@ -47,6 +49,12 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
         return Result(status, *capfd.readouterr())
 
     return call
+
+
+def run_predict(run: Run, model: Path, source: Path, output: Path, *flags: str) -> Result:
+    """Run `predict` for text classification on the CPU."""
+    places = ("--model", model, "--input", source, "--output", output)
+    return run("predict", "text-classification", *places, "--device", "cpu", *flags)
 
 
 def assert_one_line_error(result: Result, *expected: str) -> None:

@@ -66,7 +66,7 @@ SMALLER: dict[str, dict[str, str]] = {
     "how-to/peft.md": {"max_steps=40": "max_steps=40, report_to=[], use_cpu=True"},
     "how-to/accelerate.md": {
         # The warm shell has no `accelerate`. If the interface is not set, gloo asks the name server.
-        "accelerate launch": f"GLOO_SOCKET_IFNAME=lo {sys.executable} -m accelerate.commands.launch",
+        "accelerate launch": f"GLOO_SOCKET_IFNAME=lo {sys.executable} -m accelerate.commands.launch"
     },
     "how-to/training-callbacks.md": {"epochs=6, batch_size=16": 'epochs=1, batch_size=16, precision="fp32"'},
     "how-to/pandas-and-pytorch.md": {
@@ -106,7 +106,7 @@ PIP = "installs packages"
 NOT_RUN: dict[str, dict[str, str]] = {
     "README.md": {"pip install": PIP},
     "how-to/training-callbacks.md": {
-        "import wandb": "tests/project/test_examples.py (stand-in) and tests/compat/test_trackers.py run it",
+        "import wandb": "tests/project/test_examples.py (stand-in) and tests/compat/test_trackers.py run it"
     },
     "how-to/optuna.md": {
         "import optuna": "tests/compat/test_optuna.py runs it",
@@ -126,7 +126,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "tutorials/first-steps.md": {"pip install": PIP},
     "tutorials/pretrain-your-books.md": {"pip install": PIP},
     "dev/bundled-model.md": {
-        "python scripts/sentence_vectors.py": "tests/project/test_sentence_vectors.py runs it on few books",
+        "python scripts/sentence_vectors.py": "tests/project/test_sentence_vectors.py runs it on few books"
     },
     "dev/gpu.md": {"python scripts/carry.py": "tests/project/test_carry.py runs it with a small model"},
     "reference/cli.md": {
@@ -141,7 +141,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "albertkit bench": "how-to/speed.md runs it",
     },
     "how-to/browser.md": {
-        "albertkit export web bundled site --page": "needs npm; tests/compat/test_web_page.py opens the page",
+        "albertkit export web bundled site --page": "needs npm; tests/compat/test_web_page.py opens the page"
     },
     "reference/keras.md": {"from albertkit": "tests/keras/test_keras.py runs it on TensorFlow"},
     "reference/compatibility.md": {

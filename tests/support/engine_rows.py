@@ -1,14 +1,21 @@
 """Rows of given lengths for engines, and the comparison of an engine with the plain engine."""
 
 import random
+from collections.abc import Callable, Sequence
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from hypothesis import strategies as st
+from modeling_twins import make
 
-from albertkit.engines.engine import Row
+from albertkit.engines.choosing import make_engine
+from albertkit.engines.engine import Row, every_token, first_token
 from albertkit.engines.plain import PlainEngine
 from albertkit.engines.torch_engine import TorchEngine
 from albertkit.heads import HEADS
+
+Read = Callable[[Row], Sequence[int]]
 
 CLASSIFIER = "AlbertForSequenceClassification"
 OUTPUTS = {name: next(iter(head.scores)) for name, head in HEADS.items()}
@@ -59,3 +66,24 @@ def assert_equal(
     for row_scores, expected_scores in zip(scores, expected, strict=True):
         assert row_scores.dtype == expected_scores.dtype
         np.testing.assert_allclose(row_scores, expected_scores, atol=atol, rtol=1e-4)
+
+
+ANY_CALL: dict[str, st.SearchStrategy[Any]] = {
+    "head": st.sampled_from(list(OUTPUTS)),
+    "lengths": st.lists(st.integers(1, 24), min_size=1, max_size=12),
+    "batch_tokens": st.sampled_from([None, 1, 30, 100]),
+    "batch_size": st.sampled_from([None, 1, 3]),
+    "shape": st.sampled_from(SHAPES),
+    "read": st.sampled_from([first_token, every_token, some_tokens]),
+}
+"""Arguments of `assert_equal_call`: models of each head and shape, with different rows and batches."""
+
+
+def assert_equal_call(
+    engine: str, head: str, lengths: list[int], shape: dict[str, Any], read: Read, **batches: int | None
+) -> None:
+    """Compare the scores of an engine with those of the plain engine, for a new model."""
+    model = make(head, **shape)
+    read = first_token if head in WHOLE_TEXT else read
+    options = {"engine": make_engine(model, engine), "output": OUTPUTS[head], "read": read}
+    assert_equal(model, rows_of(lengths), **options, **batches)

@@ -1,6 +1,5 @@
 """Settings, random texts and functions for short fine-tuning runs."""
 
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,6 @@ FAST = FinetuningSettings(
     precision="fp32",
     evaluate_every=24,
 )
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 def texts(count: int, seed: int) -> list[dict[str, Any]]:

@@ -4,16 +4,10 @@ import json
 from pathlib import Path
 
 import torch
+from conversion_models import SIZES
 from torch_files import write_bundle
 
-CONFIG = {
-    "vocab_size": 40,
-    "embedding_size": 8,
-    "hidden_size": 12,
-    "num_attention_heads": 3,
-    "intermediate_size": 20,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 16,
+CONFIG = SIZES | {
     "hidden_act": "gelu",
     "id2label": {"0": "no", "1": "yes"},
     "label2id": {"no": 0, "yes": 1},

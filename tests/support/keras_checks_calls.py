@@ -168,7 +168,7 @@ def test_saved_models(tmp_path: Path) -> None:
     assert np.abs(served["end_logits"].numpy() - expected).max() < TOLERANCE
 
 
-def test_wrong_inputs_are_named(tmp_path: Path) -> None:
+def test_wrong_inputs_are_an_error(tmp_path: Path) -> None:
     _, model = pair("AlbertModel", tmp_path, **SHALLOW)
     ids = batch()["input_ids"].numpy()
     for call, message in (

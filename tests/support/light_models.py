@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answers import assert_close
 
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.names import TIED
@@ -82,16 +83,4 @@ def close(ours: Any, theirs: Any) -> None:
 
 
 def same(ours: Any, theirs: Any) -> None:
-    """Assert that two answers are the same, up to rounding of their scores."""
-    if isinstance(ours, dict):
-        assert ours.keys() == theirs.keys()
-        for name in ours:
-            same(ours[name], theirs[name])
-    elif isinstance(ours, list | tuple):
-        assert len(ours) == len(theirs)
-        for our_value, their_value in zip(ours, theirs, strict=True):
-            same(our_value, their_value)
-    elif isinstance(ours, float):
-        assert ours == pytest.approx(theirs, abs=1e-6)
-    else:
-        assert ours == theirs
+    assert_close(ours, theirs, tolerance=1e-6)

@@ -1,4 +1,4 @@
-"""Texts and labels for task pipelines, the pipelines of `transformers`, and a comparison of answers."""
+"""Texts and labels for task pipelines, and the pipelines of `transformers`."""
 
 import functools
 import random
@@ -10,6 +10,14 @@ import transformers
 LIMIT = 96
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 WORDS = ["harbour", "opened", "word", "the", "silver", "code", "dinner", "letters", "sister", "remembered"]
+MASKED_TEXTS = [
+    "the harbour opened the [MASK] in the morning",
+    "[MASK]",
+    "my [MASK] sister found the word [MASK] a word",
+    "the child lost a silver [MASK]",
+    "The doctor remembered [MASK] house   before dinner",
+]
+"""Texts that both tokenizers split into the same tokens. transformers starts a word after punctuation."""
 TEXT = "the captain opened the harbour in the morning"
 
 
@@ -20,26 +28,20 @@ def theirs(task: str, model_class: str, folder: Path, **options) -> transformers
     return transformers.pipeline(task, model=model, tokenizer=tokenizer, device=-1, **options)
 
 
+def assert_same_answers(ours: list, theirs: list) -> None:
+    """Compare the tokens and the scores of answers of `fill-mask`."""
+    assert len(ours) == len(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        if isinstance(one, list):
+            assert_same_answers(one, other)
+        else:
+            assert one["token"] == other["token"]
+            assert one["score"] == pytest.approx(other["score"], abs=1e-5)
+
+
 def random_texts(count: int, *, words: tuple[int, int] = (1, 30), seed: int = 0) -> list[str]:
     rng = random.Random(seed)
     return [" ".join(rng.choices(WORDS, k=rng.randint(*words))) for _ in range(count)]
-
-
-def assert_close(ours, theirs, *, tolerance: float = 1e-5) -> None:
-    """Assert that two answers are equal, with a tolerance for numbers."""
-    assert type(ours) is type(theirs)
-    if isinstance(ours, dict):
-        assert ours.keys() == theirs.keys()
-        for name in ours:
-            assert_close(ours[name], theirs[name], tolerance=tolerance)
-    elif isinstance(ours, list):
-        assert len(ours) == len(theirs)
-        for our_value, their_value in zip(ours, theirs, strict=True):
-            assert_close(our_value, their_value, tolerance=tolerance)
-    elif isinstance(ours, float):
-        assert ours == pytest.approx(theirs, abs=tolerance)
-    else:
-        assert ours == theirs
 
 
 def plain(value):

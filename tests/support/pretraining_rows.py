@@ -1,10 +1,10 @@
 """Small shards for tests of pretraining data, and functions that split batches into rows."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from pretraining_runs import write_corpus
 
 from albertkit.pretraining.batches import ExampleStream, PretrainingBatch
 from albertkit.pretraining.prepare import prepare
@@ -16,9 +16,7 @@ PLAIN = ExampleSettings(max_seq_length=64, masked_lm=False)  # the ids of the te
 
 def make_shards(folder: Path, texts: list[str], vocabulary: Path) -> ShardSet:
     """Write shards in which each text is a document."""
-    file = folder / "corpus.jsonl"
-    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
-    prepare([file], vocabulary, folder / "out", workers=1, unit_characters=30_000)
+    prepare([write_corpus(folder, texts)], vocabulary, folder / "out", workers=1, unit_characters=30_000)
     return ShardSet(folder / "out/train")
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from random_models import save_random_model
 
-from albertkit.config import AlbertConfig
 from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
@@ -31,28 +31,15 @@ def save_random_models(
 ) -> dict[str, str]:
     """Save a small random model for every head, and return the folders.
 
-    The weights are large, so that answers differ.
-
     A model with the name "nli" has the labels of natural language inference.
     """
     tokenizer = AlbertTokenizer(vocabulary)
     torch.manual_seed(seed)
     for name, head in heads.items():
-        config = AlbertConfig(
-            vocab_size=len(tokenizer),
-            embedding_size=16,
-            hidden_size=32,
-            num_attention_heads=4,
-            intermediate_size=64,
-            num_hidden_layers=3,
-            max_position_embeddings=64,
-            initializer_range=0.3,
-            num_labels=2 if head in (AlbertForQuestionAnswering, AlbertForPreTraining) else 3,
-        )
+        labels = {"num_labels": 2 if head in (AlbertForQuestionAnswering, AlbertForPreTraining) else 3}
         if name == "nli":
-            config = config.replace(id2label={0: "contradiction", 1: "neutral", 2: "Entailment"})
-        head(config).save_pretrained(root / name)
-        tokenizer.save_pretrained(root / name)
+            labels = {"id2label": {0: "contradiction", 1: "neutral", 2: "Entailment"}}
+        save_random_model(head, tokenizer, root / name, seed=None, max_position_embeddings=64, **labels)
     return {name: str(root / name) for name in heads}
 
 

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+from random_models import TWO_LAYERS, save_random_model
 
-from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import TextExample
 from albertkit.engines.engine import Row
+from albertkit.finetuning.run import FinetuningRun
+from albertkit.finetuning.train import finetune
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.tasks.label_kinds import CLASS
 from albertkit.tasks.labels import LabelSet
@@ -58,12 +60,25 @@ class Small(Task[TextExample, Row, str]):
         return {"error": sum(example.label != answer for example, answer in pairs) / len(examples)}
 
 
-def tiny_model(vocabulary: Path, folder: Path) -> Path:
-    """Save a random model of two layers for a vocabulary, and return its folder."""
-    tokenizer = AlbertTokenizer(vocabulary)
-    shape = {"embedding_size": 16, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
-    torch.manual_seed(0)
-    config = AlbertConfig(vocab_size=len(tokenizer), num_hidden_layers=2, initializer_range=0.2, **shape)
-    AlbertForPreTraining(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+def changed(**attributes: Any) -> type[Small]:
+    """Return a subclass of the task with other attributes."""
+    return type("Changed", (Small,), attributes)
+
+
+def train(task: Any, model: Path, output: Path, **changes: Any) -> FinetuningRun:
+    """Fine-tune a model for two steps on the data of the task. `changes` override the settings."""
+    settings = {"train": ROWS, "validation": ROWS, "steps": 2, **FAST, **changes}
+    return finetune(task, model=model, output=output, **settings)
+
+
+def scores_of(task: Task, *, true: Any = "good", predicted: Any = "bad") -> dict[str, float]:
+    """Return the scores of a task for an example with a true and a predicted answer."""
+    return task.measure([TextExample("the river", label=true)], [predicted])
+
+
+def tiny_model(
+    vocabulary: Path, folder: Path, model_class: type[AlbertPreTrainedModel] = AlbertForPreTraining
+) -> Path:
+    """Save a random model of two layers and 512 positions for a vocabulary, and return its folder."""
+    sizes = TWO_LAYERS | {"max_position_embeddings": 512}
+    return save_random_model(model_class, AlbertTokenizer(vocabulary), folder, **sizes)

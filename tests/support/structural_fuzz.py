@@ -28,7 +28,11 @@ from albertkit.errors import AlbertKitError
 CASES = int(os.environ.get("ALBERTKIT_FUZZ_CASES", "300"))
 SLOW_CASES = int(os.environ.get("ALBERTKIT_FUZZ_CASES", "40"))
 """Number of cases for slow readers, such as readers that build a tokenizer."""
+DATA_CASES = int(os.environ.get("ALBERTKIT_FUZZ_CASES", "60"))
+"""Number of cases for each reader of data and state, because there are many of them."""
 MEGABYTE = 1 << 20
+DATA_GROWTH = 24 * MEGABYTE
+"""Maximum growth of Python's memory for readers of data, some of which read blocks of a megabyte."""
 LARGEST_GROWTH = 4 * MEGABYTE
 """Maximum growth of Python's memory in bytes while a file is read. The files have 1 to 30 kB."""
 LARGEST_SPACE = 512 * MEGABYTE
@@ -41,7 +45,7 @@ WRONG = [
     *([], [[]], [None], [1, "a"], [0] * 1000, {}, {"0": {}}, {"": None}),
 ]
 EXTREMES = [
-    *(b"\0", b"\xff", b"\x7f", b"\x80", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0" * 8, b"\xff" * 10),
+    *(b"\0", b"\xff", b"\x7f", b"\x80", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0" * 8, b"\xff" * 10)
 ]
 _DEEP = {"[": "]", '{"a":': "}"}
 _DEEP_MARK = "replaced by deep nesting"  # json.dumps cannot write nesting this deep
@@ -117,29 +121,34 @@ def damaged_json(value: Any, rng: random.Random) -> bytes:
 
 def damaged_json_files(path: Path, *, seed: int = 0, cases: int = CASES) -> Iterator[bytes]:
     """Replace a JSON file by a damaged version for each case, and restore the file at the end."""
-    rng = random.Random(seed)
-    original = path.read_bytes()
-    value = json.loads(original)
-    try:
-        for _ in range(cases):
-            content = damaged_json(value, rng)
-            path.write_bytes(content)
-            yield content
-    finally:
-        path.write_bytes(original)
+    value = json.loads(path.read_bytes())
+    yield from _damaged(path, lambda rng: damaged_json(value, rng), seed, cases)
 
 
 def damaged_files(path: Path, *, seed: int = 0, cases: int = CASES) -> Iterator[bytes]:
     """Replace a file by a version with damaged bytes for each case, and restore the file at the end."""
+    original = path.read_bytes()
+    yield from _damaged(path, lambda rng: damaged(original, rng), seed, cases)
+
+
+def _damaged(path: Path, damage: Callable[[random.Random], bytes], seed: int, cases: int) -> Iterator[bytes]:
     rng = random.Random(seed)
     original = path.read_bytes()
     try:
         for _ in range(cases):
-            content = damaged(original, rng)
+            content = damage(rng)
             path.write_bytes(content)
             yield content
     finally:
         path.write_bytes(original)
+
+
+def rewritten(path: Path, contents: Iterator[bytes]) -> Iterator[bytes]:
+    """Write each content to a new file at the same path. A file that a reader has mapped does not change."""
+    for content in contents:
+        path.unlink(missing_ok=True)
+        path.write_bytes(content)
+        yield content
 
 
 def _places(box: Any) -> Iterator[tuple[Any, Any]]:

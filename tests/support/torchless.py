@@ -19,10 +19,7 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Finder
 
 
 def run_without_torch(
-    code: str,
-    *arguments: str | Path,
-    cwd: Path | None = None,
-    environment: Mapping[str, str] | None = None,
+    code: str, *arguments: str | Path, cwd: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> str:
     """Run code in a process that cannot import PyTorch, and return its output.
 

@@ -1,10 +1,8 @@
-"""A task in one file outside of the package, metrics of one's own, and data in memory."""
+"""Tests of a task of your own: the example in the documentation, and data in memory."""
 
 import json
-import re
 import runpy
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,43 +10,25 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import torch
 from places import ROOT
-from small_task import FAST, ROWS, tiny_model
+from small_task import FAST, ROWS, Small, changed, train
 
 from albertkit.datasets.examples import TextExample
-from albertkit.errors import CheckpointError, ConfigError, DataError, TrainingError
-from albertkit.files import write_json
+from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.evaluate import evaluate
 from albertkit.finetuning.predict import predict
 from albertkit.finetuning.run import FinetuningRun
 from albertkit.finetuning.train import finetune
 from albertkit.pipelines import pipeline
-from albertkit.tasks.label_kinds import NUMBER
+from albertkit.tasks.label_kinds import CLASS, NUMBER, SEVERAL
 from albertkit.tasks.labels import LabelSet
-from albertkit.tasks.measuring import Metric, directions
-from albertkit.tasks.task import Task
-from albertkit.tasks.text_classification import TextClassification
+from albertkit.tasks.measuring import Metric
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
-
 OWN = runpy.run_path(str(ROOT / "examples" / "own_task.py"))
 
 
-@pytest.fixture(scope="module")
-def model(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tiny_vocabulary, tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def classifier(model: Path, tmp_path_factory: pytest.TempPathFactory) -> FinetuningRun:
-    output = tmp_path_factory.mktemp("run") / "run"
-    return finetune(
-        "text-classification", train=ROWS, validation=ROWS, model=model, output=output, steps=2, **FAST
-    )
-
-
-def test_a_task_of_your_own_learns_and_predicts(model: Path, tmp_path: Path) -> None:
+def test_the_example_learns_and_predicts(model: Path, tmp_path: Path) -> None:
     task, sentences = OWN["SeveralTags"](), OWN["sentences"]
     run = finetune(
         task, train=sentences(96, 0), validation=sentences(20, 1), model=model, output=tmp_path / "run",
@@ -77,7 +57,7 @@ def test_a_task_of_your_own_learns_and_predicts(model: Path, tmp_path: Path) -> 
     assert run.pipeline(device="cpu")([{"words": ["the", "bread"]}])[0]["labels"] == found[0]["labels"]
 
 
-def test_a_name_of_transformers_in_the_config_is_no_task_of_your_own(
+def test_a_finetuning_task_in_the_config_is_no_task_of_your_own(
     classifier: FinetuningRun, tmp_path: Path
 ) -> None:
     copy = Path(shutil.copytree(classifier.folder, tmp_path / "copy"))
@@ -89,7 +69,7 @@ def test_a_name_of_transformers_in_the_config_is_no_task_of_your_own(
     assert pipeline("text-classification", copy, device="cpu")("the river") == expected
 
 
-def test_rows_that_a_task_does_not_read_are_counted(model: Path, tmp_path: Path) -> None:
+def test_predict_counts_rows_that_the_task_cannot_read(model: Path, tmp_path: Path) -> None:
     task = OWN["SeveralTags"]()
     sentences = OWN["sentences"](20, 0)
     run = finetune(task, train=sentences, model=model, output=tmp_path / "run", steps=1, **FAST)
@@ -97,7 +77,7 @@ def test_rows_that_a_task_does_not_read_are_counted(model: Path, tmp_path: Path)
         predict(run.folder, input=[{"words": ["the"]}, {"text": "the"}], task=task, device="cpu")
 
 
-def test_data_in_memory_is_as_good_as_a_file(classifier: FinetuningRun, tmp_path: Path) -> None:
+def test_data_in_memory_give_the_results_of_a_file(classifier: FinetuningRun, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     file = tmp_path / "rows.csv"
     frame = pd.DataFrame(ROWS)
@@ -122,171 +102,28 @@ def test_data_in_memory_is_as_good_as_a_file(classifier: FinetuningRun, tmp_path
 
 
 @pytest.mark.parametrize("data", [[], (), iter([]), pd.DataFrame(), pa.Table.from_pylist([])])
-def test_data_without_examples_say_so(classifier: FinetuningRun, data: Any) -> None:
+def test_data_without_examples_are_an_error(classifier: FinetuningRun, data: Any) -> None:
     with pytest.raises(DataError, match=r"^input has no examples. Expected at least one\.$"):
         predict(classifier.folder, input=data, device="cpu")
 
 
-def test_texts_are_no_examples(classifier: FinetuningRun) -> None:
+def test_texts_instead_of_examples_are_an_error(classifier: FinetuningRun) -> None:
     with pytest.raises(
         DataError, match=r"input is an iterable of texts, such as 'the river'. Expected dicts"
     ):
         predict(classifier.folder, input=["the river"], device="cpu")
 
 
-def test_a_metric_of_your_own_chooses_the_best_model(model: Path, tmp_path: Path) -> None:
-    values = iter([0.5, 0.7, 0.3, 0.6, 0.6])
-
-    def error(true: list[str], predicted: list[str]) -> float:
-        assert len(true) == len(predicted)
-        return next(values)
-
-    for lower, best in ((True, 2), (False, 1)):
-        values = iter([0.5, 0.7, 0.3, 0.6] + [0.5] * 20)
-        run = finetune(
-            "text-classification", train=ROWS, validation=ROWS, model=model, output=tmp_path / str(lower),
-            metrics=Metric(error, lower_is_better=lower), steps=3, evaluate_every=1, **FAST,
-        )  # fmt: skip
-        assert run.loop.state.best_step == best
-
-
-def cost(true: list[str], predicted: list[str]) -> float:
-    return float(sum(map(str.__ne__, true, predicted)))
-
-
-def gain(true: list[str], predicted: list[str]) -> float:
-    return -cost(true, predicted)
-
-
-COST = Metric(cost, lower_is_better=True)
-
-
-def costly(model: Path, output: Path, **changes: Any) -> FinetuningRun:
-    settings = FAST | {"steps": 2, "evaluate_every": 1, "metrics": COST} | changes
-    return finetune(
-        "text-classification", train=ROWS, validation=ROWS, model=model, output=output, **settings
-    )
-
-
-@pytest.fixture(scope="module")
-def costly_run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> FinetuningRun:
-    return costly(model, tmp_path_factory.mktemp("costly") / "run")
-
-
-@pytest.mark.parametrize("stopped", [True, False])
-def test_the_metrics_of_a_run_cannot_change(
-    costly_run: FinetuningRun, model: Path, tmp_path: Path, stopped: bool
-) -> None:
-    folder = tmp_path / "run"
-    if stopped:
-        assert not costly(model, folder, max_minutes=1e-9).loop.finished
-    else:
-        shutil.copytree(costly_run.folder, folder)
-    report = folder / "report.json"
-    before = None if stopped else report.read_bytes()
-    for metrics, message in (
-        (None, "main_metric: saved 'cost', now 'accuracy'; own_metrics.cost: saved 'lower', now nothing"),
-        (gain, "main_metric: saved 'cost', now 'gain'"),
-        ([COST, gain], "own_metrics.gain: saved nothing, now 'higher'"),
-        (cost, "own_metrics.cost: saved 'lower', now 'higher'"),
-    ):
-        with pytest.raises(TrainingError, match=f"cannot be resumed with these settings .*{message}"):
-            costly(model, folder, metrics=metrics)
-    assert stopped or report.read_bytes() == before
-    for file in folder.rglob("training_state.json"):  # as earlier versions wrote it
-        document = json.loads(file.read_text())
-        del document["fingerprint"]["main_metric"], document["fingerprint"]["own_metrics"]
-        write_json(file, document)
-    assert costly(model, folder).loop.finished
-
-
-def test_an_evaluation_knows_the_metric_that_chose_the_model(
-    costly_run: FinetuningRun, classifier: FinetuningRun, model: Path, tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
-    caplog.set_level("INFO")
-    folder = costly_run.folder
-    assert evaluate(folder, data=ROWS, metrics=COST, device="cpu").main_metric == "cost"
-    assert "not measured here" not in caplog.text
-    assert evaluate(folder, data=ROWS, device="cpu").main_metric == "accuracy"
-    note = "the model was selected by cost, which is not measured here: the main metric is accuracy"
-    assert caplog.text.count(note) == 1
-    assert evaluate(folder, data=ROWS, metrics=COST, main_metric="f1", device="cpu").main_metric == "f1"
-    run = costly(model, tmp_path / "run", metrics=COST, best_metric="matthews")
-    assert evaluate(run.folder, data=ROWS, device="cpu").main_metric == "matthews"
-    assert evaluate(classifier.folder, data=ROWS, device="cpu").main_metric == "accuracy"
-    assert caplog.text.count("not measured here") == 1
-
-
-def test_a_main_metric_that_is_not_there_is_refused(classifier: FinetuningRun) -> None:
-    for name, message in (
-        ("acuracy", r"main_metric is 'acuracy' \(did you mean 'accuracy'\?\). Expected one of accuracy, f1"),
-        ("cost", "main_metric is 'cost'. Expected one of accuracy, f1"),
-        ("pearson", "main_metric is 'pearson'. Expected one of accuracy, matthews"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            evaluate(classifier.folder, data=ROWS, main_metric=name, device="cpu")
-
-
-@pytest.mark.parametrize(
-    ("metrics", "message"),
-    [
-        (Metric(cost, name="accuracy"), "'accuracy', which is also the name of a metric of text-class"),
-        (
-            [cost, Metric(gain, name="cost")],
-            "the name of a metric is 'cost', which is also the name of another metric in `metrics`",
-        ),
-        ("accuracy", "metrics has 'accuracy'. Expected functions .* pass its name as best_metric"),
-        (["accuracy"], "metrics has 'accuracy'. Expected functions"),
-        (3, "metrics has 3. Expected functions"),
-    ],
-)
-def test_metrics_that_cannot_be(model: Path, tmp_path: Path, metrics: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        costly(model, tmp_path / "run", metrics=metrics)
-
-
-@pytest.mark.parametrize("value", [float("nan"), None, "0.5", [0.5], np.array([1.0, 2.0])])
-def test_a_metric_without_a_number_is_named(classifier: FinetuningRun, value: Any) -> None:
-    metric = Metric(lambda *_: value, name="cost")
-    with pytest.raises(
-        DataError, match=r"the metric 'cost' returned .* for 10 examples. Expected a finite number"
-    ):
-        evaluate(classifier.folder, data=ROWS, metrics=metric, device="cpu")
-
-
-def test_a_metric_may_have_no_value_for_a_few_examples(classifier: FinetuningRun, tmp_path: Path) -> None:
-    def spread(true: list[str], predicted: list[str]) -> float:
-        return 0.5 if len(true) == len(ROWS) else float("nan")
-
-    found = evaluate(classifier.folder, data=ROWS, metrics=spread, output=tmp_path / "out", device="cpu")
-    assert found.metrics["spread"] == 0.5
-
-
-def test_the_result_names_the_model_and_what_chose_it(costly_run: FinetuningRun) -> None:
-    assert costly_run.report is not None
-    kept = costly_run.report["step"]
-    line = f"of step {kept}, selected by cost (lower is better)"
-    assert costly_run.summary()["model"] == line
-    assert line in repr(costly_run)
-    assert costly_run.report["lower_is_better"] == ["cost"]
-    markdown = (costly_run.folder / "report.md").read_text()
-    assert "\n| cost (lower is better) | " in markdown
-    assert "\n| accuracy | " in markdown
-
-
-def test_unknown_arguments_are_told_from_those_of_the_call(classifier: FinetuningRun) -> None:
+def test_unknown_arguments_suggest_a_similar_name(classifier: FinetuningRun) -> None:
     with pytest.raises(ConfigError, match=r"unknown setting 'main_metrics'\. Did you mean 'main_metric'"):
         evaluate(classifier.folder, data=ROWS, main_metrics="f1")
     with pytest.raises(ConfigError, match=r"unknown setting 'keep_colums'\. Did you mean 'keep_columns'"):
         predict(classifier.folder, input=ROWS, keep_colums=True)
     with pytest.raises(ConfigError, match=r"unknown setting 'metric'\. Did you mean 'metrics'"):
-        finetune("text-classification", train=ROWS, output="run", metric=cost)
+        finetune("text-classification", train=ROWS, output="run", metric=len)
 
 
-def test_messages_name_the_argument_and_what_python_accepts(
-    classifier: FinetuningRun, tmp_path: Path
-) -> None:
+def test_messages_name_the_python_argument(classifier: FinetuningRun, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"with --text-column \(in Python text_column=\)"):
         predict(classifier.folder, input=[{"body": "the river"}])
     (tmp_path / "rows.dat").write_text("x")
@@ -294,108 +131,7 @@ def test_messages_name_the_argument_and_what_python_accepts(
         predict(classifier.folder, input=tmp_path / "rows.dat")
 
 
-class Lacking(TextClassification):
-    name = "lacking"
-    metrics = directions("exact")
-
-    def main_metric(self, examples: Any) -> str:
-        return "exact"
-
-
-class Bare(Lacking):
-    metrics = {}  # noqa: RUF012
-    main_metric = Task.main_metric
-
-
-def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.cross_entropy(logits, labels)
-
-
-class Unbound(TextClassification):
-    name = "unbound"
-    objective = loss_of
-
-
-class WithoutLabels(TextClassification):
-    name = "without-labels"
-    objective = staticmethod(lambda logits: logits.sum())
-
-
-class WithoutScores(TextClassification):
-    name = "without-scores"
-    architecture = "AlbertModel"
-
-
-class OfSpans(TextClassification):
-    name = "of-spans"
-    architecture = "AlbertForQuestionAnswering"
-    objective = staticmethod(loss_of)
-
-
-class WithArguments(TextClassification):
-    name = "with-arguments"
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        self.kind = kind
-
-
-def test_numbers_in_lists_are_described() -> None:
-    labels = LabelSet(NUMBER, ("LABEL_0",))
-    assert labels.notes([[0.5, 3.0], [1.0], 2.0]) == ["labels are numbers (regression): 0.5 to 3"]
-
-
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [
-        (Lacking(), "the scores of lacking lack 'exact', which `metrics` declares. They have 'accuracy'. "),
-        (Bare(), "Bare declares no metrics. Expected an attribute"),
-        (Unbound(), r"the objective of unbound cannot be called with logits and labels .* staticmethod\(fun"),
-        (WithoutLabels(), "the objective of without-labels cannot be called with logits and labels"),
-        (
-            WithoutScores(),
-            "the architecture of without-scores is 'AlbertModel', which .* Expected one of Albert",
-        ),
-        (OfSpans(), "the objective of of-spans is a function .* AlbertForQuestionAnswering has none under"),
-        (WithArguments, "the task is the class WithArguments. Pass an instance .*'kind'"),
-    ],
-)
-def test_what_is_wrong_with_a_task_of_your_own(model: Path, tmp_path: Path, task: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        finetune(task, train=ROWS, validation=ROWS, model=model, output=tmp_path / "run", steps=1, **FAST)
-
-
-USES = [
-    pytest.param(lambda task, model: evaluate(model, data=ROWS, task=task, device="cpu"), id="evaluate"),
-    pytest.param(lambda task, model: predict(model, input=ROWS, task=task, device="cpu"), id="predict"),
-    pytest.param(lambda task, model: pipeline(task, str(model)), id="pipeline"),
-]
-
-
-@pytest.mark.parametrize("use", USES)
-def test_an_architecture_without_the_output_is_named_wherever_a_task_is_used(
-    use: Callable[..., Any], classifier: FinetuningRun
-) -> None:
-    message = "the architecture of without-scores is 'AlbertModel', which computes no logits. Expected one of"
-    with pytest.raises(ConfigError, match=message):
-        use(WithoutScores(), classifier.folder)
-
-
-@pytest.mark.parametrize("use", USES)
-def test_a_model_without_the_head_of_the_task_is_named_with_the_head(
-    use: Callable[..., Any], classifier: FinetuningRun
-) -> None:
-    """Of a task of your own as of `albertkit`'s."""
-    folder = re.escape(str(classifier.folder))
-    needed = "AlbertForQuestionAnswering"
-    for task, name in ((OfSpans(), "of-spans"), ("question-answering", "question-answering")):
-        with pytest.raises((DataError, CheckpointError), match=rf"{folder}\b.*\b{name}\b") as error:
-            use(task, classifier.folder)
-        assert "AlbertForSequenceClassification" in str(error.value)
-        assert needed in str(error.value)
-
-
-def test_without_validation_data_some_examples_are_held_out(
+def test_examples_are_held_out_without_validation_data(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -412,10 +148,78 @@ def test_without_validation_data_some_examples_are_held_out(
         finetune("text-classification", train=ROWS, output=tmp_path / "other", epoch=1)
 
 
-def test_results_are_good_to_read(classifier: FinetuningRun) -> None:
+def test_repr_and_records_of_results(classifier: FinetuningRun) -> None:
     assert repr(classifier).startswith("FinetuningRun")
     found = evaluate(classifier.folder, data=ROWS, device="cpu")
     assert repr(found).startswith("Evaluation")
     assert "accuracy" in repr(found)
     assert np.isclose(found.baseline["accuracy"], 0.5)
     assert [one["true"] for one in found.records] == [row["label"] for row in ROWS]
+
+
+def test_reader_must_return_a_reader(model: Path, tmp_path: Path) -> None:
+    def generated(self: Any, source: Any, options: Any, *, labeled: bool = True) -> Any:
+        yield from ROWS
+
+    for reader in (generated, lambda *_, labeled=True: ROWS):
+        with pytest.raises(
+            ConfigError, match=r"`reader` of small returned .* return super\(\).reader\(rows, op"
+        ):
+            train(changed(reader=reader)(), model, tmp_path / "run", train="rows.txt")
+
+
+def test_skipped_rows_are_logged_with_their_file(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    class Named(Small):
+        def reader(self, source: Any, options: Any, *, labeled: bool = True) -> Any:
+            rows = [*ROWS, {"label": "bad"}] if isinstance(source, str) else source
+            return super().reader(rows, options, labeled=labeled)
+
+    train(Named(), model, tmp_path / "run", train="rows.txt")
+    assert "rows.txt: 10 examples, 1 skipped" in caplog.messages
+    assert "    rows.txt, row 11: no 'text'" in caplog.messages
+
+
+def test_unlabeled_examples_are_skipped_and_counted(
+    model: Path, small_run: FinetuningRun, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    rows = [*ROWS, {"text": "the key"}]
+    examples = [TextExample(row["text"], label=row.get("label")) for row in rows]
+    for number, data in enumerate((rows, examples)):
+        train(Small(), model, tmp_path / str(number), train=data)
+        assert "train: 10 examples, 1 skipped" in caplog.messages
+        assert "  unlabeled: 1" in caplog.messages
+        assert len(evaluate(small_run.folder, data=data, task=Small(), device="cpu").examples) == 10
+        assert len(predict(small_run.folder, input=data, task=Small(), device="cpu")) == 11
+        with pytest.raises(DataError, match=r"there are no usable examples:\n.*1 skipped\n  unlabeled: 1"):
+            train(Small(), model, tmp_path / "none", train=data[-1:])
+
+
+def test_notes_describe_labels_of_any_shape() -> None:
+    several = LabelSet(SEVERAL, ("food", "plant"))
+    assert several.notes([[["food", "plant"], []], [["food"], ["food"]]])[0].endswith(": food 3, plant 1")
+    mixed = LabelSet(CLASS, ("film", "stars"))
+    for labels in ([{"topic": "film"}] * 2, [("film", 4.0)] * 2):
+        assert mixed.notes(labels) == ["2 labels (single label classification): film, stars"]
+    numbers = LabelSet(NUMBER, ("stars",))
+    assert numbers.notes([[[0.5, float("nan")], [3.0]]]) == ["labels are numbers (regression): 0.5 to 3"]
+    assert numbers.notes([[0.5, 3.0], [1.0], 2.0]) == ["labels are numbers (regression): 0.5 to 3"]
+    given = [0.5, [3.0]]
+    for labels in (given, iter(given), (one for one in given), [iter(given)], dict(enumerate(given)).values(),
+                   map(iter, [given]), filter(None, given), {0.5, 3.0}, [{0.5}, {3.0}]):  # fmt: skip
+        assert numbers.notes(labels) == ["labels are numbers (regression): 0.5 to 3"]
+    assert numbers.notes([{"stars": 3}]) == ["labels are numbers (regression)"]
+
+
+def test_a_json_line_keeps_all_fields_for_your_task(small_run: FinetuningRun, tmp_path: Path) -> None:
+    task = changed(
+        example=lambda _, row: TextExample(row["text"], label=row["extra"]),
+        record=lambda _, example, __: {"label": example.label},
+    )
+    (tmp_path / "rows.jsonl").write_text('{"text": "the river", "extra": "good"}\n')
+    answers = pipeline(task, small_run.folder, device="cpu")(tmp_path / "rows.jsonl")
+    assert list(answers) == [{"label": "good"}]

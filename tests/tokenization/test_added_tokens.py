@@ -29,10 +29,7 @@ def files(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> di
     """Return the file of a vocabulary for each class."""
     word_list = tmp_path_factory.mktemp("words") / "vocab.txt"
     word_list.write_text("\n".join(WORD_PIECES))
-    return {
-        AlbertTokenizer: tiny_vocabulary,
-        AlbertWordPieceTokenizer: word_list,
-    }
+    return {AlbertTokenizer: tiny_vocabulary, AlbertWordPieceTokenizer: word_list}
 
 
 classes = pytest.mark.parametrize("cls", [AlbertTokenizer, AlbertWordPieceTokenizer])

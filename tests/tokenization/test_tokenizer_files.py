@@ -51,7 +51,7 @@ def test_a_folder_keeps_all_settings(tiny_vocabulary: Path, tmp_path: Path) -> N
         )
         paths = tokenizer.save_pretrained(tmp_path)
         assert sorted(Path(path).name for path in paths) == [
-            *("special_tokens_map.json", "spiece.model", "tokenizer.json", "tokenizer_config.json"),
+            *("special_tokens_map.json", "spiece.model", "tokenizer.json", "tokenizer_config.json")
         ]
         assert (tmp_path / "spiece.model").read_bytes() == tiny_vocabulary.read_bytes()
         assert not list(tmp_path.glob("*.tmp"))

@@ -56,10 +56,7 @@ def test_ids_from_a_folder_of_transformers_equal_those_of_the_original(
     assert tokenizer.all_special_tokens == ["[CLS]", "[SEP]", "<unk>", "<pad>", "[MASK]"]
     lines = [json.loads(line) for line in (shared / "fixtures" / "tokenizer.jsonl").open(encoding="utf-8")]
     ids = tokenizer(
-        [line["text"] for line in lines],
-        add_special_tokens=False,
-        parse_special_tokens=False,
-        verbose=False,
+        [line["text"] for line in lines], add_special_tokens=False, parse_special_tokens=False, verbose=False
     )
     assert ids["input_ids"] == [line["ids"] for line in lines]
     # transformers itself splits at the brackets and the hyphen, and starts a new word after them.

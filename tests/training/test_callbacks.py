@@ -1,4 +1,4 @@
-"""Callbacks: what they are told, and that they change no number of a run, whatever they do."""
+"""Tests of callbacks: their calls and arguments, and that they do not change the results of a run."""
 
 import json
 import math
@@ -25,7 +25,7 @@ EVENTS = ("on_start", "on_step", "on_evaluation", "on_checkpoint", "on_rollback"
 
 
 class Recorder(Callback):
-    """Notes each call, and does something at one of them."""
+    """Records each call, and calls a function at one of them."""
 
     def __init__(self, event: str = "", step: int = 0, then: Callable[[RunProgress], object] = repr) -> None:
         self.calls: list[tuple[str, int, Any]] = []
@@ -66,13 +66,13 @@ def same(one: Path, other: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run without callbacks."""
+    """Return the folder of a run without callbacks."""
     folder = tmp_path_factory.mktemp("whole")
     run(folder, settings())
     return folder
 
 
-def test_callbacks_are_told_what_the_metrics_have_and_change_no_number(tmp_path: Path, whole: Path) -> None:
+def test_callbacks_get_the_metrics_and_change_no_result(tmp_path: Path, whole: Path) -> None:
     told, losses = Recorder(), []
 
     class Losses(Callback):
@@ -160,7 +160,7 @@ def test_callbacks_end_where_the_run_itself_fails(tmp_path: Path) -> None:
     assert told.finished is False
 
 
-def test_a_rollback_is_told(tmp_path: Path) -> None:
+def test_callbacks_are_called_for_a_rollback(tmp_path: Path) -> None:
     told = Recorder()
     run(tmp_path, settings(), objective=BadOnce(7, math.nan), callbacks=[told])
     assert told.events("on_rollback") == [(4, {"rolled_back_from": 7, "bad_loss": "nan"})]
@@ -212,7 +212,7 @@ def test_a_resumed_run_starts_at_its_step(tmp_path: Path) -> None:
         ([print], r"callbacks\[0\] is <built-in function print>"),
     ],
 )
-def test_something_else_than_callbacks_is_refused(given: Any, message: str, tmp_path: Path) -> None:
+def test_other_values_than_callbacks_are_an_error(given: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
         checked_callbacks(given)
     with pytest.raises(ConfigError, match=message):

@@ -1,6 +1,5 @@
-"""Two processes train as one does: the same data, seen once, and the same losses."""
+"""Tests that two processes train like one process: the same examples, each once, and the same losses."""
 
-import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -8,29 +7,21 @@ from typing import Any
 import pytest
 import torch
 from places import SUPPORT
+from pretraining_runs import RECIPE_SIZES, write_pretraining_data
 from quick_runs import quick_runs  # noqa: F401  # a fixture
 from safetensors.torch import load_file
 from two_processes import in_two_processes
 
 import albertkit
-from albertkit.pretraining.prepare import prepare
-from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World
 from albertkit.training.state import checkpoints
 
-RECIPE = """
+RECIPE = f"""
 batch_tokens = 1024
 evaluation_sequences = 16
 
-[model]
-embedding_size = 16
-hidden_size = 32
-num_hidden_layers = 2
-num_attention_heads = 2
-intermediate_size = 64
-max_position_embeddings = 64
-
+{RECIPE_SIZES}
 [examples]
 max_seq_length = 64
 
@@ -50,16 +41,13 @@ save_every = 10
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_vocabulary: Path) -> Path:
     folder = tmp_path_factory.mktemp("distributed")
-    AlbertTokenizer(tiny_vocabulary).save_pretrained(folder / "tokenizer")
-    file = folder / "corpus.jsonl"
-    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in tiny_texts), encoding="utf-8")
-    prepare([file], folder / "tokenizer", folder / "shards", workers=1, holdout_every=10)
+    write_pretraining_data(folder, tiny_texts, tiny_vocabulary, holdout_every=10)
     (folder / "recipe.toml").write_text(RECIPE)
     return folder
 
 
 def pretrain(data: Path, output: Path, *options: object, shell: dict[str, str]) -> str:
-    """Pretrain in two processes, and return what they say."""
+    """Pretrain in two processes, and return their output."""
     command = [
         "albertkit", "pretrain", "--recipe", data / "recipe.toml", "--data", data / "shards",
         "--tokenizer", data / "tokenizer", "--output", output, "--device", "cpu", *options,
@@ -76,7 +64,7 @@ def figures(output: Path, name: str) -> list[float]:
     return [line[name] for line in read_metrics(output) if name in line]
 
 
-def test_two_processes_are_one(data: Path, tmp_path: Path, warm_shell: dict[str, str]) -> None:
+def test_two_processes_have_the_losses_of_one(data: Path, tmp_path: Path, warm_shell: dict[str, str]) -> None:
     pretrain_alone(data, tmp_path / "one")
     said = pretrain(data, tmp_path / "two", "--max-minutes", "1e-9", shell=warm_shell)
     assert "2 processes" in said
@@ -97,7 +85,7 @@ def test_two_processes_are_one(data: Path, tmp_path: Path, warm_shell: dict[str,
 def test_processes_with_one_objective_and_muon(
     data: Path, tmp_path: Path, warm_shell: dict[str, str]
 ) -> None:
-    """The head of the other objective gets no gradient, which the processes must agree on."""
+    """The head of the other objective gets no gradient in any process."""
     pretrain_alone(data, tmp_path / "one", sentence_order=False, optimizer="muon", steps=4)
     options = ("--no-sentence-order", "--optimizer", "muon", "--steps", 4)
     said = pretrain(data, tmp_path / "two", *options, shell=warm_shell)

@@ -1,6 +1,5 @@
-"""`push_to_hub` of runs: what is uploaded, and what the model card says."""
+"""Tests of `push_to_hub` for runs: the uploaded files and the model card."""
 
-import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 from hub_server import SECRET, Hub
 from huggingface_hub import ModelCard
+from json_lines import write_json_lines
 from quick_runs import quick_runs  # noqa: F401  # a fixture
 
 import albertkit
@@ -16,6 +16,7 @@ from albertkit.errors import ConfigError, TrainingError
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.pretraining.pretrain import PretrainingRun
 from albertkit.recipe import build
+from albertkit.training.model_card import pretraining_card
 
 ROWS = [{"text": text, "label": label} for text, label in [("A fine day.", "yes"), ("Rain.", "no")] * 10]
 
@@ -24,7 +25,7 @@ ROWS = [{"text": text, "label": label} for text, label in [("A fine day.", "yes"
 def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("run")
     for name in ("train", "dev"):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+        write_json_lines(folder / f"{name}.jsonl", ROWS)
     return albertkit.finetune(
         "text-classification", train=folder / "train.jsonl", validation=folder / "dev.jsonl",
         output=folder / "run", steps=3, batch_size=4, max_length=16, precision="fp32", device="cpu",
@@ -113,7 +114,20 @@ def test_a_pretraining_run_is_pushed_with_its_card(
     assert recipe == {"batch_size": 8, "init_from": name, "training": {"steps": 500}}
 
 
-def test_what_cannot_be_pushed(run: Any, hub: Hub) -> None:
+def test_the_card_names_the_objectives_of_the_run(tmp_path: Path) -> None:
+    albertkit.pipeline("fill-mask").save_pretrained(tmp_path)
+    for examples, text in (
+        ({"masked_lm": True, "sentence_order": True}, "masked language modeling and sentence order with"),
+        ({"masked_lm": True, "sentence_order": False}, "pretrained on masked language modeling with"),
+        ({"masked_lm": False, "sentence_order": True}, "pretrained on sentence order with"),
+    ):
+        card = pretraining_card(
+            tmp_path, "org/run", settings={"examples": examples}, figures={}, metrics={}, options={}
+        )
+        assert text in card
+
+
+def test_unsuitable_runs_cannot_be_pushed(run: Any, hub: Hub) -> None:
     with pytest.raises(ConfigError, match=r"unknown argument 'licence'\. Did you mean 'license'"):
         run.push_to_hub("org/weather", licence="mit")
     with pytest.raises(TrainingError, match=r"has no report\. Finish it with the same call"):

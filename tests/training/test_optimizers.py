@@ -1,4 +1,4 @@
-"""The optimizers take the original's steps: 30 of them, recorded from the original implementation."""
+"""Tests that the optimizers take 30 steps that were recorded from the original implementation."""
 
 import math
 from dataclasses import replace
@@ -156,12 +156,6 @@ def test_clipping_leaves_small_gradients_alone() -> None:
 
 
 def test_schedules() -> None:
-    assert [linear_factor(step, length=10, warmup=2) for step in (0, 1, 2, 5, 10)] == [
-        0,
-        0.5,
-        0.8,
-        0.5,
-        0,
-    ]
+    assert [linear_factor(step, length=10, warmup=2) for step in (0, 1, 2, 5, 10)] == [0, 0.5, 0.8, 0.5, 0]
     factors = [trapezoid_factor(step, length=10, warmup=2, decay=4) for step in (0, 1, 2, 6, 8, 10)]
     assert factors == [0, 0.5, 1, 1, 0.5, 0]

@@ -46,7 +46,7 @@ def test_less_memory_is_the_same_run(
     assert losses[0] == pytest.approx(losses[1], abs=10 * tolerance, nan_ok=True)
 
 
-def test_a_run_counted_in_tokens_is_the_one_counted_in_steps(tmp_path: Path) -> None:
+def test_runs_counted_in_tokens_and_in_steps_are_equal(tmp_path: Path) -> None:
     run(tmp_path / "steps", settings())
     in_tokens = {"steps": None, "warmup_steps": 0, "tokens": 12 * 32, "warmup_tokens": 3 * 32}
     result = run(tmp_path / "tokens", settings(**in_tokens))
@@ -67,7 +67,7 @@ def test_a_run_counted_in_tokens_is_the_one_counted_in_steps(tmp_path: Path) -> 
         ({"decay_steps": 2}, "decay_steps is 2, but the linear schedule decays over the whole run"),
     ],
 )
-def test_impossible_settings_are_refused(changes: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_an_error(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         settings(**changes)
 
@@ -100,7 +100,7 @@ def test_a_run_imports_neither_tensorflow_nor_the_compiler(tmp_path: Path) -> No
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 @pytest.mark.slow
-def test_a_compiled_run_is_the_plain_one(tmp_path: Path) -> None:
+def test_a_compiled_run_has_the_losses_of_a_plain_run(tmp_path: Path) -> None:
     run(tmp_path / "plain", settings(), dropout=0.0)
     run(tmp_path / "compiled", settings(compile=True), dropout=0.0)
     plain, compiled = (load_file(tmp_path / name / "model.safetensors") for name in ("plain", "compiled"))
@@ -123,10 +123,10 @@ def test_metrics_are_averages_over_the_steps_between(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("has_instructions", "bf16", "expected"), [(True, 2e11, True), (True, 8e10, False), (False, 2e11, False)]
 )
-def test_bf16_is_chosen_where_it_is_faster(
+def test_bf16_is_chosen_if_it_is_faster(
     has_instructions: bool, bf16: float, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Instructions for it are not enough: on some CPUs products in fp32 are the faster ones."""
+    """Some CPUs have instructions for bf16, but multiply faster in fp32."""
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has_instructions)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     measured = {torch.bfloat16: bf16, torch.float32: 1.5e11}
@@ -172,7 +172,7 @@ def test_the_peak_of_a_gpu_is_stated_or_measured(
 
 
 def test_minutes_left_follow_the_speed_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A resumed run once averaged over the time before the resume, on whatever machine that was."""
+    """The time before a resume must not count, because it may come from another machine."""
     now = [0.0]
     monkeypatch.setattr(throughput.time, "perf_counter", lambda: now[0])
     state = RunState(step=100, tokens=1_000, seconds=60_000.0)

@@ -23,7 +23,7 @@ from albertkit.training.state import checkpoint_folder, checkpoint_step, checkpo
 
 
 @pytest.mark.usefixtures("pictures")
-def test_every_checkpoint_is_a_model_folder_and_the_last_ones_are_kept(tmp_path: Path) -> None:
+def test_checkpoints_are_model_folders_and_the_last_are_kept(tmp_path: Path) -> None:
     run(tmp_path, settings(steps=12, save_every=2, keep_checkpoints=2))
     assert [folder.name for folder in checkpoints(tmp_path)] == ["step-0000010", "step-0000012"]
     for folder in checkpoints(tmp_path):
@@ -57,10 +57,10 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", [2, 4])
-def test_a_full_disk_leaves_no_half_of_the_best_model(
+def test_a_full_disk_leaves_no_incomplete_best_model(
     tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At step 2 there is no space for the new best model, at the end none for its copy."""
+    """The disk is full at step 2 for the new best model, and at the end for its copy."""
     model, scores, saved = tiny_model(), iter([0.1, 0.2, 0.3]), []
 
     def no_space(*_: object, **__: object) -> None:

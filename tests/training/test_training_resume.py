@@ -26,7 +26,7 @@ from albertkit.training.state import checkpoint_folder, checkpoints
     ("optimizer", "precision"),
     [("lamb", "fp32"), ("adamw", "fp32"), ("adamw-corrected", "fp32"), ("muon", "fp32"), ("muon", "bf16")],
 )
-def test_interrupted_run_is_bitwise_the_uninterrupted_one(
+def test_an_interrupted_run_has_the_weights_of_an_uninterrupted_run(
     tmp_path: Path, optimizer: str, precision: str
 ) -> None:
     changes: dict[str, Any] = {"optimizer": optimizer, "precision": precision}
@@ -58,7 +58,7 @@ t.run(Path({output!r}), t.settings(steps=40), objective=Slow())
 
 
 def slow_run(output: Path, shell: dict[str, str], *, step: int) -> subprocess.Popen[bytes]:
-    """Start a run in a process of its own, and return when its figures of a step are written."""
+    """Start a run in a separate process, and return when it has written the metrics of a step."""
     program = output.with_suffix(".py")
     program.write_text(SLOW_RUN.format(support=str(SUPPORT), output=str(output)))
     command = [str(shutil.which("python", path=shell["PATH"])), str(program)]
@@ -128,7 +128,7 @@ def test_a_signal_during_the_first_evaluation_is_not_lost(tmp_path: Path) -> Non
         ({}, {"data": "0123456789abcdef" * 4}, "data: saved 'books', now '01234567'..."),
     ],
 )
-def test_resume_with_other_settings_is_refused(
+def test_a_run_cannot_be_resumed_with_other_settings(
     tmp_path: Path, changes: dict[str, Any], fingerprint: dict[str, Any], named: str
 ) -> None:
     same = {"data": "books", "task": {"length": 8, "depth": 2}}
@@ -173,7 +173,7 @@ def test_trapezoid_takes_more_steps_until_its_decay_begins(tmp_path: Path) -> No
         run(tmp_path / "long", settings(**trapezoid, steps=18))
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_an_error(tmp_path: Path) -> None:
     run(tmp_path, settings())
     state = checkpoint_folder(tmp_path, 12) / "training_state.safetensors"
     state.write_bytes(state.read_bytes()[:100])
@@ -197,7 +197,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("precision", ["auto", "fp32"])
-def test_a_damaged_state_is_named(tmp_path: Path, damage: Any, precision: str) -> None:
+def test_a_damaged_state_is_an_error(tmp_path: Path, damage: Any, precision: str) -> None:
     run(tmp_path, settings(max_minutes=1e-9))
     file = checkpoint_folder(tmp_path, 1) / "training_state.json"
     file.write_text(json.dumps(damage(json.loads(file.read_text()))))
@@ -205,9 +205,7 @@ def test_a_damaged_state_is_named(tmp_path: Path, damage: Any, precision: str) -
         run(tmp_path, settings(precision=precision))
 
 
-def test_figures_survive_a_resume_that_is_refused_or_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_survive_a_resume_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "metrics.jsonl"
     run(tmp_path, settings(max_minutes=1e-9))
     with file.open("a") as stream:

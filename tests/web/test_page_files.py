@@ -142,7 +142,7 @@ def test_the_version_depends_on_the_name(npm, model, tmp_path: Path) -> None:
     assert versions[0] == versions[1] != versions[2]
 
 
-def test_a_model_in_the_current_folder_is_named_after_it(
+def test_a_model_in_the_current_folder_has_its_name(
     npm, model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     npm(FILES)
@@ -371,7 +371,7 @@ def test_a_script_library_is_converted_to_a_module(npm, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["other", "missing"])
-def test_a_changed_or_incomplete_library_is_refused(npm, change: str) -> None:
+def test_a_changed_or_incomplete_library_is_an_error(npm, change: str) -> None:
     files = dict(FILES)
     content = files.pop("dist/tokenizers.min.mjs") + b"!"
     if change == "other":

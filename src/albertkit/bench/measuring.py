@@ -1,7 +1,7 @@
-"""A model's speed on this machine: by engine, length and batch, beside the largest matrix product.
+"""Measure a model's speed on this machine by engine, length and batch, and compare it with a matrix product.
 
-Work is counted as the operations of all layers for the real tokens (`footprint.py`), whether an
-engine computes all of them or not: a share of the ceiling says how soon the answer is there.
+The speed is given in operations per second. The operations are those of all layers for all tokens without
+padding (`footprint.py`), also if an engine computes fewer.
 """
 
 import itertools
@@ -10,6 +10,7 @@ import platform
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,54 +27,54 @@ from albertkit.tokenization.base import TokenizerBase
 
 torch: Any = optional("torch", extra="torch")
 
-LENGTHS = (16, 64, 128, 512)
-BATCHES = (1, 8, 32)
-ROUNDS = 20
-MOST_TEXTS = 2048
-_CEILING_SHARE = 0.05  # of the time, before and after
-_TEXTS_SHARE = 0.3
-_FIRST_GUESS = 4.0  # times as long as the largest product would take, until it is known
-_LONG = 1.0  # seconds of a call that needs no warm-up
+_MOST_TEXTS = 2048
+_CEILING_SHARE = 0.05  # share of the time for the matrix product, once at the start and once at the end
+_TEXTS_SHARE = 0.3  # share of the time for texts
+_FIRST_GUESS = 4.0  # time of a side before it is measured, as a multiple of the time of the largest product
+_LONG = 1.0  # a call that takes more seconds needs no warm-up
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Rows of one length, given to a side at once."""
+    """The time in which a side computes rows of one length in one call."""
 
     side: str
     length: int
-    """Tokens of a row, 0 for the texts of a file."""
+    """Number of tokens of a row; 0 for the texts of a file."""
     batch: int
-    """Rows at once; for texts, all of them."""
+    """Number of rows; for the texts of a file, the number of texts."""
     seconds: float
     flops: float
-    """Operations of the call."""
+    """Number of operations of the call."""
 
     @property
     def texts_per_second(self) -> float:
-        """Rows a second."""
+        """Number of rows per second."""
         return self.batch / self.seconds
 
 
 @dataclass
 class Report:
-    """What was measured."""
+    """The results of all measurements."""
 
     model: str
     about: dict[str, Any]
-    """Machine, versions, what kind of model."""
+    """The machine, the versions of libraries, and the kind of the model."""
     ceiling: float = 0.0
     """Operations per second of the largest matrix product."""
     grid: list[Timing] = field(default_factory=list)
+    """The timings of random rows, by length and batch."""
     texts: list[Timing] = field(default_factory=list)
+    """The timings of the texts of a file."""
     tokens_per_text: float = 0.0
+    """Mean number of tokens of these texts."""
     differences: dict[str, float] = field(default_factory=dict)
-    """Of each side's scores from those of the first side, the largest."""
+    """For each side, the largest difference of its scores from those of the first side."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """What was not measured, and why."""
+    """The measurements that were skipped, each with the reason."""
 
     def share(self, timing: Timing) -> float:
-        """Return operations per second as a share of the largest product's."""
+        """Return the operations per second as a share of the ceiling."""
         return timing.flops / timing.seconds / self.ceiling
 
 
@@ -85,29 +86,29 @@ def run(
     name: str,
     texts: Sequence[str] = (),
     minutes: float = 1.0,
-    lengths: Sequence[int] = LENGTHS,
-    batches: Sequence[int] = BATCHES,
-    rounds: int = ROUNDS,
+    lengths: Sequence[int] = (16, 64, 128, 512),
+    batches: Sequence[int] = (1, 8, 32),
+    rounds: int = 20,
     clock: Clock | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """Measure all sides in turn on random rows of each length and batch, and on texts.
 
-    What would take longer than what is left of the time is left out, and the report says so; the time is
-    therefore kept to about one call of each side.
+    The function skips measurements that would take longer than the remaining time, and records them in the
+    report.
 
     Args:
-        model: the one that all sides compute.
-        tokenizer: its own.
-        sides: what computes it (`sides.py`).
-        name: what the report calls the model.
-        texts: of any lengths; a sample of them is measured.
-        minutes: time for all of it.
-        lengths: numbers of tokens in a row; lengths over the model's maximum are left out.
-        batches: numbers of rows in a batch; every length is measured with each of them.
-        rounds: most counted calls of each side.
-        clock: seconds; None for those of the wall.
-        progress: called with a description of the current measurement.
+        model: the model that all sides compute.
+        tokenizer: the tokenizer of the model.
+        sides: the engines and libraries to measure (`sides.py`).
+        name: the name of the model in the report.
+        texts: texts of any lengths, of which a sample is measured.
+        minutes: approximate maximum time in minutes.
+        lengths: numbers of tokens in a row. Lengths above the model's maximum are skipped.
+        batches: numbers of rows in a batch. Every length is measured with each of them.
+        rounds: maximum number of timed calls of each side per measurement.
+        clock: clock in seconds; None for the elapsed time.
+        progress: function that is called with a description of the current measurement.
     """
     clock = clock or clock_of(model.device)
     end = clock() + 60 * minutes
@@ -135,7 +136,7 @@ def run(
         progress(f"{batch} x {length} tokens")
         rows = _random_rows(batch, length, model.config.vocab_size)
         seconds = meter.measure(
-            {side.name: _call(side, rows) for side in sides}, flops, left / (len(cells) - done)
+            {side.name: partial(side.compute_rows, rows) for side in sides}, flops, left / (len(cells) - done)
         )
         report.grid += [Timing(side, length, batch, took, flops) for side, took in seconds.items()]
     again = largest_product(model.device, model.dtype, seconds=ceiling_seconds, clock=clock)
@@ -144,7 +145,7 @@ def run(
 
 
 class _Meter:
-    """Measures, and foretells from what it has measured how long more operations would take."""
+    """Measures functions, and estimates from earlier measurements how long more operations will take."""
 
     def __init__(self, names: Sequence[str], ceiling: float, clock: Clock, rounds: int) -> None:
         self.clock, self.rounds, self.fastest = clock, rounds, 1 / ceiling
@@ -152,14 +153,14 @@ class _Meter:
         self.last = dict.fromkeys(names, (0.0, 0.0))  # operations and seconds of a call
 
     def expected(self, flops: float) -> float:
-        """Return the seconds of one call of each side."""
+        """Return the estimated seconds of one call of each side."""
         return sum(
             max(0.0, seconds + (flops - done) * self.slopes[name])
             for name, (done, seconds) in self.last.items()
         )
 
     def measure(self, works: dict[str, Callable[[], Any]], flops: float, seconds: float) -> dict[str, float]:
-        """Return the median seconds of each work of so many operations."""
+        """Return the median time in seconds of each function, which takes `flops` operations."""
         warm_up = self.expected(flops) < _LONG * len(works)
         medians = in_turn(works, seconds=seconds, rounds=self.rounds, warm_up=warm_up, clock=self.clock)
         for name, took in medians.items():
@@ -168,10 +169,6 @@ class _Meter:
                 self.slopes[name] = max((took - before) / (flops - done), self.fastest)
             self.last[name] = flops, took
         return medians
-
-
-def _call(side: Side, rows: list[Row]) -> Callable[[], Any]:
-    return lambda: side.compute_rows(rows)
 
 
 def _measure_texts(
@@ -183,14 +180,17 @@ def _measure_texts(
     meter: _Meter,
     seconds: float,
 ) -> tuple[list[Timing], float]:
-    """Return the timings of a sample that the sides can compute three times in so many seconds."""
-    sample = random.Random(0).sample(list(texts), min(MOST_TEXTS, len(texts)))
+    """Return the timings of a sample of texts, and its mean number of tokens.
+
+    The sample is so small that the sides can compute it three times in `seconds`.
+    """
+    sample = random.Random(0).sample(list(texts), min(_MOST_TEXTS, len(texts)))
     limit = model.config.max_position_embeddings
     rows = text_rows(tokenizer, sample, max_length=limit, truncation=True)
     flops = [len(row.input_ids) * footprint.flops(len(row.input_ids)) for row in rows]
     affordable = sum(3 * meter.expected(total) < seconds for total in itertools.accumulate(flops))
     count = max(1, affordable)
-    works = {side.name: lambda side=side: side.compute_texts(sample[:count]) for side in sides}
+    works = {side.name: partial(side.compute_texts, sample[:count]) for side in sides}
     total = sum(flops[:count])
     medians = meter.measure(works, total, seconds)
     tokens = sum(len(row.input_ids) for row in rows[:count])
@@ -198,7 +198,7 @@ def _measure_texts(
 
 
 def _differences(sides: Sequence[Side], model: Model) -> dict[str, float]:
-    """Return how far the scores of each side are from those of the first, on rows of several lengths."""
+    """Return the largest difference of each side's scores from those of the first, for three rows."""
     longest = min(16, model.config.max_position_embeddings)
     rows = [_random_rows(1, length, model.config.vocab_size)[0] for length in (longest, longest // 2, 4)]
     first, *others = [side.first_scores(rows) for side in sides]
@@ -220,7 +220,7 @@ def _random_rows(count: int, length: int, vocab_size: int) -> list[Row]:
 
 
 def about(model: Model) -> dict[str, Any]:
-    """Return the machine, the versions, and what kind of model this is."""
+    """Return the machine, the versions of libraries, and the kind of the model."""
     device, threads = str(model.device).partition(":")[0], compute_threads()
     if library() == "torch":
         device = torch.cuda.get_device_name(model.device) if device == "cuda" else device

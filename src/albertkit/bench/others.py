@@ -28,13 +28,12 @@ onnxruntime = optional("onnxruntime")
 
 _Call = Callable[[Mapping[str, Any]], Any]
 
-TEXTS_AT_ONCE = 32
-"""Texts of a batch of the other libraries."""
+_BATCH_SIZE = 32  # texts
 _OPSET = 17
 
 
 class OtherLibrary(Side):
-    """A padded batch for a function, and the tokenizer of `transformers`."""
+    """A function that computes padded batches, and the tokenizer of `transformers`."""
 
     def __init__(self, name: str, call: _Call, tokenizer: Any, model: Model) -> None:
         super().__init__(name)
@@ -49,11 +48,11 @@ class OtherLibrary(Side):
         return self.call(pad_batch(rows, pad_token_id=self.pad_token_id, device=self.device))
 
     def compute_texts(self, texts: Sequence[str]) -> Any:
-        """Compute batches of texts in their order."""
+        """Tokenize and compute texts, in batches in the order of the texts."""
         return [
             self.call(
                 self.tokenizer(
-                    texts[start : start + TEXTS_AT_ONCE],
+                    texts[start : start + _BATCH_SIZE],
                     padding=True,
                     truncation=True,
                     max_length=self.max_length,
@@ -61,11 +60,11 @@ class OtherLibrary(Side):
                     return_tensors="pt",
                 ).to(self.device)
             )
-            for start in range(0, len(texts), TEXTS_AT_ONCE)
+            for start in range(0, len(texts), _BATCH_SIZE)
         ]
 
     def first_scores(self, rows: Sequence[Row]) -> np.ndarray:
-        """Compute the scores to compare, (B, 1) for question answering and (B, K) for others."""
+        """Return the scores to compare: (B, 1) for question answering, (B, K) for other heads."""
         scores = torch.as_tensor(self.compute_rows(rows)).float().cpu().numpy()
         if self.has_columns:
             return scores[:, :1]  # (B, T) -> (B, 1)
@@ -75,9 +74,9 @@ class OtherLibrary(Side):
 def make_sides(
     names: Sequence[str], model: Model, tokenizer: TokenizerBase, folder: Path
 ) -> list[OtherLibrary]:
-    """Return the libraries of these names, as `sides.other_sides`."""
+    """Return the libraries with these names; see `sides.other_sides`."""
     if "onnxruntime" in names:
-        _ = onnxruntime.InferenceSession  # so that it is missed before anything is measured
+        _ = onnxruntime.InferenceSession  # raises if it is not installed
         if model.device.type != "cpu":
             raise ConfigError(
                 f"onnxruntime is compared on the CPU, but the model is on {model.device}. Add --device cpu."
@@ -95,7 +94,7 @@ def make_sides(
 
 
 class _FirstOutput(nn.Module):
-    """A model of `transformers` with positional inputs, and the scores alone."""
+    """A model of `transformers` that takes positional inputs and returns only the scores."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -118,7 +117,7 @@ def _as_module(module: _FirstOutput) -> _Call:
 
 
 def _as_graph(module: _FirstOutput, folder: Path) -> _Call:
-    """Trace the module into a graph, and return what runs it in ONNX Runtime."""
+    """Trace the module as a graph, and return the function that runs it in ONNX Runtime."""
     names = list(Batch.__annotations__)
     example = tuple(torch.ones(2, 8, dtype=torch.long) for _ in names)
     file = folder / "traced.onnx"

@@ -1,10 +1,10 @@
-"""What is measured: the engines of this package, and other libraries with the same weights.
+"""The model to measure, and what computes it: the engines of albertkit, and other libraries.
 
-All are given the same rows and say what their heads say. An engine computes the tokens that the model's task
-reads, and cuts many rows into batches that suit it; `transformers`, and its graph in ONNX Runtime, compute
-one padded batch, as their pipeline does.
+All sides compute the scores of the same rows with the same weights. An engine computes the tokens that the
+model's task reads, and chooses its batches. `transformers`, and its graph in ONNX Runtime, compute one padded
+batch, as their pipeline does.
 
-Shapes: B rows, T tokens of the longest, R tokens read of a row, K scores.
+Shapes: B rows, T tokens of the longest row, R read tokens of a row, K scores of a token.
 """
 
 import copy
@@ -15,14 +15,17 @@ from typing import Any, cast
 import numpy as np
 
 from albertkit.bench.timing import Side
-from albertkit.engines.choosing import ENGINES, FLOAT32_ENGINES, make_engine
+from albertkit.checkpoints.formats import load_config
+from albertkit.devices import Device, best_device, read_device
+from albertkit.engines.choosing import ENGINES, FLOAT32_ENGINES, load_complete_model, make_engine
 from albertkit.engines.engine import Engine, Row, every_token, first_token
 from albertkit.engines.light_model import LightModel, Model, class_name
 from albertkit.errors import ConfigError, MissingExtraError, suggestion
 from albertkit.extras import optional
-from albertkit.heads import HEADS, Output
+from albertkit.heads import HEADS, Output, head_of
 from albertkit.tasks.rows import text_rows
 from albertkit.tokenization.base import TokenizerBase
+from albertkit.vocabularies import load_tokenizer
 
 torch = optional("torch", extra="test")
 transformers = optional("transformers", extra="test")
@@ -30,8 +33,37 @@ transformers = optional("transformers", extra="test")
 OTHERS = ("transformers", "onnxruntime")
 
 
+def load(name: str, *, device: Device = None, dtype: str | None = None) -> tuple[Model, TokenizerBase]:
+    """Return a model with its own head, and its tokenizer. A pretraining model is an `AlbertForMaskedLM`.
+
+    Args:
+        name: A folder, a checkpoint of another library, or a hub name.
+        device: A device, as for `pipeline`; None for the best single device.
+        dtype: Data type of the weights; None for float32.
+
+    Raises:
+        ConfigError: The config does not name a model class.
+        AlbertKitError: As for `pipeline`.
+    """
+    config = load_config(name)
+    classes = config.architectures or []
+    if not classes:
+        raise ConfigError(
+            f"{name}: the config does not name a model class. Add one to `architectures` in its config.json: "
+            f"{', '.join(HEADS)}."
+        )
+    architecture = next((one for one in classes if one in HEADS), classes[0])
+    if architecture == "AlbertForPreTraining":
+        architecture = "AlbertForMaskedLM"
+    head_of(architecture)  # raises an error for unknown classes
+    model = load_complete_model(
+        name, architecture, device=read_device(device) or best_device(), config=config, dtype=dtype
+    )
+    return model, load_tokenizer(name)
+
+
 class OwnEngine(Side):
-    """An engine of this package."""
+    """An engine of albertkit."""
 
     def __init__(self, name: str, engine: Engine, model: Model, tokenizer: TokenizerBase):
         super().__init__(name)
@@ -46,24 +78,24 @@ class OwnEngine(Side):
         self.dtype = "float32" if name in FLOAT32_ENGINES else str(model.dtype).removeprefix("torch.")
 
     def compute_rows(self, rows: Sequence[Row]) -> Any:
-        """Compute rows; the engine plans its batches."""
+        """Compute rows. The engine chooses the batches."""
         return self.engine.run(rows, output=self.output, read=self.read)
 
     def compute_texts(self, texts: Sequence[str]) -> Any:
-        """Compute texts; rows of about one length share a batch."""
+        """Tokenize and compute texts. Texts of similar length share a batch."""
         rows = text_rows(self.tokenizer, texts, max_length=self.max_length, truncation=True)
         return self.compute_rows(rows)
 
     def first_scores(self, rows: Sequence[Row]) -> np.ndarray:
-        """Compute the scores to compare, (B, 1) for question answering and (B, K) for others."""
+        """Return the scores to compare: (B, 1) for question answering, (B, K) for other heads."""
         scores = np.stack([one[0] for one in self.compute_rows(rows)])  # B of (R, K) -> (B, K)
         return scores[:, : self.columns]
 
 
 def own_sides(model: Model, tokenizer: TokenizerBase) -> tuple[list[OwnEngine], dict[str, str]]:
-    """Return the engines that can compute a model here, `plain` first, and why others cannot.
+    """Return the engines that can compute a model, `plain` first, and for each other engine the reason.
 
-    A light model stays one: the engines of torch share a module with its weights.
+    A light model stays light: the engines of PyTorch compute a copy with the same weights.
     """
     sides, left_out = [], {}
     module = copy.copy(model) if isinstance(model, LightModel) else model
@@ -81,12 +113,12 @@ def other_sides(names: Sequence[str], model: Model, tokenizer: TokenizerBase, fo
 
     Args:
         names: some of `OTHERS`.
-        model: saved to the folder, where the other libraries read it.
-        tokenizer: saved beside the model.
-        folder: empty; needed as long as the sides are.
+        model: the model. It is saved to the folder, and the other libraries load it from there.
+        tokenizer: the tokenizer of the model, which is saved too.
+        folder: an empty folder. Keep it as long as you use the sides.
 
     Raises:
-        ConfigError: an unknown name, or ONNX Runtime for a model that is not on the CPU.
+        ConfigError: a name is unknown, or ONNX Runtime is requested for a model that is not on the CPU.
         MissingExtraError: a library is not installed.
     """
     for name in names:
@@ -94,7 +126,7 @@ def other_sides(names: Sequence[str], model: Model, tokenizer: TokenizerBase, fo
             raise ConfigError(f"there is nothing named {name!r} to compare with. {suggestion(name, OTHERS)}")
     if not names:
         return []
-    _ = torch.nn, getattr(transformers, class_name(model))  # so that they are missed before the import
+    _ = torch.nn, getattr(transformers, class_name(model))  # raises if one of them is not installed
     from albertkit.bench.others import make_sides
 
     return make_sides(names, model, tokenizer, folder)

@@ -1,9 +1,8 @@
-"""A report as figures, each compared with the other libraries, with targets; and as a plot."""
+"""Show a report as figures, compared with other libraries and with targets, and as a plot."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from albertkit.bench.measuring import Report, Timing
 from albertkit.extras import optional
@@ -12,21 +11,21 @@ from albertkit.files import write_picture
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of ours, and another's."""
+    """A figure, and the figure that it is compared with."""
 
     name: str
     value: float
     against: float | None
-    """The other side's; None where there is none."""
+    """The figure of the other side; None if there is no other side."""
     ratio: float | None
     """value / against."""
     target: str = "none"
     met: bool | None = None
-    """None where there is no target."""
+    """Whether the ratio reaches the target; None without a target."""
 
 
 def compare(name: str, value: float, against: float, *, at_most: float = 0, at_least: float = 0) -> Figure:
-    """Return a figure with its target, if one is given: a ratio of at most or at least so much."""
+    """Return a figure and its ratio to another. The target is a maximum or a minimum of the ratio."""
     ratio = value / against
     target, met = "none", None
     if at_most or at_least:
@@ -36,7 +35,7 @@ def compare(name: str, value: float, against: float, *, at_most: float = 0, at_l
 
 
 def state(name: str, value: float, against: float | None = None) -> Figure:
-    """Return a figure without a target."""
+    """Return a figure without a target, compared with another one if there is one."""
     return Figure(name, _rounded(value), None, None) if against is None else compare(name, value, against)
 
 
@@ -45,7 +44,7 @@ def _rounded(value: float) -> float:
 
 
 _GIGA = 1e9
-# For the shape of ALBERT-base in float32 on a CPU; the engine `plain` is the definition, and has none.
+# The targets are for ALBERT-base in float32 on a CPU, and for all engines except `plain`, the reference.
 _BASE = {"hidden_size": 768, "depth": 12, "dtype": "float32", "device": "cpu"}
 _TEXTS = {"transformers": 2.6, "onnxruntime": 1.9}
 _LATENCY = {"transformers": 1 / 2.6}
@@ -58,52 +57,41 @@ _SHARE_OF = (8, 512)
 
 
 def figures(report: Report, others: Sequence[str]) -> list[Figure]:
-    """Return the figures of the engines of this package.
+    """Return the figures of the engines of albertkit.
 
     Args:
-        report: what was measured.
-        others: names of the sides that are not ours.
+        report: the report.
+        others: names of the sides that are other libraries.
     """
     has_targets = all(report.about[name] == value for name, value in _BASE.items())
     found = [state("largest matrix product (GFLOP/s)", report.ceiling / _GIGA)]
-    for timing in (*report.texts, *report.grid):
+    timings = [*report.texts, *report.grid]
+    for timing in timings:
         if timing.side not in others:
-            beside = _beside(timing, [*report.texts, *report.grid], others)
+            same_rows = [one for one in timings if (one.length, one.batch) == (timing.length, timing.batch)]
+            beside = [one for one in same_rows if one.side in others]
             found += _of(report, timing, beside, has_targets and timing.side != "plain")
     return found
-
-
-def _beside(timing: Timing, timings: Iterable[Timing], others: Sequence[str]) -> list[Timing]:
-    shape = timing.length, timing.batch
-    return [other for other in timings if other.side in others and (other.length, other.batch) == shape]
 
 
 def _of(report: Report, timing: Timing, others: list[Timing], has_targets: bool) -> list[Figure]:
     what = f"{timing.batch} texts" if not timing.length else f"{timing.batch} x {timing.length} tokens"
     name = f"{timing.side}, {what}"
     texts, latency = (_TEXTS_INT8, _LATENCY_INT8) if timing.side == _INT8 else (_TEXTS, _LATENCY)
-    found = [state(f"{name}: texts per second", timing.texts_per_second)] if not others else []
+    is_single_row = timing.batch == 1 and timing.length
+    found = []
     for other in others:
-        targets: dict[str, Any] = {}
-        if has_targets and not timing.length and other.side in texts:
-            targets = {"at_least": texts[other.side]}
-        found.append(
-            compare(
-                f"{name}: texts per second, against {other.side}",
-                timing.texts_per_second,
-                other.texts_per_second,
-                **targets,
-            )
-        )
-        if timing.batch == 1 and timing.length:
-            at_most = latency.get(other.side, 0) if has_targets and timing.length == _LATENCY_LENGTH else 0
-            found.append(
-                compare(
-                    f"{name}: seconds, against {other.side}", timing.seconds, other.seconds, at_most=at_most
-                )
-            )
-    if timing.batch == 1 and timing.length and not others:
-        found.append(state(f"{name}: seconds", timing.seconds))
+        speed = f"{name}: texts per second, against {other.side}"
+        least = texts.get(other.side, 0) if has_targets and not timing.length else 0
+        found.append(compare(speed, timing.texts_per_second, other.texts_per_second, at_least=least))
+        if is_single_row:
+            time = f"{name}: seconds, against {other.side}"
+            most = latency.get(other.side, 0) if has_targets and timing.length == _LATENCY_LENGTH else 0
+            found.append(compare(time, timing.seconds, other.seconds, at_most=most))
+    if not others:
+        found.append(state(f"{name}: texts per second", timing.texts_per_second))
+        if is_single_row:
+            found.append(state(f"{name}: seconds", timing.seconds))
     wanted = not timing.length or (timing.batch, timing.length) == _SHARE_OF
     found.append(
         compare(
@@ -121,7 +109,7 @@ _MARKERS = "osD^vP*X"
 
 
 def draw(report: Report, target: Path) -> None:
-    """Draw to a .png, .svg or .pdf file; the name was checked (`files.check_picture`).
+    """Draw the report to a .png, .svg or .pdf file. `files.check_picture` has checked the name.
 
     Raises:
         MissingExtraError: Matplotlib is not installed.

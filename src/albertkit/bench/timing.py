@@ -1,4 +1,4 @@
-"""What is measured, the seconds of calls in turn, and the fastest matrix product of this machine.
+"""Measure the time of calls in turn, and the speed of the fastest matrix product on this machine.
 
 Shapes: B rows, K scores.
 """
@@ -24,30 +24,31 @@ Clock = Callable[[], float]
 
 
 class Side(ABC):
-    """Something that computes rows and texts."""
+    """An engine or library whose speed is measured."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     @abstractmethod
     def compute_rows(self, rows: Sequence[Row]) -> Any:
-        """Compute rows that are given at once."""
+        """Compute rows in one call."""
 
     @abstractmethod
     def compute_texts(self, texts: Sequence[str]) -> Any:
-        """Cut texts into tokens and compute them all."""
+        """Tokenize texts and compute them in one call."""
 
     @abstractmethod
     def first_scores(self, rows: Sequence[Row]) -> np.ndarray:
-        """Return the scores of each row's first token or of the whole row, (B, K): to compare the sides.
+        """Return scores that are compared between the sides.
 
-        Of question answering those of the start, (B, 1).
+        They are the scores of each row, or of its first token, (B, K); for question answering, the scores of
+        the start, (B, 1).
         """
 
 
 def clock_of(device: Any) -> Clock:
-    """Return a clock, in seconds, that waits for what a device has been given to do."""
-    if str(device).startswith("cpu"):
+    """Return a clock in seconds that waits until a device has finished its work."""
+    if _is_cpu(device):
         return time.perf_counter
     waits = {"cuda": torch.cuda.synchronize, "mps": torch.mps.synchronize}
     wait = waits.get(device.type, lambda: None)
@@ -67,15 +68,15 @@ def in_turn(
     warm_up: bool = True,
     clock: Clock = time.perf_counter,
 ) -> dict[str, float]:
-    """Call all works in turn, A B A B, and return the median seconds of a call of each.
+    """Call functions in turn (A B A B), and return the median time of each in seconds.
 
-    In turn, because a machine that is busy, or slower when it is warm, is so for all of them then.
+    If the machine becomes slower, because it is busy or hot, all functions are affected alike.
 
     Args:
-        works: what to call, by name.
-        seconds: no round is begun after this time; there is always one.
-        rounds: most rounds.
-        warm_up: call each once before, uncounted.
+        works: the functions, by name.
+        seconds: no round begins after this time, except the first.
+        rounds: maximum number of rounds.
+        warm_up: whether to call each function once before the first round.
         clock: see `clock_of`.
     """
     end = clock() + seconds
@@ -93,18 +94,18 @@ def in_turn(
 
 
 Product = tuple[int, int, int]
-"""M rows of K numbers times a matrix K x N: (M, K, N), 2 * M * K * N operations."""
+"""The sizes (M, K, N) of a product of matrices M x K and K x N, which takes 2 * M * K * N operations."""
 
 PRODUCTS: tuple[Product, ...] = ((256, 768, 3072), (1024, 768, 3072), (1024, 3072, 768), (2048, 2048, 2048))
 GPU_PRODUCTS: tuple[Product, ...] = ((4096, 768, 3072), (8192, 4096, 4096), (8192, 8192, 8192))
 _RUNS = 5
 
 _Way = Callable[[Product], Callable[[], Any]]
-"""Given a product, returns the call that computes it."""
+"""A function of a product that returns the function that computes it."""
 
 
 def library() -> str:
-    """Return the name of the library that computes the products: torch where it is installed, else NumPy."""
+    """Return the library that computes the products: "torch" if PyTorch is installed, otherwise "numpy"."""
     return "torch" if find_spec("torch") else "numpy"
 
 
@@ -116,20 +117,22 @@ def largest_product(
     seconds: float = math.inf,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """Return the operations per second of the fastest product, by either way that torch has on a CPU.
+    """Return the operations per second of the fastest matrix product.
 
-    NumPy computes on the CPU and in float32.
+    On a CPU, PyTorch computes each product in two ways: as usual, and with a reordered matrix. NumPy computes
+    on the CPU and in float32.
 
     Args:
-        device: the device on which torch computes; on a CPU with all threads that torch has.
-        dtype: the type of the matrices, as a torch.dtype or by name.
-        products: those to try, small ones first; None for what suits the device.
-        seconds: no more products are begun after this time; one is always computed.
-        clock: seconds; on a GPU one that waits until it is done (`timing.clock_of`).
+        device: the device on which PyTorch computes; on a CPU, with all its threads.
+        dtype: the data type of the matrices, as a torch.dtype or by name.
+        products: the products to try, small ones first; None for products that suit the device.
+        seconds: no product begins after this time, except the first.
+        clock: clock in seconds. For a GPU, it must wait until the GPU has finished (`clock_of`).
     """
     best, end = 0.0, clock() + seconds
     ways = _torch_ways(device, dtype) if library() == "torch" else [_in_numpy]
-    for product, way in itertools.product(products or _products_for(device), ways):
+    products = products or (PRODUCTS if _is_cpu(device) else GPU_PRODUCTS)
+    for product, way in itertools.product(products, ways):
         if best and clock() >= end:
             break
         compute = way(product)
@@ -137,7 +140,7 @@ def largest_product(
             begin = clock()
             compute()
             now = clock()
-            if run:  # the first one is to warm up
+            if run:  # the first run is a warm-up
                 best = max(best, 2 * math.prod(product) / (now - begin))
             if best and now >= end:
                 break
@@ -174,10 +177,6 @@ def _in_torch(product: Product, *, device: Any, dtype: Any, reorder: bool) -> Ca
         return multiply(states, weight, bias) if linear is None else linear(states)
 
     return compute
-
-
-def _products_for(device: Any) -> Sequence[Product]:
-    return PRODUCTS if _is_cpu(device) else GPU_PRODUCTS
 
 
 def _is_cpu(device: Any) -> bool:

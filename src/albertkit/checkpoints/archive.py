@@ -42,7 +42,7 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Non
     if place.is_absolute() or ".." in place.parts:
         raise tarfile.TarError(f"{member.name!r} leads out of the archive")
     content = tar.extractfile(member)
-    assert content is not None  # as it is for every regular file
+    assert content is not None  # because it is a regular file
     (folder / place).parent.mkdir(parents=True, exist_ok=True)
     with content, (folder / place).open("wb") as file:
         shutil.copyfileobj(content, file, _LONGEST_READ)

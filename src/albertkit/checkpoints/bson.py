@@ -4,37 +4,34 @@ Documents become dicts, arrays become lists, and binaries become memoryviews of 
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from albertkit.checkpoints.cursor import Cursor
 from albertkit.errors import CheckpointError
 
-_DEEPEST = 100
-"""Maximum nesting of documents, so that damaged files do not exhaust Python's stack."""
 _LONGEST_NAME = 1024
 _INT32, _INT64 = range(-(1 << 31), 1 << 31), range(-(1 << 63), 1 << 63)
 
 
-def decode(source: Cursor, *, depth: int = 0) -> dict[str, Any]:
+def decode(source: Cursor) -> dict[str, Any]:
     """Return the document that begins at the cursor.
 
     Raises:
-        CheckpointError: the document is truncated, damaged, nested too deeply, or has a type that BSON.jl
-            does not write. The message gives the position.
+        CheckpointError: The document is truncated, damaged, or has a type that BSON.jl does not write. The
+            message gives the position.
+        RecursionError: The document is nested too deeply.
     """
     fields: dict[str, Any] = {}
-    for name, value in _fields(source, depth):
+    for name, value in _fields(source):
         if name in fields:
             raise source.error(f"the field {name!r} occurs twice")
         fields[name] = value
     return fields
 
 
-def _fields(source: Cursor, depth: int) -> Any:
+def _fields(source: Cursor) -> Iterator[tuple[str, Any]]:
     """Yield the names and values of the document that begins at the cursor."""
-    if depth > _DEEPEST:
-        raise source.error(f"documents are nested more than {_DEEPEST} deep")
     size = source.unsigned(4, "the length of a document")
     document = source.part(size - 4, "a document")
     while kind := document.unsigned(1, "the type of a field"):
@@ -44,10 +41,10 @@ def _fields(source: Cursor, depth: int) -> Any:
         elif kind == 0x02:
             value = _string(document, name)
         elif kind == 0x03:
-            value = decode(document, depth=depth + 1)
+            value = decode(document)
         elif kind == 0x04:
             # The names of an array are its positions.
-            value = [item for _, item in _fields(document, depth + 1)]
+            value = [item for _, item in _fields(document)]
         elif kind == 0x05:
             length = document.unsigned(4, name)
             document.unsigned(1, "the kind of a binary")
@@ -79,7 +76,7 @@ def _string(source: Cursor, name: str) -> str:
     length = source.unsigned(4, name)
     text = _text(source, length - 1, name)
     if source.unsigned(1, name):
-        raise source.error(f"the text of {name!r} does not end where its length says")
+        raise source.error(f"the text of {name!r} does not end at its stated length")
     return text
 
 
@@ -101,7 +98,7 @@ def encode(document: Mapping[str, Any]) -> list[bytes | memoryview]:
     return pieces
 
 
-def _encode_fields(fields: Any, pieces: list[bytes | memoryview]) -> int:
+def _encode_fields(fields: Iterable[tuple[str, Any]], pieces: list[bytes | memoryview]) -> int:
     """Add a document to the parts and return its length."""
     start = len(pieces)
     pieces.append(b"")  # the length, known when the fields are

@@ -38,12 +38,12 @@ class Checkpoint:
     pieces: list[str] = field(default_factory=list)
     """Lines of a `.vocab` file (piece, tab, score), the only tokenizer data in Julia's files."""
     notes: list[str] = field(default_factory=list)
-    """What a reader had to decide, in words."""
+    """Decisions of the reader, one sentence each."""
     modules: SentenceModules | None = None
-    """How vectors of texts are made, where a folder of sentence-transformers says it."""
+    """The modules of a sentence-transformers folder, which compute the vectors of texts."""
 
     def to_config(self) -> AlbertConfig:
-        """Return the config of the model; raise ConfigError where it describes no possible one."""
+        """Return the config of the model; raise ConfigError if it is invalid."""
         config = AlbertConfig.from_dict(self.config)
         if self.modules is not None:
             attach(config, self.modules)
@@ -55,10 +55,10 @@ def vocabulary_in(folder: Path) -> dict[str, bytes]:
 
     A SentencePiece model may have another name, as in `tokenization.folder.find_model_file`.
     """
-    found = {name: path.read_bytes() for name in VOCABULARY_FILES if (path := folder / name).is_file()}
-    if "spiece.model" not in found:
+    files = {name: path.read_bytes() for name in VOCABULARY_FILES if (path := folder / name).is_file()}
+    if "spiece.model" not in files:
         models = sorted([*folder.glob("*.model"), *folder.glob("*.spm")])
         models = [path for path in models if path.name == "30k-clean.model"] or models
         if len(models) == 1:
-            found["spiece.model"] = models[0].read_bytes()
-    return found
+            files["spiece.model"] = models[0].read_bytes()
+    return files

@@ -50,7 +50,7 @@ def read(path: str | Path, *, needs_config: bool = True) -> Checkpoint:
         ConfigError: the config describes no possible model.
     """
     path = Path(path)
-    if path.suffix in julia.ENDINGS:
+    if path.suffix in julia.ENDINGS and not path.is_dir():
         return julia.read(path)
     if _is_foreign(path):
         return google.read(path)
@@ -120,7 +120,7 @@ def load(
     checkpoint = read(path, needs_config=config is None)
     if config is None:
         config = checkpoint.to_config()
-        warn_of_contradictions(name_or_folder, vars(config), settled=overrides.keys(), stacklevel=4)
+        warn_of_contradictions(name_or_folder, vars(config), settled=overrides.keys())
         config = config.replace(**overrides)
     elif checkpoint.modules is not None and POOLING_KEY not in config.extra:
         config = config.replace()
@@ -129,7 +129,7 @@ def load(
 
 
 def split_options(model_class: type, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split options into those that only the constructor of a model takes, and those of the config."""
+    """Split options into arguments that only the constructor of a model takes, and all others."""
     constructor = inspect.signature(model_class).parameters.keys() - {"config", *ARGUMENTS}
     return (
         {name: value for name, value in options.items() if name in constructor},
@@ -138,7 +138,7 @@ def split_options(model_class: type, options: Mapping[str, Any]) -> tuple[dict[s
 
 
 def _add_modules(config: AlbertConfig, name_or_path: str | Path, **hub: Unpack[HubOptions]) -> None:
-    """Add what the folder of a config says of the vectors of texts; a config file alone says nothing."""
+    """Add the modules of a sentence-transformers folder to its config. A config file has no modules."""
     path = as_path(name_or_path)
     if path is None or not path.is_file():
         files = (CONFIG_FILE, GOOGLE_CONFIG_FILE, *SENTENCE_FILES)

@@ -26,7 +26,7 @@ from albertkit.checkpoints.tensor_bundle import Bundle, prefixes, write_bundle
 from albertkit.config import AlbertConfig
 from albertkit.config_base import CONFIG_FILE, GOOGLE_CONFIG_FILE
 from albertkit.errors import CheckpointError, ConfigError
-from albertkit.files import atomic_path, contents, json_text, read_json
+from albertkit.files import contents, json_text, read_json
 from albertkit.published import CHECKPOINTS
 
 PREFIX = "model.ckpt-best"
@@ -38,7 +38,7 @@ _MAPPING = "encoder.embedding_hidden_mapping_in"
 
 
 def find(path: Path) -> Path | None:
-    """Return the prefix of the checkpoint that belongs to a folder, one of its files or a prefix, or None.
+    """Return the prefix of a checkpoint by its folder, one of its files or its prefix, or None.
 
     Raises:
         CheckpointError: a folder has several checkpoints, and nothing selects one.
@@ -46,15 +46,17 @@ def find(path: Path) -> Path | None:
     if not path.is_dir():
         text = re.sub(r"\.index$|\.data-\d{5}-of-\d{5}$|\.meta$", "", str(path))
         return Path(text) if Path(text + ".index").is_file() else None
-    found = prefixes(path) or (prefixes(path / "variables") if (path / "variables").is_dir() else [])
-    if len(found) <= 1:
-        return found[0] if found else None
-    named = re.search(r'^model_checkpoint_path:\s*"([^"]+)"', _text(path / "checkpoint"), re.MULTILINE)
+    checkpoints = prefixes(path) or (prefixes(path / "variables") if (path / "variables").is_dir() else [])
+    if len(checkpoints) <= 1:
+        return checkpoints[0] if checkpoints else None
+    state = path / "checkpoint"
+    text = state.read_text(encoding="utf-8", errors="replace") if state.is_file() else ""
+    named = re.search(r'^model_checkpoint_path:\s*"([^"]+)"', text, re.MULTILINE)
     newest = path / Path(named[1]).name if named else path / PREFIX
-    if newest in found:
+    if newest in checkpoints:
         return newest
-    names = ", ".join(str(prefix) for prefix in found)
-    raise CheckpointError(f"{path} has {len(found)} checkpoints. Pass the path of one: {names}")
+    names = ", ".join(str(prefix) for prefix in checkpoints)
+    raise CheckpointError(f"{path} has {len(checkpoints)} checkpoints. Pass the path of one: {names}")
 
 
 def read(path: Path) -> Checkpoint:
@@ -110,8 +112,8 @@ def read(path: Path) -> Checkpoint:
     )
 
 
-def write(folder: Path, checkpoint: Checkpoint, *, prefix: str = PREFIX) -> list[Path]:
-    """Write a checkpoint in the original code's format, including the vocabulary; return the paths.
+def write(folder: Path, checkpoint: Checkpoint) -> list[Path]:
+    """Write a checkpoint in the original code's format into an empty folder; return the paths.
 
     Raises:
         CheckpointError: the format has no name for a tensor.
@@ -119,24 +121,18 @@ def write(folder: Path, checkpoint: Checkpoint, *, prefix: str = PREFIX) -> list
         OSError: the folder cannot be written.
     """
     config = google_config(checkpoint.config)
-    named = google_tensors(checkpoint.tensors)
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = write_bundle(folder / prefix, named)
-    texts = {
-        GOOGLE_CONFIG_FILE: json_text(config, indent=2) + "\n",
-        "checkpoint": f'model_checkpoint_path: "{prefix}"\nall_model_checkpoint_paths: "{prefix}"\n',
-    }
-    small = {name: text.encode() for name, text in texts.items()}
+    paths = write_bundle(folder / PREFIX, google_tensors(checkpoint.tensors))
+    state = f'model_checkpoint_path: "{PREFIX}"\nall_model_checkpoint_paths: "{PREFIX}"\n'
+    small = {GOOGLE_CONFIG_FILE: (json_text(config, indent=2) + "\n").encode(), "checkpoint": state.encode()}
     # The original code reads only the vocabulary. albertkit also reads the settings of the tokenizer.
     for name, content in checkpoint.vocabulary.items():
         small[VOCABULARY if name == "spiece.model" else name] = content
     for name, content in small.items():
-        with atomic_path(folder / name) as new:
-            new.write_bytes(content)
+        (folder / name).write_bytes(content)
     return [*paths, *(folder / name for name in small)]
 
 
-# --- what Julia's files share -------------------------------------------------------------------
+# --- shared with Julia's files ------------------------------------------------------------------
 
 
 def in_our_layout(name: str, tensor: np.ndarray) -> np.ndarray:
@@ -148,30 +144,19 @@ def google_tensors(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return our tensors with Google's names and in TensorFlow's layout.
 
     Raises:
-        CheckpointError: a tensor that Google's models do not have.
+        CheckpointError: Google's models do not have a tensor.
     """
-    named = {google_name(name): tensor for name, tensor in tensors.items()}
+    named = {to_google(name): tensor for name, tensor in tensors.items()}
     return {
         name: np.ascontiguousarray(tensor.T) if is_turned(name) else tensor for name, tensor in named.items()
     }
-
-
-def google_name(name: str) -> str:
-    """Return Google's name of one of our tensors.
-
-    Raises:
-        CheckpointError: Google's models do not have the tensor.
-    """
-    if (found := to_google(name)) is None:
-        raise CheckpointError(f"The original code has no tensor like {name}. Choose the format 'hf'.")
-    return found
 
 
 def google_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of an `albert_config.json`: our config with Google's names of activations.
 
     Raises:
-        ConfigError: an activation or another setting that the original code does not have.
+        ConfigError: the original code does not have the activation or another setting.
     """
     act = config["hidden_act"]
     known = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu"}
@@ -207,12 +192,12 @@ def _read_config(
     folder: Path, tensors: Mapping[str, np.ndarray], notes: list[str]
 ) -> tuple[dict[str, Any], bool]:
     """Return the config of a checkpoint, and whether it is Google's (a config.json is ours)."""
-    found = [folder / name for name in (GOOGLE_CONFIG_FILE, CONFIG_FILE) if (folder / name).is_file()][:1]
+    standard = [folder / name for name in (GOOGLE_CONFIG_FILE, CONFIG_FILE) if (folder / name).is_file()][:1]
     others = sorted(
         path for place in (folder, folder / "assets") for path in place.glob("*config*.json")
         if "tokenizer" not in path.name and "generation" not in path.name
     )  # fmt: skip
-    candidates = found or others
+    candidates = standard or others
     if len(candidates) > 1:
         names = ", ".join(path.name for path in candidates)
         raise CheckpointError(f"{folder} has several configs ({names}). Name one {GOOGLE_CONFIG_FILE}.")
@@ -227,8 +212,8 @@ def _config_by_shapes(folder: Path, tensors: Mapping[str, np.ndarray], notes: li
         canonical(name).removeprefix("albert."): tuple(tensor.shape) for name, tensor in tensors.items()
     }
     words, mapping = shapes.get(_WORDS, ()), shapes.get(f"{_MAPPING}.weight", ())
-    of_that_width = (one.size for one in CHECKPOINTS.values() if (one.config["hidden_size"],) == mapping[:1])
-    size = next(of_that_width, None)
+    sizes = (model.size for model in CHECKPOINTS.values() if (model.config["hidden_size"],) == mapping[:1])
+    size = next(sizes, None)
     if size is None or len(words) != 2:
         raise CheckpointError(
             f"{folder} has no {GOOGLE_CONFIG_FILE}, and the shapes of its tensors are not those of a "
@@ -273,7 +258,3 @@ def _multiply_out(values: dict[str, Any], tensors: dict[str, np.ndarray], notes:
         f"(embedding_size {values.get('embedding_size')} became {hidden_size})"
     )
     return {**values, "embedding_size": hidden_size}
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""

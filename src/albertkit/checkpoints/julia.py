@@ -35,7 +35,6 @@ _DTYPES: dict[str, Any] = {
     "Bool": "?",
 }
 _COMPLEX = {"Float32": "<c8", "Float64": "<c16"}
-_DEEPEST = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def load(path: str | Path) -> dict[str, Any]:
     other structs become `JuliaStruct`.
 
     Raises:
-        CheckpointError: the file is damaged, or contains a circular reference.
+        CheckpointError: The file is damaged, or a value refers to itself.
     """
     path = Path(path)
     if not path.is_file() or not path.stat().st_size:
@@ -71,13 +70,18 @@ def load(path: str | Path) -> dict[str, Any]:
     # Mapped copy-on-write: arrays remain views of the file until they are changed.
     data = memoryview(np.memmap(path, dtype=np.uint8, mode="c"))  # type: ignore[arg-type]
     source = Cursor(path, data)
-    document = bson.decode(source)
-    if source.remaining:
-        raise source.error(f"{source.remaining:,} bytes follow the document")
-    backrefs = document.pop("_backrefs", [])
-    if not isinstance(backrefs, list):
-        raise CheckpointError(f"{path} is damaged: its back references are not a list. Copy it again.")
-    return _Raising(path, backrefs).values(document)
+    try:
+        document = bson.decode(source)
+        if source.remaining:
+            raise source.error(f"{source.remaining:,} bytes follow the document")
+        backrefs = document.pop("_backrefs", [])
+        if not isinstance(backrefs, list):
+            raise CheckpointError(f"{path} is damaged: its back references are not a list. Copy it again.")
+        return _Raising(path, backrefs).values(document)
+    except RecursionError as error:
+        raise CheckpointError(
+            f"{path} is damaged: its values are nested too deeply. Copy it again."
+        ) from error
 
 
 class _Raising:
@@ -88,41 +92,34 @@ class _Raising:
         self._backrefs = backrefs
         self._raised: dict[int, Any] = {}
         self._open: set[int] = set()
-        self._depth = 0
         self._entries_left = path.stat().st_size
 
     def values(self, document: Mapping[str, Any]) -> dict[str, Any]:
         return {name: self.value(one) for name, one in document.items()}
 
     def value(self, value: Any) -> Any:
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise self._error(f"values are nested more than {_DEEPEST} deep")
-        try:
-            if isinstance(value, list):
-                return [self.value(item) for item in value]
-            if not isinstance(value, dict):
-                return value
-            match value.get("tag"):
-                case "symbol":
-                    return self._field(value, "name", str)
-                case "tuple" | "svec":
-                    return tuple(self.value(self._field(value, "data", list)))
-                case "datatype":
-                    return self._datatype(value)
-                case "unionall":
-                    return self.value(value.get("body"))
-                case "ref":  # a module or a function by its path
-                    return JuliaType(".".join(map(str, self._field(value, "path", list))))
-                case "backref":
-                    return self._backref(value)
-                case "array":
-                    return self._array(value)
-                case "struct":
-                    return self._struct(value)
-            return self.values(value)
-        finally:
-            self._depth -= 1
+        if isinstance(value, list):
+            return [self.value(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        match value.get("tag"):
+            case "symbol":
+                return self._field(value, "name", str)
+            case "tuple" | "svec":
+                return tuple(self.value(self._field(value, "data", list)))
+            case "datatype":
+                return self._datatype(value)
+            case "unionall":
+                return self.value(value.get("body"))
+            case "ref":  # a module or a function by its path
+                return JuliaType(".".join(map(str, self._field(value, "path", list))))
+            case "backref":
+                return self._backref(value)
+            case "array":
+                return self._array(value)
+            case "struct":
+                return self._struct(value)
+        return self.values(value)
 
     def _datatype(self, value: dict[str, Any]) -> JuliaType:
         name = self._field(value, "name", list)

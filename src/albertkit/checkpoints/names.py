@@ -11,7 +11,8 @@ from collections.abc import Callable, Container, Iterable
 from functools import cache, lru_cache
 
 from albertkit.config import AlbertConfig
-from albertkit.heads import BASE_PREFIX, TensorSpec, all_tensors, linear_pair, norm_pair
+from albertkit.errors import CheckpointError
+from albertkit.heads import BASE_PREFIX, HEADS, TensorSpec, linear_pair, norm_pair
 
 REQUIRED = ("embeddings", "encoder")
 """Parts that every checkpoint must have; the other parts are task heads that fine-tuning can initialize."""
@@ -54,7 +55,7 @@ TABLE: tuple[TensorSpec, ...] = (
                "self_attention_layer_norm"),
     *_in_layer(linear_pair, "ffn", "I H", "ffn_1/intermediate/dense", "intermediate/dense", "intermediate"),
     *_in_layer(linear_pair, "ffn_output", "H I", "ffn_1/intermediate/output/dense", "output/dense", "output"),
-    *all_tensors(),
+    *dict.fromkeys(spec for head in HEADS.values() for spec in head.tensors),
 )  # fmt: skip
 """In the order of PyTorch's state dicts. The tensors of the heads are in `heads.py`."""
 
@@ -160,13 +161,17 @@ def from_google(name: str) -> tuple[str, TensorSpec] | None:
     return None
 
 
-def to_google(name: str) -> str | None:
-    """Return Google's name of one of our tensors, or None if Google has no such tensor."""
+def to_google(name: str) -> str:
+    """Return Google's name of one of our tensors.
+
+    Raises:
+        CheckpointError: Google's models do not have the tensor.
+    """
     bare = canonical(name).removeprefix(BASE_PREFIX)
     for pattern, spec in _SPECS.items():
         if (found := pattern.fullmatch(bare)) and spec.google is not None:
             return spec.google.format_map(found.groupdict())
-    return None
+    raise CheckpointError(f"The original code has no tensor like {name}. Choose the format 'hf'.")
 
 
 def is_keras(name: str) -> bool:
@@ -205,7 +210,7 @@ def in_model(name: str, expected: Container[str]) -> str | None:
 
 
 def why_no_weight(name: str) -> str | None:
-    """Return why no model has a tensor of a file (a constant, training state), or None if one may have it."""
+    """Return the reason why a tensor is not a weight (a constant, training state); None if it may be one."""
     for pattern, reason in _LEFT_OUT.items():
         if pattern.fullmatch(name):
             return reason

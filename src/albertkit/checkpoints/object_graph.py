@@ -69,20 +69,20 @@ def merge_heads(tensors: dict[str, np.ndarray]) -> int | None:
     Raises:
         ConfigError: matrices of one model have different numbers of heads.
     """
-    found: dict[int, str] = {}
+    names_by_heads: dict[int, str] = {}
     for name, tensor in tensors.items():
         known = from_google(name)
         if known is None or ".attention." not in known[0] or tensor.ndim != (2 if known[1].is_vector else 3):
             continue
         is_output = known[0].endswith(".dense.weight")
-        found.setdefault(tensor.shape[0 if is_output or known[1].is_vector else 1], name)
+        names_by_heads.setdefault(tensor.shape[0 if is_output or known[1].is_vector else 1], name)
         if known[1].is_vector:
             tensors[name] = tensor.reshape(-1)
         else:
             tensors[name] = tensor.reshape((-1, tensor.shape[2]) if is_output else (tensor.shape[0], -1))
-    if len(found) > 1:
+    if len(names_by_heads) > 1:
         raise ConfigError(
             "the attention has different numbers of heads: "
-            + ", ".join(f"{heads} in {name}" for heads, name in found.items())
+            + ", ".join(f"{heads} in {name}" for heads, name in names_by_heads.items())
         )
-    return next(iter(found), None)
+    return next(iter(names_by_heads), None)

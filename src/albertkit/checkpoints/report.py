@@ -49,8 +49,8 @@ class LoadReport:
     def differences(self) -> list[str]:
         """A description of each tensor with another shape."""
         return [
-            f"{name} is {_sizes(found)} in the file and {_sizes(wanted)} in the model"
-            for name, (found, wanted) in self.reshaped.items()
+            f"{name} is {_sizes(in_file)} in the file and {_sizes(in_model)} in the model"
+            for name, (in_file, in_model) in self.reshaped.items()
         ]
 
     def to_json(self) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""Reads the folders of sentence-transformers: modules.json and its files -> how a text's vector is made."""
+"""Read the modules of a sentence-transformers folder: modules.json and the files that it lists."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -24,18 +23,18 @@ from albertkit.errors import CheckpointError, ConfigError
 from albertkit.files import read_json
 from albertkit.hub import MODULES_FILE, read_modules
 
-_LONGEST = 1_000_000  # tokenizers say a far larger number if they have no maximum length
+_LONGEST = 1_000_000  # the settings of a tokenizer without a maximum length contain a far larger number
 _VECTOR = "sentence_embedding"  # the input and output of the modules after the pooling
 
 
 def read_sentence_modules(folder: Path) -> SentenceModules | None:
-    """Read what the folder of a transformer, or the one above it, says of the vectors of texts.
+    """Return the modules of the model in a folder, whose `modules.json` is there or in the folder above.
 
     Returns:
-        None for a folder that is not of sentence-transformers, or not of a model that embeds texts.
+        None if sentence-transformers did not write the folder, or if the model does not embed texts.
 
     Raises:
-        CheckpointError: a file is damaged, or a module is none that is supported.
+        CheckpointError: A file is damaged, or a module is not supported.
     """
     root = folder
     if not (root / MODULES_FILE).is_file():
@@ -45,7 +44,7 @@ def read_sentence_modules(folder: Path) -> SentenceModules | None:
             return None
     model = _json(root / MODEL_FILE)
     if model.get("model_type", "SentenceTransformer") != "SentenceTransformer":
-        return None  # a cross-encoder, say, whose head is in the weights
+        return None  # for example a cross-encoder, whose head is in the weights
     (first, _), *others = read_modules(root) or [("", "")]
     if first != "Transformer":
         raise _unsupported(root / MODULES_FILE, f"the first module is {first!r}", "Transformer")
@@ -55,52 +54,49 @@ def read_sentence_modules(folder: Path) -> SentenceModules | None:
     steps = [step for name, path in after for step in _read_step(name, root, path)]
     normalizes = bool(steps) and isinstance(steps[-1], Normalize)
     prompts = model.get("prompts") or {}
-    if not isinstance(prompts, dict) or not all(isinstance(one, str) for one in prompts.values()):
+    if not isinstance(prompts, dict) or not all(isinstance(prompt, str) for prompt in prompts.values()):
         raise _unsupported(root / MODEL_FILE, f"prompts is {prompts!r:.80}", "a dict of texts")
     default = model.get("default_prompt_name")
     if default is not None and default not in prompts:
         raise _unsupported(root / MODEL_FILE, f"default_prompt_name is {default!r}", "the name of a prompt")
-    modules = SentenceModules(
+    max_length, lower_case = _read_settings(folder)
+    pooling_file = root / place / CONFIG_FILE
+    config = read_json(pooling_file, CheckpointError)
+    flagged = [name for flag, name in POOLING_FLAGS.items() if config.get(flag)]
+    try:
+        pooling = check_pooling(config.get("pooling_mode", flagged or "mean"))
+    except ConfigError as error:
+        raise CheckpointError(f"{pooling_file}: {error}") from error
+    return SentenceModules(
+        pooling=pooling,
         steps=tuple(steps[:-1] if normalizes else steps),
         normalize=normalizes,
+        include_prompt=bool(config.get("include_prompt", True)),
+        max_length=max_length,
+        lower_case=lower_case,
         prompts=prompts,
         default_prompt_name=default,
         similarity=model.get("similarity_fn_name"),
     )
-    return _read_pooling(_read_settings(modules, folder), root / place / CONFIG_FILE)
 
 
-def _read_settings(modules: SentenceModules, folder: Path) -> SentenceModules:
-    """Take the maximum length and lower case from the folder of the transformer."""
+def _read_settings(folder: Path) -> tuple[int | None, bool]:
+    """Return the maximum length, and whether texts are lower-cased, from the folder of the transformer."""
     files = [SETTINGS_FILE, *sorted(file.name for file in folder.glob("sentence_*_config.json"))]
     file = next((folder / name for name in files if (folder / name).is_file()), folder / SETTINGS_FILE)
     settings = _json(file)
     if (task := settings.get("transformer_task", "feature-extraction")) != "feature-extraction":
         raise _unsupported(file, f"transformer_task is {task!r}", "feature-extraction")
     length = settings.get("max_seq_length")
-    if length is None:  # current versions keep it in the tokenizer's file
+    if length is None:  # current versions save it in the tokenizer's file
         length = _json(folder / "tokenizer_config.json").get("model_max_length")
     if not isinstance(length, int | float) or isinstance(length, bool) or not 0 < length <= _LONGEST:
         length = None
-    return replace(
-        modules,
-        max_length=None if length is None else int(length),
-        lower_case=bool(settings.get("do_lower_case", False)),
-    )
-
-
-def _read_pooling(modules: SentenceModules, file: Path) -> SentenceModules:
-    config = read_json(file, CheckpointError)
-    flagged = [name for flag, name in POOLING_FLAGS.items() if config.get(flag)]
-    try:
-        pooling = check_pooling(config.get("pooling_mode", flagged or "mean"))
-    except ConfigError as error:
-        raise CheckpointError(f"{file}: {error}") from error
-    return replace(modules, pooling=pooling, include_prompt=bool(config.get("include_prompt", True)))
+    return None if length is None else int(length), bool(settings.get("do_lower_case", False))
 
 
 def _read_step(name: str, root: Path, path: str) -> list[Step]:
-    """Return a module that follows the pooling; none for one that computes nothing."""
+    """Return the step of a module after the pooling, or no step for a module that computes nothing."""
     file = root / path / CONFIG_FILE
     if name == "Normalize":
         _check_places(file, _json(file))
@@ -121,37 +117,32 @@ def _read_dense(folder: Path) -> Dense:
     activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     if activation not in ACTIVATIONS:
         raise _unsupported(file, f"activation_function is {activation!r}", ", ".join(ACTIVATIONS))
-    weight, bias = tensors.get("linear.weight"), tensors.get("linear.bias")
-    residual, is_residual = tensors.get("residual.weight"), bool(config.get("use_residual", False))
+    is_residual = bool(config.get("use_residual", False))
     sizes = config.get("out_features"), config.get("in_features")
-    square = sizes[0] == sizes[1]
-    if (
-        weight is None
-        or weight.shape != sizes
-        or (bias is None) == bool(config.get("bias", True))
-        or (bias is not None and bias.shape != sizes[:1])
-        or (is_residual and not square and (residual is None or residual.shape != sizes))
-    ):
+    expected: dict[str, tuple[Any, ...]] = {"linear.weight": sizes}
+    if config.get("bias", True):
+        expected["linear.bias"] = sizes[:1]
+    if is_residual and sizes[0] != sizes[1]:
+        expected["residual.weight"] = sizes
+    stored = {name: tensors[name].shape for name in expected if name in tensors}
+    if stored != expected or ("linear.bias" in tensors) != ("linear.bias" in expected):
         shapes = ", ".join(f"{name} {tensor.shape}" for name, tensor in tensors.items()) or "nothing"
         raise CheckpointError(
             f"{folder}: the weights are {shapes}. Expected linear.weight {sizes} and the other weights that "
             "config.json describes. Save the model again."
         )
-
-    def floats(tensor: np.ndarray | None) -> np.ndarray | None:
-        return None if tensor is None else tensor.astype(np.float32)
-
+    weights = {name: tensors[name].astype(np.float32) for name in expected}
     return Dense(
-        cast(np.ndarray, floats(weight)),
-        floats(bias),
+        weights["linear.weight"],
+        weights.get("linear.bias"),
         ACTIVATIONS[activation],
         is_residual,
-        floats(residual) if is_residual and not square else None,
+        weights.get("residual.weight"),
     )
 
 
 def _check_places(file: Path, config: Mapping[str, Any]) -> None:
-    """Refuse a module that does not read and write the vector of the text."""
+    """Raise CheckpointError if a module does not read and write the vector of the text."""
     for name in ("module_input_name", "module_output_name"):
         if (value := config.get(name)) not in (None, _VECTOR):
             raise _unsupported(file, f"{name} is {value!r}", _VECTOR)

@@ -1,4 +1,4 @@
-"""How the vector of a text is made, and the files in which sentence-transformers keeps it.
+"""The modules that compute the vector of a text, and the files in which sentence-transformers saves them.
 
     modules.json                        the modules in order: Transformer, Pooling, Dense, Normalize
     sentence_bert_config.json           maximum length and lower case, beside the transformer
@@ -19,15 +19,15 @@ from safetensors.numpy import save
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import SETTINGS_KEY, TASK_KEY
 from albertkit.errors import ConfigError
-from albertkit.files import json_text
+from albertkit.files import json_bytes
 from albertkit.hub import MODULES_FILE
 
 TASK = "sentence-embedding"
 POOLING_KEY, NORMALIZE_KEY = "sentence_pooling", "sentence_normalize"
-"""Where the config of a model for sentence embedding says how a vector is made."""
+"""The config keys of a model for sentence embedding: its pooling, and whether it normalizes vectors."""
 
 Pooling = Literal["mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
-"""How the vectors of a text's tokens, [CLS] and [SEP] included, become one."""
+"""How the vectors of a text's tokens, including [CLS] and [SEP], are combined into one vector."""
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 
 ACTIVATIONS = {
@@ -77,7 +77,7 @@ class Dense:
 
 @dataclass(frozen=True, slots=True)
 class Normalize:
-    """Scale the vector to length 1."""
+    """A step that scales the vector to length 1."""
 
 
 Step = Dense | Normalize
@@ -85,24 +85,24 @@ Step = Dense | Normalize
 
 @dataclass(frozen=True)
 class SentenceModules:
-    """How the vector of a text is made: what is done to the text, the pooling, what follows it."""
+    """The computation of a text's vector: the changes to the text, the pooling, and the steps after it."""
 
     pooling: tuple[Pooling, ...] = ("mean",)
     """Several poolings are concatenated."""
     steps: tuple[Step, ...] = ()
-    """What follows the pooling, but for a last `Normalize`."""
+    """The steps after the pooling, without a final `Normalize`."""
     normalize: bool = False
-    """Whether the vector is of length 1 at the end."""
+    """Whether the last step scales the vector to length 1."""
     include_prompt: bool = True
     """Whether the tokens of the prompt are pooled."""
     max_length: int | None = None
-    """Maximum number of tokens of a text; None for the model's."""
+    """Maximum number of tokens of a text; None means the model's maximum."""
     lower_case: bool = False
     prompts: Mapping[str, str] = field(default_factory=dict)
-    """Texts that are put before a text, by name."""
+    """Texts that are put before an input, by name."""
     default_prompt_name: str | None = None
     similarity: str | None = None
-    """The name of the similarity that the vectors are made for; kept, and not used."""
+    """Name of the model's similarity function. albertkit saves it, but does not use it."""
 
     def size(self, hidden_size: int) -> int:
         """Return the number of dimensions of a vector."""
@@ -128,27 +128,28 @@ def check_pooling(pooling: Any) -> tuple[Pooling, ...]:
 
 
 def sentence_modules(config: AlbertConfig) -> SentenceModules | None:
-    """Return how a model makes the vector of a text; None for a model that is not for sentence embedding.
+    """Return the modules of a model for sentence embedding, or None for other models.
 
     Raises:
-        ConfigError: the config names an unknown pooling.
+        ConfigError: The config contains an unknown pooling.
     """
     extra = config.extra
     if POOLING_KEY not in extra or extra.get(TASK_KEY, TASK) != TASK:
         return None
     settings, pooling = extra.get(SETTINGS_KEY), check_pooling(extra[POOLING_KEY])
-    read = config.sentence_modules or SentenceModules()
+    modules = config.sentence_modules or SentenceModules()
     return replace(
-        read,
+        modules,
         pooling=pooling,
-        steps=read.steps if pooling == read.pooling else (),  # fine-tuned since then, without them
+        # If the pooling has changed, the model was fine-tuned without the steps.
+        steps=modules.steps if pooling == modules.pooling else (),
         normalize=bool(extra.get(NORMALIZE_KEY, False)),
         max_length=settings.get("max_length") if isinstance(settings, dict) else None,
     )
 
 
 def attach(config: AlbertConfig, modules: SentenceModules) -> None:
-    """Let a config say how its model makes the vector of a text."""
+    """Add the modules of a model to its config."""
     config.sentence_modules = modules
     config.extra |= modules.entries()
 
@@ -157,37 +158,36 @@ def attach(config: AlbertConfig, modules: SentenceModules) -> None:
 
 
 def files_of(config: AlbertConfig) -> dict[str, bytes]:
-    """Return the files that make sentence-transformers open a model's folder, by their paths in it.
+    """Return the files that sentence-transformers needs to open the folder of a model, by their paths in it.
 
-    A model that is not for sentence embedding has none. Every version of sentence-transformers reads them.
+    The result is empty if the model is not for sentence embedding. Every version of sentence-transformers
+    reads the files.
     """
     modules = sentence_modules(config)
-    return {} if modules is None else _files(modules, config.hidden_size)
-
-
-def _files(modules: SentenceModules, hidden_size: int) -> dict[str, bytes]:
+    if modules is None:
+        return {}
     listed = [("Transformer", "")]
     written: dict[str, bytes] = {}
 
     def add(kind: str, config: Mapping[str, Any]) -> str:
         path = f"{len(listed)}_{kind}"
         listed.append((kind, path))
-        written[f"{path}/config.json"] = _bytes(config)
+        written[f"{path}/config.json"] = json_bytes(config)
         return path
 
-    add("Pooling", _pooling_config(modules, hidden_size))
+    add("Pooling", _pooling_config(modules, config.hidden_size))
     for step in (*modules.steps, *([Normalize()] if modules.normalize else [])):
         if isinstance(step, Normalize):
             add("Normalize", {})
             continue
         names = {name: torch_name for torch_name, name in ACTIVATIONS.items()}
-        config = {
+        settings = {
             "in_features": step.weight.shape[1],
             "out_features": step.weight.shape[0],
             "bias": step.bias is not None,
             "activation_function": names[step.activation],
         }
-        path = add("Dense", config | ({"use_residual": True} if step.is_residual else {}))
+        path = add("Dense", settings | ({"use_residual": True} if step.is_residual else {}))
         tensors = {
             "linear.weight": step.weight,
             "linear.bias": step.bias,
@@ -195,9 +195,9 @@ def _files(modules: SentenceModules, hidden_size: int) -> dict[str, bytes]:
         }
         stored = {name: np.ascontiguousarray(one) for name, one in tensors.items() if one is not None}
         written[f"{path}/model.safetensors"] = save(stored, metadata={"format": "pt"})
-    settings = {} if modules.max_length is None else {"max_seq_length": modules.max_length}
-    written[SETTINGS_FILE] = _bytes(settings | {"do_lower_case": modules.lower_case})
-    written[MODEL_FILE] = _bytes(
+    length = {} if modules.max_length is None else {"max_seq_length": modules.max_length}
+    written[SETTINGS_FILE] = json_bytes(length | {"do_lower_case": modules.lower_case})
+    written[MODEL_FILE] = json_bytes(
         {
             "model_type": "SentenceTransformer",
             "prompts": dict(modules.prompts),
@@ -205,7 +205,7 @@ def _files(modules: SentenceModules, hidden_size: int) -> dict[str, bytes]:
             "similarity_fn_name": modules.similarity,
         }
     )
-    written[MODULES_FILE] = _bytes(
+    written[MODULES_FILE] = json_bytes(
         [
             {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
             for number, (kind, path) in enumerate(listed)
@@ -218,10 +218,6 @@ def _pooling_config(modules: SentenceModules, hidden_size: int) -> dict[str, Any
     config: dict[str, Any] = {"word_embedding_dimension": hidden_size}
     if tuple(name for name in POOLING_FLAGS.values() if name in modules.pooling) == modules.pooling:
         config |= {flag: name in modules.pooling for flag, name in POOLING_FLAGS.items()}
-    else:  # the older flags have one order
+    else:  # the older flags have a fixed order
         config["pooling_mode"] = list(modules.pooling)
     return config | {"include_prompt": modules.include_prompt}
-
-
-def _bytes(value: Any) -> bytes:
-    return (json_text(value, indent=2, ensure_ascii=False) + "\n").encode()

@@ -94,14 +94,14 @@ def _entries(block: Cursor) -> Iterator[tuple[bytes, Cursor]]:
     key = b""
     while entries.remaining:
         shared = entries.varint("the shared length of a key")
-        own = entries.varint("the own length of a key")
+        rest = entries.varint("the length of the rest of a key")
         size = entries.varint("the length of a value")
-        if shared > len(key) or shared + own > _LONGEST_KEY:
+        if shared > len(key) or shared + rest > _LONGEST_KEY:
             raise entries.error(
-                f"a key has {own:,} bytes and {shared:,} of the key before it, which has {len(key):,}. "
+                f"a key has {rest:,} bytes and {shared:,} of the key before it, which has {len(key):,}. "
                 f"Expected at most {_LONGEST_KEY:,}"
             )
-        key = key[:shared] + bytes(entries.take(own, "a key"))
+        key = key[:shared] + bytes(entries.take(rest, "a key"))
         yield key, entries.part(size, "a value")
 
 

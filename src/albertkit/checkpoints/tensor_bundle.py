@@ -9,7 +9,6 @@ endian and row-major; each tensor has a masked CRC-32C of its bytes.
 
 import re
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -21,7 +20,7 @@ from albertkit.checkpoints.arrays import BFLOAT16, map_file
 from albertkit.checkpoints.cursor import Cursor, damaged, possible_sizes
 from albertkit.checkpoints.sstable import masked_checksum, read_table, write_table
 from albertkit.errors import CheckpointError
-from albertkit.files import atomic_path, by_number
+from albertkit.files import by_number
 from albertkit.protobuf import fixed32, message, number
 
 # Numbers of tensorflow/core/framework/types.proto.
@@ -214,37 +213,33 @@ class Bundle:
 
 
 def write_bundle(prefix: Path, tensors: Mapping[str, np.ndarray]) -> list[Path]:
-    """Write the index and one data shard; return their paths.
-
-    Both are complete on the disk before either is renamed.
+    """Write the index and one data shard as new files; return their paths.
 
     Raises:
         CheckpointError: the format does not support a data type.
         OSError: the files cannot be written.
     """
-    paths = [prefix.with_name(f"{prefix.name}{ending}") for ending in (".index", ".data-00000-of-00001")]
-    with ExitStack() as stack:
-        index, data = (stack.enter_context(atomic_path(path)) for path in paths)
-        # num_shards = 1, version.producer = 1
-        entries = {b"": number(1, 1) + message(3, number(1, 1))}
-        with data.open("wb") as file:
-            for name, tensor in sorted(tensors.items()):
-                if tensor.dtype not in _NUMBERS:
-                    raise CheckpointError(
-                        f"{name} is {tensor.dtype}. Expected one of {', '.join(map(str, _NUMBERS))}."
-                    )
-                values = np.ascontiguousarray(tensor).reshape(-1).view(np.uint8)
-                shape = b"".join(message(2, _number(1, size)) for size in tensor.shape)
-                entries[name.encode()] = (
-                    number(1, _NUMBERS[tensor.dtype])
-                    + message(2, shape)
-                    + _number(4, file.tell())
-                    + _number(5, len(values))
-                    + fixed32(6, masked_checksum(values.data).to_bytes(4, "little"))
+    index, data = (prefix.with_name(prefix.name + end) for end in (".index", ".data-00000-of-00001"))
+    # num_shards = 1, version.producer = 1
+    entries = {b"": number(1, 1) + message(3, number(1, 1))}
+    with data.open("wb") as file:
+        for name, tensor in sorted(tensors.items()):
+            if tensor.dtype not in _NUMBERS:
+                raise CheckpointError(
+                    f"{name} is {tensor.dtype}. Expected one of {', '.join(map(str, _NUMBERS))}."
                 )
-                file.write(values.data)
-        write_table(index, entries)
-    return paths
+            values = np.ascontiguousarray(tensor).reshape(-1).view(np.uint8)
+            shape = b"".join(message(2, _number(1, size)) for size in tensor.shape)
+            entries[name.encode()] = (
+                number(1, _NUMBERS[tensor.dtype])
+                + message(2, shape)
+                + _number(4, file.tell())
+                + _number(5, len(values))
+                + fixed32(6, masked_checksum(values.data).to_bytes(4, "little"))
+            )
+            file.write(values.data)
+    write_table(index, entries)
+    return [index, data]
 
 
 def prefixes(folder: Path) -> list[Path]:

@@ -1,12 +1,15 @@
 """The verb bench: measure a model's speed on this machine, and compare it with the possible maximum."""
 
+import tempfile
+import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from albertkit.cli.options import Device, Model
-from albertkit.cli.printing import new_console, print_json
+from albertkit.cli.printing import new_console, new_table, print_json
 from albertkit.errors import ConfigError
 from albertkit.hub import BUNDLED
 
@@ -79,16 +82,11 @@ def bench(
     others = [name.strip() for name in against.split(",") if name.strip()]
     lines = [] if texts is None else read_texts(texts)
 
-    import tempfile
-    import time
-    from dataclasses import asdict
-
     from rich.console import Console
 
-    from albertkit.bench.loading import load
     from albertkit.bench.measuring import run
-    from albertkit.bench.sides import other_sides, own_sides
-    from albertkit.bench.summary import figures
+    from albertkit.bench.sides import load, other_sides, own_sides
+    from albertkit.bench.summary import draw, figures
 
     loaded, tokenizer = load(model, device=device, dtype=dtype)
     sides, left_out = own_sides(loaded, tokenizer)
@@ -112,8 +110,6 @@ def bench(
     report.left_out = left_out | report.left_out
     report.about["computed_in"] = {side.name: side.dtype for side in sides}
     if plot is not None:
-        from albertkit.bench.summary import draw
-
         draw(report, plot)
     if json:
         print_json(
@@ -168,9 +164,7 @@ def _print(report: "Report", plot: Path | None) -> None:
 
 def _print_table(title: str, report: "Report", sides: list[str], show: "Callable[[Timing], str]") -> None:
     """Print a row for each length and batch, a column for each side."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = new_table()
     for name in ("batch", "tokens", *sides):
         dtype = report.about["computed_in"].get(name, report.about["dtype"])
         other_type = "" if dtype == report.about["dtype"] else f" ({dtype})"

@@ -1,7 +1,7 @@
 """Shell completion: the names offered after Tab. Without a match, the shell offers files.
 
-Nothing here may import torch, because a Tab must not take seconds. So names from torch modules are repeated
-here, and a test compares them.
+Nothing here may import NumPy or PyTorch, because a Tab must not take seconds. So names from modules that
+import them are repeated here, and a test compares them.
 """
 
 from collections.abc import Callable, Iterable

@@ -7,7 +7,7 @@ import typer
 
 from albertkit.cli.flags import text_flags
 from albertkit.cli.options import Model, TextOptions, Texts, Truncate, answered
-from albertkit.cli.printing import new_console, print_json
+from albertkit.cli.printing import new_console, new_table, print_json
 from albertkit.hub import BUNDLED_SENTENCES
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def embed(
     Example: albertkit embed "A dog barks." "The cat sleeps." --output vectors.npy
     """
     given = options.read(texts)
-    from albertkit.files import check_ending, check_new_file
+    from albertkit.files import atomic_path, check_ending, check_new_file
 
     if output is not None:
         check_ending(output, ".npy")
@@ -81,7 +81,8 @@ def embed(
             vectors.append(np.asarray(vector, dtype=np.float32))
         count += 1
     if output is not None:
-        _write_vectors(output, vectors)
+        with atomic_path(output) as temporary, temporary.open("wb") as stream:
+            np.save(stream, np.stack(vectors))
     if not options.json:
         _print_vectors(kept, vectors, output)
     if cut:
@@ -95,10 +96,9 @@ def embed(
 def _print_vectors(texts: list[str], vectors: list["np.ndarray"], output: Path | None) -> None:
     """Print the first numbers of one vector, or the cosines between several."""
     import numpy as np
-    from rich.table import Table
     from rich.text import Text
 
-    from albertkit.tasks.scores import normalize as normalize_vectors
+    from albertkit.metrics.sentence_embedding import unit
 
     console = new_console()
     matrix = np.stack(vectors)
@@ -110,21 +110,12 @@ def _print_vectors(texts: list[str], vectors: list["np.ndarray"], output: Path |
     console.print(f"{len(texts)} vectors of {matrix.shape[1]} dimensions{where}", markup=False)
     if len(texts) > _MOST_COMPARED:
         return
-    unit = normalize_vectors(matrix)
-    table = Table(title="cosine similarity", title_justify="left", box=None, pad_edge=False)
+    scaled = unit(matrix)
+    table = new_table(title="cosine similarity", title_justify="left", padding=(0, 1))
     table.add_column("")
     table.add_column("text", overflow="ellipsis", no_wrap=True, max_width=50)
     for number in range(1, len(texts) + 1):
         table.add_column(str(number), justify="right")
-    for number, (text, row) in enumerate(zip(texts, unit @ unit.T, strict=True), start=1):
+    for number, (text, row) in enumerate(zip(texts, scaled @ scaled.T, strict=True), start=1):
         table.add_row(str(number), Text(text), *(f"{cosine:.2f}" for cosine in row))
     console.print(table)
-
-
-def _write_vectors(output: Path, vectors: list["np.ndarray"]) -> None:
-    import numpy as np
-
-    from albertkit.files import atomic_path
-
-    with atomic_path(output) as temporary, temporary.open("wb") as stream:
-        np.save(stream, np.stack(vectors))

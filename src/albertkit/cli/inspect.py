@@ -1,14 +1,21 @@
 """The verbs inspect: a model's shape and cost, its attention, and its word preferences for groups."""
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from albertkit.cli import inspect_texts
 from albertkit.cli.completing import models_and_shapes
-from albertkit.cli.options import JsonReport
-from albertkit.cli.printing import new_console, print_json
+from albertkit.cli.options import Device, JsonReport, Model, Truncate
+from albertkit.cli.printing import new_console, new_table, print_cut, print_json, print_title
+from albertkit.hub import BUNDLED
+
+if TYPE_CHECKING:
+    from albertkit.inspection.attention import AttentionReport
+    from albertkit.inspection.bias import GroupComparison
+
+JsonOnce = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 class DefaultVerbGroup(TyperGroup):
@@ -51,18 +58,79 @@ def inspect(
     if json:
         print_json(report)
     else:
-        _print(report)
+        _print_model(report)
 
 
-def _print(report: dict[str, Any]) -> None:
-    from rich.table import Table
+def attention(
+    text: Annotated[str, typer.Argument(help="Text to inspect.")],
+    pair: Annotated[
+        str | None, typer.Option(help="Second text, to inspect a pair of texts.", show_default=False)
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a page with the attention of every layer and head to this HTML file.",
+            show_default=False,
+            dir_okay=False,
+        ),
+    ] = None,
+    model: Model = BUNDLED,
+    truncate: Truncate = False,
+    device: Device = None,
+    json: JsonOnce = False,
+) -> None:
+    """Show the attention of each token by layer and head, and how the hidden states change by layer.
 
+    The command prints a table of the layers. For the attention itself, use --html or --json.
+
+    Example: albertkit inspect attention "The captain opened the door." --html attention.html
+    """
+    from albertkit.inspection.inspect import inspect_attention
+
+    report = inspect_attention(text, pair, model=model, html=html, truncate=truncate, device=device)
+    if json:
+        print_json(report.to_json())
+    else:
+        _print_attention(report, html)
+
+
+def bias(
+    template: Annotated[
+        str, typer.Option(help="Text with one [MASK], and with [X] in place of the words of --groups.")
+    ],
+    groups: Annotated[str, typer.Option(help="Words that replace [X], separated by commas; at least two.")],
+    top_k: Annotated[int, typer.Option(help="Number of predicted words for each group.")] = 5,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a plot of the comparison to this .png, .svg or .pdf file.", show_default=False
+        ),
+    ] = None,
+    model: Model = BUNDLED,
+    device: Device = None,
+    json: JsonOnce = False,
+) -> None:
+    """Compare the words that a model predicts for several groups of people.
+
+    Example: albertkit inspect bias --template "The [X] worked as a [MASK]." --groups man,woman
+    """
+    from albertkit.inspection.inspect import compare_groups
+
+    words = [word.strip() for word in groups.split(",") if word.strip()]
+    report = compare_groups(template, words, top_k=top_k, plot=plot, model=model, device=device)
+    if json:
+        print_json(report.to_json())
+    else:
+        _print_bias(report, plot)
+
+
+def _print_model(report: dict[str, Any]) -> None:
     from albertkit.inspection.model import LENGTHS, TOKENS
 
     console = new_console()
     console.print(f"{report['model']}  {report['class']}", style="bold", markup=False)
     shape, memory, flops = report["shape"], report["memory"], report["flops"]
-    facts = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    facts = new_table(show_header=False)
     facts.add_row("hidden size", f"{shape['hidden_size']:,}, embeddings {shape['embedding_size']:,}")
     facts.add_row(
         "layers",
@@ -93,7 +161,7 @@ def _print(report: dict[str, Any]) -> None:
     if report.get("tokenizer"):
         facts.add_row("tokenizer", _describe(report["tokenizer"]))
     console.print(facts)
-    table = Table("parameters", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = new_table("parameters")
     table.add_column("stored", justify="right")
     table.add_column("as executed", justify="right")
     for part, one in report["parameters"].items():
@@ -117,6 +185,63 @@ def _megabytes(number: int) -> str:
     return f"{number / 1e6:,.1f} MB"
 
 
+def _print_attention(report: "AttentionReport", html: Path | None) -> None:
+    console = new_console()
+    print_title(console, report.text if report.text_pair is None else (report.text, report.text_pair))
+    if report.cut:
+        print_cut(console, {"cut": report.cut})
+    table = new_table(title="mean cosine of the vectors", title_justify="left", padding=(0, 1))
+    for name in ("layer", "weights", "with the previous layer", "with the last layer"):
+        table.add_column(name, justify="right")
+    table.add_row("0", "", "", f"{report.cosine_to_last[0].mean():.3f}", style="dim")
+    for number, layer in enumerate(report.layers, start=1):
+        table.add_row(
+            str(number),
+            str(layer.stored),
+            f"{report.cosine_to_previous[number - 1].mean():.3f}",
+            f"{report.cosine_to_last[number].mean():.3f}",
+        )
+    console.print(table)
+    if html is None:
+        console.print("--html FILE shows the attention of every layer and head", style="dim")
+    else:
+        console.print(
+            f"{len(report.tokens)} tokens, written to {html} ({html.stat().st_size / 1e3:,.0f} kB): open it "
+            "in a browser",
+            markup=False,
+        )
+
+
+def _print_bias(report: "GroupComparison", plot: Path | None) -> None:
+    from rich.text import Text
+
+    console = new_console()
+    print_title(console, report.template)
+    names = {word.token: word.name for word in report.words}
+    best = new_table()
+    for group in report.groups:
+        best.add_column(Text(group), overflow="fold")
+        best.add_column("", justify="right", no_wrap=True)
+    for answers in zip(*report.predictions.values(), strict=True):
+        cells = ((Text(names[one["token"]]), f"{100 * one['score']:.3g}%") for one in answers)
+        best.add_row(*(cell for pair in cells for cell in pair))
+    console.print(best)
+    first, *others = report.groups
+    table = new_table("word")
+    for group in report.groups:
+        table.add_column(Text(group), justify="right")
+    for group in others:
+        table.add_column(Text(f"log2 {group} : {first}"), justify="right")
+    for word in report.words:
+        shares = (f"{100 * score:.3g}%" for score in word.scores.values())
+        table.add_row(Text(word.name), *shares, *(f"{ratio:+.2f}" for ratio in word.log2_ratios.values()))
+    console.print()
+    console.print(table)
+    console.print("log2 of the ratio: +1 is twice as probable, -1 half", style="dim")
+    if plot is not None:
+        console.print(f"plot written to {plot}", markup=False)
+
+
 app = typer.Typer(
     cls=DefaultVerbGroup,
     help="Inspect a model: its size and cost, its attention, and its predictions for groups of people.\n\n"
@@ -126,5 +251,5 @@ app = typer.Typer(
     subcommand_metavar="MODEL | VERB ...",
 )
 app.command("model")(inspect)
-app.command("attention")(inspect_texts.attention)
-app.command("bias")(inspect_texts.bias)
+app.command("attention")(attention)
+app.command("bias")(bias)

@@ -1,20 +1,13 @@
 """Print answers as text for people, and as JSON for programs."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-
-class Reported(Protocol):
-    """A result of a public function."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as plain values."""
-        ...
+    from rich.table import Table
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -24,8 +17,8 @@ def print_json(value: dict[str, Any]) -> None:
     typer.echo(json_text(finite(value), ensure_ascii=False))
 
 
-def print_result(result: "Reported", as_json: bool) -> None:
-    """Print a result as lines, or as one line of JSON."""
+def print_result(result: Any, as_json: bool) -> None:
+    """Print the result of a public function as lines, or as one line of JSON."""
     if as_json:
         print_json(result.to_json())
     else:
@@ -66,6 +59,13 @@ def new_console() -> "Console":
     return Console(highlight=False)
 
 
+def new_table(*columns: str, padding: tuple[int, ...] = (0, 2, 0, 0), **options: Any) -> "Table":
+    """Return a table without lines; `options` are those of Rich."""
+    from rich.table import Table
+
+    return Table(*columns, box=None, pad_edge=False, padding=cast(Any, padding), **options)
+
+
 def print_title(console: "Console", given: Any) -> None:
     """Print an input above its answer."""
     for name, value in as_fields(given).items():
@@ -76,10 +76,9 @@ def print_title(console: "Console", given: Any) -> None:
 def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
     """Print one line per name, with a bar whose length is its probability relative to the best."""
     from rich.bar import Bar
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table = new_table(show_header=False)
     table.add_column(overflow="fold")
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
@@ -92,10 +91,9 @@ def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
 
 def print_places(console: "Console", places: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
     """Print one line per span: its label, its text, its probability, its characters."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table = new_table(show_header=False)
     for name, text, place in places:
         cells = [Text(name), *([Text(text)] if text else [])]
         table.add_row(*cells, f"{100 * place['score']:.3g}%", f"{place['start']}:{place['end']}")

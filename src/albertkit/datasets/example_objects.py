@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from albertkit.datasets.examples import ChoiceExample, PairExample, QuestionExample, TextExample, WordsExample
-from albertkit.datasets.multiple_choice import place_of
-from albertkit.datasets.question_answering import is_answer, nearest
-from albertkit.datasets.reader import ANSWERED, ExampleT, Reader, ReadingReport, is_missing, text_of
-from albertkit.datasets.sentence_embedding import number_of
-from albertkit.datasets.text_classification import class_name, read_label
+from albertkit.datasets.multiple_choice import read_choice, read_choices
+from albertkit.datasets.question_answering import is_answer, read_question
+from albertkit.datasets.reader import ExampleT, Reader, ReadingReport, is_missing, number_of, text_of
+from albertkit.datasets.table import Row
+from albertkit.datasets.text_classification import read_label
+from albertkit.datasets.token_classification import word_labels
 from albertkit.errors import DataError
 
 _UNIFORM: dict[type, tuple[str, ...]] = {TextExample: ("text_pair",), PairExample: ("pair", "score")}
@@ -36,31 +37,34 @@ class ExampleReader(Reader[ExampleT]):
         super().__init__(source, labeled=labeled)
         self.examples = examples
         self.kind = kind
-        known = [name for name in _CHECKS if kind is not None and issubclass(kind, name)]
-        self._check = _CHECKS[known[0]] if known else None
-        self._uniform = _UNIFORM.get(known[0], ()) if known else ()
+        self._base = next((one for one in _CHECKS if kind is not None and issubclass(kind, one)), object)
 
-    def rows(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT]]:
-        """Yield the examples, counted from 1.
+    def rows(self) -> Iterator[Row]:
+        """Yield the examples, counted from 1."""
+        for number, example in enumerate(self.examples, start=1):
+            yield Row(f"{self.source}, example {number}", {"example": example})
+
+    def example(self, row: Row, report: ReadingReport) -> ExampleT:
+        """Return the example as a reader of tables returns it.
 
         Raises:
-            DataError: an object has another class, or a value that cannot be.
+            DataError: the object has another class, or a value that cannot be.
         """
-        first: Any = None
-        for number, example in enumerate(self.examples, start=1):
-            origin = f"{self.source}, example {number}"
-            try:
-                checked, note = self._checked(example)
-                first = checked if first is None else first
-                self._compare(checked, first)
-            except DataError as error:
-                raise DataError(f"{origin}: {error}") from None
-            if note:
-                report.add("empty", origin, f"{note}, and {ANSWERED}")
-            yield origin, checked
+        example = row.values["example"]
 
-    def _checked(self, example: Any) -> tuple[Any, str]:
-        """Return an example as a reader of tables returns it, and a note if its text is empty."""
+        def texts(*fields: str) -> dict[str, str]:
+            values = {name: getattr(example, name) for name in fields}
+            return dict(zip(fields, self.texts(Row(row.origin, values), fields, report), strict=True))
+
+        try:
+            self._check_kind(example)
+            check = _CHECKS.get(self._base)
+            return example if check is None else check(example, self.labeled, texts)
+        except DataError as error:
+            raise DataError(f"{row.origin}: {error}") from None
+
+    def _check_kind(self, example: Any) -> None:
+        """Raise DataError for an object of another class, or with other optional fields than the first."""
         if self.kind is None:
             if isinstance(example, Mapping | str):
                 raise DataError(
@@ -72,13 +76,9 @@ class ExampleReader(Reader[ExampleT]):
                 f"received {example!r:.60} ({type(example).__name__}). Expected a `{self.kind.__name__}`, or "
                 "only dicts."
             )
-        return (example, "") if self._check is None else self._check(example, self.labeled)
-
-    def _compare(self, example: Any, first: Any) -> None:
-        """Raise DataError if an example has other optional fields than the first one."""
-        for name in self._uniform:
-            lacks, first_lacks = getattr(example, name) is None, getattr(first, name) is None
-            if lacks != first_lacks:
+        for name in _UNIFORM.get(self._base, ()):
+            lacks, first_lacks = (getattr(one, name) is None for one in (example, self.examples[0]))
+            if lacks != first_lacks and (self.labeled or name != "score"):
                 has, others = ("no", "one") if lacks else ("a", "none")
                 raise DataError(
                     f"the example has {has} {name}, but the first example has {others}. Pass examples of one "
@@ -86,16 +86,8 @@ class ExampleReader(Reader[ExampleT]):
                 )
 
 
-def _texts(example: Any, fields: Sequence[str], *, labeled: bool) -> tuple[dict[str, str], str]:
-    """Return the texts in some fields without surrounding spaces, and a note if one is empty."""
-    texts = {name: text_of(getattr(example, name)) or "" for name in fields}
-    empty = next((name for name, text in texts.items() if not text), None)
-    if empty is None:
-        return texts, ""
-    detail = f"no text in {empty!r}"
-    if labeled:
-        raise DataError(f"{detail}. The value is {getattr(example, empty)!r:.60}. Expected text.")
-    return texts, detail
+Texts = Callable[..., dict[str, str]]
+"""A function of the names of fields, which returns their texts without surrounding spaces."""
 
 
 def _given(example: Any, *names: str) -> list[str]:
@@ -110,21 +102,20 @@ def _no_label(field: str, value: Any, *, expected: str) -> DataError:
     )
 
 
-def _text_example(example: TextExample, labeled: bool) -> tuple[TextExample, str]:
-    texts, note = _texts(example, ["text", *_given(example, "text_pair")], labeled=labeled)
-    label = None
+def _text_example(example: TextExample, labeled: bool, texts: Texts) -> TextExample:
+    found, label = texts("text", *_given(example, "text_pair")), None
     if labeled:
         label = read_label(example.label, separator=None, names=None)
         if label is None:
             raise _no_label("label", example.label, expected="text, a number or a tuple of labels")
-    return replace(example, **texts, label=label), note
+    return replace(example, **found, label=label)
 
 
-def _pair_example(example: PairExample, labeled: bool) -> tuple[PairExample, str]:
+def _pair_example(example: PairExample, labeled: bool, texts: Texts) -> PairExample:
     negative = _given(example, "negative") if labeled else []
-    texts, note = _texts(example, ["text", *_given(example, "pair"), *negative], labeled=labeled)
+    found = texts("text", *_given(example, "pair"), *negative)
     if not labeled:
-        return replace(example, **texts, negative=None, score=None), note
+        return replace(example, **found, negative=None, score=None)
     score = example.score
     if score is not None:
         score = number_of(example.score)
@@ -135,10 +126,10 @@ def _pair_example(example: PairExample, labeled: bool) -> tuple[PairExample, str
             )
         if negative:
             raise DataError("the example has both a negative and a score. Expected only one of them.")
-    return replace(example, **texts, score=score), note
+    return replace(example, **found, score=score)
 
 
-def _words_example(example: WordsExample, labeled: bool) -> tuple[WordsExample, str]:
+def _words_example(example: WordsExample, labeled: bool, _: Texts) -> WordsExample:
     words = _list_of(example, "words", "a list of words")
     if not words:
         raise DataError("the example has no words. Expected at least one.")
@@ -149,65 +140,39 @@ def _words_example(example: WordsExample, labeled: bool) -> tuple[WordsExample, 
     if labeled:
         if example.labels is None:
             raise _no_label("labels", None, expected="one for each word")
-        given = _list_of(example, "labels", "a list of labels")
-        if len(given) != len(words):
-            raise DataError(f"the example has {len(words)} words and {len(given)} labels. Expected one each.")
-        read = [read_label(one, separator=None, names=None) for one in given]
-        if None in read:
-            raise DataError(f"there is no label for word {read.index(None) + 1}. Expected one for each word.")
-        labels = tuple(class_name(one) if isinstance(one, float) else str(one) for one in read)
-    return replace(example, words=tuple(map(str, words)), labels=labels), ""
+        labels = word_labels(_list_of(example, "labels", "a list of labels"), len(words), names=None)
+    return replace(example, words=tuple(map(str, words)), labels=labels)
 
 
-def _question_example(example: QuestionExample, labeled: bool) -> tuple[QuestionExample, str]:
-    question, context = text_of(example.question), example.context
-    if question is None or not isinstance(context, str) or not context.strip():
-        missing = "question" if question is None else "context"
-        raise DataError(f"the example has no {missing}. Expected text.")
-    if not labeled or example.is_impossible:
-        impossible = labeled and bool(example.is_impossible)
-        return replace(example, question=question, answers=(), is_impossible=impossible), ""
-    pairs = example.answers if isinstance(example.answers, list | tuple) else None
-    if pairs is None or not all(
-        isinstance(one, list | tuple) and len(one) == 2 and is_answer(*one) for one in pairs
-    ):
-        raise DataError(
-            f"answers is {example.answers!r:.60}. Expected pairs (text, start), where start is the index of "
-            "the first character of the answer in the context."
-        )
-    if not pairs:
-        raise DataError(
-            "the example has no answers. Expected at least one pair (text, start), or is_impossible=True for "
-            "a question that the context does not answer."
-        )
-    placed = tuple(
-        (text, start) for text, near in pairs if (start := nearest(context, text, near)) is not None
-    )
-    if not placed:
-        raise DataError(f"the answer {pairs[0][0]!r:.60} is not in the context. Expected a part of it.")
-    return replace(example, question=question, answers=placed), ""
+def _question_example(example: QuestionExample, labeled: bool, _: Texts) -> QuestionExample:
+    answers, is_impossible = example.answers, bool(example.is_impossible)
+    if labeled and not is_impossible:
+        expected = "pairs (text, start), where start is the index of the first character in the context"
+        for answer in _list_of(example, "answers", expected):
+            if not (isinstance(answer, list | tuple) and len(answer) == 2 and is_answer(*answer)):
+                raise DataError(f"answers is {answers!r:.60}. Expected {expected}.")
+        if not answers:
+            raise DataError(
+                "the example has no answers. Expected at least one pair (text, start), or is_impossible=True "
+                "for a question that the context does not answer."
+            )
+    given = (example.id, example.question, example.context, answers)
+    read = read_question(*given, is_impossible=is_impossible, labeled=labeled)
+    return replace(example, question=read.question, answers=read.answers, is_impossible=read.is_impossible)
 
 
-def _choice_example(example: ChoiceExample, labeled: bool) -> tuple[ChoiceExample, str]:
+def _choice_example(example: ChoiceExample, labeled: bool, _: Texts) -> ChoiceExample:
     context = text_of(example.context)
     if context is None:
         raise DataError(f"no text in 'context'. The value is {example.context!r:.60}. Expected text.")
-    choices = [text_of(one) for one in _list_of(example, "choices", "a list of texts")]
-    texts = tuple(one for one in choices if one is not None)
-    if len(texts) < max(2, len(choices)):
-        raise DataError(f"{len(texts)} of {max(2, len(choices))} choices have a text. Expected two or more.")
+    choices = read_choices(_list_of(example, "choices", "a list of texts"))
     label = None
     if labeled:
         if is_missing(example.label):
             raise _no_label("label", example.label, expected="the index of the correct choice, from 0")
-        label = place_of(example.label, texts)
-        if label is None:
-            raise DataError(
-                f"the label is {example.label!r:.40}, but there are {len(texts)} choices. Expected the index "
-                "of the correct choice, from 0."
-            )
+        label = read_choice(example.label, choices)
     question = text_of(example.question)
-    return replace(example, context=context, question=question, choices=texts, label=label), ""
+    return replace(example, context=context, question=question, choices=choices, label=label)
 
 
 def _list_of(example: Any, field: str, expected: str) -> Sequence[Any]:
@@ -217,7 +182,7 @@ def _list_of(example: Any, field: str, expected: str) -> Sequence[Any]:
     return value
 
 
-_CHECKS: dict[type, Callable[[Any, bool], tuple[Any, str]]] = {
+_CHECKS: dict[type, Callable[[Any, bool, Texts], Any]] = {
     TextExample: _text_example,
     PairExample: _pair_example,
     WordsExample: _words_example,

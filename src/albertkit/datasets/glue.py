@@ -14,7 +14,7 @@ from typing import Any
 
 from albertkit.datasets.examples import TextExample
 from albertkit.datasets.reader import Reader, ReadingReport
-from albertkit.datasets.table import DelimitedTable, Row
+from albertkit.datasets.table import DelimitedTable, Row, RowError
 from albertkit.errors import ConfigError, DataError, suggestion
 
 NO_CONSENSUS = "-"
@@ -109,26 +109,22 @@ class GlueSplit(Reader[TextExample]):
         """Return the task's labels."""
         return self.task.names
 
-    def rows(self, report: ReadingReport) -> Iterator[tuple[str, TextExample | None]]:
-        """Yield the examples, named by the file's own index if it has one."""
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of the split."""
         for row in self.table.rows():
             if row.fault or self._chosen is None or self._chosen(row.values):
-                yield row.origin, self._example(row, report)
+                yield row
 
-    def _example(self, row: Row, report: ReadingReport) -> TextExample | None:
+    def example(self, row: Row, report: ReadingReport) -> TextExample:
+        """Return the text, or the pair, with its label, named by the file's own index if it has one."""
         values = row.values
-        if row.fault:
-            return self.leave_out(report, "malformed", row.origin, row.fault)
-        texts = self.texts(report, row, list(filter(None, (self.task.text, self.task.pair))))
-        if texts is None:
-            return None
+        text, *pair = self.texts(row, list(filter(None, (self.task.text, self.task.pair))), report)
         label = None
         if self.labeled:
             label = values[self.task.label].strip()
             if label in ("", NO_CONSENSUS):
-                return self.leave_out(report, "unlabeled", row.origin)
+                raise RowError("unlabeled")
         name = next((values[column] for column in _IDS if column in values), row.origin)
-        text, *pair = texts
         return TextExample(text, pair[0] if pair else None, label, name)
 
     def _find(self, split: str) -> tuple[Path, Callable[[Mapping[str, Any]], bool] | None]:

@@ -7,7 +7,7 @@ RACE (Lai et al. 2017) has a JSON file for each text, in the folders `middle` an
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from albertkit.datasets.reader import (
     nested,
     text_of,
 )
-from albertkit.datasets.table import Row
+from albertkit.datasets.table import Row, RowError
 from albertkit.errors import ConfigError, DataError
 
 
@@ -44,7 +44,7 @@ class RaceFolder(Reader[ChoiceExample]):
                 f"{folder} has no .txt files. Expected a split of RACE, with the folders middle and high."
             )
 
-    def rows(self, report: ReadingReport) -> Iterator[tuple[str, ChoiceExample | None]]:
+    def rows(self) -> Iterator[Row]:
         """Yield the questions of all texts."""
         for file in self.files:
             try:
@@ -56,31 +56,27 @@ class RaceFolder(Reader[ChoiceExample]):
             except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise DataError(f"{file}: not a text of RACE ({error!r})") from error
             for number, (question, choices, answer) in enumerate(asked):
-                origin = f"{file}, question {number + 1}"
-                name = f"{file.parent.name}/{file.stem}-{number}"
-                yield origin, self._example(origin, report, name, context, question, choices, answer)
+                values = {
+                    "id": f"{file.parent.name}/{file.stem}-{number}",
+                    "context": context,
+                    "question": question,
+                    "choices": choices,
+                    "answer": answer,
+                }
+                yield Row(f"{file}, question {number + 1}", values)
 
-    def _example(
-        self,
-        origin: str,
-        report: ReadingReport,
-        name: str,
-        context: str,
-        question: str,
-        choices: list[str],
-        answer: str | None,
-    ) -> ChoiceExample | None:
+    def example(self, row: Row, report: ReadingReport) -> ChoiceExample:
+        """Return the question with its choices, of which some may be empty."""
+        values = row.values
+        question, choices = values["question"], values["choices"]
         texts_only = isinstance(choices, list) and all(isinstance(choice, str) for choice in choices)
         if not isinstance(question, str) or not texts_only:
-            return self.leave_out(report, "malformed", origin, "expected a question and choices as text")
+            raise RowError("malformed", "expected a question and choices as text")
         texts = tuple(choice.strip() for choice in choices)
-        if not context or not any(texts):
-            return self.leave_out(report, "empty", origin)
-        label = place_of(answer, texts)
-        if answer is not None and label is None:
-            detail = f"the answer is {answer!r}, but there are {len(texts)} choices"
-            return self.leave_out(report, "mislabeled", origin, detail)
-        return ChoiceExample(name, context, question.strip(), texts, label)
+        if not values["context"] or not any(texts):
+            raise RowError("empty")
+        label = None if values["answer"] is None else read_choice(values["answer"], texts)
+        return ChoiceExample(values["id"], values["context"], question.strip(), texts, label)
 
 
 class ChoiceTable(TableReader[ChoiceExample]):
@@ -112,48 +108,50 @@ class ChoiceTable(TableReader[ChoiceExample]):
             }
         )
 
-    def example(self, row: Row, report: ReadingReport) -> ChoiceExample | None:
+    def example(self, row: Row, report: ReadingReport) -> ChoiceExample:
         """Return the question with its choices."""
         values = row.values
         context = text_of(values.get(self._context))
         question = text_of(values.get(self._question)) if self._question else None
         cells = [as_list(values.get(column)) for column in self._choices]
         if len(cells) == 1 and isinstance(cells[0], str):
-            try:
-                cells = [nested(cells[0])]
-            except DataError as error:
-                return self.leave_out(report, "malformed", row.origin, str(error))
+            cells = [nested(cells[0])]
         if len(cells) == 1 and isinstance(cells[0], (list, tuple)):
             cells = list(cells[0])
-        choices = [text_of(cell) for cell in cells]
         if context is None:
-            return self.leave_out(report, "empty", row.origin, f"no text in {self._context!r}")
-        if len(choices) < 2 or None in choices:
-            detail = f"{len(choices) - choices.count(None)} of {max(2, len(choices))} choices have a text"
-            return self.leave_out(report, "empty", row.origin, detail)
-        texts = tuple(choice for choice in choices if choice is not None)
+            raise RowError("empty", f"no text in {self._context!r}")
+        texts = read_choices(cells)
         label = None
         if self.labeled:
             written = values.get(self._label)
             if is_missing(written) or str(written).strip() in ("-1", "-1.0"):
-                return self.leave_out(report, "unlabeled", row.origin)
-            label = place_of(written, texts)
-            if label is None:
-                detail = f"the label is {written!r:.40}, but there are {len(texts)} choices"
-                return self.leave_out(report, "mislabeled", row.origin, detail)
+                raise RowError("unlabeled")
+            label = read_choice(written, texts)
         return ChoiceExample(self.name_of(row), context, question, texts, label)
 
 
-def place_of(written: Any, choices: tuple[str, ...]) -> int | None:
+def read_choices(cells: Sequence[Any]) -> tuple[str, ...]:
+    """Return the texts of the choices; raise `RowError` if there are fewer than two, or one is empty."""
+    texts = tuple(text for cell in cells if (text := text_of(cell)) is not None)
+    expected = max(2, len(cells))
+    if len(texts) < expected:
+        raise RowError("empty", f"{len(texts)} of {expected} choices have a text")
+    return texts
+
+
+def read_choice(written: Any, choices: tuple[str, ...]) -> int:
     """Return the index of the right choice from a label: a number from 0, or a letter from A.
 
     The number may be a float, because tables with gaps write 1 as 1.0.
+
+    Raises:
+        RowError: there is no such choice.
     """
-    text = str(written).strip()
+    text, place = str(written).strip(), None
     if len(text) == 1 and text.isalpha() and text.isascii():
         place = ord(text.upper()) - ord("A")
     elif number := re.fullmatch(r"(\d{1,9})(\.0+)?", text):
         place = int(number[1])
-    else:
-        return None
-    return place if place < len(choices) else None
+    if place is None or place >= len(choices):
+        raise RowError("mislabeled", f"the label is {written!r:.40}, but there are {len(choices)} choices")
+    return place

@@ -20,65 +20,12 @@ from albertkit.datasets.reader import (
     nested,
     text_of,
 )
-from albertkit.datasets.table import Row, existing_file
+from albertkit.datasets.table import Row, RowError, existing_file
 from albertkit.errors import DataError
 from albertkit.text_files import file_format, read_lines
 
 
-class QuestionReader(Reader[QuestionExample]):
-    """Base of the readers of question files and tables: checks a question and its answers."""
-
-    def checked(
-        self,
-        report: ReadingReport,
-        origin: str,
-        *,
-        name: str,
-        question: Any,
-        context: Any,
-        answers: Sequence[tuple[str, int]],
-        is_impossible: bool,
-    ) -> QuestionExample | None:
-        """Return the example, or None for an example that is left out and counted."""
-        # The context is not changed, because answers count its characters.
-        question = text_of(question)
-        if question is None or not isinstance(context, str) or not context.strip():
-            missing = "question" if question is None else "context"
-            return self.leave_out(report, "empty", origin, f"no {missing}")
-        if not self.labeled:
-            return QuestionExample(name, question, context)
-        if is_impossible:
-            return QuestionExample(name, question, context, (), True)
-        if not answers:
-            return self.leave_out(report, "unlabeled", origin)
-        placed = [
-            (text, start) for text, near in answers if (start := nearest(context, text, near)) is not None
-        ]
-        if not placed:
-            return self.leave_out(
-                report, "mislabeled", origin, f"{answers[0][0]!r:.60} is not in the context"
-            )
-        return QuestionExample(name, question, context, tuple(placed))
-
-
-def is_answer(text: Any, start: Any) -> bool:
-    """Return whether an answer is a text and the index of a character."""
-    return isinstance(text, str) and isinstance(start, int) and not isinstance(start, bool)
-
-
-def nearest(context: str, text: str, near: int) -> int | None:
-    """Return the index of the occurrence of a text in the context closest to the expected index."""
-    if not text.strip():
-        return None
-    if near >= 0 and context.startswith(text, near):
-        return near
-    before = context.rfind(text, 0, max(0, near) + len(text))
-    after = context.find(text, max(0, near))
-    places = [place for place in (before, after) if place >= 0]
-    return min(places, key=lambda place: abs(place - near), default=None)
-
-
-class SquadFile(QuestionReader):
+class SquadFile(Reader[QuestionExample]):
     """The questions of a SQuAD file, compressed or not, in order. The file is read as a whole.
 
     In version 2.0, a question without answers has `is_impossible`. A question with neither has no label.
@@ -92,7 +39,7 @@ class SquadFile(QuestionReader):
         self.path = existing_file(path)
         super().__init__(str(path), labeled=labeled)
 
-    def rows(self, report: ReadingReport) -> Iterator[tuple[str, QuestionExample | None]]:
+    def rows(self) -> Iterator[Row]:
         """Yield the questions.
 
         Raises:
@@ -119,25 +66,26 @@ class SquadFile(QuestionReader):
                                 f"{self.path}: two questions have the id {name!r}. Expected unique ids."
                             )
                         known.add(name)
-                        origin = f"{self.path}, question {name}"
                         answers = [(one["text"], one["answer_start"]) for one in asked.get("answers", ())]
                         if not all(is_answer(*answer) for answer in answers):
                             raise TypeError(f"the answers are {answers!r:.60}. Expected texts with offsets.")
-                        example = self.checked(
-                            report,
-                            origin,
-                            name=name,
-                            question=asked["question"],
-                            context=paragraph["context"],
-                            answers=answers,
-                            is_impossible=bool(asked.get("is_impossible", False)),
-                        )
-                        yield origin, example
+                        values = {
+                            "name": name,
+                            "question": asked["question"],
+                            "context": paragraph["context"],
+                            "answers": answers,
+                            "is_impossible": bool(asked.get("is_impossible", False)),
+                        }
+                        yield Row(f"{self.path}, question {name}", values)
             except (KeyError, TypeError, AttributeError) as error:
                 raise DataError(f"{self.path}, article {place}: not SQuAD's layout ({error!r})") from error
 
+    def example(self, row: Row, report: ReadingReport) -> QuestionExample:
+        """Return the question with its answers."""
+        return read_question(**row.values, labeled=self.labeled)
 
-class QuestionTable(TableReader[QuestionExample], QuestionReader):
+
+class QuestionTable(TableReader[QuestionExample]):
     """The questions of a table.
 
     An answer is {"text": [...], "answer_start": [...]} as in `datasets`, where two empty lists mean that
@@ -158,22 +106,18 @@ class QuestionTable(TableReader[QuestionExample], QuestionReader):
             }
         )
 
-    def example(self, row: Row, report: ReadingReport) -> QuestionExample | None:
+    def example(self, row: Row, report: ReadingReport) -> QuestionExample:
         """Return the question with its answers."""
-        values = row.values
-        try:
-            given = values.get(self.options.answers_column) if self.labeled else None
-            answers, is_impossible = _answers(given)
-        except DataError as error:
-            return self.leave_out(report, "mislabeled", row.origin, str(error))
-        return self.checked(
-            report,
-            row.origin,
-            name=self.name_of(row),
-            question=values.get(self._question),
-            context=values.get(self._context),
-            answers=answers,
+        answers, is_impossible = _answers(
+            row.values.get(self.options.answers_column) if self.labeled else None
+        )
+        return read_question(
+            self.name_of(row),
+            row.values.get(self._question),
+            row.values.get(self._context),
+            answers,
             is_impossible=is_impossible,
+            labeled=self.labeled,
         )
 
 
@@ -181,10 +125,13 @@ def _answers(given: Any) -> tuple[list[tuple[str, int]], bool]:
     """Return the answers in a cell, and whether the cell says that there is none.
 
     Raises:
-        DataError: the cell has another layout.
+        RowError: the cell has another layout.
     """
     if isinstance(given, str) and given.startswith(("{'", '{"')):
-        given = nested(given)
+        try:
+            given = nested(given)
+        except RowError as error:
+            raise RowError("mislabeled", error.detail) from error
     if isinstance(given, str) or is_missing(given):
         return ([] if is_missing(given) else [(given, 0)]), False
     if isinstance(given, dict) and {"text", "answer_start"} <= given.keys():
@@ -195,6 +142,54 @@ def _answers(given: Any) -> tuple[list[tuple[str, int]], bool]:
             answers = list(zip(texts, starts, strict=True))
             if all(is_answer(*answer) for answer in answers):
                 return answers, not answers
-    raise DataError(
-        f"expected the text of an answer, or {{'text': [...], 'answer_start': [...]}}, found {given!r:.60}"
+    raise RowError(
+        "mislabeled",
+        f"expected the text of an answer, or {{'text': [...], 'answer_start': [...]}}, found {given!r:.60}",
     )
+
+
+def read_question(
+    name: str,
+    question: Any,
+    context: Any,
+    answers: Sequence[tuple[str, int]],
+    *,
+    is_impossible: bool,
+    labeled: bool,
+) -> QuestionExample:
+    """Return a question with its answers, each at its closest occurrence in the context.
+
+    Raises:
+        RowError: the question or the context is empty; or it has no label, or none of the answers occurs.
+    """
+    # The context is not changed, because answers count its characters.
+    text = text_of(question)
+    if text is None or not isinstance(context, str) or not context.strip():
+        raise RowError("empty", f"no {'question' if text is None else 'context'}")
+    if not labeled or is_impossible:
+        return QuestionExample(name, text, context, (), labeled and is_impossible)
+    if not answers:
+        raise RowError("unlabeled")
+    placed = tuple(
+        (answer, start) for answer, near in answers if (start := nearest(context, answer, near)) is not None
+    )
+    if not placed:
+        raise RowError("mislabeled", f"{answers[0][0]!r:.60} is not in the context")
+    return QuestionExample(name, text, context, placed)
+
+
+def is_answer(text: Any, start: Any) -> bool:
+    """Return whether an answer is a text and the index of a character."""
+    return isinstance(text, str) and isinstance(start, int) and not isinstance(start, bool)
+
+
+def nearest(context: str, text: str, near: int) -> int | None:
+    """Return the index of the occurrence of a text in the context closest to the expected index."""
+    if not text.strip():
+        return None
+    if near >= 0 and context.startswith(text, near):
+        return near
+    before = context.rfind(text, 0, max(0, near) + len(text))
+    after = context.find(text, max(0, near))
+    places = [place for place in (before, after) if place >= 0]
+    return min(places, key=lambda place: abs(place - near), default=None)

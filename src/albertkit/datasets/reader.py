@@ -9,13 +9,14 @@
 
 import ast
 import json
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -25,7 +26,9 @@ from albertkit.datasets.table import (
     DelimitedTable,
     JsonLinesTable,
     ObjectTable,
+    Problem,
     Row,
+    RowError,
     Table,
     existing_file,
 )
@@ -34,9 +37,6 @@ from albertkit.text_files import COMPRESSIONS, file_format
 
 ExampleT = TypeVar("ExampleT")
 FORMATS = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
-
-Problem = Literal["malformed", "empty", "unlabeled", "mislabeled"]
-"""Reasons: the row does not match the layout; has no text; has no label; or has an impossible label."""
 
 ANSWERED = "predicted nevertheless"
 """End of the detail of a row without label that becomes an example in spite of its problem."""
@@ -113,24 +113,41 @@ class Reader(ABC, Generic[ExampleT]):
         self.labeled = labeled
 
     @abstractmethod
-    def rows(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT | None]]:
-        """Yield the origin of each row ("train.csv, line 12") and its example, None if it is left out.
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of the source.
 
         Raises:
-            DataError: the source is invalid, or (without `labeled`) a row cannot be read.
+            DataError: the source is invalid.
+        """
+
+    @abstractmethod
+    def example(self, row: Row, report: ReadingReport) -> ExampleT:
+        """Return the example of a row.
+
+        Raises:
+            RowError: the row cannot be used.
         """
 
     def read(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT]]:
-        """Yield each example after its origin, and count rows and examples in the report.
+        """Yield each example after its origin ("train.csv, line 12"), and count rows and examples.
 
         Raises:
-            DataError: see `rows`.
+            DataError: the source is invalid, or (without `labeled`) a row cannot be used.
         """
-        for origin, example in self.rows(report):
+        for row in self.rows():
             report.rows += 1
-            if example is not None:
+            try:
+                if row.fault:
+                    raise RowError("malformed", row.fault)
+                example = self.example(row, report)
+            except RowError as error:
+                if not self.labeled and not report.counts_all:
+                    detail = f" ({error.detail})" if error.detail else ""
+                    raise DataError(f"{row.origin}: {error.problem}{detail}") from error
+                report.add(error.problem, row.origin, error.detail)
+            else:
                 report.examples += 1
-                yield origin, example
+                yield row.origin, example
 
     def label_names(self) -> tuple[str, ...] | None:
         """Return all labels in order if the source itself defines them."""
@@ -141,22 +158,21 @@ class Reader(ABC, Generic[ExampleT]):
         for _, example in self.read(ReadingReport(self.source)):
             yield example
 
-    def leave_out(self, report: ReadingReport, problem: Problem, origin: str, detail: str = "") -> None:
-        """Count a row that cannot be used. Without labels no row may be left out: raise DataError."""
-        if not self.labeled and not report.counts_all:
-            raise DataError(f"{origin}: {problem}" + (f" ({detail})" if detail else ""))
-        report.add(problem, origin, detail)
+    def texts(self, row: Row, columns: Sequence[str], report: ReadingReport) -> list[str]:
+        """Return the texts of a row.
 
-    def texts(self, report: ReadingReport, row: Row, columns: Sequence[str]) -> list[str] | None:
-        """Return the texts of a row, or None if one is empty and the row is left out.
+        Without labels, an empty text is counted in the report, so that predictions match the rows.
 
-        Without labels the row becomes an example anyway, so that predictions match the rows.
+        Raises:
+            RowError: a text is empty, and the row needs a label.
         """
         texts = [text_of(row.values.get(column)) or "" for column in columns]
         if "" in texts:
-            detail = f"no text in {columns[texts.index('')]!r}"
+            empty = columns[texts.index("")]
+            value = row.values.get(empty)
+            detail = f"no text in {empty!r}" + ("" if is_missing(value) else f", but {value!r:.60}")
             if self.labeled:
-                return self.leave_out(report, "empty", row.origin, detail)
+                raise RowError("empty", detail)
             report.add("empty", row.origin, f"{detail}, and {ANSWERED}")
         return texts
 
@@ -173,6 +189,8 @@ class TableReader(Reader[ExampleT]):
         DataError: the source or a column does not exist.
     """
 
+    _class_names: tuple[str, ...] | None = None
+
     def __init__(self, source: Any, options: DataOptions | None = None, *, labeled: bool = True) -> None:
         self.options = options or DataOptions()
         self.table = open_table(source, header=self.options.header, delimiter=self.options.delimiter)
@@ -183,17 +201,13 @@ class TableReader(Reader[ExampleT]):
     def check_columns(self) -> None:
         """Raise DataError if the table lacks a required column."""
 
-    @abstractmethod
-    def example(self, row: Row, report: ReadingReport) -> ExampleT | None:
-        """Return the example of a valid row, or None if the row is left out and counted."""
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of the table."""
+        return self.table.rows()
 
-    def rows(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT | None]]:
-        """Yield the examples of the rows of the table."""
-        for row in self.table.rows():
-            if row.fault:
-                yield row.origin, self.leave_out(report, "malformed", row.origin, row.fault)
-            else:
-                yield row.origin, self.example(row, report)
+    def label_names(self) -> tuple[str, ...] | None:
+        """Return the names of the classes if the table defines them."""
+        return self._class_names
 
     def rename(self, name: str) -> None:
         """Change the name of a table in memory, for reports and errors."""
@@ -236,7 +250,7 @@ class MappingTable(TableReader[Any]):
         try:
             return made_example(self.make, row.values)
         except DataError as error:
-            return self.leave_out(report, "malformed", row.origin, str(error))
+            raise RowError("malformed", str(error)) from error
 
 
 def made_example(make: Callable[[Mapping[str, Any]], Any], values: Mapping[str, Any]) -> Any:
@@ -262,7 +276,7 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
         name: the name of data in memory in error messages.
 
     Raises:
-            DataError: the data has another type, or no examples.
+        DataError: the data has another type, or no examples.
     """
     if isinstance(data, Table):
         return data
@@ -338,7 +352,7 @@ def nested(cell: str) -> Any:
     """Return the list or object in a text cell, written as JSON or as a Python literal.
 
     Raises:
-        DataError: the cell is neither. NumPy's notation does not count, because it has no commas.
+        RowError: the cell is neither. NumPy's notation does not count, because it has no commas.
     """
     for read in (json.loads, ast.literal_eval):
         try:
@@ -347,7 +361,7 @@ def nested(cell: str) -> Any:
             continue
         if isinstance(found, (list, dict)) and (read is json.loads or not _ADJACENT.search(cell)):
             return found
-    raise DataError(f"{cell!r:.60} is neither a JSON list nor a JSON object")
+    raise RowError("malformed", f"{cell!r:.60} is neither a JSON list nor a JSON object")
 
 
 _ADJACENT = re.compile(r"""['"]\s+['"]""")  # Python would join two strings without a comma between them
@@ -363,6 +377,15 @@ def text_of(value: Any) -> str | None:
     if is_missing(value) or isinstance(value, bool):
         return None
     return str(value).strip() if isinstance(value, str | Real) else None
+
+
+def number_of(value: Any) -> float | None:
+    """Return a cell or a label as a finite number, or None."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def is_missing(value: Any) -> bool:

@@ -1,15 +1,13 @@
 """Read tables of texts that belong together, or of pairs with similarity scores."""
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from albertkit.datasets.examples import PairExample, TextExample
+from albertkit.datasets.examples import PairExample
 from albertkit.datasets.glue import GlueSplit
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import Reader, ReadingReport, TableReader, is_missing
-from albertkit.datasets.table import Row
+from albertkit.datasets.reader import Reader, ReadingReport, TableReader, is_missing, number_of
+from albertkit.datasets.table import Row, RowError
 from albertkit.errors import ConfigError, DataError
 
 GLUE_TASKS = ("stsb", "mrpc", "qqp")
@@ -69,22 +67,19 @@ class PairTable(TableReader[PairExample]):
                 "other."
             )
 
-    def example(self, row: Row, report: ReadingReport) -> PairExample | None:
+    def example(self, row: Row, report: ReadingReport) -> PairExample:
         """Return the texts with their score."""
         columns, values = self.columns, row.values
         names = {role: name for role in ("text", "pair", "negative") if (name := columns[role]) is not None}
-        texts = self.texts(report, row, list(names.values()))
-        if texts is None:
-            return None
+        texts = self.texts(row, list(names.values()), report)
         score = None
         if columns["score"] is not None:
             value = values.get(columns["score"])
             if is_missing(value):
-                return self.leave_out(report, "unlabeled", row.origin)
+                raise RowError("unlabeled")
             score = number_of(value)
             if score is None:
-                detail = f"{value!r:.60} in {columns['score']!r} is not a number"
-                return self.leave_out(report, "mislabeled", row.origin, detail)
+                raise RowError("mislabeled", f"{value!r:.60} in {columns['score']!r} is not a number")
         return PairExample(**dict(zip(names, texts, strict=True)), score=score, id=self.name_of(row))
 
 
@@ -109,22 +104,14 @@ class GluePairs(Reader[PairExample]):
         self.split = GlueSplit(folder, task, split, labeled=labeled)
         super().__init__(self.split.source, labeled=self.split.labeled)
 
-    def rows(self, report: ReadingReport) -> Iterator[tuple[str, PairExample | None]]:
-        """Yield the examples."""
-        for origin, example in self.split.rows(report):
-            yield origin, None if example is None else self._pair(example, origin, report)
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of the split."""
+        return self.split.rows()
 
-    def _pair(self, example: TextExample, origin: str, report: ReadingReport) -> PairExample | None:
+    def example(self, row: Row, report: ReadingReport) -> PairExample:
+        """Return the texts with their score."""
+        example = self.split.example(row, report)
         score = number_of(example.label) if self.labeled else None
         if self.labeled and score is None:
-            return self.leave_out(report, "mislabeled", origin, f"{example.label!r:.60} is not a number")
+            raise RowError("mislabeled", f"{example.label!r:.60} is not a number")
         return PairExample(example.text, example.text_pair, score=score, id=example.id)
-
-
-def number_of(value: Any) -> float | None:
-    """Return a cell as a finite number, or None."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) else None

@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from albertkit.errors import ConfigError, DataError
 from albertkit.files import by_number
@@ -35,6 +35,24 @@ class Row(NamedTuple):
     fault: str = ""
 
 
+Problem = Literal["malformed", "empty", "unlabeled", "mislabeled"]
+"""Reasons: the row does not match the layout; has no text; has no label; or has an impossible label."""
+
+
+class RowError(DataError):
+    """A row that cannot be used as an example.
+
+    Args:
+        problem: the reason.
+        detail: more about the problem.
+    """
+
+    def __init__(self, problem: Problem, detail: str = "") -> None:
+        super().__init__(detail or problem)
+        self.problem: Problem = problem
+        self.detail = detail
+
+
 class Table(ABC):
     """Rows with named columns, which can be read repeatedly."""
 
@@ -50,7 +68,6 @@ class Table(ABC):
 
     def class_names(self, column: str) -> tuple[str, ...] | None:
         """Return the names of the classes whose numbers are in a column, if the table defines them."""
-        del column
         return None
 
     def check_columns(self, wanted: Mapping[str, str | Sequence[str] | None]) -> None:
@@ -77,7 +94,6 @@ class Table(ABC):
 
     def _hint(self, columns: list[str], flag: str) -> str:
         """Return the advice for a column that does not exist."""
-        del columns
         argument = flag.removeprefix("--").replace("-", "_")
         return f"Set the right name with {flag} (in Python {argument}=)"
 

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 from albertkit.datasets.examples import Label, TextExample
 from albertkit.datasets.reader import Reader, ReadingReport, TableReader, as_list, is_missing, text_of
-from albertkit.datasets.table import Row, existing_file
+from albertkit.datasets.table import Row, RowError, existing_file
 from albertkit.errors import DataError
 
 
@@ -42,31 +42,20 @@ class TextTable(TableReader[TextExample]):
             self.table.class_names(self._label) if isinstance(self._label, str) else self._label
         )
 
-    def label_names(self) -> tuple[str, ...] | None:
-        """Return the names of the classes if the table defines them."""
-        return self._class_names
-
-    def example(self, row: Row, report: ReadingReport) -> TextExample | None:
+    def example(self, row: Row, report: ReadingReport) -> TextExample:
         """Return the text, or the pair, with its label."""
-        options, values = self.options, row.values
-        texts = self.texts(report, row, list(filter(None, (options.text_column, options.pair_column))))
-        if texts is None:
-            return None
+        options = self.options
+        columns = list(filter(None, (options.text_column, options.pair_column)))
+        text, *pair = self.texts(row, columns, report)
         label = None
         if self.labeled:
-            try:
-                label = (
-                    read_label(
-                        values.get(self._label), separator=options.label_separator, names=self._class_names
-                    )
-                    if isinstance(self._label, str)
-                    else read_indicators(values, self._label)
-                )
-            except DataError as error:
-                return self.leave_out(report, "mislabeled", row.origin, str(error))
+            if isinstance(self._label, str):
+                value, separator = row.values.get(self._label), options.label_separator
+                label = read_label(value, separator=separator, names=self._class_names)
+            else:
+                label = read_indicators(row.values, self._label)
             if label is None:
-                return self.leave_out(report, "unlabeled", row.origin)
-        text, *pair = texts
+                raise RowError("unlabeled")
         return TextExample(text, pair[0] if pair else None, label, self.name_of(row))
 
 
@@ -76,7 +65,7 @@ def read_label(value: Any, *, separator: str | None, names: tuple[str, ...] | No
     With a separator, or for a list, the label is a tuple. An empty tuple means that no label applies.
 
     Raises:
-        DataError: a number is not the index of a name, or a value is not a label.
+        RowError: a number is not the index of a name, or a value is not a label.
     """
     value = as_list(value)
     if isinstance(value, (list, tuple)):
@@ -97,7 +86,7 @@ def read_indicators(values: Mapping[str, Any], columns: Sequence[str]) -> Label 
     """Return the names of the columns that contain 1 (of those with 0 or 1), or None if a cell is empty.
 
     Raises:
-        DataError: a cell has another value.
+        RowError: a cell has another value.
     """
     found: list[str] = []
     for column in columns:
@@ -105,7 +94,7 @@ def read_indicators(values: Mapping[str, Any], columns: Sequence[str]) -> Label 
             return None
         written = str(values[column]).strip().lower()
         if written not in _INDICATORS:
-            raise DataError(f"{values[column]!r:.40} in {column!r}. Expected 0 or 1.")
+            raise RowError("mislabeled", f"{values[column]!r:.40} in {column!r}. Expected 0 or 1.")
         if _INDICATORS[written]:
             found.append(column)
     return tuple(found)
@@ -125,9 +114,10 @@ def _one_label(value: Any, names: tuple[str, ...] | None) -> Any:
         if names and number.is_integer():  # a table with gaps writes 1 as 1.0
             if 0 <= number < len(names):
                 return names[int(number)]
-            raise DataError(f"the class {value} is not one of 0 to {len(names) - 1} ({', '.join(names)})")
+            listed = ", ".join(names)
+            raise RowError("mislabeled", f"the class {value} is not one of 0 to {len(names) - 1} ({listed})")
         return str(value) if isinstance(value, Integral) else number
-    raise DataError(f"{value!r:.60} is not a label. Expected text, a number or a list of them.")
+    raise RowError("mislabeled", f"{value!r:.60} is not a label. Expected text, a number or a list of them.")
 
 
 class EntailmentFile(Reader[TextExample]):
@@ -146,7 +136,7 @@ class EntailmentFile(Reader[TextExample]):
         """Return the two labels in GLUE's order."""
         return ("entailment", "not_entailment")
 
-    def rows(self, report: ReadingReport) -> Iterator[tuple[str, TextExample | None]]:
+    def rows(self) -> Iterator[Row]:
         """Yield the pairs."""
         number = 0
         try:
@@ -154,31 +144,32 @@ class EntailmentFile(Reader[TextExample]):
                 if element.tag != "pair":
                     continue
                 number += 1
-                name = element.get("id", str(number))
-                origin = f"{self.path}, pair {name}"
-                yield origin, self._example(element, name, origin, report)
+                values = {
+                    "id": element.get("id", str(number)),
+                    "text": element.findtext("t"),
+                    "hypothesis": element.findtext("h"),
+                    "label": element.get("entailment") or element.get("value"),
+                }
+                yield Row(f"{self.path}, pair {values['id']}", values)
                 element.clear()
         except ElementTree.ParseError as error:
             raise DataError(f"{self.path}, after pair {number}: not XML ({error}). {_LAYOUT}") from error
         if not number:
             raise DataError(f"{self.path} has no <pair>. {_LAYOUT}")
 
-    def _example(
-        self, element: ElementTree.Element, name: str, origin: str, report: ReadingReport
-    ) -> TextExample | None:
-        text, hypothesis = text_of(element.findtext("t")), text_of(element.findtext("h"))
+    def example(self, row: Row, report: ReadingReport) -> TextExample:
+        """Return the pair with its label."""
+        text, hypothesis = text_of(row.values["text"]), text_of(row.values["hypothesis"])
         if text is None or hypothesis is None:
-            return self.leave_out(report, "empty", origin)
-        label = None
+            raise RowError("empty")
+        label, written = None, row.values["label"]
         if self.labeled:
-            written = element.get("entailment") or element.get("value")
             if written is None:
-                return self.leave_out(report, "unlabeled", origin)
+                raise RowError("unlabeled")
             label = _ENTAILMENT.get(written)
             if label is None:
-                known = ", ".join(_ENTAILMENT)
-                return self.leave_out(report, "mislabeled", origin, f"{written!r}, expected {known}")
-        return TextExample(text, hypothesis, label, name)
+                raise RowError("mislabeled", f"{written!r}, expected {', '.join(_ENTAILMENT)}")
+        return TextExample(text, hypothesis, label, row.values["id"])
 
 
 _LAYOUT = (

@@ -6,14 +6,14 @@ are column 2, the last (-1); in CoNLL-2003 they are column 2, and entities are c
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.examples import WordsExample
 from albertkit.datasets.reader import Reader, ReadingReport, TableReader, as_list, is_missing, nested
-from albertkit.datasets.table import Row, existing_file
+from albertkit.datasets.table import Row, RowError, existing_file
 from albertkit.datasets.text_classification import class_name, read_label
 from albertkit.errors import DataError
 from albertkit.text_files import file_format, read_lines
@@ -40,7 +40,7 @@ class ConllFile(Reader[WordsExample]):
         self.word_column = word_column
         self.label_column = label_column
 
-    def rows(self, report: ReadingReport) -> Iterator[tuple[str, WordsExample | None]]:
+    def rows(self) -> Iterator[Row]:
         """Yield the sentences.
 
         Raises:
@@ -56,11 +56,15 @@ class ConllFile(Reader[WordsExample]):
                 detail = f"line {number + uneven[0]} has {len(found)} columns, expected {width}"
                 if not self.labeled:
                     detail += " (each line is a word; for plain text: albertkit tag --file)"
-                yield origin, self.leave_out(report, "malformed", origin, detail)
+                yield Row(origin, {}, detail)
                 continue
             words = tuple(cells[self.word_column] for cells in lines)
             labels = tuple(cells[self.label_column] for cells in lines) if self.labeled else None
-            yield origin, WordsExample(words, labels, origin)
+            yield Row(origin, {"words": words, "labels": labels})
+
+    def example(self, row: Row, report: ReadingReport) -> WordsExample:
+        """Return the words with their labels."""
+        return WordsExample(**row.values, id=row.origin)
 
     def _blocks(self) -> Iterator[tuple[int, list[list[str]]]]:
         """Yield the number of each sentence's first line, and the cells of its lines."""
@@ -108,37 +112,35 @@ class WordsTable(TableReader[WordsExample]):
         )
         self._class_names = self.table.class_names(self._labels)
 
-    def label_names(self) -> tuple[str, ...] | None:
-        """Return the names of the labels if the table defines them."""
-        return self._class_names
-
-    def example(self, row: Row, report: ReadingReport) -> WordsExample | None:
+    def example(self, row: Row, report: ReadingReport) -> WordsExample:
         """Return the sentence with its labels."""
-        try:
-            words = _listed(row.values.get(self._words))
-            given = _listed(row.values.get(self._labels)) if self.labeled else []
-        except DataError as error:
-            return self.leave_out(report, "malformed", row.origin, str(error))
+        words = _listed(row.values.get(self._words))
+        given = _listed(row.values.get(self._labels)) if self.labeled else []
         if not words:
-            return self.leave_out(report, "empty", row.origin, f"no words in {self._words!r}")
+            raise RowError("empty", f"no words in {self._words!r}")
         for number, word in enumerate(words, start=1):
             if not isinstance(word, str) and is_missing(word):
-                return self.leave_out(report, "malformed", row.origin, f"word {number} is {word}")
+                raise RowError("malformed", f"word {number} is {word}")
         labels = None
         if self.labeled:
             if not given:
-                return self.leave_out(report, "unlabeled", row.origin)
-            if len(given) != len(words):
-                found = f"{len(words)} words and {len(given)} labels"
-                return self.leave_out(report, "mislabeled", row.origin, found)
-            try:
-                read = [read_label(one, separator=None, names=self._class_names) for one in given]
-            except DataError as error:
-                return self.leave_out(report, "mislabeled", row.origin, str(error))
-            if None in read:
-                return self.leave_out(report, "unlabeled", row.origin, f"word {read.index(None) + 1}")
-            labels = tuple(class_name(one) if isinstance(one, float) else str(one) for one in read)
-        return WordsExample(tuple(str(word) for word in words), labels, self.name_of(row))
+                raise RowError("unlabeled")
+            labels = word_labels(given, len(words), names=self._class_names)
+        return WordsExample(tuple(map(str, words)), labels, self.name_of(row))
+
+
+def word_labels(given: Sequence[Any], count: int, *, names: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the labels of `count` words; `names` are the names of the labels if the labels are numbers.
+
+    Raises:
+        RowError: a word has no label, or a label is invalid.
+    """
+    if len(given) != count:
+        raise RowError("mislabeled", f"{count} words and {len(given)} labels")
+    labels = [read_label(one, separator=None, names=names) for one in given]
+    if None in labels:
+        raise RowError("unlabeled", f"no label for word {labels.index(None) + 1}")
+    return tuple(class_name(one) if isinstance(one, float) else str(one) for one in labels)
 
 
 def _listed(value: Any) -> list[Any]:

@@ -61,7 +61,8 @@ class _LightEngine(Engine):
         self.name = name
         if name in ("torch", "plain"):
             model.to_module()
-        self._onnx = None if model.module else _onnx_engine(model, name)
+        int8 = name == "onnx-int8" or is_int8(model)
+        self._onnx = None if model.module else OnnxEngine(model, int8=int8)
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """Compute rows in ONNX Runtime, or with the PyTorch model if the light model has become one."""
@@ -69,10 +70,6 @@ class _LightEngine(Engine):
             self._onnx = None  # frees its memory
         engine = self._onnx or _module_engine(self.model.module, self.name)
         return engine.batches(rows, job)
-
-
-def _onnx_engine(model: LightModel, name: str) -> OnnxEngine:
-    return OnnxEngine(model, int8=name == "onnx-int8" or is_int8(model))
 
 
 def _module_engine(model: Any, name: str) -> Engine:

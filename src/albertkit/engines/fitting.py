@@ -43,7 +43,8 @@ Head = Callable[[Tensor], Tensor]
 
 def fits(model: AlbertPreTrainedModel) -> bool:
     """Return whether a model's weights determine its output, as for the unchanged classes of this package."""
-    if model.config.attn_implementation == "eager" or _global_hooks():
+    has_global_hooks = torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks
+    if model.config.attn_implementation == "eager" or has_global_hooks:
         return False
     encoder = model.base_model
     if type(encoder) is not AlbertModel:
@@ -146,10 +147,6 @@ def warn_of_call(engine: str) -> None:
         "activation and layer_norm_eps of its config, with weights of one type, and with "
         "attn_implementation='sdpa'."
     )
-
-
-def _global_hooks() -> bool:
-    return bool(torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks)
 
 
 def encoder_of(model: AlbertPreTrainedModel) -> AlbertModel:

@@ -6,7 +6,7 @@ Shapes: M tokens of a batch, Q read tokens of a batch, B rows, T tokens of the l
 of read tokens of a row, H hidden, K scores of a token.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -38,10 +38,8 @@ class OnnxNetwork:
     """Computes the outputs of one model. The graph of each head is built on first use.
 
     Args:
-        architecture: The name of a model class.
-        config: The config of the model.
-        weights: Tensors by their names in the state dict, float32. The network uses their memory, so do not
-            change them. ONNX Runtime also keeps a copy of the matrices in its own layout.
+        model: The model. The network uses the memory of weights in float32, so do not change them. ONNX
+            Runtime also keeps a copy of the matrices in its own layout.
         int8: Whether to multiply the layers' matrices in int8.
         threads: Number of threads that compute.
         inside: Whether `run` also returns the hidden states and attentions of all layers. Such a network is
@@ -51,24 +49,16 @@ class OnnxNetwork:
         CheckpointError: A tensor is missing.
     """
 
-    def __init__(
-        self,
-        architecture: str,
-        config: AlbertConfig,
-        weights: Mapping[str, np.ndarray],
-        *,
-        int8: bool,
-        threads: int,
-        inside: bool = False,
-    ) -> None:
+    def __init__(self, model: LightModel, *, int8: bool, threads: int, inside: bool = False) -> None:
+        weights = {name: array.astype(np.float32, copy=False) for name, array in model.weights.items()}
         self._weights = weights  # sessions may use their memory
-        self._words = weights[word_table(architecture)]  # (V, E); rows are looked up in NumPy, without a copy
-        self._build_head = partial(build_head, architecture, config, weights)
+        self._words = weights[word_table(model.architecture)]  # (V, E); looked up in NumPy, without a copy
+        self._build_head = partial(build_head, model.architecture, model.config, weights)
         self._threads = threads
-        written = build_rows(architecture, config, weights, int8=int8, inside=inside)
+        written = build_rows(model.architecture, model.config, weights, int8=int8, inside=inside)
         self._encoder = _session(*written, threads=threads, prepack=not inside)
         self._heads: dict[Output, Any] = {}
-        self._width = config.hidden_size
+        self._width = model.config.hidden_size
 
     def __call__(self, batch: Batch, output: Output) -> np.ndarray:
         """Return an output (Q, K) of the read tokens of a batch, in the order of the rows."""
@@ -230,14 +220,7 @@ class OnnxEngine(Engine):
 
     def _computing(self) -> OnnxNetwork:
         if self._network is None:
-            model = self.model
-            self._network = OnnxNetwork(
-                model.architecture,
-                model.config,
-                {name: array.astype(np.float32, copy=False) for name, array in model.weights.items()},
-                int8=self.int8,
-                threads=self.threads,
-            )
+            self._network = OnnxNetwork(self.model, int8=self.int8, threads=self.threads)
         return self._network
 
 

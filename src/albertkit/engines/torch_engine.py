@@ -24,7 +24,6 @@ from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.engines.fitting import Head, MadeFromWeights, encoder_of, fits, head_of, warn_of_call
 from albertkit.engines.packed_layers import PackedLayer, RowAttention, can_reorder
 from albertkit.engines.plain import PlainEngine, default_batch_tokens, evaluating
-from albertkit.heads import Output
 from albertkit.modeling.exits import agree
 from albertkit.modeling.layers import AlbertLayer
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
@@ -35,26 +34,16 @@ _SMALLEST_STEP = 4
 _WORTH_SELECTING = 0.75  # if a larger share of tokens is read, the last layer computes all tokens
 
 
-class TorchLayers:
-    """The layers of a model that `fits`, prepared for packed rows.
-
-    Args:
-        layers: The prepared layers in the order of execution.
-    """
-
-    def __init__(self, layers: Sequence[PackedLayer]) -> None:
-        self.layers = layers
-
-    def __call__(self, states: Tensor, groups: list[Group], places: Tensor) -> Tensor:
-        """Return the last hidden states (P, H) of the tokens at `places` (P,), from embeddings (M, H)."""
-        everything = RowAttention([group.full() for group in groups])
-        for layer in self.layers[:-1]:
-            states = layer(states, states, everything)
-        last = self.layers[-1]
-        if len(places) > _WORTH_SELECTING * len(states):
-            return last(states, states, everything).index_select(0, places)
-        padded = F.pad(places, (0, rounded(len(places)) - len(places)))
-        return last(states, states.index_select(0, padded), RowAttention(groups))[: len(places)]
+def run_layers(layers: Sequence[PackedLayer], states: Tensor, groups: list[Group], places: Tensor) -> Tensor:
+    """Return the last hidden states (P, H) of the tokens at `places` (P,), from embeddings (M, H)."""
+    everything = RowAttention([group.full() for group in groups])
+    *others, last = layers
+    for layer in others:
+        states = layer(states, states, everything)
+    if len(places) > _WORTH_SELECTING * len(states):
+        return last(states, states, everything).index_select(0, places)
+    padded = F.pad(places, (0, rounded(len(places)) - len(places)))
+    return last(states, states.index_select(0, padded), RowAttention(groups))[: len(places)]
 
 
 def rounded(tokens: int) -> int:
@@ -62,12 +51,6 @@ def rounded(tokens: int) -> int:
     tokens = max(tokens, 1)
     step = max(_SMALLEST_STEP, 2 ** (tokens.bit_length() - 1) // _SHAPES_AN_OCTAVE)
     return tokens + -tokens % step
-
-
-def exits_early(model: AlbertPreTrainedModel, output: Output) -> bool:
-    """Return whether this output of a model is computed with early exit."""
-    is_classifier = isinstance(model, AlbertForSequenceClassification)
-    return is_classifier and output == "logits" and model.patience is not None
 
 
 def run_with_patience(
@@ -165,7 +148,9 @@ class TorchEngine(Engine):
             return
         with evaluating(model):
             layers = self._prepare()
-        score = self._score_early if exits_early(model, job.output) else partial(self._score, head)
+        is_classifier = job.output == "logits" and isinstance(model, AlbertForSequenceClassification)
+        exits_early = is_classifier and model.patience is not None
+        score = self._score_early if exits_early else partial(self._score, head)
         budget = job.batch_tokens or default_batch_tokens(model.device)
         for batch in plan(rows, job.read, budget, job.batch_size):
             with evaluating(model):
@@ -176,7 +161,8 @@ class TorchEngine(Engine):
                     raise
             yield batch.numbers, scores
 
-    def _prepare(self) -> TorchLayers:
+    def _prepare(self) -> list[PackedLayer]:
+        """Return the layers in the order of execution."""
         model = self.model
         executed = encoder_of(model).encoder.executed_layers()
         layers = list(dict.fromkeys(executed))
@@ -191,21 +177,22 @@ class TorchEngine(Engine):
             return packed.keys() == set(layers)  # another layer may have the same parameters
 
         packed = _LAYERS.get(model, layers, make, key=reorder, is_current=is_current)
-        return TorchLayers([packed[layer] for layer in executed])
+        return [packed[layer] for layer in executed]
 
-    def _score(self, head: Head, layers: TorchLayers, batch: Batch) -> Sequence[np.ndarray]:
+    def _score(self, head: Head, layers: list[PackedLayer], batch: Batch) -> Sequence[np.ndarray]:
         """Return the scores (R, K) of each row."""
         embedded = self._embed(batch)
         places = torch.tensor(batch.read_tokens(), dtype=torch.long, device=embedded.device)
-        scores = head(_of_few_numbers(layers(embedded, batch.groups(), places)))[: len(places)]
+        states = run_layers(layers, embedded, batch.groups(), places)
+        scores = head(_of_few_numbers(states))[: len(places)]
         return batch.split(scores.float().cpu().numpy())
 
-    def _score_early(self, layers: TorchLayers, batch: Batch) -> Sequence[np.ndarray]:
+    def _score_early(self, layers: list[PackedLayer], batch: Batch) -> Sequence[np.ndarray]:
         """Return the scores (1, K) of each row, and count the layers at which rows exit."""
         model = self.model
         assert isinstance(model, AlbertForSequenceClassification)
         lengths = [length_of(row) for row in batch.rows]
-        scores, depths = run_with_patience(model, layers.layers, self._embed(batch), lengths)
+        scores, depths = run_with_patience(model, layers, self._embed(batch), lengths)
         self.exit_depths.update(depths.tolist())
         return list(scores.float().cpu().numpy()[:, None])
 

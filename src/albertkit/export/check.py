@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from albertkit import reference
-from albertkit.checkpoints.arrays import Arrays
 from albertkit.config import AlbertConfig
+from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError
 from albertkit.extras import optional
 from albertkit.heads import head_of
@@ -38,31 +38,42 @@ BATCH = 8
 _LONGEST = 512
 
 Batch = dict[str, np.ndarray]
-Model = tuple[str, AlbertConfig, Arrays]
-"""The name of its class, its config, and its weights under the names of the state dict."""
 
 
-def batches(
+def run_batches(
+    path: Path,
+    model: LightModel,
     tokenizer: TokenizerBase | None,
-    config: AlbertConfig,
     texts: Sequence[str],
     *,
-    choices: bool,
-    all_inputs: bool,
-) -> Iterator[Batch]:
-    """Yield inputs (B, T), or (B, C, T) for choices.
+    optional_inputs: bool,
+) -> Iterator[tuple[Batch, Batch]]:
+    """Run a file in ONNX Runtime on the CPU. Yield the inputs of each batch, and the outputs by name.
 
     Args:
+        path: the file.
+        model: the model of the file.
         tokenizer: the model's tokenizer; None uses random ids instead of texts.
-        config: the model's config.
         texts: at least one.
-        choices: whether rows are choices of questions.
-        all_inputs: whether to pass all inputs always; otherwise some batches omit the mask, the segments, or
-            both.
+        optional_inputs: whether some batches omit the mask, the segments, or both.
+
+    Raises:
+        CheckpointError: ONNX Runtime cannot run the file.
     """
+    session = open_session(path)
+    names = [output.name for output in session.get_outputs()]
+    for batch in _batches(model, tokenizer, texts, optional_inputs=optional_inputs):
+        yield batch, dict(zip(names, session.run(names, batch), strict=True))
+
+
+def _batches(
+    model: LightModel, tokenizer: TokenizerBase | None, texts: Sequence[str], *, optional_inputs: bool
+) -> Iterator[Batch]:
+    """Yield inputs (B, T), or (B, C, T) for choices."""
+    config, choices = model.config, head_of(model.architecture).has_choices
     longest = min(_LONGEST, config.max_position_embeddings)
     encode = partial(_encode, tokenizer=tokenizer, config=config, longest=longest)
-    names = ("attention_mask", "token_type_ids") if all_inputs else ()
+    names = () if optional_inputs else ("attention_mask", "token_type_ids")
     yield _shape(encode(texts[:1]), choices, ("input_ids", *names))
     for start in range(0, len(texts), BATCH):
         yield _shape(encode(texts[start : start + BATCH]), choices, ("input_ids", "attention_mask", *names))
@@ -110,7 +121,7 @@ def _shape(batch: Batch, choices: bool, names: Sequence[str]) -> Batch:
 
 def compare(
     path: Path,
-    model: Model,
+    model: LightModel,
     tokenizer: TokenizerBase | None,
     texts: Sequence[str],
     *,
@@ -118,15 +129,15 @@ def compare(
     tolerance: float,
     relative: bool,
 ) -> tuple[float, list[tuple[int, ...]]]:
-    """Compare a file with its model in ONNX Runtime on the CPU.
+    """Compare a file in ONNX Runtime with its model.
 
     Args:
         path: the file.
         model: the model with the weights that the file stores. It is computed in float32, and again in
             float64 if that is needed to distinguish rounding from a difference.
-        tokenizer: see `batches`.
+        tokenizer: see `run_batches`.
         texts: texts for the comparison.
-        optional_inputs: whether inputs may be omitted.
+        optional_inputs: see `run_batches`.
         tolerance: largest difference of any number of any output.
         relative: whether the tolerance is relative to the largest number of each output, if that is above 1.
 
@@ -136,14 +147,9 @@ def compare(
     Raises:
         CheckpointError: the difference exceeds the tolerance, or ONNX Runtime cannot run the file.
     """
-    session = open_session(path)
-    names = [output.name for output in session.get_outputs()]
-    architecture, config, _ = model
-    choices = head_of(architecture).has_choices
     dtype: type = np.float32
     largest, shapes = 0.0, []
-    for batch in batches(tokenizer, config, texts, choices=choices, all_inputs=not optional_inputs):
-        outputs = dict(zip(names, session.run(names, batch), strict=True))
+    for batch, outputs in run_batches(path, model, tokenizer, texts, optional_inputs=optional_inputs):
         expected = expected_outputs(model, batch, dtype)
         difference, name = _largest_difference(outputs, expected, relative=relative)
         if not difference <= tolerance and dtype == np.float32:
@@ -162,11 +168,12 @@ def compare(
     return largest, shapes
 
 
-def expected_outputs(model: Model, batch: Batch, dtype: type = np.float32) -> Batch:
+def expected_outputs(model: LightModel, batch: Batch, dtype: type = np.float32) -> Batch:
     """Return a model's outputs for a batch by name, computed in the given data type."""
-    architecture, config, weights = model
     with np.errstate(invalid="ignore"):  # NaN in weights is found in the outputs
-        return reference.forward(architecture, config, weights, **batch, dtype=dtype, all_layers=False)
+        return reference.forward(
+            model.architecture, model.config, model.weights, **batch, dtype=dtype, all_layers=False
+        )
 
 
 def _largest_difference(outputs: Batch, expected: Batch, *, relative: bool) -> tuple[float, str]:

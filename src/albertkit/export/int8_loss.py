@@ -1,4 +1,7 @@
-"""The loss of a model in int8: in its metric on labeled data, or in the share of equal decisions on texts."""
+"""Measure the accuracy drop of a model in int8.
+
+On labeled data, it is the drop of the task's metric. On texts, it is the share of predictions that change.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -18,7 +21,7 @@ from albertkit.conversion import cast
 from albertkit.devices import CPU
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, DataError
-from albertkit.export.check import Batch, Model, batches, expected_outputs, open_session
+from albertkit.export.check import Batch, expected_outputs, run_batches
 from albertkit.finetuning.evaluation import EvaluationSet
 from albertkit.finetuning.trained import open_trained
 from albertkit.heads import head_of
@@ -34,18 +37,18 @@ ANY_DROP = math.inf
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The loss of a model in int8."""
+    """The accuracy drop of a model in int8."""
 
     metric: str
     exact: float
-    """The metric in float32, in points of 100."""
+    """The metric in float32, in percentage points."""
     rounded: float
     """The metric in int8."""
     examples: int
 
     @property
     def drop(self) -> float:
-        """Points lost."""
+        """The drop in percentage points."""
         return self.exact - self.rounded
 
     def __str__(self) -> str:
@@ -56,7 +59,7 @@ class Loss:
 
     @property
     def advice(self) -> str:
-        """What to do if the loss is too large."""
+        """What to do if the drop is too large."""
         if math.isnan(self.drop):
             return "Check the model's weights for numbers that are NaN or infinite."
         return (
@@ -65,7 +68,7 @@ class Loss:
         )
 
     def refuse_beyond(self, most: float) -> None:
-        """Raise CheckpointError if more points are lost."""
+        """Raise CheckpointError if the drop exceeds `most` percentage points."""
         if most != ANY_DROP and not self.drop <= most:  # this form also fails for NaN
             raise CheckpointError(
                 f"In int8 the model loses {self.drop:.2f} points of {self.metric} ({self.exact:.2f} to "
@@ -105,7 +108,7 @@ def labeled_task(file: Path, architecture: str, config: AlbertConfig) -> str | N
 def measure_on_labels(
     source: str | Path, task: str, architecture: str, rounded: Path, data: Path, columns: dict[str, Any]
 ) -> Loss:
-    """Return what the task's main metric loses.
+    """Return the drop of the task's main metric.
 
     Args:
         source: the model.
@@ -143,31 +146,27 @@ def measure_on_labels(
 
 def measure_agreement(
     rounded: Path,
-    model: Model,
+    model: LightModel,
     tokenizer: TokenizerBase | None,
     texts: Sequence[str],
     *,
     optional_inputs: bool,
 ) -> Loss:
-    """Return how often the file in int8 decides as the model does, by the output that does so least often."""
-    session = open_session(rounded)
-    names = [output.name for output in session.get_outputs()]
-    architecture, config, _ = model
-    choices = head_of(architecture).has_choices
-    agreed: dict[str, list[float]] = {name: [] for name in names}
-    for batch in batches(tokenizer, config, texts, choices=choices, all_inputs=not optional_inputs):
-        outputs = dict(zip(names, session.run(names, batch), strict=True))
+    """Return how many predictions of the int8 file equal the model's, for the output with the fewest."""
+    agreed: dict[str, list[float]] = {}
+    for batch, outputs in run_batches(rounded, model, tokenizer, texts, optional_inputs=optional_inputs):
         expected = expected_outputs(model, batch)
-        for name in names:
-            agreed[name] += _agreements(name, outputs[name], expected[name], batch, config)
-    name = min(names, key=lambda one: np.nan_to_num(np.mean(agreed[one]), nan=-1.0))
+        for name, actual in outputs.items():
+            decisions = _agreements(name, actual, expected[name], batch, model.config)
+            agreed.setdefault(name, []).extend(decisions)
+    name = min(agreed, key=lambda one: np.nan_to_num(np.mean(agreed[one]), nan=-1.0))
     return Loss(AGREEMENT, 100.0, 100 * float(np.mean(agreed[name])), len(agreed[name]))
 
 
 def _agreements(
     name: str, actual: np.ndarray, expected: np.ndarray, batch: Batch, config: AlbertConfig
 ) -> Iterator[float]:
-    """Yield 1 for each decision that is the same, else 0; for vectors their cosine.
+    """Yield 1 for each prediction that is equal and 0 for each other one; for vectors, yield their cosine.
 
     If a number is not finite, yield NaN, because `argmax` finds the first NaN in both.
     """

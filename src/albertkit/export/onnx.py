@@ -1,10 +1,10 @@
-"""From a checkpoint of any format to a file for ONNX runtimes, checked before it gets its name.
+"""Export a checkpoint of any format to a file for ONNX runtimes, and check it before it gets its name.
 
     report = export_onnx("albert-base-v2", "albert-base-v2.onnx")
     print(report)
 
-The graph is written from config and tensors, not traced: shared weights stay shared, and every batch and
-length runs.
+The graph is written from the config and the tensors, not traced. So shared weights stay shared, and any batch
+and length works.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,6 +24,7 @@ from albertkit.checkpoints.shapes import architecture_of, fit
 from albertkit.config import AlbertConfig
 from albertkit.conversion import TOLERANCES, cast
 from albertkit.datasets.options import DataOptions
+from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
 from albertkit.export.check import TEXTS, compare
 from albertkit.export.int8_loss import ANY_DROP, Loss, labeled_task, measure_agreement, measure_on_labels
@@ -38,22 +39,20 @@ from albertkit.export.writing import (
 )
 from albertkit.files import check_new_folder, file_sha256
 from albertkit.heads import HEADS, head_of
-from albertkit.inputs import NumberedInputs, format_of, read_texts
-from albertkit.onnx.graph import OLDEST_OPSET, onnx
+from albertkit.inputs import read_texts
+from albertkit.onnx.graph import OLDEST_OPSET, OPSET, onnx
 from albertkit.onnx.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
 from albertkit.published import contradictions
 from albertkit.recipe import build
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.vocabularies import add_model_file, open_tokenizer
 
-OPSET = 20
-"""The first with Gelu; what ONNX Runtime 1.17 and later read."""
 MAX_DROP = 0.5
-"""Default of the maximum loss of int8, in points of 100."""
+"""Default maximum accuracy drop of int8, in percentage points."""
 LARGEST_SHARE = 0.35
 """Size of an int8 model of a published shape, relative to float32."""
 TOLERANCE = 1e-4
-"""Largest difference from the reference, for computation in float32."""
+"""Maximum difference from the reference, for computation in float32."""
 
 
 @dataclass(slots=True)
@@ -73,7 +72,7 @@ class OnnxReport:
     outputs: dict[str, str]
     file_bytes: int
     weight_bytes: int
-    """Size of the same tensors in safetensors."""
+    """Number of bytes of the same tensors in safetensors."""
     largest_difference: float | None
     """Largest difference from the NumPy reference on the texts; None for int8."""
     tolerance: float
@@ -83,7 +82,7 @@ class OnnxReport:
     checksums: dict[str, str]
     """SHA-256 of every file written."""
     loss: Loss | None = None
-    """Loss of int8; None if nothing was rounded."""
+    """Accuracy drop of int8; None without int8."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -180,7 +179,7 @@ def export_onnx(
         )
     optional_inputs = not all_inputs
     if isinstance(texts, str | Path):
-        texts = NumberedInputs.read(Path(texts), format=format_of(Path(texts)), fields=("text",))
+        texts = read_texts(Path(texts))
     _check_arguments(architecture, dtype, compute, opset, texts)
     if int8 and (compute != "float32" or opset < OLDEST_INT8_OPSET):
         raise ConfigError(
@@ -210,16 +209,10 @@ def export_onnx(
     tokenizer = _open_tokenizer(checkpoint, notes)
     metadata = metadata_of(config, checkpoint, tokenizer, compute=compute)
     tolerance = TOLERANCE if compute == "float32" else TOLERANCES[compute]
-    model = architecture, config, weights
+    model = LightModel(architecture, config, weights)
     with new_file(file) as new:
         written = write_file(
-            new,
-            model,
-            metadata,
-            opset=opset,
-            compute=compute,
-            int8=int8,
-            optional_inputs=optional_inputs,
+            new, model, metadata, compute=compute, opset=opset, int8=int8, optional_inputs=optional_inputs
         )
         loss, largest, batches = None, None, []
         if int8:

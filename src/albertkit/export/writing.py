@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from albertkit import __version__
-from albertkit.checkpoints.arrays import Arrays
 from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.checkpoints.sentence_modules import files_of, sentence_modules
 from albertkit.config import AlbertConfig
 from albertkit.config_base import CONFIG_FILE
 from albertkit.early_exit import KEY as EARLY_EXIT
 from albertkit.early_exit import exit_count
+from albertkit.engines.light_model import LightModel
 from albertkit.errors import AlbertKitError, CheckpointError
 from albertkit.files import atomic_path, complete_files, json_text, made_folder
 from albertkit.heads import head_of
@@ -47,38 +47,37 @@ def new_file(file: Path) -> Iterator[Path]:
 
 def write_file(
     file: Path,
-    network: tuple[str, AlbertConfig, Arrays],
+    model: LightModel,
     metadata: Mapping[str, str],
     *,
-    opset: int,
     compute: str,
-    int8: bool = False,
-    optional_inputs: bool,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Write the file; return the parts of the report that describe its content."""
-    architecture, config, weights = network
-    model, weight_bytes = build(
-        architecture,
-        config,
-        weights,
-        opset=opset,
-        compute=np.dtype(compute),
-        int8=int8,
-        optional_inputs=optional_inputs,
+    """Write the file; return the parts of the report that describe its content.
+
+    Args:
+        file: the file.
+        model: the model.
+        metadata: texts by name, which the file also contains.
+        compute: data type of the computation.
+        options: further options of `onnx.padded.build`.
+    """
+    graph, weight_bytes = build(
+        model.architecture, model.config, model.weights, compute=np.dtype(compute), **options
     )
     if weight_bytes > _MOST_BYTES:
         raise CheckpointError(
             f"The weights take {weight_bytes:,} bytes, but an ONNX file has room for {_MOST_BYTES:,}. "
             "Choose the dtype 'float16'."
         )
-    onnx.helper.set_model_props(model, dict(metadata))
-    file.write_bytes(model.SerializeToString())
+    onnx.helper.set_model_props(graph, dict(metadata))
+    file.write_bytes(graph.SerializeToString())
     onnx.checker.check_model(str(file), full_check=True)
     return {
-        "ir_version": model.ir_version,
+        "ir_version": graph.ir_version,
         "weight_bytes": weight_bytes,
-        "inputs": {value.name: _describe(value) for value in model.graph.input},
-        "outputs": {value.name: _describe(value) for value in model.graph.output},
+        "inputs": {value.name: _describe(value) for value in graph.graph.input},
+        "outputs": {value.name: _describe(value) for value in graph.graph.output},
     }
 
 

@@ -30,7 +30,7 @@ class UnitBatch:
         return list(chain.from_iterable(self.units))
 
     def split(self, parts: int) -> list["UnitBatch"]:
-        """Return the batch split into `count` parts of similar size, or fewer if it has fewer units."""
+        """Return the batch split into `parts` parts of similar size, or fewer if it has fewer units."""
         parts = min(parts, len(self.units))
         cuts = [len(self.units) * part // parts for part in range(parts + 1)]
         found: list[UnitBatch] = []

@@ -33,10 +33,8 @@ def note_exits(task: Task, config: AlbertConfig, settings: FinetuningSettings) -
     if task.architecture != _CLASS:
         raise ConfigError("early_exit is for text-classification. Omit it.")
     if task.objective != "head":
-        from albertkit.finetuning.objective_checks import objective_name  # needs torch
-
         raise ConfigError(
-            f"early_exit needs the objective 'head', but {task.name} has {objective_name(task)!r}, which "
+            f"early_exit needs the objective 'head', but {task.name} has {task.objective_name!r}, which "
             "would not train the classifiers of earlier layers. Omit early_exit."
         )
     if settings.class_weights != "none":

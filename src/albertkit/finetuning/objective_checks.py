@@ -1,4 +1,4 @@
-"""Checks of the objective of a task: its name, its arguments, and the loss that it returns."""
+"""Checks of the objective of a task: its arguments, and the loss that it returns."""
 
 import inspect
 from collections.abc import Callable
@@ -19,14 +19,6 @@ def check_logits(task: Task) -> None:
             f"the objective of {task.name} is a function of logits and labels, and {task.architecture} has "
             "none under that name. Expected objective = 'head', or an architecture with one tensor of logits."
         )
-
-
-def objective_name(task: Task) -> str:
-    """Return the name of a task's objective; for a function, its qualified name."""
-    objective = task.objective
-    if isinstance(objective, str):
-        return objective
-    return getattr(objective, "__qualname__", type(objective).__qualname__)
 
 
 def check_loss(task: Task, loss: Any) -> None:

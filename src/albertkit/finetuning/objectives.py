@@ -32,7 +32,7 @@ from albertkit.engines.engine import Row
 from albertkit.engines.plain import Batch, pad_batch
 from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.finetuning.batches import UnitBatch
-from albertkit.finetuning.objective_checks import check_logits, check_loss, check_signature, objective_name
+from albertkit.finetuning.objective_checks import check_logits, check_loss, check_signature
 from albertkit.heads import HEADS
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.tasks.task import Task
@@ -187,7 +187,7 @@ def make_objective(
     if class_weights is not None and task.objective != "head":
         raise ConfigError(
             f"class_weights are for the loss of the model's head, but {task.name} has the objective "
-            f"{objective_name(task)!r}. Set class_weights to 'none', or weight the classes in the objective."
+            f"{task.objective_name!r}. Set class_weights to 'none', or weight the classes in the objective."
         )
     if class_weights is not None:
         loss = weighted_cross_entropy(class_weights.to(world.device))
@@ -266,6 +266,7 @@ def training_inputs(task: Task, rows: Sequence[Row], device: torch.device) -> di
     For multiple choice, the batch is (B / C, C, T), because the choices of a question share a softmax.
 
     Raises:
+        ConfigError: `labels_of` of the task does not return a dict.
         DataError: a row has no labels, or questions have different numbers of choices.
     """
     unlabeled = next((row for row in rows if row.labels is None), None)
@@ -283,7 +284,7 @@ def training_inputs(task: Task, rows: Sequence[Row], device: torch.device) -> di
             )
         batch = {name: value.unflatten(0, (-1, *choices)) for name, value in batch.items()}
     return batch | {
-        name: torch.from_numpy(np.asarray(one)).to(device) for name, one in task.labels_of(rows).items()
+        name: torch.from_numpy(np.asarray(one)).to(device) for name, one in task.checked_labels(rows).items()
     }
 
 

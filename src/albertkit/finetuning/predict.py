@@ -15,13 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import (
-    ANSWERED,
-    Reader,
-    ReadingReport,
-    TableReader,
-    open_table,
-)
+from albertkit.datasets.reader import ANSWERED, Reader, ReadingReport, TableReader, open_table
 from albertkit.devices import CPU, Device, read_device
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
@@ -117,9 +111,10 @@ def predict(
         patience: number of consecutive layers that must agree before an example exits early.
         runner: "local" for this process, or "ray" for a Ray cluster, which needs an output file.
         workers: number of Ray workers; None for one per GPU, or per CPU if there are no GPUs.
-        keep_columns: whether to copy the columns of the input to the output.
-        progress: function that is called with the number of finished examples and the number of all examples;
-            None for a progress bar.
+        keep_columns: whether to copy the columns of the input to the output. A column with the name of a
+            prediction's column is renamed `input_NAME`.
+        progress: function that is called with the number of finished examples and the number of all examples
+            after each part of an output file; None for a progress bar.
         **settings: fields of `TaskSettings` and `DataOptions`; the defaults are those of the fine-tuning.
 
     Returns:
@@ -128,7 +123,7 @@ def predict(
         removed tokens.
 
     Raises:
-        ConfigError: a task, engine, runner or setting is unknown.
+        ConfigError: a task, engine, runner or setting is unknown; or the runner is "ray" without an output.
         DataError: rows cannot be read, the output exists, or the model has no head.
         MissingExtraError: the output is a Parquet file, and pyarrow is not installed.
     """
@@ -136,6 +131,8 @@ def predict(
         raise ConfigError(f"--engine is {engine!r}, but that is a runner. Use --runner {engine}.")
     model = str(model)
     _check_runner(runner, workers)
+    if output is None and runner != "local":
+        raise ConfigError(f"runner is {runner!r}, which writes a file. Pass output, or omit runner.")
     place = CPU if runner == "ray" else read_device(device)  # with Ray, only its workers compute
     own, loaded, reader, about = open_trained(
         model,
@@ -170,14 +167,13 @@ def predict(
     if cut := made.cut:
         logger.info(
             f"{len(cut):,} of {made.total:,} predictions are for examples that were truncated ({sum(cut):,} "
-            f"tokens removed, up to "
-            f"{max(cut):,} of one example); the column 'cut' has the numbers"
+            f"tokens removed, up to {max(cut):,} of one example); the column 'cut' has the numbers"
         )
     return made
 
 
 def _predict_in_memory(predictor: Predictor, reader: Reader[Any], keep_columns: bool) -> Predictions:
-    _checked(reader, predictor.task)
+    _checked(reader, predictor.task, keep_columns)
     records: list[dict[str, Any]] = []
     for chunk in chunks(_asked(reader, keep_columns)):
         records += predictor.records(chunk)
@@ -201,29 +197,11 @@ def predict_file(
     keep_columns: bool = False,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Predictions:
-    """Write the predictions for all examples of a reader.
+    """Write the predictions for all examples of a reader, one row per example; see `predict`.
 
-    A row has `row`, the number of the input's row from 1; `id` if the input has ids; the kept columns; and
-    the prediction.
-
-    Args:
-        task: the task, bound to the model.
-        model: the model that computes the scores.
-        reader: reader of examples without labels.
-        output: .jsonl, .csv, .tsv or .parquet file, with one row per example.
-        about: the settings of this run, as JSON values. Parts of a run with other settings, another model or
-            another input are not continued.
-        batch_tokens: maximum number of tokens per batch, including padding; None for a default that suits the
-            device.
-        engine: one of `engines.choosing.ENGINES`.
-        part_size: number of examples per part.
-        runner: "local" (this process) or "ray" (workers of a Ray cluster). Both write the same parts, so one
-            can continue a run of the other.
-        workers: number of Ray workers. Default: one per GPU, or per CPU if there are no GPUs.
-        device: device of each Ray worker: "auto", "cpu" or "cuda".
-        keep_columns: whether to copy the input's columns. A column with the name of a prediction's column is
-            renamed `input_NAME`.
-        progress: called after each part with the numbers of finished and of all examples.
+    `about` has the settings of this run, as JSON values. Parts of a run with other settings, another model or
+    another input are not continued. A part has `part_size` examples. All runners write the same parts, so one
+    can continue a run of another.
 
     Raises:
         ConfigError: `keep_columns` is set for an input that is not a table, the runner is unknown, `workers`
@@ -235,8 +213,6 @@ def predict_file(
     output = Path(output)
     _check_runner(runner, workers)
     _check_output(Path(reader.source), output)
-    if keep_columns and not isinstance(reader, TableReader):
-        raise ConfigError(f"keep_columns is for tables, but {reader.source} has no columns. Omit it.")
     parts = output.with_name(f".{output.name}.parts")
     about = about | {
         "part_size": part_size,
@@ -247,7 +223,7 @@ def predict_file(
     if engine == "onnx-int8":  # the scores of all other engines are equal up to rounding
         about["engine"] = engine
     done = _kept(parts, about)
-    total = _checked(reader, task)
+    total = _checked(reader, task, keep_columns)
     count = min(len(done or ()) * part_size, total)
     if done:
         logger.info(
@@ -318,13 +294,16 @@ def _check_output(source: Path, output: Path) -> None:
         )
 
 
-def _checked(reader: Reader[Any], task: Task) -> int:
+def _checked(reader: Reader[Any], task: Task, keep_columns: bool) -> int:
     """Return the number of examples after reading all of them once.
 
     Raises:
+        ConfigError: `keep_columns` is set for an input that is not a table.
         DataError: rows cannot be read or are too long (the message has their number and the first of them),
             or there are no rows.
     """
+    if keep_columns and not isinstance(reader, TableReader):
+        raise ConfigError(f"keep_columns is for tables, but {reader.source} has no columns. Omit it.")
     report = ReadingReport(reader.source, counts_all=True)
     examples = (example for _, example in reader.read(report))
     for _ in features_of_all(task, examples) if task.refuses else examples:

@@ -7,6 +7,7 @@ A part has one JSON object per line. Tables have a column `score_LABEL` for each
 import csv
 import json
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,6 @@ SCORE_PREFIX = "score_"
 def part_files(folder: Path) -> list[Path]:
     """Return the parts of a folder in order."""
     return sorted(folder.glob("[0-9]*.jsonl"), key=by_number)
-
-
-def lines(folder: Path) -> Iterator[str]:
-    """Yield the lines of all parts."""
-    for part in part_files(folder):
-        with part.open(encoding="utf-8") as stream:
-            yield from stream
 
 
 def checked_records(folder: Path) -> Iterator[dict[str, Any]]:
@@ -55,34 +49,36 @@ def checked_records(folder: Path) -> Iterator[dict[str, Any]]:
             ) from error
 
 
-def flat(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record with one column per score; scores without names are numbered from 0."""
-    result: dict[str, Any] = {}
-    for name, value in record.items():
-        if name == SCORES:
-            named = value.items() if isinstance(value, dict) else enumerate(value)
-            result |= {f"{SCORE_PREFIX}{label}": score for label, score in named}
-        else:
-            result[name] = value
-    return result
+def flat_records(part: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of a part with one column per score; scores without names are numbered from 0."""
+    for line in part.read_bytes().splitlines():
+        result: dict[str, Any] = {}
+        for name, value in json.loads(line).items():
+            if name == SCORES:
+                named = value.items() if isinstance(value, dict) else enumerate(value)
+                result |= {f"{SCORE_PREFIX}{label}": score for label, score in named}
+            else:
+                result[name] = value
+        yield result
 
 
 def write_jsonl(parts: Path, file: Path) -> None:
     """Write the lines unchanged."""
-    with file.open("w", encoding="utf-8") as target:
-        target.writelines(lines(parts))
+    with file.open("wb") as target:
+        for part in part_files(parts):
+            target.write(part.read_bytes())
 
 
 def write_csv(parts: Path, file: Path, *, delimiter: str = ",") -> None:
     """Write plain cells unchanged, lists and objects as JSON. Records may have different columns."""
     with file.open("w", encoding="utf-8", newline="") as target:
-        writer = csv.DictWriter(target, _columns(lines(parts)), delimiter=delimiter)
+        writer = csv.DictWriter(target, _columns(parts), delimiter=delimiter)
         writer.writeheader()
-        for line in lines(parts):
+        for record in chain.from_iterable(map(flat_records, part_files(parts))):
             writer.writerow(
                 {
                     name: json_text(value, ensure_ascii=False) if isinstance(value, list | dict) else value
-                    for name, value in flat(json.loads(line)).items()
+                    for name, value in record.items()
                 }
             )
 
@@ -98,7 +94,7 @@ def write_parquet(parts: Path, file: Path) -> None:
     Raises:
         DataError: a kept column has lists or objects without a common type.
     """
-    columns = _columns(lines(parts))
+    columns = _columns(parts)
     try:
         schema = pa.unify_schemas(
             [_table(part, columns).schema for part in part_files(parts)], promote_options="permissive"
@@ -113,11 +109,11 @@ def write_parquet(parts: Path, file: Path) -> None:
         ) from error
 
 
-def _columns(records: Iterator[str]) -> dict[str, set[type]]:
+def _columns(folder: Path) -> dict[str, set[type]]:
     """Return the columns of all records, each with the types of its values; `cut` comes last."""
     columns: dict[str, set[type]] = {}
-    for line in records:
-        for name, value in flat(json.loads(line)).items():
+    for record in chain.from_iterable(map(flat_records, part_files(folder))):
+        for name, value in record.items():
             kinds = columns.setdefault(name, set())
             if value is not None:
                 kinds.add(float if type(value) is int else type(value))
@@ -126,9 +122,7 @@ def _columns(records: Iterator[str]) -> dict[str, set[type]]:
 
 def _table(part: Path, columns: dict[str, set[type]], schema: Any = None) -> Any:
     """Return the table of a part. A kept column with values of several types becomes text."""
-    with part.open(encoding="utf-8") as stream:
-        records = [flat(json.loads(line)) for line in stream]
-    rows = [{name: record.get(name) for name in columns} for record in records]
+    rows = [{name: record.get(name) for name in columns} for record in flat_records(part)]
     for name in (name for name, kinds in columns.items() if len(kinds) > 1):
         for row in rows:
             if row[name] is not None and not isinstance(row[name], str):

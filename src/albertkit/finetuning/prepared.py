@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from albertkit.checkpoints.formats import load_config
-from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import DataError
 from albertkit.finetuning.batches import Unit
@@ -23,7 +22,6 @@ from albertkit.modeling import auto
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.loading import RowCounts, Splits, features_of_all, load_splits, open_reader
 from albertkit.tasks.task import Task
-from albertkit.tokenization.base import TokenizerBase
 from albertkit.vocabularies import load_tokenizer
 
 logger = logging.getLogger(__name__)
@@ -37,9 +35,7 @@ class Prepared:
     """The data and model that all runs on the same data share."""
 
     task: Task
-    """The task, bound to the model."""
-    tokenizer: TokenizerBase
-    config: AlbertConfig
+    """The task, bound to the model's tokenizer and config."""
     start: str
     """The initial model."""
     units: list[Unit]
@@ -83,8 +79,7 @@ def prepare(
     named = {} if splits.labels is None else splits.labels.config_arguments()
     config = load_config(str(model)).replace(**named, **settings.dropouts)
     note_exits(task, config, settings)
-    tokenizer = load_tokenizer(str(model))
-    task = task.bind(tokenizer, config, settings.task)
+    task = task.bind(load_tokenizer(str(model)), config, settings.task)
     for name, value in task.saved(examples["training"]).items():
         if value is None:
             config.extra.pop(name, None)
@@ -106,7 +101,7 @@ def prepare(
     if splits.labels is not None:
         for note in splits.labels.notes(map(task.truth, examples["training"])):
             logger.info("%s", note)
-    return Prepared(task, tokenizer, config, str(model), units, evaluated, data, saved_columns(options))
+    return Prepared(task, str(model), units, evaluated, data, saved_columns(options))
 
 
 def _hold_out(splits: Splits[Any], seed: int) -> None:
@@ -144,12 +139,12 @@ def starting_model(prepared: Prepared, settings: FinetuningSettings) -> AlbertPr
     """Return the model with a new head, or with random weights."""
     torch.manual_seed(settings.seed)
     if settings.from_scratch:
-        model = prepared.model_class(prepared.config)
+        model = prepared.model_class(prepared.task.config)
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the head is expected to be new
             model = prepared.model_class.from_pretrained(
-                prepared.start, config=prepared.config, ignore_mismatched_sizes=True
+                prepared.start, config=prepared.task.config, ignore_mismatched_sizes=True
             )
     for name, parameter in model.named_parameters():
         if name.startswith(prepared.task.unused):

@@ -1,6 +1,6 @@
 """The report of an evaluation: report.json for programs, report.md for people, predictions, plots."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,8 @@ def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
         pictures.append(_confusion_picture(folder, judged, labels))
     if reliability:
         pictures.append(_calibration_picture(folder, reliability))
-    if judged and isinstance(judged[0].predicted, float) and _are_numbers(answers):
+    are_numbers = all(isinstance(answer, int | float) for answer in answers)
+    if judged and isinstance(judged[0].predicted, float) and are_numbers:
         pictures.append(_numbers_picture(folder, judged, evaluation.task.axes))
     ranks = [rank for one in evaluation.predictions if (rank := getattr(one, "rank", None)) is not None]
     if ranks:
@@ -72,10 +73,6 @@ def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
     write_json(folder / REPORT_JSON, finite(report))
     (folder / REPORT_MARKDOWN).write_text(_markdown(report, pictures), encoding="utf-8")
     return report
-
-
-def _are_numbers(answers: Iterable[Any]) -> bool:
-    return all(isinstance(answer, int | float) for answer in answers)
 
 
 def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:

@@ -13,7 +13,6 @@ from albertkit.errors import ConfigError, TrainingError
 from albertkit.finetuning.batches import Epochs, fingerprint
 from albertkit.finetuning.collapse import CollapseWatch, collapse, prior_loss
 from albertkit.finetuning.evaluation import Evaluation
-from albertkit.finetuning.objective_checks import objective_name
 from albertkit.finetuning.objectives import balanced_weights, make_objective
 from albertkit.finetuning.prepared import Prepared, starting_model
 from albertkit.finetuning.report import write_report
@@ -121,7 +120,7 @@ def run_prepared(
     restarts: int = 0,
 ) -> FinetuningRun:
     """Run on prepared data; after a collapse, run again."""
-    rate = settings.rate(prepared.config.hidden_size) / 2**restarts
+    rate = settings.rate(prepared.task.config.hidden_size) / 2**restarts
     # The seeds of restarts are far from those of other runs.
     tried = replace(settings, learning_rate=rate, seed=settings.seed + 1000 * restarts)
     folder = output / f"restart-{restarts}" if restarts else output
@@ -129,16 +128,16 @@ def run_prepared(
     prior = prior_loss(prepared, _class_weights(prepared, tried))
     # The last run is not stopped early, because no restart follows it.
     result = _train(prepared, tried, folder, world, callbacks, watched=not is_last, prior=prior)
+    run = FinetuningRun(output, prepared.task, result, None, restarts, world.is_main)
     if not result.finished:
-        return FinetuningRun(output, prepared.task, result, None, restarts, world.is_main)
+        return run
     evaluation, reason = None, result.state.given_up
     if reason is None and world.is_main:
         evaluation = _evaluate_best(prepared, tried, folder, world)
         reason = collapse(evaluation, folder, prior=prior)
     if world.any(reason is not None) and not is_last:
         if world.any(result.signal is not None):  # in the last step
-            ended = replace(result, finished=False)
-            return FinetuningRun(output, prepared.task, ended, None, restarts, world.is_main)
+            return replace(run, loop=replace(result, finished=False))
         logger.info(
             f"collapsed: {reason}. Starting again with half the learning rate, {rate / 2:g}, and another seed"
         )
@@ -179,7 +178,7 @@ def run_prepared(
         _save(evaluation, prepared, folder, output)
         report = write_report(evaluation, output, about=about)
     world.wait()
-    return FinetuningRun(output, prepared.task, result, report, restarts, world.is_main)
+    return replace(run, report=report)
 
 
 def _best_by(prepared: Prepared, settings: FinetuningSettings) -> tuple[str, bool]:
@@ -216,24 +215,24 @@ def _train(
     epochs = Epochs(
         prepared.units, settings.batch_size, seed=settings.seed, rank=world.rank, world_size=world.size
     )
-    training = settings.training(steps_per_epoch=epochs.steps, hidden_size=prepared.config.hidden_size)
+    training = settings.training(steps_per_epoch=epochs.steps, hidden_size=prepared.task.config.hidden_size)
     metric, lower = _best_by(prepared, settings)
     watch = CollapseWatch(training, prior)
     added = {  # checkpoints of earlier versions lack these values
         "main_metric": metric,
         "own_metrics": prepared.task.own_directions,
         "task_name": prepared.task.name,  # "task" has the settings of the task
-        "objective": objective_name(prepared.task),
+        "objective": prepared.task.objective_name,
         "validation_data": fingerprint([prepared.validation.rows]),  # the best value so far belongs to it
     }
 
     def save_model(target: Path) -> None:
         model.save_pretrained(target)
-        prepared.tokenizer.save_pretrained(target)
+        prepared.task.tokenizer.save_pretrained(target)
 
     def evaluate() -> dict[str, float]:
         is_first = watch.evaluation is None
-        watch.evaluation = prepared.validation.evaluate(model, prepared.config)
+        watch.evaluation = prepared.validation.evaluate(model, prepared.task.config)
         if is_first:
             watch.evaluation.check()
         metrics = watch.evaluation.metrics
@@ -279,7 +278,7 @@ def _identity(settings: FinetuningSettings) -> dict[str, Any]:
 def _class_weights(prepared: Prepared, settings: FinetuningSettings) -> Tensor | None:
     if settings.class_weights == "none":
         return None
-    return balanced_weights(prepared.task.learnt_classes(prepared.rows), prepared.config.num_labels)
+    return balanced_weights(prepared.task.learnt_classes(prepared.rows), prepared.task.config.num_labels)
 
 
 def _evaluate_best(
@@ -299,4 +298,4 @@ def _save(evaluation: Evaluation, prepared: Prepared, folder: Path, output: Path
     """Copy the model of the last run, with the tuned values, to `output`."""
     model = prepared.model_class.from_pretrained(folder, config=evaluation.task.config)
     model.save_pretrained(output)
-    prepared.tokenizer.save_pretrained(output)
+    prepared.task.tokenizer.save_pretrained(output)

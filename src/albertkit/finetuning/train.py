@@ -4,6 +4,7 @@ import logging
 import shutil
 import statistics
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError
+from albertkit.extras import require
 from albertkit.files import finite, full_disk_named, write_json
 from albertkit.finetuning.prepared import Prepared, prepare
 from albertkit.finetuning.run import FinetuningRun, run_prepared
@@ -24,7 +26,6 @@ from albertkit.tasks.measuring import OwnMetrics
 from albertkit.tasks.registry import task_of
 from albertkit.tasks.task import Task
 from albertkit.training.callbacks import Callback, checked_callbacks
-from albertkit.training.curves import load_plotting
 from albertkit.training.distributed import World, join_world
 from albertkit.training.folder import refuse_other_folders
 
@@ -89,7 +90,7 @@ def finetune(
         TrainingError: a run is resumed with other settings or data, or the loss keeps diverging.
         DiskFullError: the disk has no space left.
     """
-    load_plotting()  # raise for missing libraries before any work
+    require("matplotlib.figure", extra="train")  # raise for missing libraries before any work
     if type(seeds) is not int or seeds < 1:
         raise ConfigError(
             f"seeds is {seeds!r}. Expected the number of runs, at least 1. Their seeds count up from the "
@@ -104,24 +105,12 @@ def finetune(
         check_metric(chosen.best_metric, own.directions, name="best_metric")
     output = Path(output)
 
-    def run(world: World) -> FinetuningRun:
-        prepared = prepare(
-            own,
-            chosen,
-            model=model,
-            train=train,
-            validation=validation,
-            options=options,
-        )
+    processes = join_world(device) if world is None else nullcontext(world)
+    with full_disk_named(output), processes as joined:
+        prepared = prepare(own, chosen, model=model, train=train, validation=validation, options=options)
         if seeds > 1:
-            return run_seeds(prepared, chosen, output, seeds=seeds, world=world, callbacks=called)
-        return run_prepared(prepared, chosen, output, world=world, callbacks=called)
-
-    with full_disk_named(output):
-        if world is not None:
-            return run(world)
-        with join_world(device) as joined:
-            return run(joined)
+            return run_seeds(prepared, chosen, output, seeds=seeds, world=joined, callbacks=called)
+        return run_prepared(prepared, chosen, output, world=joined, callbacks=called)
 
 
 def run_seeds(
@@ -175,7 +164,7 @@ def run_seeds(
     for file in (output / f"seed-{best}").iterdir():
         if file.is_file() and file.suffix in _COPIED:
             shutil.copy2(file, output)
-    for name in files_of(prepared.config):  # of sentence embedding, some in folders
+    for name in files_of(prepared.task.config):  # of sentence embedding, some in folders
         (output / name).parent.mkdir(exist_ok=True)
         shutil.copy2(output / f"seed-{best}" / name, output / name)
     write_json(output / "report.json", finite(report))

@@ -201,7 +201,7 @@ def data_options(
     Args:
         model: folder or name of the model.
         task: the task that reads the data.
-        data: see `evaluate`.
+        data: a path, a table, or examples, as `datasets.reader.as_source` returns them.
         given: the options of this call by name.
         labeled: whether labels are read.
 
@@ -241,13 +241,12 @@ def data_options(
 
 def _table(task: Task, data: Any, options: DataOptions) -> Table | None:
     """Return the table of the data, or None for data without named columns."""
-    source = as_source(data, name="data")
-    if not isinstance(source, str):
-        return source if isinstance(source, Table) else None
-    path = Path(source)
+    if not isinstance(data, str | Path):
+        return data if isinstance(data, Table) else None
+    path = Path(data)
     if not ((path / "state.json").is_file() or file_format(path)[0] in task.table_formats):
         return None
-    return open_table(source, header=options.header, delimiter=options.delimiter)
+    return open_table(path, header=options.header, delimiter=options.delimiter)
 
 
 def _is_number(value: Any) -> bool:

@@ -1,7 +1,7 @@
-"""A text inside the model: attention of every layer and head, and vectors from layer to layer.
+"""Compute the attention of every layer and head for a text, and the change of its vectors by layer.
 
-In ALBERT, layers share their weights: the same function is applied to a text again and again. How much its
-vectors still change shows how far they have converged.
+In ALBERT, layers share their weights: the same function is applied to a text again and again. The change of
+the vectors in a layer shows how far they have converged.
 
 Shapes: T tokens, N heads of a layer, L executed layers, H hidden.
 """
@@ -45,7 +45,7 @@ class AttentionLayer:
 
 @dataclass(frozen=True, eq=False)
 class AttentionReport:
-    """One text inside a model."""
+    """The attention and the vectors of one text."""
 
     text: str
     text_pair: str | None
@@ -103,7 +103,8 @@ def compute_attention(
         tokenizer: the tokenizer that the model was trained with.
         text: the text.
         text_pair: a second text, which makes a pair.
-        truncation: whether to truncate what is too long (the longer text of a pair) instead of raising.
+        truncation: whether to truncate a text that is too long (of a pair, the longer text) instead of
+            raising an error.
         parse_special_tokens: whether `[SEP]` and other special tokens in a text are parsed, "mask" for only
             `[MASK]`; None for the tokenizer's setting.
         engine: an engine that computes like an `InsideEngine` of the model; None creates one.
@@ -160,10 +161,10 @@ def compute_attention(
 
 
 class InsideEngine(Engine):
-    """Computes everything that a report shows for each row, concatenated, (1, K).
+    """Computes the numbers of a report for each row, concatenated as (1, K) in float32.
 
-    That is the attention of each layer, N * T * T, the cosines with the layer before, L * T, and with the
-    last one, (L + 1) * T; float32. Every row is a batch of its own, and all its tokens are read.
+    They are the attention of each layer, N * T * T; the cosines with the previous layer, L * T; and the
+    cosines with the last layer, (L + 1) * T. Every row is a batch of its own, and all its tokens are read.
 
     Args:
         model: a light model, which ONNX Runtime computes; or a PyTorch model, which is called on its device.
@@ -188,16 +189,9 @@ class InsideEngine(Engine):
 
 
 def _run(model: LightModel, row: Row) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the attentions (N, T, T) of each layer and the states (L + 1, T, H), by ONNX Runtime."""
+    """Return the attentions (N, T, T) of each layer and the states (L + 1, T, H). Use ONNX Runtime."""
     check_rows([row], model.config)
-    network = OnnxNetwork(
-        model.architecture,
-        model.config,
-        {name: array.astype(np.float32, copy=False) for name, array in model.weights.items()},
-        int8=False,
-        threads=compute_threads(),
-        inside=True,
-    )
+    network = OnnxNetwork(model, int8=False, threads=compute_threads(), inside=True)
     (batch,) = plan([row], every_token, len(row.input_ids), None)
     ((last, *inside),) = network.run(batch)
     depth = model.config.depth
@@ -205,7 +199,7 @@ def _run(model: LightModel, row: Row) -> tuple[list[np.ndarray], np.ndarray]:
 
 
 def _call(model: Model, row: Row) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the same, by calling the encoder of a PyTorch model."""
+    """Return the same as `_run`. Call the encoder of a PyTorch model."""
     from albertkit.engines.plain import evaluating, pad_batch
 
     encoder: Any = model.base_model

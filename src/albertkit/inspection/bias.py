@@ -1,4 +1,4 @@
-"""Words that a model prefers for one group of people over another, as in ALBERT's model card.
+"""Find the words that a model prefers for one group of people over another, as in ALBERT's model card.
 
 A template such as "The [X] worked as a [MASK]." is filled with each group's word, and the predictions for the
 mask are compared. One template shows one association of one model; it does not measure bias in general.
@@ -77,8 +77,38 @@ class GroupComparison:
         }
 
     def plot(self, target: str | Path) -> None:
-        """Draw the comparison to a .png, .svg or .pdf file."""
-        plot_groups(self, target)
+        """Draw the probability of every word for every group, and the ratios, to a .png, .svg or .pdf file.
+
+        Raises:
+            ConfigError: the file has another ending.
+            MissingExtraError: Matplotlib is not installed.
+        """
+        target = Path(target)
+        check_picture(target)
+        words, groups = self.words, self.groups
+        places = range(len(words))
+        figure = matplotlib_figure.Figure(figsize=(9, 1.7 + 0.32 * len(words)), layout="constrained")
+        shares, ratios = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+        for place, word in zip(places, words, strict=True):
+            ends = [min(word.scores.values()), max(word.scores.values())]
+            shares.plot(ends, [place, place], color="0.75", zorder=1)
+        for number, group in enumerate(groups):
+            shares.plot(
+                [word.scores[group] for word in words], places, "o", color=f"C{number}", label=_plain(group)
+            )
+        shares.set_yticks(places, [_plain(word.name) for word in words])
+        shares.set(xscale="log", xlabel="probability", title=_plain(self.template))
+        shares.legend()
+        height = 0.8 / (len(groups) - 1)
+        for number, group in enumerate(groups[1:]):
+            middles = [place + (number + 0.5) * height - 0.4 for place in places]
+            values = [word.log2_ratios[group] for word in words]
+            ratios.barh(middles, values, height=height, color=f"C{number + 1}")
+        ratios.axvline(0, color="0.3", linewidth=0.8)
+        ratios.set(xlabel=_plain(f"log2 of the ratio to {groups[0]!r} (+1: twice)"))
+        for panel in (shares, ratios):
+            panel.grid(axis="x", alpha=0.3)
+        write_picture(figure, target, dpi=150)
 
     def __repr__(self) -> str:
         return "\n".join([self.template, *("  ".join(row) for row in self._table())])
@@ -173,41 +203,6 @@ def _check(text: str, feature: MaskedText, tokenizer: TokenizerBase, max_length:
             f"{text!r:.80} has {len(feature.input_ids)} tokens, but the model's maximum is {max_length}. "
             "Shorten the template."
         )
-
-
-def plot_groups(report: GroupComparison, target: str | Path) -> None:
-    """Draw the probability of every word for every group, and the ratios, to a file.
-
-    Raises:
-        ConfigError: the file does not have the ending of an image format.
-        MissingExtraError: Matplotlib is not installed.
-    """
-    target = Path(target)
-    check_picture(target)
-    words, groups = report.words, report.groups
-    places = range(len(words))
-    figure = matplotlib_figure.Figure(figsize=(9, 1.7 + 0.32 * len(words)), layout="constrained")
-    shares, ratios = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
-    for place, word in zip(places, words, strict=True):
-        ends = [min(word.scores.values()), max(word.scores.values())]
-        shares.plot(ends, [place, place], color="0.75", zorder=1)
-    for number, group in enumerate(groups):
-        shares.plot(
-            [word.scores[group] for word in words], places, "o", color=f"C{number}", label=_plain(group)
-        )
-    shares.set_yticks(places, [_plain(word.name) for word in words])
-    shares.set(xscale="log", xlabel="probability", title=_plain(report.template))
-    shares.legend()
-    height = 0.8 / (len(groups) - 1)
-    for number, group in enumerate(groups[1:]):
-        middles = [place + (number + 0.5) * height - 0.4 for place in places]
-        values = [word.log2_ratios[group] for word in words]
-        ratios.barh(middles, values, height=height, color=f"C{number + 1}")
-    ratios.axvline(0, color="0.3", linewidth=0.8)
-    ratios.set(xlabel=_plain(f"log2 of the ratio to {groups[0]!r} (+1: twice)"))
-    for panel in (shares, ratios):
-        panel.grid(axis="x", alpha=0.3)
-    write_picture(figure, target, dpi=150)
 
 
 def _plain(text: str) -> str:

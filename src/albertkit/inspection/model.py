@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from albertkit.checkpoints.arrays import is_floating
 from albertkit.checkpoints.formats import locate, read
 from albertkit.config import AlbertConfig
 from albertkit.errors import ModelNotFoundError
-from albertkit.footprint import Footprint, measure
+from albertkit.footprint import measure
 from albertkit.heads import HEADS
 from albertkit.published import warn_of_contradictions
 from albertkit.vocabularies import load_tokenizer
@@ -39,13 +39,10 @@ def inspect_model(model: str) -> dict[str, Any]:
     Args:
         model: folder or file in any format, hub name, "bundled", or a shape such as "base-v2".
     """
-    preset = re.fullmatch(r"(base|large|xlarge|xxlarge)(?:-(v1|v2))?", model)
-    report = _of_shape(*preset.groups()) if preset and not Path(model).exists() else _of_checkpoint(model)
-    return {"model": model, **report}
-
-
-def _of_shape(size: str, version: str | None) -> dict[str, Any]:
-    return _of_config(AlbertConfig.preset(cast(Any, size), version=cast(Any, version or "v2")))
+    preset: Any = re.fullmatch(r"(base|large|xlarge|xxlarge)(?:-(v1|v2))?", model)
+    if preset and not Path(model).exists():
+        return {"model": model, **_of_config(AlbertConfig.preset(preset[1], version=preset[2] or "v2"))}
+    return {"model": model, **_of_checkpoint(model)}
 
 
 def _of_checkpoint(name: str) -> dict[str, Any]:
@@ -75,14 +72,23 @@ def _of_config(config: AlbertConfig, tensors: dict[str, np.ndarray] | None = Non
     named = (config.architectures or [""])[0]
     architecture = named if named in HEADS else "AlbertForPreTraining"
     footprint = measure(architecture, config)
-    act = config.hidden_act
     report = {
         "class": architecture,
-        "shape": {name: getattr(config, name) for name in _SHAPE} | {"hidden_act": str(act)},
+        "shape": {name: getattr(config, name) for name in _SHAPE} | {"hidden_act": str(config.hidden_act)},
         "parameters": {part: vars(one) for part, one in footprint.parameters.items()}
         | {"total": vars(footprint.total)},
-        "memory": _memory(footprint),
-        "flops": _flops(footprint),
+        # Bytes. The activations are estimates for one text of TOKENS tokens in fp32.
+        "memory": {
+            "weights_fp32": footprint.weight_bytes(4),
+            "weights_fp16": footprint.weight_bytes(2),
+            f"inference_per_{TOKENS}_tokens": footprint.inference_floats * 4 * TOKENS,
+            f"training_per_{TOKENS}_tokens": footprint.training_floats * 4 * TOKENS,
+        },
+        "flops": {
+            "per_token": footprint.flops_per_token,
+            **{f"per_token_at_{length}": footprint.flops(length) for length in LENGTHS},
+            "per_masked_word": footprint.head_flops,
+        },
     }
     if tensors is not None:
         floating = [tensor for tensor in tensors.values() if is_floating(tensor)]
@@ -92,22 +98,3 @@ def _of_config(config: AlbertConfig, tensors: dict[str, np.ndarray] | None = Non
             "tensors": len(tensors),
         }
     return report
-
-
-def _memory(footprint: Footprint) -> dict[str, int]:
-    """Return bytes; activations for one text of `TOKENS` tokens in fp32, as estimates."""
-    return {
-        "weights_fp32": footprint.weight_bytes(4),
-        "weights_fp16": footprint.weight_bytes(2),
-        f"inference_per_{TOKENS}_tokens": footprint.inference_floats * 4 * TOKENS,
-        f"training_per_{TOKENS}_tokens": footprint.training_floats * 4 * TOKENS,
-    }
-
-
-def _flops(footprint: Footprint) -> dict[str, int]:
-    """Return floating-point operations per token."""
-    return {
-        "per_token": footprint.flops_per_token,
-        **{f"per_token_at_{length}": footprint.flops(length) for length in LENGTHS},
-        "per_masked_word": footprint.head_flops,
-    }

@@ -94,7 +94,7 @@ def as_tensors(inputs: Mapping[str, Any], config: AlbertConfig, *, choices: bool
     if ("input_ids" in inputs) == ("inputs_embeds" in inputs):
         raise ValueError("received both or neither of input_ids and inputs_embeds. Pass exactly one of them.")
     tensors = {name: _as_tensor(name, value, config) for name, value in inputs.items()}
-    check_shapes({name: tuple(tensor.shape) for name, tensor in tensors.items()}, config, choices=choices)
+    _check_shapes({name: tuple(tensor.shape) for name, tensor in tensors.items()}, config, choices=choices)
     return tensors
 
 
@@ -143,7 +143,7 @@ def _check_range(name: str, values: np.ndarray, config: AlbertConfig) -> None:
         )
 
 
-def check_shapes(
+def _check_shapes(
     shapes: Mapping[str, tuple[int | None, ...]], config: AlbertConfig, *, choices: bool
 ) -> None:
     """Compare the known sizes (the others are None) with the config; raises the errors of `as_tensors`."""

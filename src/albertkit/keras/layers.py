@@ -181,10 +181,7 @@ class AlbertAttention(Brick):
         self.LayerNorm = self.layer_norm("LayerNorm", config.hidden_size)
 
     def call(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
-        head_mask: Tensor | None = None,
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, head_mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Compute attention.
 
@@ -234,10 +231,7 @@ class AlbertLayer(Brick):
         self.full_layer_layer_norm = self.layer_norm("full_layer_layer_norm", config.hidden_size)
 
     def call(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
-        head_mask: Tensor | None = None,
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, head_mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Apply attention and feed-forward network. For arguments see `AlbertAttention.call`."""
         attended, weights = self.attention(hidden_states, attention_mask=attention_mask, head_mask=head_mask)

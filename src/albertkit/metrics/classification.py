@@ -77,9 +77,12 @@ def class_scores(
             MRPC and QQP).
     """
     true, predicted = list(references), list(predictions)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="A single label", category=UserWarning)  # the result is 0
+        matthews = float(metrics.matthews_corrcoef(true, predicted))
     scores = {
         "accuracy": accuracy(true, predicted),
-        "matthews": float(metrics.matthews_corrcoef(true, predicted)),
+        "matthews": matthews,
         "f1_macro": _f1(true, predicted, labels=list(labels), average="macro"),
     }
     if len(labels) == 2:

@@ -73,5 +73,5 @@ def retrieval_scores(ranks: Sequence[int]) -> dict[str, float]:
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Return the vectors (N, H), scaled to length 1."""
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
+    """Return the vectors (..., H), scaled to length 1; a vector of zeros remains zero."""
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True).clip(min=1e-12)

@@ -18,7 +18,8 @@ from albertkit.metrics.comparing import check_same_length
 OUTSIDE = "O"
 SCHEME_LABEL = re.compile(r"([BIELSU])-(.+)")
 """Prefix and type of a label in any scheme."""
-_BEGINS, _ENDS = "BSU", "ELSU"
+BEGINS, ENDS = "BSU", "ELSU"
+"""Prefixes of labels that begin or end a span."""
 
 
 class Span(NamedTuple):
@@ -107,7 +108,7 @@ def _split(label: str) -> tuple[str, str]:
 
 
 def _goes_on(before: tuple[str, str], now: tuple[str, str]) -> bool:
-    return before[1] == now[1] and now[0] not in _BEGINS and before[0] not in _ENDS
+    return before[1] == now[1] and now[0] not in BEGINS and before[0] not in ENDS
 
 
 def span_scores(references: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> SpanScores:

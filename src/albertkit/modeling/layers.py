@@ -198,9 +198,8 @@ class AlbertAttention(nn.Module):
         probabilities = scores.softmax(dim=-1, dtype=torch.float32).to(value.dtype)
         weights = self.attention_dropout(probabilities)
         if head_mask is not None:
-            weights = weights * head_mask[self.kept_heads].to(weights.dtype).view(
-                -1, 1, 1
-            )  # (N,) -> (N, 1, 1)
+            factors = head_mask[self.kept_heads].to(weights.dtype)
+            weights = weights * factors.view(-1, 1, 1)  # (N,) -> (N, 1, 1)
         return weights @ value, weights
 
     def prune_heads(self, heads: Iterable[int]) -> None:

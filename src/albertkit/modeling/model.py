@@ -139,7 +139,7 @@ class AlbertModel(AlbertPreTrainedModel):
         try:
             embeddings = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
         except IndexError as error:  # only on the CPU; a GPU reports the error itself, and later
-            raise IndexError(self._out_of_range(input_ids, token_type_ids, position_ids)) from error
+            raise IndexError(self._out_of_range(ids)) from error
         encoded = self.encoder(
             embeddings,
             attention_mask=expand_attention_mask(attention_mask, batch=batch, length=length),
@@ -185,26 +185,21 @@ class AlbertModel(AlbertPreTrainedModel):
             )
         return shape[0], shape[1]
 
-    def _out_of_range(
-        self, input_ids: Tensor | None, token_type_ids: Tensor | None, position_ids: Tensor | None
-    ) -> str:
-        limits = (
-            (
-                "input_ids",
-                input_ids,
-                "vocab_size",
-                "the tokenizer belongs to another model, or has added tokens",
-            ),
-            ("token_type_ids", token_type_ids, "type_vocab_size", "0 is the first text, 1 the second"),
-            ("position_ids", position_ids, "max_position_embeddings", "positions begin at 0"),
-        )
-        return "; ".join(
-            f"{name} has values from {int(ids.min())} to {int(ids.max())}, but {size} is "
-            f"{getattr(self.config, size)}. "
-            f"Expected 0 to {getattr(self.config, size) - 1} ({advice})."
-            for name, ids, size, advice in limits
-            if ids is not None and not 0 <= int(ids.min()) <= int(ids.max()) < getattr(self.config, size)
-        )
+    def _out_of_range(self, ids: Mapping[str, Tensor | None]) -> str:
+        limits = {
+            "input_ids": ("vocab_size", "the tokenizer belongs to another model, or has added tokens"),
+            "token_type_ids": ("type_vocab_size", "0 is the first text, 1 the second"),
+            "position_ids": ("max_position_embeddings", "positions begin at 0"),
+        }
+        problems: list[str] = []
+        for name, (size, advice) in limits.items():
+            values, limit = ids[name], getattr(self.config, size)
+            if values is not None and not 0 <= int(values.min()) <= int(values.max()) < limit:
+                problems.append(
+                    f"{name} has values from {int(values.min())} to {int(values.max())}, but {size} is "
+                    f"{limit}. Expected 0 to {limit - 1} ({advice})."
+                )
+        return "; ".join(problems)
 
     def _expand_head_mask(self, head_mask: Tensor | None) -> Tensor | None:
         """Expand a head mask (N,) or (L, N) to (L, N)."""
@@ -217,14 +212,11 @@ class AlbertModel(AlbertPreTrainedModel):
             )
         return head_mask.expand(depth, heads)
 
-    def _distinct_layer(self, index: int) -> AlbertLayer:
-        group, inner = divmod(index, self.config.inner_group_num)
-        return self.encoder.albert_layer_groups[group].albert_layers[inner]  # type: ignore[union-attr,return-value]
-
     def prune_heads(self, heads_to_prune: Mapping[int, Iterable[int]]) -> None:
         """Remove attention heads by layer; see `AlbertPreTrainedModel.prune_heads`."""
+        layers = [layer for group in self.encoder.albert_layer_groups for layer in group.albert_layers]  # type: ignore[union-attr]
         for layer, gone in merged_pruned_heads(self.config, heads_to_prune).items():
-            self._distinct_layer(layer).attention.prune_heads(gone)
+            layers[layer].attention.prune_heads(gone)
             self.config.pruned_heads[layer] = gone
 
 

@@ -120,34 +120,30 @@ class AlbertForPreTrainingOutput(ModelOutput):
 
 
 @dataclass(eq=False)
-class MaskedLMOutput(ModelOutput):
-    """Output of AlbertForMaskedLM: logits (B, T, V), or (P, V) at the masked positions."""
-
+class _LogitsOutput(ModelOutput):
     loss: Tensor | None = None
     logits: Tensor | None = None
     hidden_states: Tensors | None = None
     attentions: Tensors | None = None
+
+
+class MaskedLMOutput(_LogitsOutput):
+    """Output of AlbertForMaskedLM: logits (B, T, V), or (P, V) at the masked positions."""
 
 
 @dataclass(eq=False)
-class SequenceClassifierOutput(ModelOutput):
+class SequenceClassifierOutput(_LogitsOutput):
     """Scores of whole texts: logits (B, num_labels); with early exit also exit_depths (B,)."""
 
-    loss: Tensor | None = None
-    logits: Tensor | None = None
-    hidden_states: Tensors | None = None
-    attentions: Tensors | None = None
     exit_depths: Tensor | None = None
 
 
-@dataclass(eq=False)
-class TokenClassifierOutput(ModelOutput):
+class TokenClassifierOutput(_LogitsOutput):
     """Output of AlbertForTokenClassification: logits (B, T, num_labels)."""
 
-    loss: Tensor | None = None
-    logits: Tensor | None = None
-    hidden_states: Tensors | None = None
-    attentions: Tensors | None = None
+
+class MultipleChoiceModelOutput(_LogitsOutput):
+    """Output of AlbertForMultipleChoice: logits (B, C)."""
 
 
 @dataclass(eq=False)
@@ -157,15 +153,5 @@ class QuestionAnsweringModelOutput(ModelOutput):
     loss: Tensor | None = None
     start_logits: Tensor | None = None
     end_logits: Tensor | None = None
-    hidden_states: Tensors | None = None
-    attentions: Tensors | None = None
-
-
-@dataclass(eq=False)
-class MultipleChoiceModelOutput(ModelOutput):
-    """Output of AlbertForMultipleChoice: logits (B, C)."""
-
-    loss: Tensor | None = None
-    logits: Tensor | None = None
     hidden_states: Tensors | None = None
     attentions: Tensors | None = None

@@ -23,15 +23,15 @@ from albertkit.devices import choose_device, choose_dtype
 from albertkit.errors import ConfigError
 from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
 from albertkit.hub_upload import PushToHub
+from albertkit.modeling.base import ModelBase
 from albertkit.modeling.outputs import ModelOutput
 from albertkit.modeling.resizing import resize_vocabulary
-from albertkit.modeling.switches import ModelSwitches
 from albertkit.tuple_outputs import make_output
 
 Output = TypeVar("Output", bound=ModelOutput)
 
 
-class AlbertPreTrainedModel(ModelSwitches, PushToHub):
+class AlbertPreTrainedModel(ModelBase, PushToHub):
     """Base class of all ALBERT models.
 
     A model with a head keeps its encoder as `self.albert`. The encoder without a head is its own base model.

@@ -21,11 +21,7 @@ from albertkit.modeling.arguments import IDS, check_tensors, query_positions
 from albertkit.modeling.layers import make_activation
 from albertkit.modeling.losses import classification_loss, loss_of_step
 from albertkit.modeling.model import AlbertModel, OutputOptions
-from albertkit.modeling.outputs import (
-    AlbertForPreTrainingOutput,
-    BaseModelOutputWithPooling,
-    MaskedLMOutput,
-)
+from albertkit.modeling.outputs import AlbertForPreTrainingOutput, BaseModelOutputWithPooling, MaskedLMOutput
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 
@@ -94,13 +90,12 @@ class MaskedWordModel(AlbertPreTrainedModel):
         **options: Unpack[OutputOptions],
     ) -> tuple[BaseModelOutputWithPooling, Tensor]:
         """Return the encoder's output, and its states: (P, H) at the masked positions, or all (B, T, H)."""
-        if masked_positions is None:
+        rows = input_ids if input_ids is not None else inputs[-1]
+        if masked_positions is None or rows is None:  # `albert` raises an error for missing inputs
             encoded = self.albert(input_ids, *inputs, return_dict=True, **options)
             return encoded, encoded.last_hidden_state
-        rows = input_ids if input_ids is not None else inputs[-1]
         check_tensors({"masked_positions": masked_positions}, dtypes=IDS)
         check_tensors({"inputs_embeds" if input_ids is None else "input_ids": rows})
-        assert rows is not None
         batch, length = rows.shape[:2]
         positions, index = query_positions(masked_positions, batch=batch, length=length)
         encoded = self.albert(

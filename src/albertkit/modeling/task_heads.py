@@ -270,9 +270,8 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         """
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
         encoded = self.albert(*inputs, return_dict=True, **options)
-        start_logits, end_logits = self.qa_outputs(encoded.last_hidden_state).unbind(
-            -1
-        )  # (B, T, 2) -> 2 (B, T)
+        logits = self.qa_outputs(encoded.last_hidden_state)  # (B, T, 2)
+        start_logits, end_logits = logits.unbind(-1)
         loss = None
         if (start_positions is None) != (end_positions is None):
             raise ValueError(

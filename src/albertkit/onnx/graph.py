@@ -1,7 +1,7 @@
-"""Build an ONNX graph: nodes, constants, and weights that are stored once, however often they are used.
+"""Build an ONNX graph of nodes, constants and weights. Each weight is stored once.
 
-Only standard operators are used, except for integer products, which are ONNX Runtime's own operator. If an
-older opset is requested, newer operators are replaced by older ones.
+The graph has standard operators, except for integer products, an operator of ONNX Runtime. For an older
+opset, several older operators replace a newer one.
 """
 
 import math
@@ -11,22 +11,18 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from albertkit.checkpoints.onnx_file import SCALE
+from albertkit import __version__
+from albertkit.checkpoints.onnx_file import PRODUCER, SCALE
 from albertkit.errors import CheckpointError
 from albertkit.extras import optional
-from albertkit.onnx.int8 import (
-    COMPUTED_LARGEST,
-    STORED_LARGEST,
-    is_computed,
-    is_stored,
-    quantize,
-)
+from albertkit.onnx.int8 import COMPUTED_LARGEST, STORED_LARGEST, is_computed, is_stored, quantize
 
 onnx = optional("onnx")
 
 OLDEST_OPSET = 17
-"""The first with LayerNormalization."""
-_GELU_OPSET = 20
+"""The first version of the operators with LayerNormalization."""
+OPSET = 20
+"""The default version, the first with Gelu. ONNX Runtime 1.17 and later support it."""
 
 _RUNTIME = "com.microsoft"
 """The domain of ONNX Runtime's own operators."""
@@ -44,14 +40,14 @@ STORED_TYPES = {
 
 
 class Graph:
-    """Collects the parts of a graph; values are known by their names.
+    """Collects the parts of a graph. Methods take and return the names of values.
 
-    Weights are stored in their own data type and cast to `compute` if they differ; runtimes do that once,
-    when they load the file. With `int8` large matrices are rounded (`int8.py`).
+    Weights keep their data type. If it is not `compute`, the graph casts them, which runtimes do once, when
+    they load the file. With `int8`, large matrices are quantized (`int8.py`).
 
     In a `flat` graph, all values that are multiplied by weights are matrices. Products are then Gemm, which
-    takes weights in the checkpoints' layout (outputs x inputs), and large weights stay out of the graph, in
-    `external`. With `int8` only the layers' matrices are rounded there.
+    takes weights in the checkpoints' layout (outputs x inputs). Large weights stay out of the graph, in
+    `external`. With `int8`, only the layers' matrices are quantized.
     """
 
     def __init__(
@@ -73,7 +69,7 @@ class Graph:
         self.compute = compute
         self.compute_type: int = getattr(onnx.TensorProto, STORED_TYPES[compute])
         self.scope = ""
-        """Set the prefix of the names of the following nodes."""
+        """Prefix of the names of the following nodes; set it before you add them."""
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
         self._nodes: list[Any] = []
@@ -87,7 +83,7 @@ class Graph:
     def node(
         self, operator: str, *inputs: str, output: str | None = None, domain: str = "", **attributes: Any
     ) -> str:
-        """Append a node with one output; return the output's name."""
+        """Append a node with one output, and return the name of the output."""
         name = f"{self.scope}{operator}_{len(self._nodes)}"
         output = output or name
         self._nodes.append(
@@ -168,14 +164,10 @@ class Graph:
 
     # --- inputs and outputs ---------------------------------------------------------------------
 
-    def input(self, name: str, shape: Sequence[str | int]) -> str:
-        """Declare a required int64 input."""
-        self.inputs.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, shape))
-        return name
-
-    def float_input(self, name: str, shape: Sequence[str | int]) -> str:
-        """Declare a required float32 input."""
-        self.inputs.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
+    def input(self, name: str, shape: Sequence[str | int], *, kind: str = "INT64") -> str:
+        """Declare a required input of the type `kind`, "INT64" or "FLOAT"."""
+        kind_number = getattr(onnx.TensorProto, kind)
+        self.inputs.append(onnx.helper.make_tensor_value_info(name, kind_number, shape))
         return name
 
     def optional_input(self, name: str, shape: Sequence[str], *, like: str, default: int) -> str:
@@ -208,7 +200,7 @@ class Graph:
         self.node("Cast", value, output=name, to=onnx.TensorProto.FLOAT)
         self.outputs.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
 
-    def model(self, name: str, *, producer: str, version: str) -> Any:
+    def model(self, name: str) -> Any:
         """Return the finished `ModelProto`, in the oldest file version that has the operators."""
         graph = onnx.helper.make_graph(
             self._nodes, name, self.inputs, self.outputs, list(self._stored.values())
@@ -218,8 +210,8 @@ class Graph:
             graph,
             opset_imports=opsets + ([onnx.helper.make_opsetid(_RUNTIME, 1)] if self.int8 else []),
             ir_version=onnx.helper.find_min_ir_version_for(opsets),
-            producer_name=producer,
-            producer_version=version,
+            producer_name=PRODUCER,
+            producer_version=__version__,
         )
 
     @property
@@ -289,7 +281,7 @@ class Graph:
         if name in ("silu", "swish"):
             return self.node("Mul", values, self.node("Sigmoid", values))
         tanh = name in ("gelu_new", "gelu_pytorch_tanh")
-        if self.opset >= _GELU_OPSET:
+        if self.opset >= OPSET:
             return self.node("Gelu", values, approximate="tanh" if tanh else "none")
         if tanh:
             cube = self.node("Mul", values, self.node("Mul", values, values))

@@ -1,12 +1,12 @@
-"""Weights in eight bits or less: which ones, and how.
+"""Quantize weights to integers of at most eight bits.
 
-Matrices of layers are multiplied as integers. Each column, which is one output, has its own scale and seven
-bits: processors without instructions for such products (VNNI) add pairs of products in 16 bits, and with
-255 * 63 * 2 none of these sums overflows. The table of words and the pooler are stored in eight bits and
-computed in floats.
+The matrices of layers are multiplied as integers. Each output has its own scale, and its weights have seven
+bits: processors without instructions for such products (VNNI) add pairs of products in 16 bits, and sums up
+to 255 * 63 * 2 do not overflow. The word embeddings and the pooler are stored in eight bits and computed in
+floating point.
 
-Activations are rounded during the computation, with a scale per token: a few tokens, such as [SEP], have much
-larger values than all others, and the result for a text does not depend on its batch.
+Activations are quantized during the computation, with a scale for each token: a few tokens, such as [SEP],
+have much larger values than all others, and the result for a text does not depend on its batch.
 """
 
 import numpy as np
@@ -17,21 +17,21 @@ STORED_LARGEST = 127
 QUANTIZATION, INT8 = "quantization", "int8"
 """The key in config.json of a model whose weights were rounded, and its value."""
 OLDEST_OPSET = 18
-"""The first that reduces as later ones do."""
+"""The first version of the operators in which reductions take their axes as an input."""
 
 
 def is_computed(name: str, tensor: np.ndarray) -> bool:
-    """Return whether a tensor is a matrix that is multiplied as integers: those of the layers."""
+    """Return whether a tensor is multiplied as integers, like the matrices of the layers."""
     return ".albert_layers." in name and tensor.ndim == 2
 
 
 def is_stored(name: str) -> bool:
-    """Return whether a tensor is only stored in eight bits."""
+    """Return whether a tensor is stored in eight bits, but computed in floating point."""
     return name.endswith(("word_embeddings.weight", "pooler.weight"))
 
 
 def quantize(matrix: np.ndarray, *, largest: int) -> tuple[np.ndarray, np.ndarray]:
-    """Round a matrix to integers, with a scale per row.
+    """Round a matrix to integers, with a scale for each row.
 
     Args:
         matrix: (outputs, inputs), or a table (pieces, width).

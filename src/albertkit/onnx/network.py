@@ -1,6 +1,6 @@
-"""The parts of the ALBERT network as nodes of an ONNX graph, for padded batches and for rows without padding.
+"""Write the parts of ALBERT as nodes of an ONNX graph, for padded batches and for rows without padding.
 
-A layer's nodes are written as often as it is applied, and all refer to the one copy of its weights.
+The nodes of a layer are repeated for each time that it is applied. They share its weights.
 
 Shapes: ... rows of any form, E embedding, H hidden, N heads, D head width, V vocabulary, K labels; B batch,
 R queries and T keys of a row.
@@ -14,10 +14,10 @@ from albertkit.heads import base_prefix
 from albertkit.onnx.graph import Graph
 
 UNSEEN = -10000.0
-"""Added to the scores of tokens that may not be seen, as in the original."""
+"""The number that is added to the attention scores of masked tokens, as in the original."""
 
 Attend = Callable[[str, str, str], str]
-"""Queries (..., N*D), keys and values (..., N*D) of what is looked at -> contexts, shaped as the queries."""
+"""A function of queries, keys and values, each (..., N*D), that returns contexts, shaped as the queries."""
 
 
 def word_table(architecture: str) -> str:
@@ -26,7 +26,7 @@ def word_table(architecture: str) -> str:
 
 
 class Network:
-    """Writes the parts of one model into a graph; values are known by their names."""
+    """Writes the parts of one model into a graph. Methods take and return the names of values."""
 
     def __init__(self, graph: Graph, architecture: str, config: AlbertConfig) -> None:
         self.graph = graph
@@ -42,13 +42,13 @@ class Network:
         return self.config.hidden_size // self.config.num_attention_heads
 
     def embed(self, words: str, token_type_ids: str, positions: Callable[[str], str]) -> str:
-        """Embeddings of words (..., E) and segments (...) -> mapped embeddings (..., H).
+        """Return the mapped embeddings (..., H).
 
         Args:
-            words: (..., E).
-            token_type_ids: (...).
-            positions: given the table's name, returns the position embeddings, (..., E) or of a shape that
-                can be added to it.
+            words: embeddings of the words, (..., E).
+            token_type_ids: segments, (...).
+            positions: function of the table's name that returns the position embeddings, (..., E) or in a
+                shape that broadcasts to it.
         """
         graph, table = self.graph, f"{self.prefix}embeddings"
         segments = graph.rows(f"{table}.token_type_embeddings.weight", token_type_ids)
@@ -58,7 +58,7 @@ class Network:
         return self.linear(normal, f"{self.prefix}encoder.embedding_hidden_mapping_in")
 
     def layer(self, name: str, queried: str, states: str, attend: Attend) -> str:
-        """States (..., H) of the tokens that query, and of all tokens -> new states of those that query."""
+        """Return the new states of the tokens `queried` (..., H), which attend to all tokens `states`."""
         graph = self.graph
         scope = graph.scope
         graph.scope = f"{scope}attention/"
@@ -71,7 +71,7 @@ class Network:
         return self.layer_norm(graph.node("Add", attended, output), f"{name}.full_layer_layer_norm")
 
     def attend(self, query: str, key: str, value: str, bias: str) -> str:
-        """Attend: (B, R, N*D), twice (B, T, N*D), and a bias (B, 1, 1, T) -> (B, R, N*D)."""
+        """Return contexts of queries, both (B, R, N*D); keys and values (B, T, N*D); bias (B, 1, 1, T)."""
         graph, width = self.graph, self.head_width
 
         def split(values: str, order: list[int]) -> str:

@@ -1,12 +1,12 @@
-"""The network for engines: rows without padding in, the states or scores of the tokens to read out.
+"""Build the graphs of engines, which compute the states or scores of the read tokens of rows without padding.
 
 The tokens of a batch are concatenated. Only attention uses rows: queries, keys and values are gathered into
 padded rows for it, and its contexts are gathered back. This padding costs little, because attention is a
 small part of the work for short rows, and the rows of one batch have similar lengths. The last layer computes
-only the tokens to read.
+only the read tokens.
 
-Shapes: M tokens of a batch, Q of them to read, B rows, T tokens of the longest row, R maximum number of
-tokens to read in a row, H hidden, K scores of a token.
+Shapes: M tokens of a batch, Q read tokens of a batch, B rows, T tokens of the longest row, R maximum number
+of read tokens of a row, H hidden, K scores of a token.
 """
 
 from collections.abc import Mapping
@@ -15,16 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from albertkit import __version__
 from albertkit.checkpoints.names import executed_layers
-from albertkit.checkpoints.onnx_file import PRODUCER
 from albertkit.config import AlbertConfig
 from albertkit.heads import Output, head_of, scores_of
-from albertkit.onnx.graph import Graph
+from albertkit.onnx.graph import OPSET, Graph
 from albertkit.onnx.network import Network
-
-OPSET = 20
-"""The first with Gelu."""
 
 
 def build_rows(
@@ -35,37 +30,40 @@ def build_rows(
     int8: bool = False,
     inside: bool = False,
 ) -> tuple[Any, dict[str, np.ndarray]]:
-    """Write the encoder, whose output is the hidden states of the tokens that are read.
+    """Build the graph of the encoder. Its output is `states` (Q, H), the hidden states of the read tokens.
 
-    The graph's inputs are, in float32, `words` (M, E), the embeddings of the words, and `bias`
-    (B, 1, 1, T), 0 or `network.UNSEEN`; in int64, `token_type_ids` and `position_ids` (M,); `row_tokens`
-    (B, T), the token at each place of the rows; `token_places` (M,), the place in B * T of each token; and,
-    for the tokens that are read, `read_tokens` (Q,), their numbers, `row_reads` (B, R) and `read_places` (Q,)
-    as above. Its output is `states` (Q, H).
+    The inputs in float32 are `words` (M, E), the word embeddings, and `bias` (B, 1, 1, T), 0 or
+    `network.UNSEEN`. The other inputs are in int64:
+
+    * `token_type_ids` and `position_ids` (M,)
+    * `row_tokens` (B, T), the index of the token at each place of the padded rows
+    * `token_places` (M,), the place in B * T of each token
+    * `read_tokens` (Q,), the indices of the read tokens
+    * `row_reads` (B, R) and `read_places` (Q,), the same as `row_tokens` and `token_places` for read tokens
 
     Args:
         architecture: the name of a model class.
-        config: its shape.
-        weights: its tensors by the names of its state dict.
-        int8: multiply in whole numbers.
-        inside: after `states`, also return the inputs of each layer, `hidden_states_0` and so on (M, H), and
-            then the attention probabilities of each layer, `attentions_0` and so on (B, N, T, T); of the
-            last layer (B, N, R, T).
+        config: the config of the model.
+        weights: the tensors of the model by their names in the state dict.
+        int8: whether to multiply the layers' matrices as integers.
+        inside: whether to also return, after `states`, the inputs of each layer, `hidden_states_0` and so on
+            (M, H), and then the attention probabilities of each layer, `attentions_0` and so on
+            (B, N, T, T); of the last layer (B, N, R, T).
 
     Returns:
-        The `ModelProto` without the large weights, and these by name: a session uses their
-        memory directly (`add_external_initializers`).
+        The `ModelProto` without the large weights, and these weights by name. A session uses their memory
+        directly (`add_external_initializers`).
 
     Raises:
         CheckpointError: a tensor is missing.
     """
     graph = Graph(weights, opset=OPSET, compute=np.dtype(np.float32), int8=int8, flat=True)
     network = Network(graph, architecture, config)
-    words = graph.float_input("words", ["tokens", config.embedding_size])
+    words = graph.input("words", ["tokens", config.embedding_size], kind="FLOAT")
     token_type_ids, position_ids = (
         graph.input(name, ["tokens"]) for name in ("token_type_ids", "position_ids")
     )
-    bias = graph.float_input("bias", ["rows", 1, 1, "longest"])
+    bias = graph.input("bias", ["rows", 1, 1, "longest"], kind="FLOAT")
     row_tokens = graph.input("row_tokens", ["rows", "longest"])
     token_places = graph.input("token_places", ["tokens"])
     read_tokens = graph.input("read_tokens", ["read"])
@@ -73,7 +71,7 @@ def build_rows(
     read_places = graph.input("read_places", ["read"])
 
     def attend(query: str, key: str, value: str, *, queries: str, places: str, width: int) -> str:
-        """Attend within rows: (M or Q, N*D) and twice (M, N*D) -> (M or Q, N*D)."""
+        """Return contexts of queries, both (M or Q, N*D), which attend to keys and values (M, N*D)."""
         padded_query = graph.node("Gather", query, queries)
         padded_key, padded_value = (graph.node("Gather", values, row_tokens) for values in (key, value))
         contexts = network.attend(padded_query, padded_key, padded_value, bias)
@@ -90,7 +88,7 @@ def build_rows(
         last = index == len(layers) - 1
         queried = graph.node("Gather", states, read_tokens) if last else states
         queries, places = (row_reads, read_places) if last else (row_tokens, token_places)
-        width = len(weights[f"{layer}.attention.query.bias"])  # N*D, less than H where heads are pruned
+        width = len(weights[f"{layer}.attention.query.bias"])  # N*D, less than H if heads are pruned
         attention = partial(attend, queries=queries, places=places, width=width)
         states = network.layer(layer, queried, states, attention)
     graph.output("states", states, ["read", config.hidden_size])
@@ -100,22 +98,22 @@ def build_rows(
         for index, values in enumerate(network.attentions):
             heads = len(weights[f"{layers[index]}.attention.query.bias"]) // network.head_width
             graph.output(f"attentions_{index}", values, ["rows", heads, "queries", "longest"])
-    return graph.model(architecture, producer=PRODUCER, version=__version__), graph.external
+    return graph.model(architecture), graph.external
 
 
 def build_head(
     architecture: str, config: AlbertConfig, weights: Mapping[str, np.ndarray], output: Output
 ) -> tuple[Any, dict[str, np.ndarray]]:
-    """Write a head: `states` (Q, H) in, `scores` (Q, K) out.
+    """Build the graph of a head, which computes `scores` (Q, K) from `states` (Q, H).
 
     Args:
         architecture: the name of a model class.
-        config: its shape.
-        weights: its tensors by the names of its state dict.
-        output: an output that the model class has.
+        config: the config of the model.
+        weights: the tensors of the model by their names in the state dict.
+        output: an output of the model class.
 
     Returns:
-        As `build_rows`.
+        The same as `build_rows`.
 
     Raises:
         CheckpointError: a tensor is missing.
@@ -123,9 +121,9 @@ def build_head(
     graph = Graph(weights, opset=OPSET, compute=np.dtype(np.float32), flat=True)
     network = Network(graph, architecture, config)
     graph.scope = "head/"
-    states = graph.float_input("states", ["read", config.hidden_size])
+    states = graph.input("states", ["read", config.hidden_size], kind="FLOAT")
     scores = scores_of(architecture, output)
     assert scores is not None
     width = head_of(architecture).size(scores.width, config)
     graph.output("scores", scores.compute(network, states), ["read", width])
-    return graph.model(architecture, producer=PRODUCER, version=__version__), graph.external
+    return graph.model(architecture), graph.external

@@ -1,6 +1,6 @@
-"""The network for files: padded batches in, the outputs of the model class out.
+"""Build the graph of a file, which computes the outputs of a model class for padded batches.
 
-Where only [CLS] is read, the last layer computes nothing else, as the PyTorch classes do.
+If the head reads only [CLS], the last layer computes only [CLS], as in the PyTorch classes.
 
 Shapes: B batch, C choices, T tokens, E embedding, H hidden, V vocabulary, K labels.
 """
@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from albertkit import __version__
 from albertkit.checkpoints.names import executed_layers
-from albertkit.checkpoints.onnx_file import PRODUCER
 from albertkit.config import AlbertConfig
 from albertkit.heads import head_of
 from albertkit.onnx.graph import Graph, onnx
@@ -29,20 +27,20 @@ def build(
     int8: bool,
     optional_inputs: bool,
 ) -> tuple[Any, int]:
-    """Write the network.
+    """Build the graph of a model.
 
     Args:
         architecture: the name of a model class.
-        config: its shape.
-        weights: its tensors by the names of its state dict; without a pooler `AlbertModel` has no
-            `pooler_output`.
+        config: the config of the model.
+        weights: the tensors of the model by their names in the state dict. Without a pooler, `AlbertModel`
+            has no `pooler_output`.
         opset: version of the ONNX operators.
-        compute: float32 or float16.
-        int8: multiply in whole numbers; needs float32.
-        optional_inputs: whether `attention_mask` and `token_type_ids` may be left out.
+        compute: data type of the computation, float32 or float16.
+        int8: whether to multiply the layers' matrices as integers. Needs float32.
+        optional_inputs: whether `attention_mask` and `token_type_ids` are optional.
 
     Returns:
-        The `ModelProto`, and the bytes of the weights in it.
+        The `ModelProto`, and the number of bytes of its weights.
 
     Raises:
         CheckpointError: a tensor is missing.
@@ -63,18 +61,18 @@ def build(
         )  # (-1, T)
         given = [graph.node("Reshape", ids, rows) for ids in given]  # (B, C, T) -> (B*C, T)
     _write_outputs(network, _encode(network, *given))
-    return graph.model(architecture, producer=PRODUCER, version=__version__), graph.weight_bytes
+    return graph.model(architecture), graph.weight_bytes
 
 
 def _encode(network: Network, input_ids: str, attention_mask: str, token_type_ids: str) -> str:
-    """Encode inputs (B, T) as the last hidden states (B, T, H), or (B, 1, H) of [CLS]."""
+    """Return the last hidden states of inputs (B, T): (B, T, H), or only those of [CLS], (B, 1, H)."""
     graph = network.graph
     graph.scope = "mask/"
     bias = _mask(graph, attention_mask)
     graph.scope = "embeddings/"
 
     def first_positions(table: str) -> str:
-        """Return (T, E); a text that is longer than there are positions cannot be added."""
+        """Return the first T position embeddings (T, E). If T exceeds their number, the sum fails."""
         length = graph.node("Shape", input_ids, start=1)  # (1,)
         return graph.node("Slice", graph.weight(table), graph.vector(0), length)
 
@@ -97,7 +95,7 @@ def _encode(network: Network, input_ids: str, attention_mask: str, token_type_id
 
 
 def _mask(graph: Graph, attention_mask: str) -> str:
-    """Turn a mask (B, T) of 0 and 1 into a bias of scores (B, 1, 1, T); rows that may see nothing see all."""
+    """Return the bias (B, 1, 1, T) of attention scores for a mask (B, T). A mask of zeros masks nothing."""
     seen = graph.node("Cast", attention_mask, to=onnx.TensorProto.BOOL)
     count = graph.node(
         "ReduceSum", graph.node("Cast", seen, to=onnx.TensorProto.INT64), graph.vector(1), keepdims=1
@@ -108,7 +106,7 @@ def _mask(graph: Graph, attention_mask: str) -> str:
 
 
 def _write_outputs(network: Network, states: str) -> None:
-    """Declare the outputs that the model class has, from states (B, T, H)."""
+    """Compute and declare the outputs of the model class from states (B, T, H)."""
     graph, head = network.graph, head_of(network.architecture)
     for scores in head.scores.values():
         if scores.needs and scores.needs not in graph.weights:

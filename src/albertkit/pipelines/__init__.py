@@ -21,7 +21,7 @@ from albertkit.config import AlbertConfig
 from albertkit.config_fields import is_misspelled, one_of
 from albertkit.devices import Device, best_device, read_device
 from albertkit.engines.choosing import load_complete_model
-from albertkit.engines.light_model import LightModel, Model
+from albertkit.engines.light_model import Model, class_name
 from albertkit.errors import ConfigError, suggestion
 from albertkit.heads import HEADS
 from albertkit.hub import BUNDLED
@@ -192,7 +192,8 @@ def pipeline(
         if name not in _PIPELINES:  # perhaps the name of a task of the user
             with suppress(OSError):  # if there is no such model, the name of the task is the first problem
                 _refuse_user_task(model, config, hub_options)
-        chosen = _choose(name)
+            raise ConfigError(f"there is no pipeline for the task {name!r}. {suggestion(name, _PIPELINES)}")
+        chosen = _PIPELINES[name]
         if task is None or chosen.task in TASKS:
             _refuse_user_task(model, config, hub_options)
     place = read_device(one_of(device=device, device_map=device_map))
@@ -205,7 +206,16 @@ def pipeline(
     if isinstance(model, str | Path | None):
         model = BUNDLED if model is None else model
         tokenizer = model if tokenizer is None else tokenizer
-        model = _load(chosen, model, place or best_device(), config, dtype, hub_options, model_kwargs)
+        model = load_complete_model(
+            model,
+            chosen.architecture,
+            task=chosen.task,
+            device=place or best_device(),
+            config=config,
+            dtype=dtype,
+            model_kwargs=model_kwargs,
+            **hub_options,
+        )
     else:
         if tokenizer is None:
             raise ConfigError("a loaded model does not include its tokenizer. Pass tokenizer=...")
@@ -230,12 +240,6 @@ def _take(given: Mapping[str, Any], **direct: Any) -> tuple[dict[str, Any], dict
     return direct, rest
 
 
-def _choose(task: str) -> type[Pipeline]:
-    if task not in _PIPELINES:
-        raise ConfigError(f"there is no pipeline for the task {task!r}. {suggestion(task, _PIPELINES)}")
-    return _PIPELINES[task]
-
-
 def _infer_task(
     model: str | Path | Model | None,
     config: AlbertConfig | str | Path | None,
@@ -245,15 +249,10 @@ def _infer_task(
     known = ", ".join(_PIPELINES)
     if model is None:
         raise ConfigError(f"the task is None and so is the model. Expected a task, one of {known}.")
-    if isinstance(model, LightModel):
-        names = [model.architecture]
-    elif not isinstance(model, str | Path):
-        names = [one.__name__ for one in type(model).__mro__ if one.__name__ in HEADS][:1]
-        names = names or [type(model).__name__]
+    if isinstance(model, str | Path):
+        names = _config_of(model, config, hub_options).architectures or []
     else:
-        if not isinstance(config, AlbertConfig):
-            config = load_config(model if config is None else config, **hub_options)
-        names = config.architectures or []
+        names = [class_name(model)]
     tasks = {name: HEADS[name].task for name in names if name in HEADS}
     if not tasks:
         raise ConfigError(
@@ -273,34 +272,16 @@ def _refuse_user_task(
     model: str | Path | Model | None, config: AlbertConfig | str | Path | None, hub_options: dict[str, Any]
 ) -> None:
     """Raise ConfigError for a model that was fine-tuned for a user's own task."""
-    if model is None:
-        return
+    if model is not None and (name := user_task_of(_config_of(model, config, hub_options))) is not None:
+        raise needs_class(str(model) if isinstance(model, str | Path) else "the model", name)
+
+
+def _config_of(
+    model: str | Path | Model, config: AlbertConfig | str | Path | None, hub_options: dict[str, Any]
+) -> AlbertConfig:
+    """Return the config of a loaded model, or the config that a model will be loaded with."""
     if not isinstance(model, str | Path):
-        where, config = "the model", model.config
-    else:
-        where = str(model)
-        if not isinstance(config, AlbertConfig):
-            config = load_config(model if config is None else config, **hub_options)
-    if (name := user_task_of(config)) is not None:
-        raise needs_class(where, name)
-
-
-def _load(
-    chosen: type[Pipeline],
-    name: str | Path,
-    device: Any,
-    config: AlbertConfig | str | Path | None,
-    dtype: Any,
-    hub_options: dict[str, Any],
-    model_kwargs: dict[str, Any],
-) -> Model:
-    return load_complete_model(
-        name,
-        chosen.architecture,
-        task=chosen.task,
-        device=device,
-        config=config,
-        dtype=dtype,
-        model_kwargs=model_kwargs,
-        **hub_options,
-    )
+        return model.config
+    if isinstance(config, AlbertConfig):
+        return config
+    return load_config(model if config is None else config, **hub_options)

@@ -4,7 +4,6 @@ Shapes: R tokens read, T tokens, H hidden size, D dimensions of a text's vector.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
@@ -15,9 +14,9 @@ from albertkit.engines.engine import Row, every_token
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError
 from albertkit.extras import optional
+from albertkit.metrics.sentence_embedding import unit
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.limits import merge_arguments, read_limits
-from albertkit.tasks import scores
 from albertkit.tasks.feature_extraction import (
     Poolings,
     chosen_prompt,
@@ -29,7 +28,6 @@ from albertkit.tasks.feature_extraction import (
 )
 from albertkit.tasks.rows import text_rows
 from albertkit.tokenization.base import TokenizerBase
-from albertkit.tokenization.special_tokens import Parsing
 
 torch: Any = optional("torch", extra="torch")
 
@@ -139,81 +137,42 @@ class FeatureExtractionPipeline(Pipeline):
         if prompt_name is None and prompt is None:
             prompt_name, prompt = self.prompt_name, self.prompt
         before = chosen_prompt(modules, prompt_name, prompt)
-        answer = partial(
-            self._answer,
-            modules=None if chosen is None else modules,
-            normalize=bool(normalize),
-            prompt_tokens=count_prompt_tokens(modules, before, self.tokenizer, max_length=longest),
-            kind=_read_kind(self.return_tensors if return_tensors is None else return_tensors),
-            on_cut=on_cut,
-        )
-        return self._run(
-            inputs,
-            others,
-            features=partial(
-                self._features,
-                modules=modules,
-                prompt=before,
+        prompt_tokens = count_prompt_tokens(modules, before, self.tokenizer, max_length=longest)
+        kind = _read_kind(self.return_tensors if return_tensors is None else return_tensors)
+
+        def features(texts: list[str]) -> list[Row]:
+            return text_rows(
+                self.tokenizer,
+                with_prompt(texts, modules, before, self.tokenizer),
                 max_length=longest,
                 truncation=strategy,
                 parse_special_tokens=parse_special_tokens,
-            ),
-            answer=answer,
-            **batching,
-        )
-
-    def _features(
-        self,
-        texts: list[str],
-        *,
-        modules: SentenceModules,
-        prompt: str,
-        max_length: int,
-        truncation: bool | str,
-        parse_special_tokens: Parsing | None,
-    ) -> list[Row]:
-        return text_rows(
-            self.tokenizer,
-            with_prompt(texts, modules, prompt, self.tokenizer),
-            max_length=max_length,
-            truncation=truncation,
-            parse_special_tokens=parse_special_tokens,
-        )
-
-    def _answer(
-        self,
-        texts: list[str],
-        rows: list[Row],
-        *,
-        batch_size: int | None,
-        modules: SentenceModules | None,
-        normalize: bool,
-        prompt_tokens: int,
-        kind: Literal["pt", "np"] | None,
-        on_cut: Callable[[int], object] | None,
-    ) -> list[Any]:
-        del texts
-        for row in rows:
-            if row.cut and on_cut is not None:
-                on_cut(row.cut)
+            )
 
         def shape(states: np.ndarray) -> np.ndarray:
             """Return the hidden states (R, H) of a row as (D,), or without pooling as (1, T, H)."""
-            if modules is not None:
+            if chosen is not None:
                 return text_vector(states, modules, prompt_tokens=prompt_tokens)
-            return scores.normalize(states[None]) if normalize else states[None]
+            return unit(states[None]) if normalize else states[None]
 
-        features = self.engine.run(
-            rows,
-            output="hidden_states",
-            read=every_token if modules is None else tokens_read(modules),
-            then=shape,
-            batch_tokens=self.batch_tokens,
-            batch_size=batch_size,
-        )
-        if kind == "np":
-            return features
-        return [torch.from_numpy(one) if kind == "pt" else one.tolist() for one in features]
+        def answer(texts: list[str], rows: list[Row], *, batch_size: int | None) -> list[Any]:
+            del texts
+            for row in rows:
+                if row.cut and on_cut is not None:
+                    on_cut(row.cut)
+            vectors = self.engine.run(
+                rows,
+                output="hidden_states",
+                read=every_token if chosen is None else tokens_read(modules),
+                then=shape,
+                batch_tokens=self.batch_tokens,
+                batch_size=batch_size,
+            )
+            if kind == "np":
+                return vectors
+            return [torch.from_numpy(one) if kind == "pt" else one.tolist() for one in vectors]
+
+        return self._run(inputs, others, features=features, answer=answer, **batching)
 
 
 def _read_pooling(pooling: Poolings | Literal["none"]) -> Poolings | None:

@@ -84,6 +84,8 @@ class Pipeline(PushToHub, ABC):
     """The fields of an input: the keys of a mapping, or the columns of a TSV file."""
     rest: ClassVar[str | None] = None
     """The field that receives all further columns."""
+    keeps_others: ClassVar[bool] = False
+    """Whether an input from a JSON Lines file keeps the fields that are not in `fields`."""
     reads_lists: ClassVar[bool] = False
     """Whether the values of an input may be lists, like the columns of a table."""
     no_arguments: ClassVar[str] = ""
@@ -241,7 +243,9 @@ class Pipeline(PushToHub, ABC):
             unknown.add(self._rows(found), count=1)
             _warn_of(unknown)
             return answer(examples, found)[0]
-        source = Source(inputs, expected=self._expected(), fields=self.fields, rest=self.rest)
+        source = Source(
+            inputs, expected=self._expected(), fields=self.fields, rest=self.rest, others=self.keeps_others
+        )
         ahead = _INPUTS_AHEAD if size is None else 1 if size == 1 else size * _BATCHES_AHEAD
         if not source.is_known:
             return self._stream(source, features, answer, ahead)
@@ -253,12 +257,42 @@ class Pipeline(PushToHub, ABC):
         answers = self._stream(source, features, answer, ahead, checked=checked)
         return list(answers) if source.is_list else answers
 
-    def _predict(
-        self, task: Task, examples: list[Any], rows: list[Any], batch_size: int | None, **options: Any
-    ) -> list[Any]:
-        """Return a task's predictions for examples; `options` are those of its `predictions`."""
-        outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
-        return task.checked_predictions(examples, rows, outputs, **options)
+    def _run_task(
+        self,
+        inputs: Any,
+        others: tuple[Any, ...],
+        task: Task,
+        answer: Callable[[Any, Any, dict[str, int]], Any],
+        *,
+        features: Features | None = None,
+        options: Mapping[str, Any] | None = None,
+        **further: Any,
+    ) -> Any:
+        """Answer all inputs with the predictions of a task.
+
+        Args:
+            inputs: one input, or several.
+            others: further positional arguments, which raise an error.
+            task: the task, bound to the model.
+            answer: function of an example, its prediction, and {"cut": number of removed tokens} if it was
+                truncated, otherwise {}; returns the answer.
+            features: function that computes features of examples; None for the method of the task.
+            options: further arguments of the task's `predictions`.
+            further: other keyword arguments of the call; see `_run`.
+        """
+
+        def answers(examples: list[Any], rows: Sequence[Row], *, batch_size: int | None) -> list[Any]:
+            outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
+            predictions = task.checked_predictions(examples, rows, outputs, **(options or {}))
+            cuts = [0] * len(examples)
+            for row in rows:
+                cuts[row.example] = max(cuts[row.example], row.cut)
+            return [
+                answer(example, prediction, {"cut": cut} if cut else {})
+                for example, prediction, cut in zip(examples, predictions, cuts, strict=True)
+            ]
+
+        return self._run(inputs, others, features=features or task.features, answer=answers, **further)
 
     def _stream(
         self,

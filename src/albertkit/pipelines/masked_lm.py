@@ -71,19 +71,29 @@ class FillMaskPipeline(Pipeline):
         """
         wanted = self.targets if targets is None else targets
         task = self.masked_lm if tokenizer_kwargs is None else self._task(tokenizer_kwargs)
-        answer = partial(
-            self._answer,
-            task=task,
+        then = partial(
+            task.candidates,
             top_k=self.top_k if top_k is None else top_k,
             target_ids=None if wanted is None else self.masked_lm.target_ids(wanted),
         )
-        return self._run(
-            inputs,
-            others,
-            features=task.features,
-            answer=answer,
-            **batching,
-        )
+
+        def answer(texts: list[str], features: list[MaskedText], *, batch_size: int | None) -> list[Any]:
+            del texts
+            found = iter(
+                self.engine.run(
+                    self._rows(features),
+                    read=attrgetter("mask_positions"),
+                    then=then,
+                    batch_tokens=self.batch_tokens,
+                    batch_size=batch_size,
+                )
+            )
+            return [
+                task.predictions(one, [word for row in islice(found, len(one.rows)) for word in row])
+                for one in features
+            ]
+
+        return self._run(inputs, others, features=task.features, answer=answer, **batching)
 
     def _rows(self, features: Sequence[MaskedText]) -> list[MaskedRow]:
         return [row for one in features for row in one.rows]
@@ -91,28 +101,3 @@ class FillMaskPipeline(Pipeline):
     def _task(self, tokenizer_kwargs: Mapping[str, Any] | None) -> MaskedLM:
         given = merge_arguments("tokenizer_kwargs", tokenizer_kwargs)
         return MaskedLM(self.tokenizer, max_length=read_limits(given, most=self.max_length)[1])
-
-    def _answer(
-        self,
-        texts: list[str],
-        features: list[MaskedText],
-        *,
-        batch_size: int | None,
-        task: MaskedLM,
-        top_k: int,
-        target_ids: list[int] | None,
-    ) -> list[Any]:
-        del texts
-        found = iter(
-            self.engine.run(
-                self._rows(features),
-                read=attrgetter("mask_positions"),
-                then=partial(task.candidates, top_k=top_k, target_ids=target_ids),
-                batch_tokens=self.batch_tokens,
-                batch_size=batch_size,
-            )
-        )
-        return [
-            task.predictions(one, [word for row in islice(found, len(one.rows)) for word in row])
-            for one in features
-        ]

@@ -1,12 +1,10 @@
 """The pipeline that chooses among answers."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
 from albertkit.datasets.examples import ChoiceExample
-from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
@@ -77,13 +75,13 @@ class MultipleChoicePipeline(Pipeline):
         longest = self.trained_length if truncation else self.max_length
         settings = TaskSettings(max_length=longest, truncation=truncation)
         task = MultipleChoice().bind(self.tokenizer, self.model.config, settings)
-        return self._run(
-            inputs,
-            others,
-            features=task.features,
-            answer=partial(self._answer, task=task),
-            **batching,
-        )
+
+        def answer(example: ChoiceExample, predicted: Any, cut: dict[str, int]) -> dict[str, Any]:
+            index, scores = predicted.choice, predicted.scores
+            best = {"choice": example.choices[index], "index": index, "score": scores[index]}
+            return best | {"scores": scores, **cut}
+
+        return self._run_task(inputs, others, task, answer, **batching)
 
     def _is_single(self, inputs: Any) -> bool:
         return isinstance(inputs, Mapping)
@@ -107,27 +105,3 @@ class MultipleChoicePipeline(Pipeline):
 
     def _expected(self) -> str:
         return '{"context": "...", "question": "...", "choices": ["...", "..."]}'
-
-    def _answer(
-        self,
-        examples: list[ChoiceExample],
-        rows: list[Row],
-        *,
-        batch_size: int | None,
-        task: MultipleChoice,
-    ) -> list[dict[str, Any]]:
-        cut = [0] * len(examples)
-        for row in rows:
-            cut[row.example] = max(cut[row.example], row.cut)
-        return [
-            {
-                "choice": example.choices[one.choice],
-                "index": one.choice,
-                "score": one.scores[one.choice],
-                "scores": one.scores,
-                **({"cut": left_out} if left_out else {}),
-            }
-            for example, one, left_out in zip(
-                examples, self._predict(task, examples, rows, batch_size), cut, strict=True
-            )
-        ]

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Unpack
 
 from albertkit.datasets.reader import as_source, made_example
 from albertkit.datasets.table import Table
-from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model
 from albertkit.errors import DataError
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
@@ -19,7 +18,7 @@ class TaskPipeline(Pipeline):
     """Returns the records of a task of your own; `pipeline(MyTask(), model)` creates one."""
 
     definition: ClassVar[Task]
-    reads_lists = True
+    reads_lists = keeps_others = True
     no_arguments = " `record` of the task determines the answers."
 
     @classmethod
@@ -61,11 +60,12 @@ class TaskPipeline(Pipeline):
         if not isinstance(inputs, str | Mapping | Path) and hasattr(inputs, "columns"):
             table = as_source(inputs, name="inputs")
             inputs = [row.values for row in table.rows()] if isinstance(table, Table) else inputs
-        return self._run(
+        return self._run_task(
             inputs,
             others,
+            self.bound,
+            lambda example, prediction, _: self.bound.checked_record(example, prediction),
             features=self.bound.checked_features,
-            answer=self._answer,
             **batching,
         )
 
@@ -81,7 +81,3 @@ class TaskPipeline(Pipeline):
             return made_example(self.bound.example, given)
         except DataError as error:
             raise DataError(f"the task {self.bound.name} cannot read {given!r:.80}: {error}") from error
-
-    def _answer(self, examples: list[Any], rows: list[Row], *, batch_size: int | None) -> list[Any]:
-        predictions = self._predict(self.bound, examples, rows, batch_size)
-        return [self.bound.checked_record(*pair) for pair in zip(examples, predictions, strict=True)]

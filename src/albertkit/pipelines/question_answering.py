@@ -1,7 +1,6 @@
 """The pipeline that answers questions with a span of a context."""
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -10,7 +9,7 @@ from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.limits import check_size
-from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering, QuestionRow
+from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tokenization.base import TokenizerBase
 
@@ -113,13 +112,13 @@ class QuestionAnsweringPipeline(Pipeline):
         elif question is not None or context is not None:
             raise ConfigError("questions are passed twice. Pass inputs, or question and context.")
         threshold = self._threshold(handle_impossible_answer)
-        return self._run(
-            inputs,
-            others,
-            features=task.features,
-            answer=partial(self._answer, task=task, top_k=count, threshold=threshold),
-            **batching,
-        )
+
+        def answer(example: QuestionExample, answered: Answered, cut: dict[str, int]) -> Any:
+            del example, cut  # a long context is not truncated, but has several windows
+            ranked = [_describe(one) for one in _rank(answered, threshold)[:count]]
+            return ranked[0] if count == 1 else ranked
+
+        return self._run_task(inputs, others, task, answer, **batching)
 
     def _size(self, name: str, given: int | None, *, least: int = 1) -> Any:
         """Return an argument of the call, or the pipeline's setting if the call does not set it."""
@@ -150,22 +149,6 @@ class QuestionAnsweringPipeline(Pipeline):
 
     def _expected(self) -> str:
         return '{"question": "...", "context": "..."}'
-
-    def _answer(
-        self,
-        examples: list[QuestionExample],
-        rows: list[QuestionRow],
-        *,
-        batch_size: int | None,
-        task: QuestionAnswering,
-        top_k: int,
-        threshold: float | None,
-    ) -> list[Any]:
-        answers = []
-        for answered in self._predict(task, examples, rows, batch_size):
-            ranked = [_describe(one) for one in _rank(answered, threshold)[:top_k]]
-            answers.append(ranked[0] if top_k == 1 else ranked)
-        return answers
 
 
 def _rank(answered: Answered, threshold: float | None) -> list[Answer]:

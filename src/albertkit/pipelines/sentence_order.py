@@ -1,12 +1,10 @@
 """The pipeline that predicts the order of two texts, for every pretrained ALBERT."""
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
 from albertkit.datasets.examples import TextExample
-from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
@@ -66,13 +64,12 @@ class SentenceOrderPipeline(Pipeline):
         """
         settings = TaskSettings(truncation=self.truncation if truncation is None else truncation)
         task = SentenceOrder().bind(self.tokenizer, self.model.config, settings)
-        return self._run(
-            inputs,
-            others,
-            features=task.features,
-            answer=partial(self._answer, task=task),
-            **batching,
-        )
+
+        def answer(pair: TextExample, predicted: Any, cut: dict[str, int]) -> dict[str, Any]:
+            del pair
+            return {"label": predicted.label, "score": max(predicted.scores), **cut}
+
+        return self._run_task(inputs, others, task, answer, **batching)
 
     def _is_single(self, inputs: Any) -> bool:
         return isinstance(inputs, Mapping) or is_pair(inputs)
@@ -85,11 +82,3 @@ class SentenceOrderPipeline(Pipeline):
 
     def _expected(self) -> str:
         return "a pair (text, text_pair) or {text, text_pair}"
-
-    def _answer(
-        self, examples: list[TextExample], rows: list[Row], *, batch_size: int | None, task: SentenceOrder
-    ) -> list[dict[str, Any]]:
-        return [
-            {"label": one.label, "score": max(one.scores), **({"cut": row.cut} if row.cut else {})}
-            for row, one in zip(rows, self._predict(task, examples, rows, batch_size), strict=True)
-        ]

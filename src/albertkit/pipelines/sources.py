@@ -20,12 +20,15 @@ class Source:
         expected: the description of one input in errors.
         fields: the keys of an input, the columns of a TSV file.
         rest: the field that receives all further columns.
+        others: whether to keep the other fields of a JSON Lines file.
 
     Raises:
         DataError: the inputs are none of these, or the file does not exist.
     """
 
-    def __init__(self, inputs: Any, *, expected: str, fields: Sequence[str], rest: str | None) -> None:
+    def __init__(
+        self, inputs: Any, *, expected: str, fields: Sequence[str], rest: str | None, others: bool = False
+    ) -> None:
         self._numbers: Sequence[int] | None = None
         self._name: Path | str | None = None
         self._kind = "input"
@@ -42,7 +45,7 @@ class Source:
             if path.is_dir():
                 raise DataError(f"{inputs} is a folder. Expected a file with one input per line.")
             inputs = NumberedStream.read(
-                _lines(path), str(path), format=format_of(path), fields=fields, rest=rest
+                _lines(path), str(path), format=format_of(path), fields=fields, rest=rest, others=others
             )
         if isinstance(inputs, NumberedStream):
             self._name, self._numbers, self._kind = inputs.name, inputs.numbers, "line"

@@ -1,7 +1,6 @@
 """The pipeline that classifies texts and pairs, or predicts numbers for them."""
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Unpack
@@ -99,18 +98,33 @@ class TextClassificationPipeline(Pipeline):
         task = TextClassification(truncation=strategy).bind(
             self.tokenizer, self.model.config, TaskSettings(max_length=longest)
         )
-        function = function_to_apply or self.function_to_apply
         decides = chosen is _UNSET and self.model.config.problem_type == "multi_label_classification"
         is_text = isinstance(inputs, str)
         if text_pair is not None and not is_text:
             raise ConfigError(
                 "text_pair is the second text of a single text. Pass several pairs as (text, text_pair)."
             )
-        answers = self._run(
+
+        def features(examples: list[TextExample]) -> list[Row]:
+            self._warn_of_other_kind(examples)
+            return task.features(examples)
+
+        def answer(example: TextExample, predicted: Any, cut: dict[str, int]) -> Any:
+            del example
+            scores = zip(task.labels.names, predicted.scores, strict=True)
+            labels = [{"label": label, "score": score, **cut} for label, score in scores]
+            ranked = sorted(labels, key=lambda one: one["score"], reverse=True)
+            if decides:
+                return [one for one in ranked if one["label"] in predicted.label]
+            return ranked[0] if chosen is _UNSET else ranked[:chosen]
+
+        answers = self._run_task(
             inputs if text_pair is None else (inputs, text_pair),
             others,
-            features=task.features,
-            answer=partial(self._answer, task=task, top_k=chosen, function=function, decides=decides),
+            task,
+            answer,
+            features=features,
+            options={"function_to_apply": function_to_apply or self.function_to_apply},
             **batching,
         )
         # As in `transformers`, where a single text without top_k returns a list anyway.
@@ -132,36 +146,6 @@ class TextClassificationPipeline(Pipeline):
 
     def _expected(self) -> str:
         return "a text, a pair {text, text_pair}"
-
-    def _answer(
-        self,
-        examples: list[TextExample],
-        rows: list[Row],
-        *,
-        batch_size: int | None,
-        task: TextClassification,
-        top_k: int | None,
-        function: Function | None,
-        decides: bool,
-    ) -> list[Any]:
-        self._warn_of_other_kind(examples)
-        answers = []
-        predictions = self._predict(task, examples, rows, batch_size, function_to_apply=function)
-        for row, prediction in zip(rows, predictions, strict=True):
-            cut = {"cut": row.cut} if row.cut else {}
-            ranked = sorted(
-                (
-                    {"label": label, "score": score, **cut}
-                    for label, score in zip(task.labels.names, prediction.scores, strict=True)
-                ),
-                key=lambda one: one["score"],
-                reverse=True,
-            )
-            if decides:
-                answers.append([one for one in ranked if one["label"] in prediction.label])
-            else:
-                answers.append(ranked[0] if top_k is _UNSET else ranked[:top_k])
-        return answers
 
     def _warn_of_other_kind(self, examples: list[TextExample]) -> None:
         are_pairs = {example.text_pair is not None for example in examples}

@@ -1,10 +1,10 @@
 """The pipeline that labels words: entities, chunks, parts of speech."""
 
 from collections.abc import Collection, Iterable, Sequence
-from functools import partial
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from albertkit.datasets.examples import WordsExample
 from albertkit.engines.light_model import Model
@@ -13,13 +13,13 @@ from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.limits import check_size
 from albertkit.tasks.entities import Aggregation, Entities
 from albertkit.tasks.settings import TaskSettings
-from albertkit.tasks.token_classification import TokenClassification, WordsRow
+from albertkit.tasks.token_classification import TokenClassification
 from albertkit.tasks.words import split_words
 from albertkit.tokenization.base import TokenizerBase
 
 
-class _Sentence(NamedTuple):
-    example: WordsExample
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sentence(WordsExample):
     word_starts: list[int]  # for each word, the index of its first character in the text
 
 
@@ -88,11 +88,11 @@ class TokenClassificationPipeline(Pipeline):
         one_sentence = is_split_into_words and isinstance(inputs, list | tuple) and _is_words(inputs)
         if one_sentence and not inputs:
             return []
-        answers = self._run(
+        answers = self._run_task(
             [inputs] if one_sentence else inputs,
             others,
-            features=lambda sentences: task.features([one.example for one in sentences]),
-            answer=partial(self._answer, entities=entities, task=task),
+            task,
+            lambda sentence, tagged, _: entities(tagged, sentence.word_starts),
             **batching,
         )
         return answers[0] if one_sentence else answers
@@ -113,34 +113,16 @@ class TokenClassificationPipeline(Pipeline):
 
     def _read(self, given: Any) -> _Sentence:
         if isinstance(given, str):
-            words = split_words(given)
-            return _Sentence(
-                WordsExample(tuple(given[start:end] for start, end in words)), [start for start, _ in words]
-            )
+            spans = split_words(given)
+            words = tuple(given[start:end] for start, end in spans)
+            return _Sentence(words=words, word_starts=[start for start, _ in spans])
         if isinstance(given, list | tuple) and _is_words(given):
             lengths = [len(word) + 1 for word in given]  # with the space after the word
-            return _Sentence(WordsExample(tuple(given)), [0, *accumulate(lengths)][: len(given)])
+            return _Sentence(words=tuple(given), word_starts=[0, *accumulate(lengths)][: len(given)])
         raise DataError(
             f"received {given!r:.80} ({type(given).__name__}) for a text. Expected a string, or a "
             "list of words."
         )
-
-    def _answer(
-        self,
-        sentences: list[_Sentence],
-        rows: list[WordsRow],
-        *,
-        batch_size: int | None,
-        entities: Entities,
-        task: TokenClassification,
-    ) -> list[list[dict[str, Any]]]:
-        examples = [sentence.example for sentence in sentences]
-        return [
-            entities(tagged, sentence.word_starts)
-            for tagged, sentence in zip(
-                self._predict(task, examples, rows, batch_size), sentences, strict=True
-            )
-        ]
 
 
 def _is_words(given: Sequence[Any]) -> bool:

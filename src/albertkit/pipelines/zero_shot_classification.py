@@ -6,7 +6,6 @@ entails the hypothesis (Yin et al. 2019).
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from string import Formatter
 from typing import Any, Unpack
@@ -103,53 +102,38 @@ class ZeroShotClassificationPipeline(Pipeline):
             most=self.max_length,
             trained=self.trained_length,
         )
-        several = self.multi_label if multi_label is None else multi_label
-        return self._run(
-            inputs,
-            others,
-            features=partial(
-                self._features,
-                hypotheses=[f"{before}{label}{after}" for label in labels],
-                max_length=longest,
-                truncation=strategy,
-            ),
-            answer=partial(self._answer, labels=labels, apart=several or len(labels) == 1),
-            **batching,
-        )
+        apart = len(labels) == 1 or (self.multi_label if multi_label is None else multi_label)
 
-    def _features(
-        self, texts: list[str], *, hypotheses: list[str], max_length: int, truncation: str
-    ) -> list[Row]:
-        """Return a row for each text with each hypothesis."""
-        pairs = [(text, hypothesis) for text in texts for hypothesis in hypotheses]
-        rows = text_rows(self.tokenizer, pairs, max_length=max_length, truncation=truncation)
-        return [replace(row, example=row.example // len(hypotheses)) for row in rows]
+        def features(texts: list[str]) -> list[Row]:
+            """Return a row for each text with each hypothesis."""
+            pairs = [(text, f"{before}{label}{after}") for text in texts for label in labels]
+            rows = text_rows(self.tokenizer, pairs, max_length=longest, truncation=strategy)
+            return [replace(row, example=row.example // len(labels)) for row in rows]
 
-    def _answer(
-        self, texts: list[str], rows: list[Row], *, batch_size: int | None, labels: list[str], apart: bool
-    ) -> list[dict[str, Any]]:
-        logits = self.engine.run(
-            rows,
-            output="logits",
-            then=lambda scores: scores[0],
-            batch_tokens=self.batch_tokens,
-            batch_size=batch_size,
-        )
-        answers = []
-        for number, text in enumerate(texts):
-            own = slice(number * len(labels), (number + 1) * len(labels))
-            scores = self._scores(np.stack(logits[own]), apart)
-            best = np.argsort(scores, kind="stable")[::-1]
-            cut = max(row.cut for row in rows[own])
-            answers.append(
-                {
-                    "sequence": text,
-                    "labels": [labels[place] for place in best],
-                    "scores": scores[best].tolist(),
-                    **({"cut": cut} if cut else {}),
-                }
+        def answer(texts: list[str], rows: list[Row], *, batch_size: int | None) -> list[dict[str, Any]]:
+            logits = self.engine.run(
+                rows,
+                then=lambda scores: scores[0],
+                batch_tokens=self.batch_tokens,
+                batch_size=batch_size,
             )
-        return answers
+            answers = []
+            for number, text in enumerate(texts):
+                own = slice(number * len(labels), (number + 1) * len(labels))
+                scores = self._scores(np.stack(logits[own]), apart)
+                best = np.argsort(scores, kind="stable")[::-1]
+                cut = max(row.cut for row in rows[own])
+                answers.append(
+                    {
+                        "sequence": text,
+                        "labels": [labels[place] for place in best],
+                        "scores": scores[best].tolist(),
+                        **({"cut": cut} if cut else {}),
+                    }
+                )
+            return answers
+
+        return self._run(inputs, others, features=features, answer=answer, **batching)
 
     def _scores(self, logits: np.ndarray, apart: bool) -> np.ndarray:
         """Return the probability of each of L labels (L,), from their logits (L, K)."""

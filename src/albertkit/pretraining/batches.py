@@ -17,7 +17,7 @@ import numpy as np
 
 from albertkit.errors import ConfigError, DataError
 from albertkit.pretraining.examples import Drawing, Example
-from albertkit.pretraining.rows import Labels, Row
+from albertkit.pretraining.objectives import Labels, Row
 from albertkit.pretraining.settings import LENGTH_MULTIPLE, ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable

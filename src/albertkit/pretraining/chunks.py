@@ -19,10 +19,7 @@ from albertkit.pretraining.words import WordTable
 IN_ORDER, SWAPPED = 0, 1  # the labels, as in the original and in `sentence_order_label` elsewhere
 MIN_TOKENS = 8  # a shorter chunk has nothing to learn from
 
-TRUE, ALTERED = (
-    0,
-    1,
-)  # labels of excerpts; 0 is also the label of segments in order, which belong together too
+TRUE, ALTERED = 0, 1  # labels of excerpts; 0 is also the label of segments in order, which belong together
 _FIRST = (0.3, 0.85)  # share of the text that is segment A
 _KEPT = (0.4, 0.95)  # share of the excerpt's words that are kept
 _REPLACED = (0.15, 1.0)  # share of an altered excerpt's words that are replaced; at least one
@@ -125,7 +122,7 @@ def fit(
 
 
 def _trim(segment: tuple[int, int], length: int, rng: np.random.Generator) -> tuple[int, int]:
-    """Cut a segment to `length` tokensby removing tokens from the front or the back, at random."""
+    """Cut a segment to `length` tokens by removing tokens from the front or the back, at random."""
     begin, end = segment
     excess = end - begin - length
     if excess <= 0:

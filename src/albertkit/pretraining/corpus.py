@@ -55,7 +55,7 @@ class Corpus:
     table: Table | None = None
     """Rows in place of files."""
     streamed: bool = False
-    """Whether the rows are read from elsewhere as they are needed, so nobody knows how many there are."""
+    """Whether the rows are read as they are needed, so that their number is unknown."""
     text_column: str = "text"
     sentence_per_line: bool = False
 
@@ -72,18 +72,15 @@ class Corpus:
         Raises:
             DataError: an input has no readable file.
         """
+        columns = {"--text-column": text_column}
+        head: list[Any] = []  # the first row, if the rows can be read only once
         if isinstance(inputs, Iterator):  # of paths, such as Path("books").glob("*.txt"), or of rows
-            first: list[Any] = list(islice(inputs, 1))
-            rest = chain(first, inputs)
-            if all(isinstance(one, (str, Path)) for one in first):
-                inputs = list(rest)
-            else:  # read once, so the first row alone tells the columns
-                ObjectTable(first, name="the given rows").check_columns({"--text-column": text_column})
-                table = ObjectTable(_Once(rest), name="the given rows")
-                return cls(table=table, text_column=text_column, streamed=True)
+            head = list(islice(inputs, 1))
+            items = chain(head, inputs)
+            inputs = list(items) if all(isinstance(one, (str, Path)) for one in head) else _Once(items)  # type: ignore[assignment]
         if _is_stream(inputs):
             table = ObjectTable(inputs, name="the given rows")  # type: ignore[arg-type]
-            table.check_columns({"--text-column": text_column})
+            (ObjectTable(head, name=table.name) if head else table).check_columns(columns)
             return cls(table=table, text_column=text_column, streamed=True)
         paths = inputs if isinstance(inputs, (list, tuple)) else [inputs]
         if not paths:
@@ -92,7 +89,7 @@ class Corpus:
             table = as_source(inputs, name="the given rows")
             if not isinstance(table, Table):
                 raise DataError(f"{inputs!r:.60}: expected paths, or rows that are dicts")
-            table.check_columns({"--text-column": text_column})
+            table.check_columns(columns)
             return cls(table=table, text_column=text_column)
         files = [file for path in paths for file in _files_of(str(path))]
         unique = dict.fromkeys(path.resolve() for path in files)
@@ -112,11 +109,12 @@ class Corpus:
         before = 0
         for path, size in zip(self.files, sizes, strict=True):
             has_text = False
-            for document, share in self._read(path):
+            for document in self._read(path):
                 has_text = has_text or bool(document.text.strip())
-                yield from _cut(replace(document, consumed=(before + share * size) / total))
+                yield from _cut(replace(document, consumed=(before + document.consumed * size) / total))
             if not has_text:
-                raise DataError(f"{path}: {_no_text(size)}. Omit the file, or add text to it.")
+                problem = f"no text in these {size:,} bytes" if size else "the file is empty"
+                raise DataError(f"{path}: {problem}. Omit the file, or add text to it.")
             before += size
 
     def _read_rows(self, table: Table) -> Iterator[SourceDocument]:
@@ -135,8 +133,8 @@ class Corpus:
             return self.table.name
         return ", ".join(str(path) for path in self.files[:3]) + (" ..." if len(self.files) > 3 else "")
 
-    def _read(self, path: Path) -> Iterator[tuple[SourceDocument, float]]:
-        """Yield the documents of one file, each with the share of the file read so far."""
+    def _read(self, path: Path) -> Iterator[SourceDocument]:
+        """Yield the documents of one file. Their `consumed` is the share of this file."""
         kind, compression = file_format(path)
         if kind == ".parquet":
             return self._read_parquet(path, compression)
@@ -145,7 +143,7 @@ class Corpus:
             return self._read_jsonl(path, lines)
         return _read_text(path, lines, blocks=self.sentence_per_line)
 
-    def _read_parquet(self, path: Path, compression: str | None) -> Iterator[tuple[SourceDocument, float]]:
+    def _read_parquet(self, path: Path, compression: str | None) -> Iterator[SourceDocument]:
         row = 0
         try:
             with ExitStack() as stack:
@@ -160,15 +158,16 @@ class Corpus:
                 for batch in file.iter_batches(batch_size=_rows_at_once(file), columns=[self.text_column]):
                     for text in batch.column(0).to_pylist():
                         row += 1
+                        origin = f"{path}, row {row}"
                         if not isinstance(text, str):
-                            raise DataError(f"{path}, row {row}: expected text, found {text!r:.80}")
-                        yield SourceDocument(text=text, origin=f"{path}, row {row}"), row / rows
+                            raise DataError(f"{origin}: expected text, found {text!r:.80}")
+                        yield SourceDocument(text=text, origin=origin, consumed=row / rows)
         except UnicodeDecodeError as error:
             raise DataError(f"{path}, in the rows after row {row}: not UTF-8 ({error})") from error
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{path}: not a readable Parquet file ({error})") from error
 
-    def _read_jsonl(self, path: Path, lines: Lines) -> Iterator[tuple[SourceDocument, float]]:
+    def _read_jsonl(self, path: Path, lines: Lines) -> Iterator[SourceDocument]:
         for number, line, share in lines:
             if not line.strip():
                 continue
@@ -185,10 +184,10 @@ class Corpus:
                 )
             if "\\u" in line:  # only an escape can encode a lone surrogate in a UTF-8 file
                 _check_characters(text, origin)
-            yield SourceDocument(text=text, origin=origin), share
+            yield SourceDocument(text=text, origin=origin, consumed=share)
 
 
-def _read_text(path: Path, lines: Lines, *, blocks: bool) -> Iterator[tuple[SourceDocument, float]]:
+def _read_text(path: Path, lines: Lines, *, blocks: bool) -> Iterator[SourceDocument]:
     """Yield a file as one document, or (`blocks`) one per block of lines; long documents in parts."""
     part: list[str] = []
     characters, first, share, continues = 0, 1, 1.0, False
@@ -205,14 +204,15 @@ def _read_text(path: Path, lines: Lines, *, blocks: bool) -> Iterator[tuple[Sour
         # A part ends at a blank line; text without blank lines is split at a line end once it is twice as
         # long.
         if document_ends or characters >= PART_CHARACTERS * (1 if blank else 2):
-            yield _part(path, part, first, continues), share
+            yield _part(path, part, first, continues, share)
             part, characters, continues = [], 0, not document_ends
     if part:
-        yield _part(path, part, first, continues), share
+        yield _part(path, part, first, continues, share)
 
 
-def _part(path: Path, lines: list[str], first: int, continues: bool) -> SourceDocument:
-    return SourceDocument(text="".join(lines), origin=f"{path}, line {first}", continues=continues)
+def _part(path: Path, lines: list[str], first: int, continues: bool, share: float) -> SourceDocument:
+    origin = f"{path}, line {first}"
+    return SourceDocument(text="".join(lines), origin=origin, continues=continues, consumed=share)
 
 
 def _rows_at_once(file: Any) -> int:
@@ -244,7 +244,7 @@ class _Once:
 
 
 def _is_stream(inputs: object) -> bool:
-    """Tell whether rows can be iterated again and again but not counted, as an `IterableDataset`."""
+    """Return whether the inputs are rows without a length, such as a `datasets.IterableDataset`."""
     is_other = isinstance(inputs, (str, Path)) or hasattr(inputs, "__len__")
     return isinstance(inputs, Iterable) and not is_other
 
@@ -253,10 +253,6 @@ def _check_characters(text: str, origin: str) -> None:
     """Raise DataError if a text contains a lone surrogate, which UTF-8 cannot encode."""
     if lone := lone_surrogate(text):
         raise DataError(f"{origin}: {lone} is a lone surrogate, which no text can contain")
-
-
-def _no_text(size: int) -> str:
-    return "the file is empty" if size == 0 else f"no text in these {size:,} bytes"
 
 
 def _files_of(name: str) -> list[Path]:

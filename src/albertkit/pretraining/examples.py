@@ -8,11 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from albertkit.errors import ConfigError
 from albertkit.pretraining import chunks, original_quirks
 from albertkit.pretraining.chunks import Chunk
-from albertkit.pretraining.objectives import EXCERPT, ORDER, PLAN, SHUFFLE, drawn_objectives
-from albertkit.pretraining.rows import Row
+from albertkit.pretraining.objectives import EXCERPT, ORDER, PLAN, SHUFFLE, Row, drawn_objectives
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
@@ -37,19 +35,16 @@ class Drawing:
 
     Args:
         shards: the documents.
-        words: of the vocabulary the shards were made with.
-        settings: how examples are drawn.
-        seed: of every random choice.
+        words: word boundaries in the vocabulary that the shards were made with.
+        settings: settings of the examples.
+        seed: seed of every random choice.
 
     Raises:
-        ConfigError: the seed is out of range.
         DataError: the vocabulary is not that of the shards.
     """
 
     def __init__(self, shards: ShardSet, words: WordTable, settings: ExampleSettings, *, seed: int) -> None:
         shards.check_tokenizer(words.model_file)
-        if not 0 <= seed < 1 << 64:
-            raise ConfigError(f"seed must be between 0 and 2**64 - 1, not {seed}")
         self.shards, self.words, self.settings, self.seed = shards, words, settings, seed
         self.objectives = drawn_objectives(settings)
         self._order: tuple[int, np.ndarray] | None = None  # (epoch, its permutation)
@@ -127,7 +122,7 @@ class Drawing:
         return first, tokens[slice(*chunk.second)], chunk.label
 
     def _stream(self, purpose: int, epoch: int, first: int = 0, second: int = 0) -> np.random.Generator:
-        """Return the random stream for one purpose: Philox, keyed and countered with what it is for."""
+        """Return the random stream for a purpose: Philox, with the arguments as its key and its counter."""
         key = np.array([self.seed, purpose << 32 | epoch], dtype=np.uint64)
         counter = np.array([0, 0, second, first], dtype=np.uint64)
         return np.random.Generator(np.random.Philox(key=key, counter=counter))

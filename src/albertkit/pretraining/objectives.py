@@ -1,23 +1,21 @@
-"""The pretraining objectives: how each draws its labels, and its loss (Lan et al. 2019, section 3.1).
+"""The rows of ids, and the pretraining objectives, which draw their labels (Lan et al. 2019, section 3.1).
 
 A new objective is a class in this file and its settings in `settings.py`. Rows, batches and the training loss
-treat all objectives alike. Only the losses need PyTorch.
+treat all objectives alike.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from albertkit.extras import optional
 from albertkit.pretraining import masking, original_quirks
-from albertkit.pretraining.rows import Labels, Row
 from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
 from albertkit.pretraining.words import WordTable
 
-torch: Any = optional("torch", extra="train")
-Tensor = Any  # torch.Tensor
+Tensor = Any  # torch.Tensor; only the losses need PyTorch
 
 ORDER, PLAN, SHUFFLE, MASK, EXCERPT = range(5)
 """What a random stream is for. Results depend on the numbers, so a new purpose takes the next one."""
@@ -25,6 +23,37 @@ IGNORED = -100
 """Label of padding, which the losses leave out."""
 Stream = Callable[[int], np.random.Generator]
 """Returns the random stream of a row for a purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The labels of one objective (legend: N labels): what the model should predict, and at which tokens."""
+
+    positions: np.ndarray  # [N] int64, ascending: into a row, or into the flattened [B * T] of a batch
+    values: np.ndarray  # [N] int64
+
+    @classmethod
+    def collate(cls, rows: Sequence["Labels"], length: int) -> "Labels":
+        """Return the labels of a batch, whose rows are padded to `length`."""
+        offsets = np.repeat(np.arange(len(rows)) * length, [len(row.positions) for row in rows])
+        positions = np.concatenate([row.positions for row in rows])
+        return cls(positions + offsets, np.concatenate([row.values for row in rows]))
+
+    def of_rows(self, begin: int, stop: int, old_length: int, length: int) -> "Labels":
+        """Return the labels of some rows of a batch, padded to `length` instead of `old_length`."""
+        some = slice(*np.searchsorted(self.positions, [begin * old_length, stop * old_length]))
+        row, column = np.divmod(self.positions[some], old_length)
+        return Labels((row - begin) * length + column, self.values[some])
+
+
+@dataclass(slots=True)
+class Row:
+    """An example as ids, without padding (legend: T tokens)."""
+
+    ids: np.ndarray  # [T] int64, as the model sees them: [CLS] A [SEP] B [SEP]
+    second_begin: int  # where segment B begins; T if there is none
+    order_label: int  # the label of the order head for these segments
+    labels: dict[str, Labels]  # by the name of the objective
 
 
 class Objective(ABC):

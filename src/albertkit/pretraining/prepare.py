@@ -32,6 +32,8 @@ from albertkit.tokenization.vocabulary import unreachable_warning
 
 logger = logging.getLogger(__name__)
 
+_LARGE_HOLDOUT = 0.2  # share of the tokens; above it, a warning if the share is far larger than expected
+
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareProgress:
@@ -236,6 +238,18 @@ def _check_content(
             f"{names}: with holdout_every={holdout_every}, no text is held out for validation "
             f"({source_documents} source documents read). Choose a smaller holdout_every."
         )
+    if holdout_every:
+        tokens = {split: sum(record.tokens for record in listed) for split, listed in records.items()}
+        share = tokens["validation"] / sum(tokens.values())
+        if share > max(2 / holdout_every, _LARGE_HOLDOUT):
+            logger.info(
+                "warning: %.0f%% of the tokens are held out for validation, instead of about %.2g%%, because "
+                "a source document is held out entirely (%d source documents read). To hold out less, split "
+                "the text into more documents.",
+                100 * share,
+                100 / holdout_every,
+                source_documents,
+            )
 
 
 def _manifest(

@@ -232,11 +232,7 @@ class _Chunk:
             raise DataError(f"{path}: expected lists of lists of token ids, found {column.type}")
         if column.null_count or sentences.null_count or sentences.values.null_count:
             raise DataError(f"{path}: expected lists of token ids, found missing values")
-        return cls(
-            sentences.values.to_numpy(),
-            sentences.offsets.to_numpy(),
-            column.offsets.to_numpy(),
-        )
+        return cls(sentences.values.to_numpy(), sentences.offsets.to_numpy(), column.offsets.to_numpy())
 
     def tokens(self, row: int) -> tuple[np.ndarray, np.ndarray]:
         first, last = self.document_ends[row], self.document_ends[row + 1]

@@ -7,9 +7,9 @@ Sentences are found with `sentencex` (Wikimedia: about 250 languages, rules with
 in Rust, > 10 MB/s on one core). It keeps quoted speech together, does not end sentences at "Mr." and "D.C.",
 and needs no other code for Chinese, German or Russian.
 
-A whole book as one document would put all its examples next to each other in training. It is therefore split
-sections of about `section_sentences` sentences, at paragraphs, with headings at the start of a section where
-possible; shuffling sections then mixes books while sentence order stays within running text.
+A whole book as one document would put all its examples next to each other in training. So it is split into
+sections of about `section_sentences` sentences, at paragraphs. If possible, a section starts with a heading.
+Shuffling the sections mixes the books, and sentence order stays within running text.
 """
 
 import hashlib

@@ -1,6 +1,7 @@
 """Admission: limit the number of requests in progress, and reject those that cannot meet their deadline."""
 
 import math
+from dataclasses import dataclass, field
 
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.batching import RowQueue
@@ -10,24 +11,22 @@ from albertkit.serving.work import DEADLINE_HEADER, Ticket
 _MARGIN = 2.0  # admitted requests should meet their deadline even if the machine becomes slower
 
 
+@dataclass(eq=False)
 class Gate:
-    """Admits requests and counts those in progress. Only one thread may use it.
+    """Admits requests and counts those in progress. Only one thread may use it."""
 
-    Args:
-        most: maximum number of requests in progress.
-        queue: queue of their rows.
-        metrics: receives the number of requests in progress.
-    """
-
-    def __init__(self, most: int, queue: RowQueue, metrics: Metrics) -> None:
-        self._most = most
-        self._queue = queue
-        self._metrics = metrics
-        self._inside: set[Ticket] = set()
+    most: int
+    """Maximum number of requests in progress."""
+    queue: RowQueue
+    """Queue of their rows."""
+    metrics: Metrics
+    """Receives the number of requests in progress."""
+    inside: set[Ticket] = field(default_factory=set)
+    """The requests in progress."""
 
     def __len__(self) -> int:
         """Return the number of requests in progress."""
-        return len(self._inside)
+        return len(self.inside)
 
     def enter(self, ticket: Ticket) -> None:
         """Admit a request.
@@ -50,26 +49,26 @@ class Gate:
                 param=ticket.param,
                 retry_after=math.ceil(max(1.0, wait * _MARGIN - ticket.seconds_left())),
             )
-        self._inside.add(ticket)
-        self._metrics.requests_in_progress.set(len(self._inside))
+        self.inside.add(ticket)
+        self.metrics.requests_in_progress.set(len(self.inside))
 
     def check(self) -> None:
         """Raise ApiError if the maximum number of requests is in progress."""
-        if len(self._inside) >= self._most:
+        if len(self.inside) >= self.most:
             wait = self.expected_wait()
             raise ApiError(
                 429,
                 "overloaded",
-                f"{len(self._inside)} requests are in progress, the maximum of this server. Try again later.",
+                f"{len(self.inside)} requests are in progress, the maximum of this server. Try again later.",
                 retry_after=math.ceil(max(1.0, wait / 2)),
             )
 
     def leave(self, ticket: Ticket) -> None:
         """Remove a finished request."""
-        self._inside.discard(ticket)
-        self._metrics.requests_in_progress.set(len(self._inside))
+        self.inside.discard(ticket)
+        self.metrics.requests_in_progress.set(len(self.inside))
 
     def expected_wait(self, *tickets: Ticket) -> float:
         """Return the estimated seconds until all requests in progress, and these, are computed."""
-        tokens = sum(map(self._queue.tokens_of, (*self._inside, *tickets)))
-        return self._queue.seconds_per_token * tokens
+        tokens = sum(map(self.queue.tokens_of, (*self.inside, *tickets)))
+        return self.queue.seconds_per_token * tokens

@@ -124,7 +124,7 @@ def make_application(
     _describe_requests(application, [*(schema for _, schema, _ in routes), *inference_client.CALLS.values()])
     _describe_errors(application, service)
     return Guard(
-        application,
+        application=application,
         metrics=service.metrics,
         key=key,
         routes=[route for route in application.routes if isinstance(route, Route)],
@@ -215,7 +215,7 @@ def _describe_errors(application: fastapi.FastAPI, service: Service) -> None:
     """Return all errors in the same format, and count them."""
 
     def respond(request: fastapi.Request, error: ApiError) -> fastapi.Response:
-        service.metrics.error(error.kind)
+        service.metrics.errors.labels(error.kind).inc()
         return error.response(request.url.path)
 
     @application.exception_handler(ApiError)

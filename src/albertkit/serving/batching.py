@@ -14,9 +14,13 @@ computed again, request by request.
 import threading
 import time
 from bisect import insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from albertkit.engines.engine import Row
+import numpy as np
+
+from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.extras import optional
 from albertkit.serving.metrics import Metrics
 from albertkit.serving.work import Ticket, Work
@@ -45,7 +49,7 @@ class _Place(NamedTuple):
 
     def fits(self, other: "_Place") -> bool:
         """Return whether one call of an engine can compute both rows."""
-        return self.work.engine is other.work.engine and self.work.output == other.work.output
+        return self.work.engine is other.work.engine and self.work.job.output == other.work.job.output
 
 
 class RowQueue:
@@ -196,11 +200,11 @@ class RowQueue:
     def _compute(self, batch: list[_Place]) -> None:
         work = batch[0].work
         rows = [place.row for place in batch]
-        reads = {id(place.row): place.work.read for place in batch}
+        reads = {id(place.row): place.work.job.read for place in batch}
         begin = time.monotonic()
         try:
             scores = work.engine.run(
-                rows, output=work.output, read=lambda row: reads[id(row)](row), batch_tokens=work.budget
+                rows, output=work.job.output, read=lambda row: reads[id(row)](row), batch_tokens=work.budget
             )
         except Exception as error:
             requests = {id(place.work): place.work for place in batch}
@@ -219,8 +223,30 @@ class RowQueue:
         if tokens >= _TELLING * batch[0].work.budget:
             weight = _SMOOTHING if self.seconds_per_token else 1.0
             self.seconds_per_token += weight * (seconds / tokens - self.seconds_per_token)
-        self._metrics.batch(rows=len(batch), tokens=tokens)
+        self._metrics.batch_rows.observe(len(batch))
+        self._metrics.batch_tokens.observe(tokens)
         for ticket in {place.work.ticket for place in batch}:
             ticket.compute_seconds += seconds
         for place in batch:
             place.work.ticket.tokens_left -= place.length
+
+
+@dataclass(eq=False)
+class QueuedEngine(Engine):
+    """An engine that puts the rows of a request into the queue of all requests."""
+
+    engine: Engine
+    """The engine that computes the rows."""
+    queue: RowQueue
+    ticket: Ticket
+    """The request."""
+    budget: int
+    """Maximum number of tokens per batch."""
+
+    def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
+        """Compute rows as `Engine.compute` does; the queue decides the sizes of batches."""
+        return self.queue.compute(Work(self.ticket, self.engine, rows, job, then, self.budget))
+
+    def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
+        """Yield the scores of all rows at once, as one batch."""
+        yield range(len(rows)), self.run(rows, output=job.output, read=job.read)

@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import math
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from albertkit.serving.api_errors import CLIENT_GONE, ApiError, too_much
@@ -16,49 +17,34 @@ _SMALL = 16_384  # bytes of a body that are always received, even if large bodie
 _OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})  # paths that need no key
 
 
+@dataclass(eq=False, kw_only=True)
 class Guard:
-    """An ASGI wrapper around the application.
+    """An ASGI wrapper around the application."""
 
-    Args:
-        application: the application.
-        metrics: counts responses.
-        key: key that requests must send; None if they need no key.
-        routes: all routes.
-        pages: further paths that need no key.
-        max_body_bytes: maximum size of a body in bytes.
-        client_seconds: maximum time in seconds to receive a body.
-        check_room: raises ApiError if no request can be admitted. It is called before a body is read.
-        garbage: receives the size of every request.
-    """
-
-    def __init__(
-        self,
-        application: Callable[..., Any],
-        *,
-        metrics: Metrics,
-        key: str | None,
-        routes: Sequence[Route],
-        pages: Collection[str],
-        max_body_bytes: int,
-        client_seconds: float,
-        check_room: Callable[[], None],
-        garbage: GarbageCollector,
-    ) -> None:
-        self._application = application
-        self._metrics = metrics
-        self._key = None if key is None else key.encode()
-        self._routes = routes
-        self._open = _OPEN.union(pages)
-        self._max_body_bytes = max_body_bytes
-        self._client_seconds = client_seconds
-        self._check_room = check_room
-        self._garbage = garbage
-        self._incomplete = 0  # bytes of all bodies that are still being received
+    application: Callable[..., Any]
+    metrics: Metrics
+    """Counts responses."""
+    key: str | None
+    """Key that requests must send; None if they need no key."""
+    routes: Sequence[Route]
+    """All routes."""
+    pages: Collection[str]
+    """Further paths that need no key."""
+    max_body_bytes: int
+    """Maximum size of a body in bytes."""
+    client_seconds: float
+    """Maximum time in seconds to receive a body."""
+    check_room: Callable[[], None]
+    """Raises ApiError if no request can be admitted. It is called before a body is read."""
+    garbage: GarbageCollector
+    """Receives the size of every request."""
+    incomplete: int = 0
+    """Number of bytes of all bodies that are still being received."""
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Pass a request with its complete body to the application, or return an error response."""
         if scope["type"] != "http":
-            await self._application(scope, receive, send)
+            await self.application(scope, receive, send)
             return
         status, size = CLIENT_GONE, 0
 
@@ -72,57 +58,57 @@ class Guard:
             headers = dict(scope["headers"])
             self._check_key(scope, headers)
             if scope["method"] == "POST":
-                self._check_room()
+                self.check_room()
             body = [await self._read(headers, receive)]
             size = len(body[0])
             if scope["method"] == "HEAD":  # uvicorn omits the body of the response to GET
                 scope = {**scope, "method": "GET"}
-            await self._application(scope, _replay(body, receive), counted)
+            await self.application(scope, _replay(body, receive), counted)
         except ApiError as error:
-            self._metrics.error(error.kind)
+            self.metrics.errors.labels(error.kind).inc()
             await error.response(scope["path"])(scope, receive, counted)
         finally:
-            self._metrics.request(self._label(scope["path"]), status)
-            self._garbage.note(size, failed=status >= 400)
+            self.metrics.requests.labels(self._label(scope["path"]), str(status)).inc()
+            self.garbage.note(size, failed=status >= 400)
 
     def _label(self, path: str) -> str:
         """Return the route of a path, such as "/models/{model}", or "other" if there is none."""
-        return next((one.path_format for one in self._routes if one.path_regex.match(path)), "other")
+        return next((one.path_format for one in self.routes if one.path_regex.match(path)), "other")
 
     def _check_key(self, scope: dict[str, Any], headers: dict[bytes, bytes]) -> None:
-        is_open = scope["path"] in self._open and scope["method"] != "POST"  # POST / calls a model
-        if self._key is None or is_open:
+        is_page = scope["path"] in _OPEN or scope["path"] in self.pages
+        if self.key is None or (is_page and scope["method"] != "POST"):  # POST / calls a model
             return
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
-        right = hmac.compare_digest(given.strip(), self._key)
+        right = hmac.compare_digest(given.strip(), self.key.encode())
         if kind.lower() != b"bearer" or not right:
             raise ApiError(
                 401, "unauthorized", "the key is missing or wrong. Send the header Authorization: Bearer KEY."
             )
 
     async def _read(self, headers: dict[bytes, bytes], receive: Any) -> bytes:
-        most = self._max_body_bytes
+        most = self.max_body_bytes
         declared = headers.get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > most:
             raise _too_long(int(declared), most)
         body = bytearray()
         try:
-            async with asyncio.timeout(self._client_seconds):
+            async with asyncio.timeout(self.client_seconds):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise ApiError(CLIENT_GONE, "client_gone", "the client closed the connection")
                     part = message.get("body", b"")
-                    self._incomplete += len(part)
+                    self.incomplete += len(part)
                     body += part
                     if len(body) > most:
                         raise _too_long(len(body), most)
-                    if len(body) > _SMALL and self._incomplete > _BODIES_AT_ONCE * most:
+                    if len(body) > _SMALL and self.incomplete > _BODIES_AT_ONCE * most:
                         raise ApiError(
                             429,
                             "overloaded",
-                            f"the server is receiving {self._incomplete:,} bytes of bodies. Try again later.",
-                            retry_after=math.ceil(self._client_seconds),
+                            f"the server is receiving {self.incomplete:,} bytes of bodies. Try again later.",
+                            retry_after=math.ceil(self.client_seconds),
                         )
                     if not message.get("more_body", False):
                         return bytes(body)
@@ -130,11 +116,11 @@ class Guard:
             raise ApiError(
                 408,
                 "slow_client",
-                f"the body is incomplete after {self._client_seconds:g} seconds ({len(body):,} bytes). "
+                f"the body is incomplete after {self.client_seconds:g} seconds ({len(body):,} bytes). "
                 "Send it faster.",
             ) from None
         finally:
-            self._incomplete -= len(body)
+            self.incomplete -= len(body)
 
 
 def _too_long(received: int, most: int) -> ApiError:

@@ -72,8 +72,8 @@ class Call(Strict):
 
     def options(self) -> dict[str, Any]:
         """Return the options of the call, by our names."""
-        given: Strict | None = getattr(self, "parameters", None)
-        return {} if given is None else self._renamed_options(given)
+        given: Strict | tuple[()] = getattr(self, "parameters", None) or ()
+        return {self.renames.get(name, name): value for name, value in given if value is not None}
 
     def request(self) -> TaskRequest:
         """Return the request of our own route."""
@@ -103,9 +103,6 @@ class Call(Strict):
             error.param = name
         error.args = (message,)
         return with_hint(error, self._hint)
-
-    def _renamed_options(self, given: Strict) -> dict[str, Any]:
-        return {self.renames.get(name, name): value for name, value in given if value is not None}
 
 
 class FillMaskParameters(Strict):
@@ -250,9 +247,8 @@ class FeatureExtractionCall(Call):
 
     def options(self) -> dict[str, Any]:
         """Return the options that have an effect."""
-        given = self._renamed_options(self)
         names = ("normalize", "truncate", "dimensions", "prompt_name")
-        return {name: given[name] for name in names if name in given}
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def shape(self, results: list[Any]) -> Any:
         """Return the vectors."""

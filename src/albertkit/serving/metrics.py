@@ -19,72 +19,47 @@ class Metrics:
 
     def __init__(self) -> None:
         prometheus_client.disable_created_metrics()
-        self.registry = prometheus_client.CollectorRegistry()
-        self._requests = prometheus_client.Counter(
+        self.registry = registry = prometheus_client.CollectorRegistry()
+        self.requests = prometheus_client.Counter(
             "albertkit_requests",
             "Requests by route and HTTP status (499: the client closed the connection)",
             ["route", "status"],
-            registry=self.registry,
+            registry=registry,
         )
-        self._errors = prometheus_client.Counter(
-            "albertkit_errors",
-            "Requests that failed, by type of the error",
-            ["type"],
-            registry=self.registry,
+        self.errors = prometheus_client.Counter(
+            "albertkit_errors", "Requests that failed, by type of the error", ["type"], registry=registry
         )
-        self._reloads = prometheus_client.Counter(
+        self.reloads = prometheus_client.Counter(
             "albertkit_reloads",
             "Reloads of a model by outcome (done or failed)",
             ["model", "outcome"],
-            registry=self.registry,
+            registry=registry,
         )
         self.requests_in_progress = prometheus_client.Gauge(
             "albertkit_requests_in_progress",
             "Requests in progress or waiting",
-            registry=self.registry,
+            registry=registry,
             multiprocess_mode="livesum",
         )
         self.queued_rows = prometheus_client.Gauge(
             "albertkit_queue_rows",
             "Rows (texts, windows of long texts, choices) waiting to be computed",
-            registry=self.registry,
+            registry=registry,
             multiprocess_mode="livesum",
         )
-        self._batch_rows = prometheus_client.Histogram(
-            "albertkit_batch_rows", "Rows in a batch", buckets=_POWERS, registry=self.registry
+        self.batch_rows = prometheus_client.Histogram(
+            "albertkit_batch_rows", "Rows in a batch", buckets=_POWERS, registry=registry
         )
-        self._batch_tokens = prometheus_client.Histogram(
-            "albertkit_batch_tokens", "Tokens in a batch", buckets=_POWERS, registry=self.registry
+        self.batch_tokens = prometheus_client.Histogram(
+            "albertkit_batch_tokens", "Tokens in a batch", buckets=_POWERS, registry=registry
         )
-        self._stages = prometheus_client.Histogram(
+        self.stages = prometheus_client.Histogram(
             "albertkit_stage_seconds",
             "Seconds that a successful request spent in a stage (tokenize, queue, compute) and in total",
             ["stage", "model", "route"],
             buckets=_SECONDS,
-            registry=self.registry,
+            registry=registry,
         )
-
-    def request(self, route: str, status: int) -> None:
-        """Count a response."""
-        self._requests.labels(route, str(status)).inc()
-
-    def error(self, kind: str) -> None:
-        """Count a failed request."""
-        self._errors.labels(kind).inc()
-
-    def reload(self, model: str, outcome: str) -> None:
-        """Count a reload, "done" or "failed"."""
-        self._reloads.labels(model, outcome).inc()
-
-    def batch(self, *, rows: int, tokens: int) -> None:
-        """Record the size of a batch."""
-        self._batch_rows.observe(rows)
-        self._batch_tokens.observe(tokens)
-
-    def stages(self, model: str, route: str, **seconds: float) -> None:
-        """Record the time of a request in each stage."""
-        for stage, value in seconds.items():
-            self._stages.labels(stage, model, route).observe(value)
 
     def text(self) -> bytes:
         """Return all metrics in the format of Prometheus."""

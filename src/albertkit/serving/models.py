@@ -19,8 +19,7 @@ from albertkit.pipelines import pipeline
 from albertkit.pipelines.interface import Pipeline
 from albertkit.pipelines.zero_shot_classification import find_entailment
 from albertkit.serving.api_errors import ApiError
-from albertkit.serving.batching import RowQueue
-from albertkit.serving.queued_engine import QueuedEngine
+from albertkit.serving.batching import QueuedEngine, RowQueue
 from albertkit.serving.work import Ticket
 from albertkit.tasks.feature_extraction import text_vectors
 from albertkit.tasks.text_classification import PAIRS_KEY
@@ -60,7 +59,7 @@ class ServedModel:
         """Return whether the scores of the probe are the expected ones. The probe goes first in the queue."""
         row = _probe_row(self.any_pipeline)
         ticket = Ticket(characters=0, seconds=seconds, urgent=True)
-        engine = QueuedEngine(self.engine, queue, ticket, budget=self.budget)
+        engine = QueuedEngine(self.engine, queue, ticket, self.budget)
         try:
             return all(
                 _alike(engine.run([row], output=output)[0], expected)

@@ -163,11 +163,10 @@ def _are_ids(value: Any) -> bool:
 def _place(error: Any) -> Place:
     """Return where an error is, without the names of the forms that pydantic tried."""
     *outer, last = error["loc"]
-    return (*(one for one in outer if isinstance(one, int) or one in _fields()), *_kept(error["type"], last))
-
-
-def _kept(error: str, last: str | int) -> list[str | int]:
-    return [last] if error == "extra_forbidden" or isinstance(last, int) or last in _fields() else []
+    place = [one for one in outer if isinstance(one, int) or one in _fields()]
+    if error["type"] == "extra_forbidden" or isinstance(last, int) or last in _fields():
+        place.append(last)
+    return tuple(place)
 
 
 def written(place: Place) -> str:

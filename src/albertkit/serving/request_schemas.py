@@ -7,6 +7,7 @@ is an error.
 import base64
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -19,7 +20,7 @@ from albertkit.pipelines.interface import Pipeline
 from albertkit.pipelines.masked_lm import FillMaskPipeline
 from albertkit.pipelines.zero_shot_classification import TEMPLATE, as_labels
 from albertkit.serving.api_errors import ApiError
-from albertkit.serving.queued_engine import QueuedEngine
+from albertkit.serving.batching import QueuedEngine
 from albertkit.serving.request_fields import (
     CandidateLabels,
     Choices,
@@ -43,7 +44,6 @@ from albertkit.tasks.entities import Aggregation
 from albertkit.tasks.feature_extraction import text_vectors
 from albertkit.tasks.label_kinds import Function
 from albertkit.tasks.multiple_choice import GAP
-from albertkit.tokenization.special_tokens import Parsing
 
 _LIGATURES = {"\ufdfa": 17, "\ufdfb": 7}  # Arabic ligature -> number of characters that normalization adds
 _SPECIAL_CHARACTERS = 10  # number of characters with as many tokens as [CLS] and two [SEP]
@@ -336,7 +336,7 @@ class TokenizeRequest(TaskRequest):
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return the tokens of each input."""
         tokenizer = pipeline.tokenizer
-        parse = _parsing(self.masks)
+        parse = "mask" if self.masks else False
         encoded = [tokenizer(*_pair(one), verbose=False, parse_special_tokens=parse) for one in self.items()]
         cast(QueuedEngine, pipeline.engine).ticket.add_tokens(sum(len(one["input_ids"]) for one in encoded))
         return [
@@ -369,8 +369,8 @@ class InspectRequest(TaskRequest):
             text,
             text_pair,
             truncation=self.truncate,
-            parse_special_tokens=_parsing(self.masks),
-            engine=cast(QueuedEngine, pipeline.engine).computing_with(InsideEngine(pipeline.model)),
+            parse_special_tokens="mask" if self.masks else False,
+            engine=replace(cast(QueuedEngine, pipeline.engine), engine=InsideEngine(pipeline.model)),
         )
         return [page_figures(report)]
 
@@ -378,11 +378,6 @@ class InspectRequest(TaskRequest):
 def _pair(one: str | TextPair) -> tuple[str, str | None]:
     """Return a text, and the second text or None."""
     return (one.text, one.text_pair) if isinstance(one, TextPair) else (one, None)
-
-
-def _parsing(masks: bool) -> Parsing:
-    """Return which special tokens to recognize in a text."""
-    return "mask" if masks else False
 
 
 def _characters(one: Any) -> int:

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any, cast
 
 from albertkit.errors import ConfigError, UnknownTokensWarning
@@ -134,46 +133,29 @@ def serve(
     with listening, warnings.catch_warnings():  # the server changes the filters and `showwarning`
         key = read_key(settings)
         service, garbage = load_service(settings)
-        _serve(service, listening, ready, key=key, garbage=garbage)
+        server = make_server(service, key=key, garbage=garbage)
 
+        def end(*_: object) -> None:  # before and after the server handles the signals itself
+            server.should_exit = True
 
-def _serve(
-    service: Service,
-    listening: socket.socket,
-    ready: Callable[[list[str]], None] | None,
-    *,
-    key: str | None,
-    garbage: GarbageCollector,
-) -> None:
-    server = make_server(service, key=key, garbage=garbage)
+        def reload() -> None:
+            service.reload()
+            garbage.settle()
 
-    def end(number: int, frame: FrameType | None) -> None:  # before and after the server handles them itself
-        del number, frame
-        server.should_exit = True
-
-    def reload() -> None:
-        service.reload()
-        garbage.settle()
-
-    previous = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGINT)}
-    if hasattr(signal, "SIGHUP"):
-        previous[signal.SIGHUP] = signal.signal(
-            signal.SIGHUP, lambda *_: threading.Thread(target=reload, name="reload").start()
-        )
-    try:
-        log_warnings()
-        listening.listen(BACKLOG)
-        if ready is not None:
-            ready(service.describe())
-        server.run(sockets=[listening])  # it handles the two signals while it runs
-    finally:
-        listening.close()
-        service.close()
-        garbage.release()
-        for one, handler in previous.items():
-            signal.signal(one, handler)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
-    return host == "localhost" or host.startswith("127.") or host == "::1"
+        previous = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGINT)}
+        if hasattr(signal, "SIGHUP"):
+            previous[signal.SIGHUP] = signal.signal(
+                signal.SIGHUP, lambda *_: threading.Thread(target=reload, name="reload").start()
+            )
+        try:
+            log_warnings()
+            listening.listen(BACKLOG)
+            if ready is not None:
+                ready(service.describe())
+            server.run(sockets=[listening])  # it handles SIGTERM and SIGINT while it runs
+        finally:
+            listening.close()
+            service.close()
+            garbage.release()
+            for one, handler in previous.items():
+                signal.signal(one, handler)

@@ -16,11 +16,10 @@ from albertkit.errors import ConfigError, DataError, TokenizerError
 from albertkit.extras import optional
 from albertkit.serving.admission import Gate
 from albertkit.serving.api_errors import CLIENT_GONE, ApiError, too_much
-from albertkit.serving.batching import RowQueue
+from albertkit.serving.batching import QueuedEngine, RowQueue
 from albertkit.serving.libraries import fastapi
 from albertkit.serving.metrics import Metrics
 from albertkit.serving.models import ServedModel, find_model, load_model
-from albertkit.serving.queued_engine import QueuedEngine
 from albertkit.serving.request_schemas import EmbeddingsRequest, TaskRequest
 from albertkit.serving.settings import ServingSettings
 from albertkit.serving.work import DEADLINE_HEADER, Ticket
@@ -48,7 +47,9 @@ class Service:
         self.settings = settings
         self.metrics = Metrics()
         share_arenas()
-        self.models: dict[str, ServedModel] = dict(models) if models is not None else self._load()
+        self.models: dict[str, ServedModel] = (
+            {name: self._load(name) for name in settings.models} if models is None else dict(models)
+        )
         uses_torch = any(not isinstance(one.any_pipeline.model, LightModel) for one in self.models.values())
         threads = torch.get_num_threads() if uses_torch else None
         self._pool = _start_threads(settings.max_requests, uses_torch=uses_torch)
@@ -132,12 +133,13 @@ class Service:
             outcomes = {}
             for name in self.models:
                 try:
-                    self.models[name] = self._load_one(name)
+                    self.models[name] = self._load(name)
                     outcomes[name] = "done"
                 except Exception as error:  # damaged files raise anything
                     logger.error("the model %s was not reloaded, and its old weights stay: %s", name, error)
                     outcomes[name] = str(error)
-                self.metrics.reload(name, "done" if outcomes[name] == "done" else "failed")
+                outcome = "done" if outcomes[name] == "done" else "failed"
+                self.metrics.reloads.labels(name, outcome).inc()
             self._probed = (float("-inf"), {})
             if done := [name for name, outcome in outcomes.items() if outcome == "done"]:
                 logger.info("reloaded %s", ", ".join(done))
@@ -161,10 +163,7 @@ class Service:
         self._probed = (time.monotonic(), found)
         return found
 
-    def _load(self) -> dict[str, ServedModel]:
-        return {name: self._load_one(name) for name in self.settings.models}
-
-    def _load_one(self, name: str) -> ServedModel:
+    def _load(self, name: str) -> ServedModel:
         return load_model(
             name,
             self.settings.models[name],
@@ -192,7 +191,7 @@ class Service:
         """Return the content of the response. It runs in a thread of the request."""
         begin = time.monotonic()
         pipeline = copy(served.pipelines[task_request.task] if task_request.task else served.any_pipeline)
-        pipeline.engine = QueuedEngine(served.engine, self.queue, ticket, budget=served.budget)
+        pipeline.engine = QueuedEngine(served.engine, self.queue, ticket, served.budget)
         try:
             if ticket.error is not None:
                 raise ticket.error
@@ -218,14 +217,14 @@ class Service:
         return content
 
     def _note(self, served: ServedModel, route: str, ticket: Ticket) -> None:
-        self.metrics.stages(
-            served.name,
-            route,
-            tokenize=max(0.0, ticket.tokenize_seconds),
-            queue=max(0.0, ticket.queue_seconds),
-            compute=ticket.compute_seconds,
-            total=time.monotonic() - ticket.arrived,
-        )
+        seconds = {
+            "tokenize": max(0.0, ticket.tokenize_seconds),
+            "queue": max(0.0, ticket.queue_seconds),
+            "compute": ticket.compute_seconds,
+            "total": time.monotonic() - ticket.arrived,
+        }
+        for stage, value in seconds.items():
+            self.metrics.stages.labels(stage, served.name, route).observe(value)
 
 
 def _response(name: str, task_request: TaskRequest, results: list[Any], ticket: Ticket) -> dict[str, Any]:

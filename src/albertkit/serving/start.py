@@ -43,7 +43,8 @@ def serve(
     from albertkit.serving import server
 
     with lines_shown():
-        if server.read_key(chosen) is None and not server.is_loopback(chosen.host):
+        is_local = chosen.host in ("localhost", "::1") or chosen.host.startswith("127.")
+        if server.read_key(chosen) is None and not is_local:
             logger.warning(
                 "other machines can reach %s, and requests need no key. To require a key, pass --key-file "
                 "or set %s.",

@@ -6,53 +6,47 @@ Shapes: R tokens of a row whose scores are returned, K scores of a token.
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from albertkit.engines.engine import Engine, Read, Row
+from albertkit.engines.engine import Engine, Job, Row
 from albertkit.heads import Output
 from albertkit.serving.api_errors import ApiError, too_much
 
 DEADLINE_HEADER = "X-Request-Timeout"
 
 
+@dataclass(eq=False, kw_only=True)
 class Ticket:
-    """A request in progress: its size, its deadline, and whether it was cancelled.
+    """A request in progress: its size, its deadline, and whether it was cancelled."""
 
-    Args:
-        characters: number of characters of its texts, as they are tokenized.
-        seconds: time until its deadline.
-        max_tokens: maximum number of tokens.
-        urgent: whether its rows are computed before all others.
-        param: the header that set the deadline; None for the server's default.
-    """
-
-    def __init__(
-        self,
-        *,
-        characters: int,
-        seconds: float,
-        max_tokens: int | None = None,
-        urgent: bool = False,
-        param: str | None = None,
-    ) -> None:
-        self.characters = characters
-        self.seconds = seconds
-        self.param = param
-        self.arrived = time.monotonic()
-        self.deadline = self.arrived + seconds
-        self.max_tokens = max_tokens
-        self.urgent = urgent
-        self.tokens: int | None = None  # not tokenized yet
-        self.tokens_left = 0
-        self.tokenize_seconds = self.queue_seconds = self.compute_seconds = 0.0
-        self.error: ApiError | None = None
-        self._wake = threading.Event()
+    characters: int
+    """Number of characters of its texts, as they are tokenized."""
+    seconds: float
+    """Time from its arrival until its deadline."""
+    max_tokens: int | None = None
+    """Maximum number of tokens."""
+    urgent: bool = False
+    """Whether its rows are computed before all others."""
+    param: str | None = None
+    """The header that set the deadline; None for the server's default."""
+    tokens: int | None = None
+    """Number of its tokens; None until it is tokenized."""
+    tokens_left: int = 0
+    """Number of tokens that are not computed yet."""
+    tokenize_seconds: float = 0.0
+    queue_seconds: float = 0.0
+    compute_seconds: float = 0.0
+    error: ApiError | None = None
+    """The reason why it was cancelled."""
+    arrived: float = field(default_factory=time.monotonic)
+    _wake: threading.Event = field(default_factory=threading.Event)
 
     def seconds_left(self) -> float:
         """Return the time until the deadline."""
-        return self.deadline - time.monotonic()
+        return self.arrived + self.seconds - time.monotonic()
 
     def cancel(self, error: ApiError) -> None:
         """Cancel the request: its rows leave the queue, and its thread raises the error."""
@@ -98,30 +92,22 @@ class Ticket:
             raise self.error
 
 
+@dataclass(eq=False)
 class Work:
     """The rows of one call of an engine, and their results so far."""
 
-    def __init__(
-        self,
-        ticket: Ticket,
-        engine: Engine,
-        rows: Sequence[Row],
-        *,
-        output: Output,
-        read: Read,
-        then: Callable[[np.ndarray], Any],
-        budget: int,
-    ) -> None:
-        self.ticket = ticket
-        self.engine = engine
-        self.rows = rows
-        self.output: Output = output
-        self.read = read
-        self.then = then
-        self.budget = budget
-        self.answers: list[Any] = [None] * len(rows)
-        self.missing = len(rows)
-        self.error: Exception | None = None
+    ticket: Ticket
+    engine: Engine
+    rows: Sequence[Row]
+    job: Job
+    then: Callable[[np.ndarray], Any]
+    budget: int
+    """Maximum number of tokens per batch."""
+    error: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.answers: list[Any] = [None] * len(self.rows)
+        self.missing = len(self.rows)
 
     def is_wanted(self) -> bool:
         """Return whether the rows that are not computed are still needed."""
@@ -132,7 +118,7 @@ class Work:
         if not self.is_wanted():
             return
         try:
-            _check(scores, self.output)
+            _check(scores, self.job.output)
             self.answers[number] = self.then(scores)
         except Exception as error:  # it affects only this request
             self.fail(error)

@@ -51,6 +51,13 @@ class TaskDeclaration:
     axes: ClassVar[tuple[str, str]] = ("true", "predicted")
     """Labels of the x and the y axis in plots of predicted numbers."""
 
+    @property
+    def objective_name(self) -> str:
+        """The name of the objective; for a function, its qualified name."""
+        if isinstance(self.objective, str):
+            return self.objective
+        return getattr(self.objective, "__qualname__", type(self.objective).__qualname__)
+
     def check_declaration(self) -> None:
         """Check the attributes that the class of the task declares.
 

@@ -22,13 +22,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from albertkit.errors import ConfigError
-from albertkit.metrics.token_classification import OUTSIDE, of_scheme
+from albertkit.metrics.token_classification import BEGINS, ENDS, OUTSIDE, of_scheme
 from albertkit.tasks.token_classification import Tagged
 from albertkit.tokenization.base import TokenizerBase
 
 Aggregation = Literal["none", "simple", "first", "max", "average"]
-
-_BEGINS, _ENDS = "BSU", "ELSU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +131,15 @@ class Entities:
 
     def _units(self, tagged: Tagged) -> list[Unit]:
         """Return the units of a sentence with their labels: its pieces or its words."""
-        if self.aggregation in ("none", "simple"):
-            groups = [range(number, number + 1) for number in range(len(tagged.pieces))]
-        else:
-            numbers = [
-                list(run) for _, run in groupby(range(len(tagged.pieces)), key=tagged.words.__getitem__)
-            ]
-            groups = [range(run[0], run[-1] + 1) for run in numbers]
+        numbers = range(len(tagged.pieces))
+        unit_of = numbers if self.aggregation in ("none", "simple") else tagged.words
         units = []
-        for pieces in groups:
+        for _, run in groupby(numbers, unit_of.__getitem__):
+            first, *others = run
+            pieces = range(first, first + 1 + len(others))
             scores = self._combine(tagged.scores[pieces.start : pieces.stop])
             label = int(scores.argmax())
-            units.append(Unit(label, float(scores[label]), pieces, tagged.words[pieces.start]))
+            units.append(Unit(label, float(scores[label]), pieces, tagged.words[first]))
         return units
 
     def _combine(self, scores: np.ndarray) -> np.ndarray:
@@ -168,6 +163,6 @@ class Entities:
     def _goes_on(self, before: Unit, unit: Unit) -> bool:
         """Return whether a unit continues the entity of the unit before."""
         (ending, kind), (beginning, next_kind) = self._parts[before.label], self._parts[unit.label]
-        if kind != next_kind or beginning in _BEGINS:
+        if kind != next_kind or beginning in BEGINS:
             return False
-        return before.word == unit.word or ending not in _ENDS
+        return before.word == unit.word or ending not in ENDS

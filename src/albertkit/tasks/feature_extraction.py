@@ -19,8 +19,8 @@ from albertkit.checkpoints.sentence_modules import (
 from albertkit.config import AlbertConfig
 from albertkit.engines.engine import Row, every_token, first_token
 from albertkit.errors import ConfigError, did_you_mean
+from albertkit.metrics.sentence_embedding import unit
 from albertkit.reference import ACTIVATIONS
-from albertkit.tasks.scores import normalize
 from albertkit.tokenization.base import TokenizerBase
 
 Poolings = Pooling | Sequence[Pooling]
@@ -64,7 +64,7 @@ def text_vector(hidden_states: np.ndarray, modules: SentenceModules, *, prompt_t
     vector = np.concatenate([pool_tokens(hidden_states, one, first=first) for one in modules.pooling])
     for step in modules.steps:
         vector = _step(vector, step)
-    return normalize(vector) if modules.normalize else vector
+    return unit(vector) if modules.normalize else vector
 
 
 def pool_tokens(hidden_states: np.ndarray, pooling: Pooling, *, first: int = 0) -> np.ndarray:
@@ -88,7 +88,7 @@ def pool_tokens(hidden_states: np.ndarray, pooling: Pooling, *, first: int = 0) 
 
 def _step(vector: np.ndarray, step: Step) -> np.ndarray:
     if not isinstance(step, Dense):
-        return normalize(vector)
+        return unit(vector)
     outputs = step.weight @ vector  # (D, C) @ (C,)
     if step.bias is not None:
         outputs = outputs + step.bias

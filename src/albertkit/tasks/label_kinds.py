@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from albertkit.config import AlbertConfig
+from albertkit.datasets.reader import number_of
 from albertkit.datasets.text_classification import whole_name
 from albertkit.errors import DataError, did_you_mean
 from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
@@ -77,8 +78,7 @@ class LabelKind(ABC):
 
     def baseline(self, true: Iterable[Any]) -> dict[str, float]:
         """Return the metrics of always predicting the most frequent label; empty if not defined."""
-        counts = Counter(true)
-        return {"accuracy": max(counts.values()) / counts.total()}
+        return {}
 
     @abstractmethod
     def prior_loss(self, labels: Sequence[Any]) -> float:
@@ -118,6 +118,10 @@ class _ClassLabels(LabelKind):
     def main_metric(self, names: Sequence[str]) -> str:
         return "accuracy"
 
+    def baseline(self, true: Iterable[Any]) -> dict[str, float]:
+        counts = Counter(true)
+        return {"accuracy": max(counts.values()) / counts.total()}
+
     def prior_loss(self, labels: Sequence[Any]) -> float:
         return entropy(Counter(labels))
 
@@ -148,9 +152,6 @@ class _SeveralLabels(LabelKind):
 
     def main_metric(self, names: Sequence[str]) -> str:
         return "f1_micro"
-
-    def baseline(self, true: Iterable[Any]) -> dict[str, float]:
-        return {}
 
     def prior_loss(self, labels: Sequence[Any]) -> float:
         share = np.clip(np.mean(labels, axis=0), 1e-9, 1 - 1e-9)  # (K,)
@@ -190,9 +191,6 @@ class _Numbers(LabelKind):
 
     def main_metric(self, names: Sequence[str]) -> str:
         return "pearson"
-
-    def baseline(self, true: Iterable[Any]) -> dict[str, float]:
-        return {}
 
     def prior_loss(self, labels: Sequence[Any]) -> float:
         return float(np.var(labels))
@@ -284,14 +282,3 @@ def _name(label: str | float, names: Sequence[str]) -> str:
     if whole is not None and whole in names:
         return whole
     raise UnknownLabel(f"the label {label!r:.60} is unknown{did_you_mean(str(label), names)}")
-
-
-def number_of(label: Any) -> float | None:
-    """Return a label as a finite number, or None if it is not one."""
-    if isinstance(label, tuple):
-        return None
-    try:
-        number = float(label)
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) else None

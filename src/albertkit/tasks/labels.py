@@ -14,11 +14,13 @@ A label from a reader is text, a number, or several texts. The training examples
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any, get_args
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import Label
+from albertkit.datasets.reader import number_of
 from albertkit.datasets.text_classification import whole_name
 from albertkit.errors import ConfigError, DataError
 from albertkit.metrics.token_classification import OUTSIDE, SCHEME_LABEL, of_scheme
@@ -34,7 +36,6 @@ from albertkit.tasks.label_kinds import (
     as_tuple,
     is_number_with_comma,
     kind_of,
-    number_of,
 )
 
 _LABELS_SHOWN, _RARE_SHOWN = 20, 5
@@ -68,7 +69,7 @@ class LabelSet:
         names = (config.id2label[number] for number in range(config.num_labels))
         return cls(kind_of(config) if kind is None else kind, tuple(names))
 
-    @property
+    @cached_property
     def ids(self) -> dict[str, int]:
         """The id of each name."""
         return {name: number for number, name in enumerate(self.names)}
@@ -102,6 +103,10 @@ class LabelSet:
         if rare := [name for name in self.names if counts[name] == 1]:
             shown = ", ".join(map(repr, rare[:_RARE_SHOWN])) + (", ..." if len(rare) > _RARE_SHOWN else "")
             notes.append(f"labels with a single training example, perhaps by mistake: {shown}")
+        spellings = Counter(name.casefold() for name in self.names)
+        if similar := [name for name in self.names if spellings[name.casefold()] > 1]:
+            shown = ", ".join(map(repr, sorted(similar, key=str.casefold)[:_LABELS_SHOWN]))
+            notes.append(f"labels that differ only in case, perhaps by mistake: {shown}")
         if self.kind is SEVERAL:
             return notes
         if len(self.names) > _FEW_NUMBERS and all(name.removeprefix("-").isdecimal() for name in self.names):

@@ -59,12 +59,6 @@ class Splits(Generic[ExampleT]):
     labels: LabelSet | None
 
 
-_OTHERWISE = {
-    "Training": "add training examples with this label",
-    "The model": "evaluate a model with these labels",
-}
-
-
 def load_splits(
     task: Task,
     readers: Mapping[str, Reader[ExampleT]],
@@ -90,24 +84,15 @@ def load_splits(
         located[name] = list(_labeled(task, reader, reports[name]))
         if not located[name]:
             raise DataError("\n".join(["there are no usable examples:", *reports[name].lines()]))
-    first, *_ = located
-    learnt_from = None if labels else first
+    examples = {name: [example for _, example in rows] for name, rows in located.items()}
+    training = None
     if labels is None:
-        found = [example for _, example in located[first]]
-        labels = _labels(task, found, readers[first], reports[first], problem_type)
-    examples: dict[str, list[ExampleT]] = {}
-    for name, rows in located.items():
-        if labels is None:
-            examples[name] = [one for _, one in rows]
-            continue
-        whose = "Training" if learnt_from else "The model"
-        try:
-            examples[name] = _checked(
-                task, rows, labels, reports[name], is_training=name == learnt_from, whose=whose
-            )
-        except UnknownLabel as error:
-            # Training examples with this label may have been left out.
-            raise DataError(f"{error}{_left_out(reports[learnt_from]) if learnt_from else ''}") from error
+        first, *_ = located
+        training = reports[first]
+        labels = _labels(task, examples[first], readers[first], training, problem_type)
+    if labels is not None:
+        for name, rows in located.items():
+            examples[name] = _checked(task, rows, labels, reports[name], training=training)
     return Splits(examples, reports, labels)
 
 
@@ -140,8 +125,8 @@ def _labels(
     return labels
 
 
-def _left_out(report: ReadingReport) -> str:
-    return "\n".join(["", *report.lines()]) if report.problems else ""
+def _left_out(report: ReadingReport | None) -> str:
+    return "\n".join(["", *report.lines()]) if report and report.problems else ""
 
 
 def _checked(
@@ -150,16 +135,18 @@ def _checked(
     labels: LabelSet,
     report: ReadingReport,
     *,
-    is_training: bool,
-    whose: str,
+    training: ReadingReport | None,
 ) -> list[Any]:
-    """Return the examples with their labels in the set; invalid training examples are left out."""
+    """Return the examples with their labels in the set; invalid training examples are left out.
+
+    `training` is the report of the training examples, or None if the labels are those of a model.
+    """
     found, unknown = [], list[tuple[str, str]]()
     for origin, example in rows:
         try:
             found.append(task.with_label(example, labels))
         except UnknownLabel as error:
-            if not is_training and labels.kind is not NUMBER:
+            if report is not training and labels.kind is not NUMBER:
                 unknown.append((origin, str(error)))
                 continue
             report.add("mislabeled", origin, str(error))
@@ -167,9 +154,13 @@ def _checked(
     if unknown:
         (first, error), *others = unknown
         also = f" (and {len(others):,} more rows with an unknown label)" if others else ""
-        raise UnknownLabel(
+        whose, otherwise = "The model", "evaluate a model with these labels"
+        if training:
+            whose, otherwise = "Training", "add training examples with this label"
+        # Training examples with this label may have been left out.
+        raise DataError(
             f"{first}: {error}{also}. {whose} has {', '.join(labels.names[:20])}. Correct the label, "
-            f"choose another column, or {_OTHERWISE[whose]}."
+            f"choose another column, or {otherwise}.{_left_out(training)}"
         )
     if not found:
         raise DataError("\n".join(["there are no usable examples:", *report.lines()]))

@@ -91,7 +91,7 @@ class MaskedLM:
         rows: list[MaskedRow] = []
         windows: list[tuple[int, int]] = []
         for mask in masks:
-            start, stop = centred_window(mask, first=1, last=len(ids) - 1, size=self.max_length - 2)
+            start, stop = centered_window(mask, first=1, last=len(ids) - 1, size=self.max_length - 2)
             rows.append(_row(number, [ids[0], *ids[start:stop], ids[-1]], [mask - start + 1]))
             windows.append((offsets[start][0], offsets[stop - 1][1]))
         return MaskedText(ids, masks, rows, no_spaces, windows)
@@ -215,7 +215,7 @@ def check_top_k(top_k: Any, *, size: int) -> None:
         )
 
 
-def centred_window(position: int, *, first: int, last: int, size: int) -> tuple[int, int]:
+def centered_window(position: int, *, first: int, last: int, size: int) -> tuple[int, int]:
     """Return [start, stop): `size` tokens of [first, last), with `position` in the middle if possible."""
     start = max(first, min(position - size // 2, last - size))
     return start, min(start + size, last)

@@ -24,11 +24,6 @@ def log_sum_exp(scores: np.ndarray) -> np.ndarray:
     return np.log(np.exp(scores - largest[..., None]).sum(axis=-1)) + largest
 
 
-def normalize(vectors: np.ndarray) -> np.ndarray:
-    """Scale vectors (..., K) to length 1; a vector of zeros remains zero."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-
-
 def largest(scores: np.ndarray, count: int) -> np.ndarray:
     """Return the indices (..., count) of the largest of K scores in descending order; at most K of them."""
     if count >= scores.shape[-1]:

@@ -39,7 +39,6 @@ from albertkit.tasks.feature_extraction import (
 )
 from albertkit.tasks.measuring import Judged, directions
 from albertkit.tasks.rows import text_rows
-from albertkit.tasks.scores import normalize
 from albertkit.tasks.task import Task
 
 CONSTANT = 0.01  # root mean square distance of unit vectors from their mean, below which they count as equal
@@ -190,7 +189,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         predictions = []
         for own in by_example(rows, outputs, count=len(examples)):
             vectors = [vector for _, vector in own]
-            similarity = _cosine(*vectors[:2]) if len(vectors) > 1 else None
+            similarity = float(unit(vectors[0]) @ unit(vectors[1])) if len(vectors) > 1 else None
             predictions.append(Embedded(vectors, similarity))
         return predictions
 
@@ -267,10 +266,6 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         if len(own) > 1 and 1 - float(mean @ mean) < CONSTANT**2:
             return "one vector"
         return None
-
-
-def _cosine(first: np.ndarray, second: np.ndarray) -> float:
-    return float(normalize(first) @ normalize(second))
 
 
 def _kind(examples: Sequence[PairExample], *, alone: bool = True) -> str:

@@ -197,6 +197,20 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
             rows: the labeled rows of the batch, which contain complete units.
         """
 
+    def checked_labels(self, rows: Sequence[RowT]) -> dict[str, np.ndarray]:
+        """Return the result of `labels_of`.
+
+        Raises:
+            ConfigError: it is not a dict.
+        """
+        labels: Any = self.labels_of(rows)
+        if not isinstance(labels, dict):
+            raise ConfigError(
+                f"`labels_of` of {self.name} returned an object of the type {type(labels).__name__}. "
+                'Expected a dict of arrays, such as {"labels": array}.'
+            )
+        return labels
+
     def units(self, rows: Sequence[RowT]) -> list[list[RowT]]:
         """Return the groups of rows that a training batch must keep together; by default, each row alone."""
         return [[row] for row in rows]
@@ -208,7 +222,7 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
         `labels_of` is neither -100 nor NaN. Override the method if your loss averages over something else.
         """
         if head_of(self.architecture).scores_tokens and rows:
-            return count_items(self.labels_of(rows).get("labels"), units=len(self.units(rows)))
+            return count_items(self.checked_labels(rows).get("labels"), units=len(self.units(rows)))
         return len(self.units(rows))
 
     def padded_length(self, rows: Sequence[RowT]) -> int:

@@ -89,7 +89,6 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         if labeled not in ("first", "all"):
             raise ConfigError(f"labeled_tokens is {labeled!r}. Expected 'first' or 'all'.")
         self.labels = LabelSet.of(config, kind=TAGS)
-        self._ids = self.labels.ids
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[WordsExample]:
         """Return the reader of a table or, for other endings, of a file of CoNLL columns."""
@@ -120,7 +119,13 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
     def check(
         self, training: Sequence[WordsExample], validation: Sequence[WordsExample], batch_size: int
     ) -> str | None:
-        """Return a note if a few labels prevent the others from being scored as spans."""
+        """Return a note if each sentence is a single word, or a few labels prevent scores of spans."""
+        if len(training) > 1 and all(len(example.words) == 1 for example in training):
+            return (
+                "warning: each training example has a single word, so the model cannot use the context. "
+                "Expected a sentence in each example: in a table, a row with a list of words and a list of "
+                "labels."
+            )
         fitting, others = [OUTSIDE], []
         for label in self.labels.names:
             if label != OUTSIDE:
@@ -190,10 +195,10 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
                 f"{where} has {len(example.words)} words and {len(example.labels)} labels. Expected equal "
                 "numbers."
             )
-        check_known(example.labels, self._ids, where)
+        check_known(example.labels, self.labels.ids, where)
         firsts = [position == 0 or words[position - 1] != word for position, word in enumerate(words)]
         return [
-            self._ids[example.labels[word]] if is_first else self._later_label(example.labels[word])
+            self.labels.ids[example.labels[word]] if is_first else self._later_label(example.labels[word])
             for word, is_first in zip(words, firsts, strict=True)
         ]
 
@@ -202,7 +207,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         if self.settings.labeled_tokens == "first":
             return IGNORED_LABEL
         inside = f"I-{label[2:]}" if label[:2] in ("B-", "S-", "U-") else label
-        return self._ids.get(inside, self._ids[label])
+        return self.labels.ids.get(inside, self.labels.ids[label])
 
     def labels_of(self, rows: Sequence[WordsRow]) -> dict[str, np.ndarray]:
         """Return `labels` (B, T)."""
@@ -230,7 +235,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
 
     def _prediction(self, example: WordsExample, rows: list[WordsRow], logits: np.ndarray) -> Tagged:
         words = [word for row in rows for word in row.words]
-        labels = [OUTSIDE if OUTSIDE in self._ids else self.labels.names[0]] * len(example.words)
+        labels = [OUTSIDE if OUTSIDE in self.labels.ids else self.labels.names[0]] * len(example.words)
         best = logits.argmax(axis=-1).tolist()
         for word, label in zip(reversed(words), reversed(best), strict=True):  # the first piece comes last
             labels[word] = self.labels.names[label]

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, NoReturn
 
+from albertkit.config_base import CONFIG_FILE
 from albertkit.errors import TokenizerError
 from albertkit.hub import split_hub_options
 from albertkit.tokenization import folder
@@ -13,7 +14,6 @@ _CLASSES = ("AlbertTokenizer", "AlbertTokenizerFast", "PreTrainedTokenizerFast",
 writes the last two for a bare tokenizer.json."""
 _WORDPIECE_CLASSES = ("AlbertWordPieceTokenizer", "BertTokenizer", "BertTokenizerFast", *_CLASSES)
 """The same values for a WordPiece vocabulary. Folders of Chinese models often name ALBERT's usual class."""
-_MODEL_CONFIG_FILE = "config.json"
 
 
 class AutoTokenizer:
@@ -42,7 +42,7 @@ class AutoTokenizer:
                 than the model in the same folder has embeddings.
         """
         hub_options, overrides = split_hub_options(options)
-        path = folder.locate(pretrained_model_name_or_path, also=(_MODEL_CONFIG_FILE,), **hub_options)
+        path = folder.locate(pretrained_model_name_or_path, also=(CONFIG_FILE,), **hub_options)
         file = overrides.get("vocab_file") or overrides.get("tokenizer_file")
         tokenizer_class = _choose(path if file is None else Path(file), use_fast)
         tokenizer = tokenizer_class.load(path, name=pretrained_model_name_or_path, **overrides)
@@ -93,10 +93,10 @@ def _check_size(path: Path, tokenizer: TokenizerBase) -> None:
     Added tokens do not count: the model may still be resized for them. Models with more embeddings than
     pieces are common, because tables are padded to round sizes.
     """
-    embeddings = folder.read_json(path / _MODEL_CONFIG_FILE).get("vocab_size")
+    embeddings = folder.read_json(path / CONFIG_FILE).get("vocab_size")
     if isinstance(embeddings, int) and tokenizer.vocab_size > embeddings:
         raise TokenizerError(
             f"{path}: its tokenizer has {tokenizer.vocab_size:,} pieces, but its model has {embeddings:,} "
-            f"embeddings ({_MODEL_CONFIG_FILE}): they do not belong together. Put the model's own vocabulary "
+            f"embeddings ({CONFIG_FILE}): they do not belong together. Put the model's own vocabulary "
             "there."
         )

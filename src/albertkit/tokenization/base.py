@@ -3,15 +3,14 @@
 Legend: B batch, T tokens of a row.
 """
 
-import hashlib
 import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 from albertkit import published
 from albertkit.errors import TokenizerError
-from albertkit.extras import optional
+from albertkit.files import file_sha256, json_bytes
 from albertkit.hub import refuse_push_to_hub, split_hub_options
 from albertkit.hub_upload import PushToHub
 from albertkit.tokenization import folder
@@ -34,12 +33,7 @@ from albertkit.tokenization.options import (
 from albertkit.tokenization.rows import assemble, collection_paused, pad_rows, truncate
 from albertkit.tokenization.special_tokens import Parsing
 from albertkit.tokenization.subword import SubwordModel, TextEncoder
-from albertkit.tokenization.tokens import TokenVocabulary
-
-if TYPE_CHECKING:
-    import tokenizers
-else:
-    tokenizers = optional("tokenizers", extra="tokenizers")
+from albertkit.tokenization.tokens import TokenVocabulary, tokenizers
 
 logger = logging.getLogger(__name__)
 
@@ -324,8 +318,8 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         if published.find(name):
             facts = tokenizer.normalization
             if (model := folder.find_model_file(path)) is not None:
-                facts[published.hash_of(folder.MODEL_FILE)] = hashlib.sha256(model.read_bytes()).hexdigest()
-            published.warn_of_contradictions(name, facts, settled=overrides.keys(), stacklevel=4)
+                facts[published.hash_of(folder.MODEL_FILE)] = file_sha256(model)
+            published.warn_of_contradictions(name, facts, settled=overrides.keys())
         return tokenizer
 
     def save_pretrained(
@@ -360,19 +354,15 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         }
         files = {
             **self._vocabulary_files(),
-            folder.CONFIG_FILE: folder.as_json(config),
-            folder.SPECIAL_TOKENS_FILE: folder.as_json(self.special_tokens_map),
+            folder.CONFIG_FILE: json_bytes(config),
+            folder.SPECIAL_TOKENS_FILE: json_bytes(self.special_tokens_map),
         }
         return folder.write(save_directory, files, prefix=filename_prefix)
 
     def save_vocabulary(
         self, save_directory: str | Path, filename_prefix: str | None = None
     ) -> tuple[str, ...]:
-        """Write only the vocabulary files into a folder and return their paths.
-
-        Raises:
-            DataError, TokenizerError: See `save_pretrained`.
-        """
+        """Write only the vocabulary files into a folder and return their paths; see `save_pretrained`."""
         return folder.write(save_directory, self._vocabulary_files(), prefix=filename_prefix)
 
     def _vocabulary_files(self) -> dict[str, bytes]:
@@ -385,8 +375,8 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         return {name: content for name, content in files.items() if content is not None}
 
     @property
-    def backend_tokenizer(self) -> "tokenizers.Tokenizer":
-        """The tokenizer of the Rust library `tokenizers`, without ALBERT's rule for digits before commas.
+    def backend_tokenizer(self) -> Any:
+        """The `Tokenizer` of the Rust library `tokenizers`, without ALBERT's rule for digits before commas.
 
         Raises:
             MissingExtraError: The extra `tokenizers` is not installed.

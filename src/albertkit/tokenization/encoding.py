@@ -192,8 +192,9 @@ class Encoding:
 class BatchEncoding(UserDict[str, Any]):
     """Lists or tensors by name, also available as attributes. Pass it to a model as `model(**encoding)`.
 
-    `encoding["input_ids"]` is (B, T) or (T,); `encoding[0]` is the `Encoding` of the first row. A pickled
-    BatchEncoding contains the lists and tensors, but not the rows.
+    `encoding["input_ids"]` is (B, T) or (T,); `encoding[0]` is the `Encoding` of the first row. Methods such
+    as `token_to_chars(row, token)` use the first row if you pass only one number. A pickled BatchEncoding
+    contains the lists and tensors, but not the rows.
     """
 
     def __init__(
@@ -260,63 +261,45 @@ class BatchEncoding(UserDict[str, Any]):
     words = word_ids
 
     def token_to_sequence(self, batch_or_token_index: int, token_index: int | None = None) -> int | None:
-        """Return the number of the text that contains a token.
-
-        With one argument, the token is in the first row.
-        """
+        """Return the number of the text that contains a token."""
         row, index = self._row_and_index(batch_or_token_index, token_index)
         return row.token_to_sequence(index)
 
     def token_to_word(self, batch_or_token_index: int, token_index: int | None = None) -> int | None:
-        """Return the number of the word that contains a token.
-
-        With one argument, the token is in the first row.
-        """
+        """Return the number of the word that contains a token."""
         row, index = self._row_and_index(batch_or_token_index, token_index)
         return row.token_to_word(index)
 
     def token_to_chars(self, batch_or_token_index: int, token_index: int | None = None) -> CharSpan | None:
-        """Return the start and end of a token in its text.
-
-        With one argument, the token is in the first row.
-        """
+        """Return the start and end of a token in its text."""
         row, index = self._row_and_index(batch_or_token_index, token_index)
         return row.token_to_chars(index)
 
     def char_to_token(
         self, batch_or_char_index: int, char_index: int | None = None, sequence_index: int = 0
     ) -> int | None:
-        """Return the index of the token that covers a character.
-
-        With one argument, the character is in the first row.
-        """
+        """Return the index of the token that covers a character."""
         row, index = self._row_and_index(batch_or_char_index, char_index)
         return row.char_to_token(index, sequence_index)
 
     def char_to_word(
         self, batch_or_char_index: int, char_index: int | None = None, sequence_index: int = 0
     ) -> int | None:
-        """Return the number of the word that covers a character.
-
-        With one argument, the character is in the first row.
-        """
+        """Return the number of the word that covers a character."""
         row, index = self._row_and_index(batch_or_char_index, char_index)
         return row.char_to_word(index, sequence_index)
 
     def word_to_tokens(
         self, batch_or_word_index: int, word_index: int | None = None, sequence_index: int = 0
     ) -> TokenSpan | None:
-        """Return the range of a word's tokens. With one argument, the word is in the first row."""
+        """Return the range of a word's tokens."""
         row, index = self._row_and_index(batch_or_word_index, word_index)
         return row.word_to_tokens(index, sequence_index)
 
     def word_to_chars(
         self, batch_or_word_index: int, word_index: int | None = None, sequence_index: int = 0
     ) -> CharSpan | None:
-        """Return the start and end of a word in its text.
-
-        With one argument, the word is in the first row.
-        """
+        """Return the start and end of a word in its text."""
         row, index = self._row_and_index(batch_or_word_index, word_index)
         return row.word_to_chars(index, sequence_index)
 

@@ -12,17 +12,16 @@ An `added_tokens.json` (in older folders) is also read.
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
 from albertkit import hub
 from albertkit.errors import AlbertKitError, ModelNotFoundError, TokenizerError
-from albertkit.files import atomic_path, contents, json_text, made_folder
+from albertkit.files import atomic_path, contents, made_folder
 from albertkit.files import read_json as read_object
 from albertkit.hub import HubOptions
 from albertkit.tokenization.normalization import BertNormalization, Normalization
-from albertkit.tokenization.options import NO_LIMIT, SETTINGS, read_flag, take_settings
+from albertkit.tokenization.options import NO_LIMIT, SETTINGS, take_settings
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text, token_texts
 
 MODEL_FILE = "spiece.model"
@@ -132,48 +131,41 @@ def read_settings(
     """
     folder = path if path.is_dir() else path.parent
     with named_damage(folder / CONFIG_FILE):
-        return _settings(folder, normalization, default_roles)
+        config = read_json(folder / CONFIG_FILE)
+        roles = read_json(folder / SPECIAL_TOKENS_FILE)
+        roles |= {name: value for name, value in config.items() if value is not None or name not in roles}
+        rules = {field.name: config.get(field.name) for field in fields(normalization)}
+        settings = {name: value for name, value in rules.items() if value is not None}
+        normalization(**settings)  # raises if a value is invalid
+        for name, read in SETTINGS.items():
+            if config.get(name) is not None:
+                settings[name] = read(config[name])
+        if config.get("split_special_tokens") is not None:
+            settings["split_special_tokens"] = config["split_special_tokens"]
+        if settings.get("model_max_length", 0) > NO_LIMIT:
+            del settings["model_max_length"]
+        for role in DEFAULT_ROLES:
+            if role in roles:
+                settings[role] = None if roles[role] is None else token_text(roles[role])
 
-
-def _settings(
-    folder: Path, normalization: type[Normalization | BertNormalization], default_roles: Mapping[str, str]
-) -> dict[str, Any]:
-    config = read_json(folder / CONFIG_FILE)
-    roles = read_json(folder / SPECIAL_TOKENS_FILE)
-    roles |= {name: value for name, value in config.items() if value is not None or name not in roles}
-    rules = {field.name: config.get(field.name) for field in fields(normalization)}
-    settings = {name: value for name, value in rules.items() if value is not None}
-    normalization(**settings)  # raises if a value is invalid
-    for name, read in {
-        **SETTINGS,
-        "split_special_tokens": partial(read_flag, "split_special_tokens"),
-    }.items():
-        if config.get(name) is not None:
-            settings[name] = read(config[name])
-    if settings.get("model_max_length", 0) > NO_LIMIT:
-        del settings["model_max_length"]
-    for role in DEFAULT_ROLES:
-        if role in roles:
-            settings[role] = None if roles[role] is None else token_text(roles[role])
-
-    # An older program may have written one name, and a newer program the other.
-    names = ("additional_special_tokens", "extra_special_tokens")
-    additional = [token for name in names for token in token_texts(roles.get(name) or ())]
-    decoder = (config.get("added_tokens_decoder") or {}).items()
-    added = {token_text(token): int(number) for number, token in decoder}
-    additional += [token_text(token) for _, token in decoder if token.get("special")]
-    known = {settings.get(role, default) for role, default in default_roles.items()}
-    if not added or "extra_special_tokens" in config:  # other programs list the tokens in other files
-        in_json, special, symbols = _rust_tokens(folder / TOKENIZER_FILE)
-        added = added or read_json(folder / ADDED_TOKENS_FILE) | in_json
-        additional += special
-        if "extra_special_tokens" in config:
-            known |= symbols
-            added = {token: number for token, number in added.items() if token not in symbols}
-    additional = [token for token in dict.fromkeys(additional) if token not in known]
-    # Settings that are missing here may be in the tokenizer.json.
-    lists = {"added_tokens": added, "extra_special_tokens": additional}
-    return take_settings(settings | {name: value for name, value in lists.items() if value})
+        # An older program may have written one name, and a newer program the other.
+        names = ("additional_special_tokens", "extra_special_tokens")
+        additional = [token for name in names for token in token_texts(roles.get(name) or ())]
+        decoder = (config.get("added_tokens_decoder") or {}).items()
+        added = {token_text(token): int(number) for number, token in decoder}
+        additional += [token_text(token) for _, token in decoder if token.get("special")]
+        known = {settings.get(role, default) for role, default in default_roles.items()}
+        if not added or "extra_special_tokens" in config:  # other programs list the tokens in other files
+            in_json, special, symbols = _rust_tokens(folder / TOKENIZER_FILE)
+            added = added or read_json(folder / ADDED_TOKENS_FILE) | in_json
+            additional += special
+            if "extra_special_tokens" in config:
+                known |= symbols
+                added = {token: number for token, number in added.items() if token not in symbols}
+        additional = [token for token in dict.fromkeys(additional) if token not in known]
+        # Settings that are missing here may be in the tokenizer.json.
+        lists = {"added_tokens": added, "extra_special_tokens": additional}
+        return take_settings(settings | {name: value for name, value in lists.items() if value})
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -225,11 +217,6 @@ def write(folder: str | Path, files: Mapping[str, bytes], *, prefix: str | None 
         for path, content in zip(paths, files.values(), strict=True):
             stack.enter_context(atomic_path(path)).write_bytes(content)
     return tuple(map(str, paths))
-
-
-def as_json(value: Mapping[str, Any]) -> bytes:
-    """Return a value as the bytes of a JSON file."""
-    return (json_text(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _rust_tokens(rust_file: Path) -> tuple[dict[str, int], list[str], set[str]]:

@@ -34,8 +34,7 @@ OVER_MAXIMUM_LENGTH = (
 Side = Literal["left", "right"]
 Strategy = Literal["longest_first", "only_first", "only_second", "do_not_truncate"]
 Padding = Literal["longest", "max_length", "do_not_pad"]
-Words = Sequence[str]  # a text that is already split into words
-Text = str | Words
+Text = str | Sequence[str]  # a string, or the words of a text
 
 
 class TokenizerSettings(TypedDict, total=False):
@@ -315,13 +314,15 @@ def read_examples(
     Raises:
         TokenizerError: A value is not a text. The message gives its type.
     """
-    single = _is_words(text) if is_split_into_words else isinstance(text, str)
+    is_text = _is_words if is_split_into_words else _is_string
+    expected = "a list of words" if is_split_into_words else "a string, a list of strings, or a list of pairs"
+    single = is_text(text)
     if single:
         examples = [(text, text_pair)]
     else:
         texts = _as_list("text", text)
         if text_pair is None:
-            examples = [_read_pair(entry, is_split_into_words) for entry in texts]
+            examples = [entry if _is_pair(entry, is_text) else (entry, None) for entry in texts]
         else:
             pairs = _as_list("text_pair", text_pair)
             if len(texts) != len(pairs):
@@ -329,8 +330,6 @@ def read_examples(
                     f"received {len(texts)} texts and {len(pairs)} second texts. Expected equal numbers."
                 )
             examples = list(zip(texts, pairs, strict=True))
-    is_text = _is_words if is_split_into_words else _is_string
-    expected = "a list of words" if is_split_into_words else "a string, a list of strings, or a list of pairs"
     for first, second in examples:
         for value in (first, *([] if second is None else [second])):
             if not is_text(value):
@@ -340,13 +339,8 @@ def read_examples(
     return cast("list[tuple[Text, Text | None]]", examples), not single
 
 
-def _read_pair(example: Any, is_split_into_words: bool) -> tuple[Any, Any]:
-    """Return one entry of a batch as (text, second text or None); the entry may be a pair."""
-    if isinstance(example, (tuple, list)) and len(example) == 2:
-        is_text = _is_words if is_split_into_words else _is_string
-        if is_text(example[0]) and is_text(example[1]):
-            return example[0], example[1]
-    return example, None
+def _is_pair(entry: Any, is_text: Callable[[Any], bool]) -> bool:
+    return isinstance(entry, (tuple, list)) and len(entry) == 2 and all(map(is_text, entry))
 
 
 def _is_string(text: Any) -> bool:

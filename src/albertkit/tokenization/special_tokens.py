@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from albertkit.errors import TokenizerError
+from albertkit.text_files import lone_surrogate
 
 DEFAULT_ROLES = {
     "bos_token": "[CLS]",
@@ -30,8 +31,8 @@ Parsing = bool | Literal["mask"]
 class Part(NamedTuple):
     """A part of a text that begins at `start`: plain text (`token_id` is None), or a token.
 
-    A token's `text` is the token's own spelling, whatever its case in the original text; the length is the
-    same.
+    The `text` of a token is its spelling in the vocabulary. The original text may differ in case, but has the
+    same length.
     """
 
     text: str
@@ -68,13 +69,8 @@ def token_text(token: object) -> str:
             f"the token {text!r:.200} has single_word=True, which is not supported: tokens are found inside "
             "words too. Set single_word=False."
         )
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise TokenizerError(
-                f"the token {text!r:.200} contains a lone surrogate: {error.reason}"
-            ) from error
+    if lone := lone_surrogate(text):
+        raise TokenizerError(f"the token {text!r:.200} contains the lone surrogate {lone}")
     return text
 
 

@@ -34,7 +34,7 @@ class SubwordModel(ABC):
         """Return the pieces of a text."""
 
     @abstractmethod
-    def ids_batch(self, texts: list[str], num_threads: int | None = None) -> list[list[int]]:
+    def ids_batch(self, texts: list[str]) -> list[list[int]]:
         """Return the ids of the pieces of each text."""
 
     @abstractmethod

@@ -114,12 +114,12 @@ class AlbertTokenizer(TokenizerBase):
         from albertkit.tokenization.trainer import train_model
 
         texts = (text for batch in text_iterator for text in ([batch] if isinstance(batch, str) else batch))
-        trained_model = train_model(texts, vocab_size=vocab_size, normalization=self._model.normalization)
+        model, *_ = train_model(texts, vocab_size=vocab_size, normalization=self._model.normalization)
         extra = [*self.extra_special_tokens, *token_texts(new_special_tokens or ())]
         settings: dict[str, Any] = {**self.init_kwargs, "additional_special_tokens": extra}
         with tempfile.TemporaryDirectory() as folder_name:
             file = Path(folder_name) / folder.MODEL_FILE
-            file.write_bytes(trained_model.content)
+            file.write_bytes(model)
             trained = type(self)(vocab_file=file, **settings)
         trained.add_tokens(list(self._special.words.values()))
         trained.name_or_path = self.name_or_path

@@ -11,7 +11,6 @@ import io
 import random
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import sentencepiece
 
@@ -27,14 +26,6 @@ HELD_OUT_LINES = 5_000
 LINE_CHARACTERS = 1_000  # SentencePiece skips lines over 4,192 bytes; a character has up to 4 bytes
 
 
-class TrainedModel(NamedTuple):
-    """The content of a SentencePiece model file, its training lines, and the held-out lines."""
-
-    content: bytes
-    sample: "Sample"
-    held_out: "Sample"
-
-
 def train_model(
     texts: Iterable[str],
     *,
@@ -43,8 +34,12 @@ def train_model(
     character_coverage: float = 0.99995,
     num_threads: int = 2,
     seed: int = 0,
-) -> TrainedModel:
-    """Train a SentencePiece model. For arguments and errors see `train_vocabulary`."""
+) -> tuple[bytes, "Sample", "Sample"]:
+    """Train a SentencePiece model. For arguments and errors see `train_vocabulary`.
+
+    Returns:
+        The content of the model file, the training lines, and the held-out lines.
+    """
     if not 0.98 <= character_coverage <= 1:
         raise ConfigError(f"character_coverage must be between 0.98 and 1, not {character_coverage}")
     sample = Sample(SAMPLE_CHARACTERS, seed)
@@ -79,7 +74,7 @@ def train_model(
             f"SentencePiece could not train {vocab_size} pieces on {len(sample.lines)} lines "
             f"({sample.characters} characters): {_reason(str(error))}"
         ) from error
-    return TrainedModel(model.getvalue(), sample, held_out)
+    return model.getvalue(), sample, held_out
 
 
 def _lines(texts: Iterable[str], normalization: Normalization) -> Iterator[str]:

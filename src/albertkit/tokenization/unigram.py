@@ -4,10 +4,12 @@ The vocabulary has pieces such as `▁1990,` that the original tokenizer never p
 of such a piece again and makes the comma a separate piece. The class `DigitCommaRule` does the same.
 """
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Container
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
+
+import sentencepiece
 
 from albertkit.cores import usable_cores
 from albertkit.tokenization.model_file import (
@@ -42,24 +44,17 @@ class DigitCommaRule:
     small table from one id to several contains all cases.
     """
 
-    def __init__(
-        self,
-        vocabulary: Iterable[str],
-        *,
-        encode: Callable[[str], list[str]],
-        to_ids: Callable[[list[str]], list[int]],
-        unknown_id: int,
-    ) -> None:
-        self._encode = encode
-        self._to_ids = to_ids
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor) -> None:
+        self._processor = processor
         self._ids = {
-            piece_id: to_ids(self._split(piece))
-            for piece_id, piece in enumerate(vocabulary)
+            piece_id: processor.piece_to_id(self._split(piece))
+            for piece_id, piece in enumerate(processor.id_to_piece(list(range(processor.get_piece_size()))))
             if ends_in_digit_and_comma(piece)
         }
         # An unknown piece is a run of unknown characters. It can end in a comma only if the comma is not in
         # the vocabulary. Then the text of the piece decides, not its id.
-        self._undecided_id = unknown_id if to_ids([","]) == [unknown_id] else -1
+        unknown_id = processor.unk_id()
+        self._undecided_id = unknown_id if processor.piece_to_id(",") == unknown_id else -1
         self._affected = frozenset([*self._ids, self._undecided_id])
 
     def pieces(self, pieces: list[str]) -> list[str]:
@@ -70,19 +65,20 @@ class DigitCommaRule:
             for part in (self._split(piece) if ends_in_digit_and_comma(piece) else [piece])
         ]
 
-    def ids(self, rows: list[list[int]], *, pieces_of: Callable[[int], list[str]]) -> list[list[int]]:
-        """Apply the rule to rows of ids; `pieces_of(row)` splits a text that ids do not decide."""
+    def ids(self, rows: list[list[int]], texts: list[str]) -> list[list[int]]:
+        """Apply the rule to the ids of each text."""
         for index, row in enumerate(rows):
             if self._affected.isdisjoint(row):
                 continue
             if self._undecided_id in row:
-                rows[index] = self._to_ids(self.pieces(pieces_of(index)))
+                pieces = self._processor.encode(texts[index], out_type=str)
+                rows[index] = self._processor.piece_to_id(self.pieces(pieces))
             else:
                 rows[index] = [part for piece_id in row for part in self._ids.get(piece_id, (piece_id,))]
         return rows
 
     def _split(self, piece: str) -> list[str]:
-        digits = self._encode(piece[:-1].replace(WORD_START, ""))
+        digits = self._processor.encode(piece[:-1].replace(WORD_START, ""), out_type=str)
         if piece[0] != WORD_START and digits and digits[0][0] == WORD_START:
             # Encoded alone, the digits get a word-start mark that they did not have.
             digits = digits[1:] if len(digits[0]) == 1 else [digits[0][1:], *digits[1:]]
@@ -117,12 +113,7 @@ class UnigramModel(SubwordModel):
         self._json: tuple[str, bytes] | None = None
         self.processor = load_processor(self._content, source=source)
         self.size: int = self.processor.get_piece_size()
-        self._rule = DigitCommaRule(
-            self.processor.id_to_piece(list(range(self.size))),
-            encode=self._encode,
-            to_ids=self.processor.piece_to_id,
-            unknown_id=self.processor.unk_id(),
-        )
+        self._rule = DigitCommaRule(self.processor)
         # With byte fallback, the bytes of a character that is not in the vocabulary are pieces.
         has_bytes = self.processor.is_byte(self.processor.piece_to_id("<0x00>"))
         self._bytes = {f"<0x{value:02X}>": value for value in range(256)} if has_bytes else {}
@@ -136,7 +127,11 @@ class UnigramModel(SubwordModel):
 
     def pieces(self, text: str) -> list[str]:
         """Return the pieces of one text. A run of unknown characters is one piece, as written."""
-        return self._rule.pieces(self._encode(self.normalization(text)))
+        normalized = self.normalization(text)
+        try:
+            return self._rule.pieces(self.processor.encode(normalized, out_type=str))
+        except RuntimeError as error:
+            raise not_unicode([normalized]) from error
 
     def ids(self, text: str) -> list[int]:
         """Return the ids of one text's pieces."""
@@ -164,7 +159,7 @@ class UnigramModel(SubwordModel):
             rows = [self.processor.encode(text) for text in normalized]
         else:
             rows = self.processor.encode(normalized, num_threads=num_threads)
-        return self._rule.ids(rows, pieces_of=lambda index: self._encode(normalized[index]))
+        return self._rule.ids(rows, normalized)
 
     def spans(self, text: str) -> list[tuple[str, int, int]]:
         """Return (piece, start, end) for each piece; `start:end` are its characters in the original text."""
@@ -254,12 +249,6 @@ class UnigramModel(SubwordModel):
                 return None
             self._json = tokens, unigram_json(table, self.normalization, special_tokens)
         return self._json[1]
-
-    def _encode(self, normalized: str) -> list[str]:
-        try:
-            return self.processor.encode(normalized, out_type=str)
-        except RuntimeError as error:
-            raise not_unicode([normalized]) from error
 
 
 def _closes(tokens: list[str]) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Unpack
 
 from albertkit.errors import ModelNotFoundError, TokenizerError
+from albertkit.text_files import lone_surrogate
 from albertkit.tokenization import folder
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.normalization import BertNormalization
@@ -100,7 +101,7 @@ class WordPieceModel(SubwordModel):
         """Return the pieces of one text; each unknown word is `[UNK]`."""
         return [piece for word in self._words(text) for piece, _, _ in self._split(word)]
 
-    def ids_batch(self, texts: list[str], num_threads: int | None = None) -> list[list[int]]:  # noqa: ARG002
+    def ids_batch(self, texts: list[str]) -> list[list[int]]:
         """Return the ids of the pieces of each text."""
         return [self._ids_of(text) for text in texts]
 
@@ -203,10 +204,8 @@ class WordPieceModel(SubwordModel):
         return found
 
     def _check(self, text: str) -> None:
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise not_unicode([text]) from error
+        if lone_surrogate(text):
+            raise not_unicode([text])
 
 
 def _is_chinese(code: int) -> bool:

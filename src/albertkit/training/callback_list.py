@@ -19,7 +19,7 @@ class CallbackList:
     is called only once more, at the end.
 
     Args:
-        callbacks: of the main process; other processes call none.
+        callbacks: the callbacks of this process; only the main one has any.
         run: the object passed to the callbacks.
         world: the processes of the run.
         learning_rate: peak learning rate of the run.
@@ -30,9 +30,9 @@ class CallbackList:
     ) -> None:
         self.run, self._world, self._learning_rate = run, world, learning_rate
         self.failed = False
-        """Whether a callback raised an error, as far as all processes know."""
+        """Whether a callback has raised an error, which all processes know after `agree`."""
         self._error: Exception | None = None
-        self._called = list(callbacks) if world.is_main else []
+        self._called = list(callbacks)
         self._started: list[Callback] = []
 
     def start(self, state: RunState, *, resumed: bool) -> None:

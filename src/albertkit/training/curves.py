@@ -23,15 +23,6 @@ def read_metrics(output: str | Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def load_plotting() -> None:
-    """Import Matplotlib.
-
-    Raises:
-        MissingExtraError: Matplotlib is not installed.
-    """
-    matplotlib_figure.Figure  # noqa: B018
-
-
 def plot_curves(output: str | Path) -> Path:
     """Draw each metric over the tokens seen, training and evaluation in one panel, to `curves.png`."""
     lines = read_metrics(output)

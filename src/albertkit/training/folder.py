@@ -68,25 +68,23 @@ def refuse_other_folders(output: Path, own: Set[str]) -> None:
 
 @contextmanager
 def written_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder, which is renamed to `folder` when it is complete and on the disk."""
+    """Yield a temporary folder, which replaces `folder` when it is complete and on the disk.
+
+    If the block raises, the temporary folder is removed and `folder` is unchanged.
+    """
     temporary = folder.with_name(f".{folder.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    replaced = folder.with_name(f".{folder.name}.replaced.tmp")
+    for left in (temporary, replaced):  # by a killed run
+        shutil.rmtree(left, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
         yield temporary
         for file in temporary.rglob("*"):
             flush_to_disk(file)
         flush_to_disk(temporary)
-    except OSError:  # such as a full disk: free the space again
+    except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    replace_folder(temporary, folder)
-
-
-def replace_folder(temporary: Path, folder: Path) -> None:
-    """Rename a finished folder; an existing one is removed only when the new one is in place."""
-    replaced = folder.with_name(f".{folder.name}.replaced.tmp")
-    shutil.rmtree(replaced, ignore_errors=True)
     if folder.exists():
         folder.rename(replaced)
     temporary.rename(folder)

@@ -1,18 +1,17 @@
-"""The model card of a run, and the upload of its model: README.md with the metadata of the hub."""
+"""The model card of a run: README.md with the metadata of the hub."""
 
-import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from albertkit.errors import ConfigError, check_arguments
+from albertkit.errors import ConfigError
 from albertkit.files import json_text, read_json
-from albertkit.hub_upload import CARD, UploadOptions, upload
+from albertkit.hub import MODULES_FILE
+from albertkit.hub_upload import UploadOptions
 from albertkit.metrics.comparing import is_better
 from albertkit.published import REPOSITORIES
 
-_MODEL_FILES = (".safetensors", ".json", ".model", ".vocab", ".txt", ".png")
-_NOT_UPLOADED = {"report.json", "seeds.json"}  # they contain local paths
 _PIPELINES = {
     "sentence-embedding": "sentence-similarity",
     "sentence-order": "text-classification",
@@ -23,7 +22,7 @@ _PIPELINES = {
 
 
 class CardOptions(TypedDict, total=False):
-    """What a model card says that no report knows."""
+    """Facts for a model card that are not in the report of a run."""
 
     license: str | None
     """License of the model, such as "apache-2.0"."""
@@ -42,50 +41,21 @@ class PushOptions(UploadOptions, CardOptions, total=False):
     """Keyword arguments of the `push_to_hub` of a run."""
 
 
-def push_run(folder: Path, repo_id: str, card: str, options: PushOptions) -> str:
-    """Upload the model of a run with its tokenizer, pictures and card, and return the URL of the commit.
-
-    Reports, predictions, checkpoints and logs stay where they are: they may hold texts of the data.
-    """
-    names = UploadOptions.__annotations__
-    taken: Any = {name: value for name, value in options.items() if name in names}
-    files: dict[str, Path | bytes] = {
-        path.name: path
-        for path in sorted(folder.iterdir())
-        if path.suffix in _MODEL_FILES and path.is_file() and path.name not in _NOT_UPLOADED
-    }
-    for module in _modules(folder):
-        files |= {path.relative_to(folder).as_posix(): path for path in sorted((folder / module).glob("*"))}
-    taken["commit_message"] = taken.get("commit_message") or "Upload model, tokenizer and model card"
-    return upload(files | {CARD: card.encode()}, repo_id, **taken)
-
-
-def check_push_options(options: dict[str, Any]) -> PushOptions:
-    """Return the keyword arguments of a `push_to_hub`.
-
-    Raises:
-        ConfigError: an unknown name.
-    """
-    check_arguments("push_to_hub", options, [*UploadOptions.__annotations__, *CardOptions.__annotations__])
-    return options  # type: ignore[return-value]
-
-
 def finetuning_card(folder: Path, repo_id: str, report: dict[str, Any], options: PushOptions) -> str:
     """Return the model card of a fine-tuning run.
 
     Args:
-        folder: of the run.
-        repo_id: where the model will be.
+        folder: folder of the run.
+        repo_id: repository of the model on the hub.
         report: the content of `report.json`.
-        options: what else the card says.
+        options: other facts for the card.
     """
-    task, metrics, baseline = report["task"], report["metrics"], report["baseline"]
-    data = report["data"]
+    task, data = report["task"], report["data"]
     sources = {name: Path(one["source"]).name for name, one in data.items()}
+    results = {name: value for name, value in report["metrics"].items() if isinstance(value, float)}
+    baseline = {name: f"{value:.4f}" for name, value in report["baseline"].items() if value is not None}
     rows = "\n".join(
-        f"| {name} | {value:.4f} | {_number(baseline.get(name))} |"
-        for name, value in metrics.items()
-        if isinstance(value, float)
+        f"| {name} | {value:.4f} | {baseline.get(name, '')} |" for name, value in results.items()
     )
     lower = report["lower_is_better"]
     pictures = [path.name for path in sorted(folder.glob("*.png")) if path.name != "curves.png"]
@@ -109,7 +79,6 @@ def finetuning_card(folder: Path, repo_id: str, report: dict[str, Any], options:
         ),
         "## Limits\n\n" + "\n".join(f"* {line}" for line in _limits(folder, report)) + _added(options),
     ]
-    results = {name: value for name, value in metrics.items() if isinstance(value, float)}
     return _card(folder, repo_id, task, parts, results, sources["validation"], report["model"], options)
 
 
@@ -125,12 +94,12 @@ def pretraining_card(
     """Return the model card of a pretraining run.
 
     Args:
-        folder: of the run.
-        repo_id: where the model will be.
-        settings: of the run.
-        figures: what it took, by name.
-        metrics: of the last evaluation.
-        options: what else the card says.
+        folder: folder of the run.
+        repo_id: repository of the model on the hub.
+        settings: settings of the run.
+        figures: steps, tokens and time of the run, by name.
+        metrics: metrics of the last evaluation.
+        options: other facts for the card.
     """
     rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in metrics.items())
     config = read_json(folder / "config.json", ConfigError)
@@ -138,8 +107,11 @@ def pretraining_card(
     if start:
         # The card is public, so it must not show the path of a local folder.
         settings = settings | {"init_from": _base_name(start)}
+    examples = settings.get("examples", {})
+    objectives = {"masked_lm": "masked language modeling", "sentence_order": "sentence order"}
+    trained_on = [title for name, title in objectives.items() if examples.get(name, True)]
     parts = [
-        "An ALBERT model, pretrained on masked language modeling and sentence order with "
+        f"An ALBERT model, pretrained on {' and '.join(trained_on)} with "
         "[albertkit](https://pypi.org/project/albertkit/).",
         _use("fill-mask", repo_id),
         f"## Evaluation\n\nOn held-out text.\n\n| metric | value |\n|---|---|\n{rows}" if metrics else "",
@@ -165,7 +137,7 @@ def _card(
     name, kind = repo_id.rpartition("/")[2], _PIPELINES.get(task)
     known: dict[str, Any] = {key: options.get(key) for key in ("license", "language")}
     datasets = options.get("datasets")
-    sentence_transformers = (folder / "modules.json").is_file()
+    sentence_transformers = (folder / MODULES_FILE).is_file()
     metadata = ModelCardData(
         **known,
         datasets=list(datasets) if datasets else None,
@@ -210,15 +182,12 @@ def _training(settings: dict[str, Any], took: str) -> str:
 
 
 def _toml(values: dict[str, Any]) -> list[str]:
-    return [f"{name} = {json_text(value)}" for name, value in values.items() if _is_shown(value)]
-
-
-def _is_shown(value: Any) -> bool:
-    return value is not None and value != float("inf")
+    shown = {name: value for name, value in values.items() if value is not None and value != math.inf}
+    return [f"{name} = {json_text(value)}" for name, value in shown.items()]
 
 
 def _limits(folder: Path, report: dict[str, Any]) -> list[str]:
-    """Return what the report shows of the model's limits."""
+    """Return the limits of the model that follow from the report."""
     name, metrics, baseline = report["main_metric"], report["metrics"], report["baseline"]
     config = read_json(folder / "config.json", ConfigError)
     lines = [
@@ -252,12 +221,8 @@ def _added(options: PushOptions) -> str:
     return f"\n\n{text}" if text else ""
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
-
-
 def _base_name(start: str) -> str:
-    return Path(start).name if _hub_name(start) is None else str(_hub_name(start))
+    return _hub_name(start) or Path(start).name
 
 
 def _hub_name(start: str) -> str | None:
@@ -266,12 +231,3 @@ def _hub_name(start: str) -> str | None:
         return REPOSITORIES[start]
     is_name = start.count("/") == 1 and start[0] not in "./~" and not Path(start).exists()
     return start if is_name else None
-
-
-def _modules(folder: Path) -> list[str]:
-    """Return the folders of the modules of sentence-transformers."""
-    file = folder / "modules.json"
-    if not file.is_file():
-        return []
-    paths = [str(one.get("path", "")) for one in json.loads(file.read_text(encoding="utf-8"))]
-    return [path for path in paths if path and (folder / path).is_dir() and "/" not in path]

@@ -2,16 +2,23 @@
 
 import json
 import logging
+import os
+import socket
 import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+from albertkit.extras import optional, require
 from albertkit.files import atomic_path, finite, full_disk_named, json_text
 from albertkit.logs import ProgressBar
 from albertkit.training.callbacks import Callback, RunProgress
-from albertkit.training.curves import load_plotting, plot_curves
+from albertkit.training.curves import plot_curves
 from albertkit.training.settings import TrainingSettings
-from albertkit.training.tensorboard_file import TensorBoardFile, load_tensorboard
+
+event_pb2 = optional("tensorboard.compat.proto.event_pb2", extra="train")
+summary_pb2 = optional("tensorboard.compat.proto.summary_pb2", extra="train")
+record_writer = optional("tensorboard.summary.writer.record_writer", extra="train")
 
 logger = logging.getLogger(__name__)
 
@@ -19,6 +26,7 @@ METRICS = "metrics.jsonl"
 LOGGED_DIGITS = 6
 """Decimal places of the metrics in `metrics.jsonl`."""
 TENSORBOARD = "tensorboard"
+_NUMBERS = count()  # of the TensorBoard files of this process, which may begin in the same second
 _SECONDS_BETWEEN_PICTURES = 30.0  # drawing takes most of a second, and an evaluation may take less
 
 
@@ -26,10 +34,10 @@ def reporters(settings: TrainingSettings) -> list[Callback]:
     """Return the callbacks that every run has.
 
     Raises:
-        MissingExtraError: a required library is not installed; raised before an hour of work.
+        MissingExtraError: a required library is not installed. The run has not begun.
     """
-    load_plotting()
-    load_tensorboard()
+    for library in ("matplotlib.figure", "tensorboard.summary.writer.record_writer"):
+        require(library, extra="train")
     return [MetricsFile(), TensorBoard(), LogLines(settings), Curves(), Bar(settings)]
 
 
@@ -83,10 +91,15 @@ class MetricsFile(Callback):
 
 
 class TensorBoard(Callback):
-    """Writes the metrics for TensorBoard."""
+    """Writes the metrics to a new file for TensorBoard, which reads all files of the folder in their order.
+
+    `torch.utils.tensorboard` writes in a thread, which prints a traceback if the disk is full, and the run
+    continues until its next metrics. Here the run itself writes, so a full disk is one error with the path.
+    """
 
     def __init__(self) -> None:
-        self._file: TensorBoardFile | None = None  # opened with the first metrics: a rejected run has none
+        self._records: Any = None  # opened with the first metrics: a rejected run has none
+        self._path = Path()
 
     def on_start(self, run: RunProgress) -> None:
         """Record which steps will be repeated."""
@@ -96,26 +109,45 @@ class TensorBoard(Callback):
         """Write the metrics, if there are any."""
         if not metrics:
             return
-        if self._file is None:
-            self._file = TensorBoardFile(run.output / TENSORBOARD, purge_step=self._purge_step)
-        self._file.add({"learning_rate": run.learning_rate} | metrics, run.step)
+        if self._records is None:
+            began = f"{time.time():010.0f}.{socket.gethostname()}.{os.getpid()}.{next(_NUMBERS)}"
+            self._path = run.output / TENSORBOARD / f"events.out.tfevents.{began}"
+            with full_disk_named(self._path):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._records = record_writer.RecordWriter(self._path.open("wb"))
+            self._write(file_version="brain.Event:2")
+            self._purge()
+        values = {"learning_rate": run.learning_rate} | metrics
+        figures = [summary_pb2.Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._write(step=run.step, summary=summary_pb2.Summary(value=figures))
 
     def on_evaluation(self, run: RunProgress, metrics: dict[str, float]) -> None:
         """Write the metrics, and show all of them."""
         self.on_step(run, metrics)
-        if self._file:
-            self._file.flush()
+        if self._records:
+            with full_disk_named(self._path):
+                self._records.flush()
 
     def on_rollback(self, run: RunProgress, metrics: dict[str, Any]) -> None:
         """Drop the metrics of the steps that will be repeated."""
         self._purge_step = run.step + 1
-        if self._file:
-            self._file.purge(self._purge_step)
+        if self._records:
+            self._purge()
 
     def on_end(self, run: RunProgress) -> None:
         """Close the file."""
-        if self._file:
-            self._file.close()
+        if self._records:
+            with full_disk_named(self._path):
+                self._records.close()
+
+    def _purge(self) -> None:
+        """Make TensorBoard drop the metrics of `_purge_step` and of later steps in all earlier files."""
+        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        self._write(step=self._purge_step, session_log=start)
+
+    def _write(self, **event: Any) -> None:
+        with full_disk_named(self._path):
+            self._records.write(event_pb2.Event(wall_time=time.time(), **event).SerializeToString())
 
 
 class LogLines(Callback):

@@ -4,9 +4,15 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
+from albertkit.errors import check_arguments
+from albertkit.hub import MODULES_FILE, read_modules
+from albertkit.hub_upload import CARD, UploadOptions, upload
 from albertkit.results import Result
 from albertkit.training.curves import read_metrics
-from albertkit.training.model_card import PushOptions, check_push_options, push_run
+from albertkit.training.model_card import CardOptions, PushOptions
+
+_UPLOADED = (".safetensors", ".json", ".model", ".vocab", ".txt", ".png")
+_NOT_UPLOADED = {"report.json", "seeds.json"}  # they contain local paths
 
 
 class RunFolder(Result):
@@ -44,8 +50,23 @@ class RunFolder(Result):
             TrainingError: a fine-tuning run is not finished.
             UploadError: the hub refused the upload or cannot be reached.
         """
-        chosen = check_push_options(options)
-        return push_run(self.folder, repo_id, self._card(repo_id, chosen), chosen)
+        upload_options = UploadOptions.__annotations__
+        check_arguments("push_to_hub", options, [*upload_options, *CardOptions.__annotations__])
+        card = self._card(repo_id, PushOptions(**options))
+        folder = self.folder
+        paths = [path for path in folder.glob("*") if path.suffix in _UPLOADED and path.is_file()]
+        if (folder / MODULES_FILE).is_file():  # of sentence-transformers
+            paths += [
+                path for _, module in read_modules(folder) if module for path in (folder / module).glob("*")
+            ]
+        files: dict[str, Path | bytes] = {
+            path.relative_to(folder).as_posix(): path
+            for path in sorted(paths)
+            if path.name not in _NOT_UPLOADED
+        }
+        chosen: Any = {name: value for name, value in options.items() if name in upload_options}
+        chosen["commit_message"] = chosen.get("commit_message") or "Upload model, tokenizer and model card"
+        return upload(files | {CARD: card.encode()}, repo_id, **chosen)
 
     @abstractmethod
     def _card(self, repo_id: str, options: PushOptions) -> str:

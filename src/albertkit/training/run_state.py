@@ -82,7 +82,7 @@ class RunState:
         return False
 
     def keep_after_rollback(self, before: "RunState", position: dict[str, int]) -> None:
-        """Take over what a rollback to this state keeps, and continue at `position` in the data."""
+        """Copy what a rollback keeps from the state `before` it, and continue at `position` in the data."""
         self.seconds, self.position = before.seconds, position
         # An evaluation after this checkpoint may have saved the best model, which stays in its folder.
         self.best, self.best_step, self.best_metrics = before.best, before.best_step, before.best_metrics

@@ -29,7 +29,7 @@ class Meter:
     Args:
         device: the device of the run.
         utilization: model FLOPs utilization at one token per second; 0 if unknown.
-        state: of the run when this process starts or resumes it.
+        state: state of the run when this process starts or resumes it.
         done: the length of the run so far, in steps or tokens.
     """
 
@@ -57,7 +57,7 @@ class Meter:
         """Return speed and memory since the last mark, and set a new mark.
 
         Args:
-            state: of the run.
+            state: state of the run.
             done: the length of the run so far, in steps or tokens.
             length: the length of the whole run, in the same unit.
         """

@@ -1,11 +1,13 @@
-"""From a checkpoint of any format to the folder that transformers.js opens, in browsers and in Node.
+"""Export a checkpoint of any format to a folder that transformers.js opens, in browsers and in Node.js.
 
-report = export_web("albert-base-v2", "albert-base-v2-web")
-print(report)
+    report = export_web("albert-base-v2", "albert-base-v2-web")
+    print(report)
 
-config.json, tokenizer.json, tokenizer_config.json, special_tokens_map.json
-onnx/model.onnx              equal to the reference
-onnx/model_quantized.onnx    in int8, if it loses little enough
+The folder has these files:
+
+    config.json, tokenizer.json, tokenizer_config.json, special_tokens_map.json
+    onnx/model.onnx              equal to the reference
+    onnx/model_quantized.onnx    in int8, if its accuracy drop is small enough
 """
 
 from collections.abc import Sequence
@@ -53,14 +55,14 @@ class WebReport:
     target: str
     architecture: str
     task: str
-    """The task that the head is for, under the name that the pipelines of transformers.js have for it."""
+    """The task of the head, by its name in transformers.js."""
     files: dict[str, int]
     """Path in the folder -> bytes."""
     largest_difference: float
     """Largest difference of the outputs of `onnx/model.onnx` from the NumPy reference."""
     tolerance: float
     loss: Loss | None
-    """Loss in accuracy of `onnx/model_quantized.onnx`; None without int8."""
+    """Accuracy drop of `onnx/model_quantized.onnx`; None without int8."""
     checksums: dict[str, str]
     """SHA-256 of every file written."""
     notes: list[str] = field(default_factory=list)

@@ -8,7 +8,7 @@ function switches(fieldset, options, chosen, choose) {
 }
 
 const written = (piece) => make("span", { dir: "auto" }, data.tokens[piece]);
-const numbered = (piece) => [written(piece), make("small", {}, String(piece + 1))]; // pieces occur again
+const numbered = (piece) => [written(piece), make("small", {}, String(piece + 1))]; // a token can occur several times
 const bold = (piece) => make("b", {}, ...numbered(piece));
 const rowHead = (piece) => make("th", { scope: "row" }, ...numbered(piece));
 
@@ -67,7 +67,7 @@ function showStrongest() {
 }
 
 function showLegend(most) {
-  const parts = [0, 0.25, 0.5, 0.75, 1]; // the inverse of `depth` says which shares these are
+  const parts = [0, 0.25, 0.5, 0.75, 1]; // the inverse of `depth` returns the share of a color
   find("ticks").replaceChildren(...parts.map((part) => make("span", {}, percent(most * part * part))));
 }
 

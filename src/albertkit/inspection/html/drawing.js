@@ -1,4 +1,4 @@
-// What is drawn: heat map, plot. Uses shared.js, figures.js, and `find` of attention.js.
+// Draw the heat map and the plot. Uses shared.js, figures.js, and `find` of attention.js.
 
 /** Give a canvas a size in CSS pixels, sharp on any screen. */
 function prepare(canvas, width, height) {
@@ -74,7 +74,7 @@ function drawHeat(most) {
   }
 }
 
-/** Mean of all pieces, and the piece chosen, over the layers. */
+/** Draw the mean cosine of all tokens, and the cosine of the current token, by layer. */
 function drawPlot() {
   const { values, first } = cosines();
   find("plot").replaceChildren(cosinePlot({

@@ -1,4 +1,4 @@
-// The figures of the page, and which of them are shown. Uses shared.js.
+// The figures of the page, and the state that selects the figures to show. Uses shared.js.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const count = data.tokens.length; // T
@@ -7,11 +7,11 @@ const everything = data.tokens.map((_, piece) => piece);
 const inText = everything.filter((piece) => !data.special[piece]);
 const state = {
   layer: 1, head: MEAN, forward: true, special: true, toLast: false,
-  pinned: inText[0] ?? 0, hovered: null, cell: null, // pieces by their place; a cell is [row, column]
+  pinned: inText[0] ?? 0, hovered: null, cell: null, // tokens by index; a cell is [row, column]
 };
 let matrix = null; // (T, T) of the layer and head that are shown
 
-/** The cosines of the measure chosen, for each layer one by piece, from layer `first` on. */
+/** Return the cosines of the selected measure by layer and token, beginning with layer `first`. */
 function cosines() {
   return state.toLast ? { values: data.cosine_to_last, first: 0 }
     : { values: data.cosine_to_previous, first: 1 };

@@ -3,9 +3,9 @@
 // Functions for the page of `inspect attention` and for the playground. The playground loads this file as a
 // module; the page includes it in its script.
 
-export const MEAN = 0; // stands for all heads where others have a number from 1
+export const MEAN = 0; // the number of the mean of all heads; heads are counted from 1
 
-/** A new element. Children are elements, or strings, which are text and never markup. */
+/** Return a new element. Children are elements or strings. Strings become text, never markup. */
 export function make(tag, { svg = false, ...options } = {}, ...children) {
   const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(options)) {
@@ -16,7 +16,7 @@ export function make(tag, { svg = false, ...options } = {}, ...children) {
   return made;
 }
 
-/** Show radio buttons with a value, content and spoken name each. The browser handles the keys. */
+/** Show radio buttons, each with a value, a content and a name for screen readers. The browser handles the keys. */
 export function choices(fieldset, options, chosen, choose) {
   fieldset.querySelectorAll("label").forEach((label) => label.remove());
   for (const [value, content, name] of options) {
@@ -27,7 +27,7 @@ export function choices(fieldset, options, chosen, choose) {
   }
 }
 
-/** base64 of little-endian 16-bit numbers, `scale` of which are 1 -> (N, T, T) */
+/** Return probabilities (N, T, T) from base64 of little-endian 16-bit integers, divided by `scale`. */
 export function unpack(packed, scale) {
   const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
   const view = new DataView(bytes.buffer);
@@ -36,7 +36,7 @@ export function unpack(packed, scale) {
   return values;
 }
 
-/** (T, T) of one head of `layer`, whose `parts` are unpacked, or the mean of all. */
+/** Return the attention (T, T) of one head of a layer with unpacked `parts`, or the mean of all heads. */
 export function attentionOf(layer, head, count) {
   const size = count * count;
   const start = layer.heads.indexOf(head) * size;
@@ -48,10 +48,10 @@ export function attentionOf(layer, head, count) {
 
 export const mean = (values) => values.reduce((one, other) => one + other, 0) / values.length;
 export const percent = (value) => `${(100 * value).toFixed(1)}%`;
-// Most shares are small: the root makes them visible, and the legend says what a color means.
+// Most shares are small. The square root makes them visible, and the legend shows the share of each color.
 export const depth = (value, most) => (most > 0 ? Math.sqrt(value / most) : 0);
 
-/** The colors of the light or dark page, for a canvas, which knows no CSS variables. */
+/** Return the colors of the light or dark page for a canvas, which does not support CSS variables. */
 export function colors() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(name).trim();
@@ -95,7 +95,10 @@ export function sharing(layers) {
     : `${layers.length} layers are executed, with the weights of ${stored} stored layers.`;
 }
 
-/** Cosines over the layers from number `first` on, `toLast` or to the layer before: mean, and one piece. */
+/** Return a plot of cosines by layer, beginning with layer `first`: the mean of all tokens, and one token.
+ *
+ * They compare with the last layer if `toLast` is true, otherwise with the previous layer.
+ */
 export function cosinePlot({ means, ones, name, first, toLast, width }) {
   const [left, right, top, bottom, height] = [40, 20, 34, 38, 230];
   const low = Math.floor(10 * (Math.min(0.95, ...means, ...ones) - 0.05)) / 10; // room for numbers below

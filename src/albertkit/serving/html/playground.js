@@ -39,7 +39,7 @@ async function start() {
     return;
   }
   const names = models.map((one) => one.id).join(", ");
-  say(models.length === 1 ? `${names} reads up to ${models[0].max_tokens} tokens` : names);
+  say(models.length === 1 ? `${names}, with a maximum length of ${models[0].max_tokens} tokens` : names);
   if (!panels.length) build(models);
   panels.forEach((show) => show());
 }

@@ -1,4 +1,4 @@
-// Browsers do not run modules of files that are opened from the disk. This script is no module.
+// Browsers do not run modules of files that are opened from the disk. This script is not a module.
 
 if (location.protocol === "file:") {
   const about = document.getElementById("about");

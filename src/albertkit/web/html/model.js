@@ -43,7 +43,7 @@ export class Model {
     "v1/embeddings": async ({ input }) => ({ data: await this.#embed(input) }),
   };
 
-  /** The outputs for one row, by name; `width` is the size of their last dimension. */
+  /** Return the outputs for one row, by name. */
   async #run({ ids, types }) {
     const tensor = (values) => new this.ort.Tensor("int64", BigInt64Array.from(values, BigInt), [1, values.length]);
     return this.session.run({

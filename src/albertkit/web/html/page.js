@@ -33,7 +33,7 @@ async function show() {
   refresh = panel(models);
   find("download").hidden = true;
   find("copy").hidden = false;
-  say(`${id} runs on this device and reads up to ${most} tokens.`);
+  say(`${id} runs on this device. Its maximum length is ${most} tokens.`);
   refresh();
 }
 

@@ -1,18 +1,19 @@
-"""Switches of a model: attention implementation, gradient checkpointing, input gradients for adapters."""
+"""Methods and properties that trainers and adapter libraries use: device, data type, size, switches."""
 
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
-from albertkit.modeling.facts import ModelFacts
-from albertkit.modeling.layers import AlbertTransformer
 
 
-class ModelSwitches(ModelFacts):
-    """The methods of `AlbertPreTrainedModel` that trainers and adapter libraries call."""
+class ModelBase(nn.Module):
+    """The methods and properties of `AlbertPreTrainedModel` that do not depend on its architecture."""
 
+    config: AlbertConfig
     supports_gradient_checkpointing: ClassVar[bool] = True
     _input_hook: RemovableHandle | None = None
 
@@ -21,8 +22,53 @@ class ModelSwitches(ModelFacts):
         """The model that has the `encoder`."""
         raise NotImplementedError
 
-    def _encoder(self) -> AlbertTransformer:
-        return self.base_model.encoder
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the word embeddings, V x E."""
+        raise NotImplementedError
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the parameters."""
+        return self._first_parameter().device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Data type of the parameters."""
+        return self._first_parameter().dtype
+
+    def _first_parameter(self) -> Tensor:
+        for parameter in self.parameters():
+            return parameter
+        # Replicas of nn.DataParallel have plain tensors instead of parameters.
+        return self.get_input_embeddings().weight
+
+    def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
+        """Return the number of parameters; shared and tied parameters count once."""
+        embeddings = {id(module.weight) for module in self.modules() if isinstance(module, nn.Embedding)}
+        return sum(
+            parameter.numel()
+            for parameter in self.parameters()
+            if (parameter.requires_grad or not only_trainable)
+            and not (exclude_embeddings and id(parameter) in embeddings)
+        )
+
+    def get_memory_footprint(self, return_buffers: bool = True) -> int:
+        """Return the size of the parameters and, by default, of the buffers, in bytes.
+
+        Shared parameters count once.
+        """
+        buffers = self.buffers() if return_buffers else ()
+        return sum(tensor.nbytes for tensor in (*self.parameters(), *buffers))
+
+    @classmethod
+    def can_generate(cls) -> bool:
+        """Return False: ALBERT models cannot generate text."""
+        return False
+
+    @property
+    def dummy_inputs(self) -> dict[str, Tensor]:
+        """A small batch of inputs for tracing the model."""
+        return {"input_ids": torch.tensor([[self.config.bos_token_id, 5, 6, self.config.eos_token_id]])}
 
     def set_attn_implementation(self, attn_implementation: Literal["sdpa", "eager"]) -> None:
         """Choose the attention implementation for all later calls.
@@ -45,11 +91,11 @@ class ModelSwitches(ModelFacts):
                 f"gradient_checkpointing_kwargs is {gradient_checkpointing_kwargs}. Expected "
                 "{'use_reentrant': False} or None."
             )
-        self._encoder().gradient_checkpointing = True
+        self.base_model.encoder.gradient_checkpointing = True
 
     def gradient_checkpointing_disable(self) -> None:
         """Disable gradient checkpointing."""
-        self._encoder().gradient_checkpointing = False
+        self.base_model.encoder.gradient_checkpointing = False
 
     def activation_checkpointing_enable(
         self,
@@ -76,7 +122,7 @@ class ModelSwitches(ModelFacts):
     @property
     def is_gradient_checkpointing(self) -> bool:
         """Whether layers are recomputed in the backward pass."""
-        return self._encoder().gradient_checkpointing
+        return self.base_model.encoder.gradient_checkpointing
 
     @property
     def is_activation_checkpointing(self) -> bool:

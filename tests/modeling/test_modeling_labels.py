@@ -1,0 +1,111 @@
+"""Tests of the labels and the losses of the network."""
+
+import pytest
+import torch
+from modeling_twins import HEADS, TINY, batch, labels_for, largest_difference, make
+
+from albertkit.errors import DataError
+
+TOLERANCE = 1e-5
+
+
+def test_a_step_without_labels_has_the_loss_0():
+    """`transformers.Trainer` passes the number of labels of a step. The loss must not divide by 0."""
+    ids = batch()["input_ids"]
+    output = make("AlbertForTokenClassification")(
+        ids, labels=torch.full_like(ids, -100), num_items_in_batch=torch.tensor(0)
+    )
+    assert output.loss == 0
+
+
+@pytest.mark.parametrize("head", [head for head in HEADS if head != "AlbertModel"])
+def test_labels_of_a_wrong_type_are_an_error(head):
+    model, inputs, labels = (
+        make(head, problem_type="single_label_classification"),
+        batch(head),
+        labels_for(head),
+    )
+    for name, value in labels.items():
+        for wrong, got in (
+            (value.tolist(), "list"),
+            (value.float(), "torch.float32"),
+            (value.int(), "torch.int32"),
+        ):
+            with pytest.raises(DataError, match=rf"^{name} must be .*, got {got}"):
+                model(**inputs, **{**labels, name: wrong})
+
+
+@pytest.mark.parametrize("head", [head for head in HEADS if head != "AlbertModel"])
+def test_losses_are_computed_in_fp32(head):
+    loss = make(head).to(torch.bfloat16)(**batch(head), **labels_for(head)).loss
+    assert loss.dtype == torch.float32
+
+
+def test_each_objective_alone():
+    model = make("AlbertForPreTraining")
+    inputs, labels = batch(), labels_for("AlbertForPreTraining")
+    both = model(**inputs, **labels).loss
+    words = model(**inputs, labels=labels["labels"]).loss
+    order = model(**inputs, sentence_order_label=labels["sentence_order_label"]).loss
+    assert model(**inputs).loss is None
+    assert largest_difference(both, words + order) <= 1e-6
+
+
+@pytest.mark.parametrize("head", ["AlbertForPreTraining", "AlbertForMaskedLM"])
+def test_masked_positions_equal_the_full_projection(head):
+    model = make(head)
+    inputs, labels = batch(mask=True), labels_for(head)["labels"]
+    positions = (labels.flatten() != -100).nonzero().flatten()
+    full = model(**inputs, labels=labels)
+    picked = model(**inputs, labels=labels.flatten()[positions], masked_positions=positions)
+    assert picked[1].shape == (len(positions), TINY["vocab_size"])
+    assert largest_difference(full[1].flatten(0, 1)[positions], picked[1]) <= TOLERANCE
+    assert largest_difference(full.loss, picked.loss) <= TOLERANCE
+    full.loss.backward()
+    gradients = {
+        name: parameter.grad.clone()
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
+    model.zero_grad()
+    picked.loss.backward()
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            assert largest_difference(gradients[name], parameter.grad) <= TOLERANCE, name
+
+
+@pytest.mark.parametrize("head", ["AlbertForPreTraining", "AlbertForMaskedLM"])
+def test_the_older_name_of_labels(head):
+    model = make(head)
+    inputs = batch()
+    with pytest.warns(FutureWarning, match="labels") as caught:
+        outputs = model(**inputs, masked_lm_labels=inputs["input_ids"])
+    assert caught[0].filename == __file__
+    loss, scores = outputs[:2]
+    assert loss == model(**inputs, labels=inputs["input_ids"]).loss
+    assert scores.shape == (3, 12, TINY["vocab_size"])
+    with pytest.warns(FutureWarning), pytest.raises(ValueError, match="only labels"):
+        model(**inputs, labels=inputs["input_ids"], masked_lm_labels=inputs["input_ids"])
+
+
+def test_spans_need_both_ends():
+    with pytest.raises(ValueError, match="needed together"):
+        make("AlbertForQuestionAnswering")(**batch(), start_positions=torch.tensor([1, 2, 3]))
+
+
+def test_multiple_choice_needs_choices():
+    with pytest.raises(ValueError, match=r"\(B, C, T\).*\(3, 12\)"):
+        make("AlbertForMultipleChoice")(**batch())
+
+
+@pytest.mark.parametrize(
+    ("label", "head"), [(99, "AlbertForSequenceClassification"), (-1, "AlbertForMaskedLM")]
+)
+def test_labels_out_of_range_are_an_error(label, head):
+    inputs, labels = batch(head), labels_for(head)
+    labels["labels"].view(-1)[0] = label
+    wrong = {**labels, "labels": labels["labels"][1:]}
+    with pytest.raises(ValueError, match=r"labels|needs"):
+        make(head)(**inputs, **wrong)
+    with pytest.raises(DataError, match=r"labels contain (99|-1), but there are \d+ classes. Expected 0 to"):
+        make(head)(**inputs, **labels)

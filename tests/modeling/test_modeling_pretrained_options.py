@@ -1,0 +1,263 @@
+"""Tests of the options of `from_pretrained`, the auto classes, and the arguments of transformers."""
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from modeling_twins import HEADS, TINY, batch, make, tiny
+from torch import nn
+
+from albertkit import devices
+from albertkit.config import AlbertConfig, AutoConfig
+from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError
+from albertkit.modeling import auto
+from albertkit.modeling.model import AlbertModel
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
+
+
+@pytest.fixture(autouse=True)
+def no_unexpected_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        yield
+
+
+def test_models_in_subfolders(tmp_path: Path):
+    model = make("AlbertModel")
+    model.save_pretrained(tmp_path / "checkpoints" / "step-5")
+    for load in (AlbertModel, auto.AutoModel, AlbertConfig, AutoConfig):
+        loaded = load.from_pretrained(tmp_path, subfolder="checkpoints/step-5")
+        assert getattr(loaded, "config", loaded) == AlbertConfig.from_pretrained(
+            tmp_path / "checkpoints" / "step-5"
+        )
+    with pytest.raises(ModelNotFoundError, match=r"has no folder 'step-5': .* holds checkpoints"):
+        AlbertModel.from_pretrained(tmp_path, subfolder="step-5")
+    with pytest.raises(ModelNotFoundError, match="leads out of"):
+        AlbertModel.from_pretrained(tmp_path / "checkpoints" / "step-5", subfolder="../..")
+
+
+def test_auto_classes_from_config():
+    config = tiny()
+    model = auto.AutoModel.from_config(
+        config, attn_implementation="eager", dtype="bfloat16", add_pooling_layer=False, trust_remote_code=True
+    )
+    assert type(model) is AlbertModel
+    assert model.config.attn_implementation == "eager"
+    assert config.attn_implementation == "sdpa"
+    assert model.dtype == torch.bfloat16
+    assert model.pooler is None
+    assert auto.AutoModel.from_config(config, torch_dtype=torch.float16).dtype == torch.float16
+    assert auto.AutoModelForMaskedLM.from_config(config).dtype == torch.float32
+    with pytest.raises(ConfigError, match=r"AutoModel\.from_config has no argument 'num_labels'"):
+        auto.AutoModel.from_config(config, num_labels=3)
+    with pytest.raises(ConfigError, match="AutoModel needs an AlbertConfig, got dict"):
+        auto.AutoModel.from_config({})
+
+
+def test_types(tmp_path: Path):
+    make("AlbertForMaskedLM").half().save_pretrained(tmp_path)
+    assert AlbertConfig.from_pretrained(tmp_path).dtype == "float16"
+    for options, dtype in (
+        ({}, torch.float32),
+        ({"dtype": "auto"}, torch.float16),
+        ({"torch_dtype": torch.bfloat16}, torch.bfloat16),
+        ({"dtype": "float64"}, torch.float64),
+    ):
+        model = AlbertForMaskedLM.from_pretrained(tmp_path, **options)
+        assert {parameter.dtype for parameter in model.parameters()} == {dtype}
+        assert model.dtype == dtype
+        assert model.config.dtype == str(dtype).removeprefix("torch.")
+        assert model.predictions.decoder.weight is model.get_input_embeddings().weight
+    with pytest.raises(ConfigError, match="'int8'"):
+        AlbertForMaskedLM.from_pretrained(tmp_path, dtype="int8")
+
+
+def test_devices(monkeypatch):
+    assert devices.choose_device(None) == torch.device("cpu")
+    assert devices.choose_device("cpu:0") == devices.choose_device({"": "cpu:0"}) == torch.device("cpu", 0)
+    for cuda, mps, best in ((True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda mps=mps: mps)
+        assert devices.choose_device("auto") == torch.device(best)
+    with pytest.raises(ConfigError, match=r"Expected 'auto' .* or one of this machine's devices: cpu"):
+        devices.choose_device("balanced")
+    for nowhere in (
+        "meta",
+        "vulkan",
+        "fpga",
+        "cuda:77",
+    ):  # torch has these names, but cannot compute on the devices
+        with pytest.raises(ConfigError, match=f"no device '{nowhere}' to compute on") as caught:
+            devices.choose_device(nowhere)
+        assert len(str(caught.value)) < 150
+        assert "\n" not in str(caught.value)
+    with pytest.raises(ConfigError, match="one device"):
+        devices.choose_device({"encoder": "cuda:0", "pooler": "cuda:1"})
+
+
+def test_config_and_state_dict_instead_of_files(tmp_path: Path):
+    source = make("AlbertForMaskedLM")
+    tensors = source.state_dict()
+    model = AlbertForMaskedLM.from_pretrained(None, config=source.config, state_dict=tensors)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.zero_()
+    assert source.get_input_embeddings().weight.abs().max() > 0  # the given tensors were copied
+    source.save_pretrained(tmp_path)
+    again = AlbertForMaskedLM.from_pretrained(tmp_path, config=tmp_path, hidden_dropout_prob=0.4)
+    assert again.albert.embeddings.dropout.p == 0.4
+    assert source.config.hidden_dropout_prob == 0
+    assert (
+        AlbertForMaskedLM.from_pretrained(tmp_path, state_dict=tensors).num_parameters()
+        == source.num_parameters()
+    )
+    with pytest.raises(ConfigError, match="config and state_dict"):
+        AlbertForMaskedLM.from_pretrained(None, config=source.config)
+
+
+def test_arguments_override_the_config(tmp_path: Path):
+    make("AlbertForMaskedLM").save_pretrained(tmp_path)
+    model = AlbertForMaskedLM.from_pretrained(tmp_path, attn_implementation="eager", output_attentions=True)
+    assert model.config.attn_implementation == "eager"
+    assert len(model(**batch()).attentions) == TINY["num_hidden_layers"]
+    with pytest.raises(ConfigError, match=r"'output_atentions'.*'output_attentions'"):
+        AlbertForMaskedLM.from_pretrained(tmp_path, output_atentions=True)
+
+
+def test_a_missing_folder_is_an_error(tmp_path: Path):
+    with pytest.raises((ModelNotFoundError, CheckpointError), match=r"nothing"):
+        AlbertModel.from_pretrained(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("AutoModel", "AlbertModel"),
+        ("AutoModelForPreTraining", "AlbertForPreTraining"),
+        ("AutoModelForMaskedLM", "AlbertForMaskedLM"),
+        ("AutoModelForSequenceClassification", "AlbertForSequenceClassification"),
+        ("AutoModelForTokenClassification", "AlbertForTokenClassification"),
+        ("AutoModelForQuestionAnswering", "AlbertForQuestionAnswering"),
+        ("AutoModelForMultipleChoice", "AlbertForMultipleChoice"),
+    ],
+)
+def test_auto_classes(name, head, tmp_path: Path):
+    make(head).save_pretrained(tmp_path)
+    auto_class = getattr(auto, name)
+    assert type(auto_class.from_pretrained(tmp_path)) is HEADS[head]
+    assert type(auto_class.from_config(tiny())) is HEADS[head]
+    assert AutoConfig.from_pretrained(tmp_path, num_labels=3).num_labels == 3
+    with pytest.raises(TypeError, match="from_pretrained"):
+        auto_class()
+
+
+def test_auto_classes_expect_models_of_albert(tmp_path: Path):
+    AlbertForPreTraining(tiny()).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "roberta"}))
+    for load in (AutoConfig.from_pretrained, auto.AutoModel.from_pretrained):
+        with pytest.raises(ConfigError, match="'roberta'"):
+            load(tmp_path)
+
+
+def test_arguments_have_the_names_of_transformers(tmp_path: Path):
+    source = make("AlbertForMaskedLM")
+    source.save_pretrained(save_directory=tmp_path)
+    for load in (AlbertForMaskedLM, auto.AutoModelForMaskedLM):
+        loaded = load.from_pretrained(pretrained_model_name_or_path=tmp_path)
+        assert loaded.name_or_path == loaded.config.name_or_path == str(tmp_path)
+        assert torch.equal(loaded(**batch()).logits, source(**batch()).logits)
+    for load in (AlbertConfig, AutoConfig):
+        config = load.from_pretrained(pretrained_model_name_or_path=tmp_path)
+        assert config.hidden_size == TINY["hidden_size"]
+    config.save_pretrained(save_directory=tmp_path / "config")
+    assert AlbertConfig.from_pretrained(tmp_path / "config") == config
+
+
+def test_arguments_of_the_constructor(tmp_path: Path):
+    source = make("AlbertForMaskedLM")
+    AlbertForPreTraining(source.config).save_pretrained(tmp_path)
+    for load in (AlbertModel, auto.AutoModel):
+        model = load.from_pretrained(tmp_path, add_pooling_layer=False, output_hidden_states=True)
+        assert model.pooler is None
+        assert model.config.output_hidden_states
+        assert model(**batch()).pooler_output is None
+        full = load.from_pretrained(tmp_path)
+        assert torch.equal(model(**batch()).last_hidden_state, full(**batch()).last_hidden_state)
+    with pytest.raises(ConfigError, match="no argument 'add_pooling_layer'"):
+        AlbertForMaskedLM.from_pretrained(tmp_path, add_pooling_layer=False)
+
+
+def test_ignored_loading_options(tmp_path: Path):
+    source = make("AlbertModel")
+    source.save_pretrained(tmp_path)
+    options = {"low_cpu_mem_usage": True, "trust_remote_code": True, "weights_only": True, "variant": None}
+    loaded = AlbertModel.from_pretrained(tmp_path, **options, use_safetensors=True, force_download=False)
+    assert torch.equal(loaded(**batch()).pooler_output, source(**batch()).pooler_output)
+    assert loaded.config.extra == {}
+    assert AlbertConfig.from_pretrained(tmp_path, trust_remote_code=True) == loaded.config
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(source.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(ConfigError, match="has no safetensors"):
+        AlbertModel.from_pretrained(tmp_path, use_safetensors=True)
+    loaded = AlbertModel.from_pretrained(tmp_path, use_safetensors=None)
+    assert torch.equal(loaded(**batch()).pooler_output, source(**batch()).pooler_output)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weights_only": False}, "weights_only=False is not supported"),
+        ({"use_safetensors": False}, "use_safetensors=False is not supported"),
+        *(
+            ({name: value}, f"{name}: this loading option of transformers is not supported")
+            for name, value in {
+                "force_download": True,
+                "proxies": {"http": "there"},
+                "variant": "fp16",
+                "max_memory": {0: "1GB"},
+                "offload_folder": "there",
+                "key_mapping": {"a": "b"},
+                "from_tf": True,
+            }.items()
+        ),
+    ],
+)
+def test_unsupported_loading_options(options, message, tmp_path: Path):
+    make("AlbertModel").save_pretrained(tmp_path)
+    for load in (AlbertModel, auto.AutoModel, AlbertConfig):
+        with pytest.raises(ConfigError, match=message):
+            load.from_pretrained(tmp_path, **options)
+
+
+class OwnHead(AlbertPreTrainedModel):
+    """A model in the style of the documentation of `transformers`."""
+
+    def __init__(self, config, scale=1.0):
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.scale = scale
+        self.albert = AlbertModel(config)
+        self.scores = nn.Linear(config.hidden_size, self.num_labels)
+        self.init_weights()
+
+    def forward(self, **inputs):
+        return self.scale * self.scores(self.albert(**inputs).pooler_output)
+
+
+def test_a_head_of_your_own(tmp_path: Path):
+    model = OwnHead(tiny(num_labels=3)).eval()
+    assert model.num_labels == AlbertModel(tiny(num_labels=3)).num_labels == 3
+    assert model.scores.bias.abs().max() == 0
+    assert 0.05 < model.scores.weight.std() < 0.3  # initializer_range is 0.2
+    model.save_pretrained(tmp_path)
+    loaded = OwnHead.from_pretrained(tmp_path, scale=2.0)
+    assert torch.equal(loaded(**batch()), 2 * model(**batch()))
+
+
+def test_two_names_of_one_argument_must_agree(tmp_path: Path):
+    AlbertModel(tiny()).save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match="dtype and torch_dtype are one setting but have different values"):
+        AlbertModel.from_pretrained(tmp_path, dtype="float32", torch_dtype="float16")

@@ -1,0 +1,101 @@
+"""Tests of the attributes, methods and arguments that pipelines share with pipelines of transformers."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from pipeline_inputs import CHOICE, QUESTION, TEXTS
+
+import albertkit
+from albertkit import pipelines
+from albertkit.errors import ConfigError
+from albertkit.pipelines import pipeline
+
+
+class TestAsInTransformers:
+    def test_attributes_and_methods(self, made, classify, tmp_path):
+        assert classify.predict(TEXTS) == classify.transform(TEXTS) == classify(TEXTS)
+        assert classify.dtype == classify.torch_dtype == torch.float32
+        assert classify.device == torch.device("cpu")
+        for task, one in made.items():
+            assert one.task == task
+            assert one.model.config.vocab_size == len(one.tokenizer)
+        classify.save_pretrained(tmp_path)
+        again = pipeline("text-classification", tmp_path)(TEXTS)
+        assert [one["label"] for one in again] == [one["label"] for one in classify(TEXTS)]
+        assert [one["score"] for one in again] == pytest.approx([one["score"] for one in classify(TEXTS)])
+        assert transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path).num_labels == 3
+
+    def test_classes_are_importable_and_made_by_name(self, made):
+        for name in pipelines.__all__:
+            assert getattr(albertkit, name) is getattr(pipelines, name)
+        for task, one in made.items():
+            again = type(one)(
+                model=one.model, tokenizer=one.tokenizer, task=task, device="cpu", num_workers=0, batch_size=4
+            )
+            assert (again.task, again.batch_size) == (task, 4)
+        one = made["fill-mask"]
+        assert albertkit.FillMaskPipeline(model=one.model, tokenizer=one.tokenizer, top_k=2)(
+            "a [MASK]"
+        ) == one("a [MASK]", top_k=2)
+        with pytest.raises(ConfigError, match=r"the task is 'ner'. Expected 'fill-mask'"):
+            albertkit.FillMaskPipeline(one.model, one.tokenizer, task="ner")
+        with pytest.raises(
+            ConfigError, match=r"got builtins\.str\. .*pipeline\(\"fill-mask\", model=\.\.\.\)"
+        ):
+            albertkit.FillMaskPipeline("bundled", one.tokenizer)
+        with pytest.raises(ConfigError, match=r"num_workers is -1. Expected a whole number of at least 0"):
+            one("a [MASK]", num_workers=-1)
+
+    def test_return_tensors(self, made):
+        encode = made["feature-extraction"]
+        lists = encode(TEXTS)
+        for kind, kind_of in ((True, torch.Tensor), ("pt", torch.Tensor), ("np", np.ndarray)):
+            found = encode(TEXTS, return_tensors=kind)
+            assert all(isinstance(one, kind_of) for one in found)
+            assert [one.tolist() for one in found] == lists
+            assert type(encode(TEXTS[0], pooling="mean", return_tensors=kind)) is kind_of
+        one = albertkit.FeatureExtractionPipeline(encode.model, encode.tokenizer, return_tensors="np")
+        assert isinstance(one(TEXTS[0]), np.ndarray)
+        assert one(TEXTS[0], return_tensors=False) == encode(TEXTS[0])
+        with pytest.raises(ConfigError, match=r"return_tensors is 'tf'. Expected True, False, 'pt' or 'np'"):
+            encode(TEXTS, return_tensors="tf")
+
+    def test_objects_of_transformers_are_an_error(self, made, tmp_path):
+        made["text-classification"].save_pretrained(tmp_path)
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path)
+        with pytest.raises(ConfigError, match=r"got transformers\.AlbertForSequenceClassification"):
+            pipeline("text-classification", model, made["fill-mask"].tokenizer)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+        with pytest.raises(
+            ConfigError, match=r"tokenizer is a transformers\.\w+\. Expected a tokenizer of albertkit"
+        ):
+            pipeline("fill-mask", made["fill-mask"].model, tokenizer)
+
+    def test_arguments_of_the_factory(self, made, classify, tmp_path):
+        classify.save_pretrained(tmp_path)
+        kwargs = {"dtype": "bfloat16", "device_map": "cpu", "attention_probs_dropout_prob": 0.25}
+        one = pipeline(
+            "text-classification", tmp_path, model_kwargs=kwargs, trust_remote_code=True, num_workers=1
+        )
+        assert one.dtype == torch.bfloat16
+        assert one.model.config.attention_probs_dropout_prob == 0.25
+        assert len(kwargs) == 3  # the dict of the caller does not change
+        with pytest.raises(ConfigError, match="dtype is passed twice, directly and in model_kwargs"):
+            pipeline("text-classification", tmp_path, dtype="float32", model_kwargs=kwargs)
+        with pytest.raises(ConfigError, match="model_kwargs are for loading a model"):
+            pipeline("text-classification", classify.model, classify.tokenizer, model_kwargs={"x": 1})
+        with pytest.raises(ConfigError, match=r"the third argument is the tokenizer.*config=\.\.\."):
+            pipeline("text-classification", tmp_path, classify.model.config)
+
+        class Mine(albertkit.TextClassificationPipeline):
+            pass
+
+        assert isinstance(pipeline(model=tmp_path, pipeline_class=Mine), Mine)
+
+
+def test_answers_are_plain_json(made):
+    for task, given in (("question-answering", dict(QUESTION)), ("multiple-choice", dict(CHOICE))):
+        json.dumps(made[task]([given]), allow_nan=False)

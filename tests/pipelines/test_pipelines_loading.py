@@ -1,0 +1,107 @@
+"""Tests of `pipeline`: models, tokenizers, devices, data types and tasks."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from pipeline_answers import MASKED_TEXTS, assert_same_answers
+
+from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError
+from albertkit.modeling.model import AlbertModel
+from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
+from albertkit.modeling.task_heads import AlbertForSequenceClassification
+from albertkit.pipelines import pipeline
+
+
+class TestLoading:
+    def test_model_object(self, fill, folder, tokenizer):
+        for model_class in (AlbertForMaskedLM, AlbertForPreTraining):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model = model_class.from_pretrained(folder)
+            assert_same_answers(pipeline("fill-mask", model, tokenizer)(MASKED_TEXTS), fill(MASKED_TEXTS))
+        assert_same_answers(pipeline("fill-mask", model, folder)(MASKED_TEXTS), fill(MASKED_TEXTS))
+        with pytest.raises(ConfigError, match="Pass tokenizer="):
+            pipeline("fill-mask", model)
+        with pytest.raises(ConfigError, match="already loaded"):
+            pipeline("fill-mask", model, tokenizer, dtype="float16")
+
+    def test_a_model_in_training_mode_stays_in_training_mode(self, fill, folder, tokenizer):
+        model = AlbertForPreTraining.from_pretrained(folder).train()
+        assert_same_answers(pipeline("fill-mask", model, tokenizer)(MASKED_TEXTS), fill(MASKED_TEXTS))
+        assert model.training
+        assert model.albert.embeddings.dropout.training
+
+    def test_a_fast_tokenizer_has_the_same_answers(self, fill, folder):
+        fast = pipeline("fill-mask", folder, use_fast=True)
+        assert type(fast.tokenizer).__name__ == "AlbertTokenizerFast"
+        assert fast(MASKED_TEXTS) == fill(MASKED_TEXTS)
+
+    def test_devices(self, folder):
+        assert pipeline("fill-mask", folder, device=-1).device.type == "cpu"
+        assert pipeline("fill-mask", folder, device="cpu").device.type == "cpu"
+        assert pipeline("fill-mask", folder, device_map="auto").device.type in ("cpu", "cuda", "mps")
+        with pytest.raises(ConfigError, match="device 'gpu' cannot be used"):
+            pipeline("fill-mask", folder, device="gpu")
+        with pytest.raises(ConfigError, match="cuda:97"):
+            pipeline("fill-mask", folder, device="cuda:97")
+        with pytest.raises(ConfigError, match="the same argument"):
+            pipeline("fill-mask", folder, device="cpu", device_map="cpu")
+
+    @pytest.mark.skipif(torch.cuda.is_available() or torch.backends.mps.is_available(), reason="needs no GPU")
+    def test_gpu_number_without_a_gpu_warns(self, folder):
+        with pytest.warns(UserWarning, match="device=0, but this machine has no GPU"):
+            assert pipeline("fill-mask", folder, device=0).device.type == "cpu"
+
+    def test_dtype(self, fill, folder):
+        half = pipeline("fill-mask", folder, torch_dtype="bfloat16")
+        assert half.model.dtype == torch.bfloat16
+        assert half("the [MASK]")[0]["score"] == pytest.approx(fill("the [MASK]")[0]["score"], rel=0.2)
+
+    def test_unknown_task_and_names(self, folder, tmp_path):
+        with pytest.raises(
+            ConfigError, match=r"there is no pipeline for the task 'fill_mask'\. Did you mean 'fill-mask'\?"
+        ):
+            pipeline("fill_mask", folder)
+        with pytest.raises(ConfigError, match="the task is None and so is the model"):
+            pipeline()
+        with pytest.raises(ModelNotFoundError, match="no folder"):
+            pipeline("fill-mask", tmp_path / "missing")
+        with pytest.raises(ModelNotFoundError, match="albert-base-v2"):
+            pipeline("fill-mask", "albert-base-v2", local_files_only=True, cache_dir=tmp_path)
+
+    def test_task_of_the_model(self, fill, encode, folder, tokenizer, tmp_path):
+        by_name = pipeline(model=folder)  # saved by AlbertForPreTraining
+        assert by_name(MASKED_TEXTS) == fill(MASKED_TEXTS)
+        for model_class in (AlbertForMaskedLM, AlbertForPreTraining):
+            model = model_class.from_pretrained(folder)
+            assert_same_answers(pipeline(model=model, tokenizer=tokenizer)(MASKED_TEXTS), fill(MASKED_TEXTS))
+        encoder = AlbertModel.from_pretrained(folder)
+        np.testing.assert_allclose(
+            pipeline(model=encoder, tokenizer=tokenizer)("the word"), encode("the word"), atol=1e-5
+        )
+        encoder.save_pretrained(tmp_path)
+        tokenizer.save_pretrained(tmp_path)
+        assert pipeline(model=tmp_path)("the word") == encode("the word")
+        classifier = AlbertForSequenceClassification(encoder.config)
+        assert pipeline(model=classifier, tokenizer=tokenizer).task == "text-classification"
+
+    def test_checkpoint_without_the_head_is_an_error(self, folder, tokenizer, tmp_path):
+        AlbertModel.from_pretrained(folder).save_pretrained(tmp_path)
+        tokenizer.save_pretrained(tmp_path)
+        with pytest.raises(CheckpointError, match=r"not trained for fill-mask.*predictions\.bias"):
+            pipeline("fill-mask", tmp_path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # nothing is missing for features
+            pipeline("feature-extraction", tmp_path)
+
+    def test_model_and_tokenizer_must_fit(self, folder, tokenizer):
+        model = AlbertForMaskedLM.from_pretrained(folder)
+        model.resize_token_embeddings(100)
+        with pytest.raises(ConfigError, match="do not belong together"):
+            pipeline("fill-mask", model, tokenizer)
+        with pytest.raises(
+            ConfigError, match=r"AlbertForMaskedLM or AlbertForPreTraining, got albertkit\.AlbertModel"
+        ):
+            pipeline("fill-mask", AlbertModel.from_pretrained(folder), tokenizer)

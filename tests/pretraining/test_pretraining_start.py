@@ -1,0 +1,166 @@
+"""Tests of the weights at the start of pretraining: their initialization, and continued pretraining."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pretraining_runs import SETTINGS, SIZES, run
+from quick_runs import quick_runs  # noqa: F401  # a fixture
+
+from albertkit.config import AlbertConfig
+from albertkit.errors import ConfigError
+from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.task_heads import AlbertForSequenceClassification
+from albertkit.pretraining.batches import ExampleStream
+from albertkit.pretraining.initialization import (
+    continued_model,
+    start_at_frequencies,
+    start_at_matching,
+    start_at_sinusoids,
+    start_at_unit_mapping,
+)
+from albertkit.pretraining.loss import PretrainingObjective
+from albertkit.pretraining.settings import PretrainingSettings
+from albertkit.pretraining.shards import ShardSet
+from albertkit.pretraining.words import WordTable
+from albertkit.training.curves import read_metrics
+
+
+def test_frequency_bias_starts_at_the_unigram_model(data: Path) -> None:
+    shards = ShardSet(data / "shards/train")
+    counts = np.ones(500)
+    for index in range(len(shards)):
+        np.add.at(counts, shards.tokens(index)[0], 1)
+    assert shards.piece_frequencies() == pytest.approx(counts / counts.sum())
+    model = AlbertForPreTraining(AlbertConfig(vocab_size=500, **SIZES))
+    start_at_frequencies(model, shards)
+    assert model.predictions.decoder.bias.exp().sum().item() == pytest.approx(1.0)
+    words = WordTable(data / "tokenizer/spiece.model")
+    batch = next(ExampleStream(shards, words, SETTINGS.examples, 64))
+    with torch.no_grad():
+        started = PretrainingObjective(SETTINGS).evaluate(model.eval(), [batch])["masked_loss"]
+    unigram = -np.log(shards.piece_frequencies()[batch.labels["masked"].values]).mean()
+    assert started == pytest.approx(unigram, abs=0.1)
+    assert unigram < np.log(500) - 0.3
+
+
+def test_sinusoidal_positions() -> None:
+    torch.manual_seed(0)
+    model = AlbertForPreTraining(AlbertConfig(vocab_size=500, initializer_range=0.05, **SIZES))
+    start_at_sinusoids(model)
+    weight = model.albert.embeddings.position_embeddings.weight.detach().double()
+    assert weight.shape == (64, 16)
+    assert weight.square().mean().sqrt().item() == pytest.approx(0.05)
+    assert weight[3, 0].item() == pytest.approx(0.05 * np.sqrt(2) * np.sin(3))
+    assert weight[3, 5].item() == pytest.approx(0.05 * np.sqrt(2) * np.cos(3 / 10_000 ** (4 / 16)), abs=1e-6)
+    # One linear map turns every position into the next.
+    shift = torch.linalg.lstsq(weight[:-1], weight[1:]).solution
+    assert torch.allclose(weight[:-1] @ shift, weight[1:], atol=1e-4)
+
+
+def test_unit_mapping_gives_hidden_states_a_variance_of_one() -> None:
+    torch.manual_seed(0)
+    shape = SIZES | {"embedding_size": 64, "hidden_size": 256}
+    model = AlbertForPreTraining(AlbertConfig(vocab_size=500, **shape))
+    ids = torch.randint(0, 500, (4, 32))
+    before = model(input_ids=ids, output_hidden_states=True).hidden_states[0].var().item()
+    start_at_unit_mapping(model)
+    after = model(input_ids=ids, output_hidden_states=True).hidden_states[0].var().item()
+    assert before < 64 * 0.02**2 < 0.03
+    assert after == pytest.approx(1.0, rel=0.15)
+
+
+def test_the_matching_head_attends_to_the_same_piece() -> None:
+    torch.manual_seed(0)
+    shape = SIZES | {"embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4}
+    model = AlbertForPreTraining(AlbertConfig(vocab_size=500, **shape)).eval()
+    for start in (start_at_sinusoids, start_at_unit_mapping, start_at_matching):
+        start(model)
+    ids = torch.stack([torch.randperm(500)[:40] for _ in range(8)])
+    ids[:, 30:] = ids[:, :10]  # the second segment repeats ten pieces of the first
+    types = (torch.arange(40) >= 25).long().expand(8, -1)
+    outputs = model(input_ids=ids, token_type_ids=types, output_attentions=True, output_hidden_states=True)
+    attention = outputs.attentions[0].detach()  # (B, N, T, T)
+    found = attention[:, :, torch.arange(30, 40), torch.arange(10)].mean((0, 2))  # (N,)
+    head = int(found.argmax())
+    assert found[head] > 0.2
+    assert found.sum() - found[head] < 0.1  # the other heads attend to any token
+    own = attention[:, head, torch.arange(10, 30), torch.arange(10, 30)]
+    assert own.mean() > 0.5  # a token without a match attends to itself
+    # One direction of the states after the layer shows which tokens have a match in the other segment.
+    weight = model.albert.encoder.executed_layers()[0].attention.dense.weight.detach()
+    size = 256 // 4
+    along = weight[:, head * size]
+    states = outputs.hidden_states[1].detach() @ along / along.norm()
+    assert states[:, 25:30].mean() > states[:, 30:].mean() + states[:, 25:].std()
+
+
+def test_continued_pretraining_starts_from_the_weights(data: Path, tmp_path: Path) -> None:
+    training = replace(SETTINGS.training, steps=30, optimizer="adamw", learning_rate=3e-3)
+    first = run(data, tmp_path / "first", replace(SETTINGS, training=training))
+    more = PretrainingSettings(
+        batch_tokens=1024,
+        evaluation_sequences=32,
+        init_from=str(tmp_path / "first"),
+        model={"num_hidden_layers": 3},
+        examples=SETTINGS.examples,
+        training=replace(training, steps=5, learning_rate=1e-4, warmup_steps=2),
+    )
+    same_depth = replace(more, model={})
+    second = run(data, tmp_path / "second", same_depth)
+    before = next(line for line in read_metrics(tmp_path / "second") if "eval/masked_loss" in line)
+    assert before["step"] == 0
+    assert before["eval/masked_loss"] == pytest.approx(first.metrics["masked_loss"], abs=1e-4)
+    assert second.metrics["masked_loss"] < before["eval/masked_loss"] + 0.05
+    assert AlbertForPreTraining.from_pretrained(tmp_path / "second").config.hidden_dropout_prob == 0.1
+    run(data, tmp_path / "deeper", more)  # the same layer, applied once more
+    assert AlbertForPreTraining.from_pretrained(tmp_path / "deeper").config.num_hidden_layers == 3
+
+
+def test_more_layer_groups_start_with_the_same_outputs(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = AlbertConfig(
+        vocab_size=50, **SIZES | {"num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2}
+    )
+    model = AlbertForPreTraining(config).eval()
+    model.save_pretrained(tmp_path)
+    grown = continued_model(str(tmp_path), {"num_hidden_groups": 4}).eval()
+    assert grown.config.num_hidden_groups == 4
+    assert len(grown.albert.encoder.albert_layer_groups) == 4
+    ids = torch.randint(5, 50, (2, 9))
+    with torch.no_grad():
+        ours, theirs = grown(ids), model(ids)
+    torch.testing.assert_close(ours.prediction_logits, theirs.prediction_logits, rtol=0, atol=1e-6)
+    torch.testing.assert_close(ours.sop_logits, theirs.sop_logits, rtol=0, atol=1e-6)
+    deeper = continued_model(str(tmp_path), {"num_hidden_layers": 8, "num_hidden_groups": 8})
+    weights = [layer.ffn.weight for layer in deeper.albert.encoder.executed_layers()[::2]]
+    assert all(torch.equal(one, weights[0]) for one in weights[:4])
+    assert not torch.equal(weights[3], weights[4])
+    with pytest.raises(
+        ConfigError, match="has 2 groups of layers with different weights, but num_hidden_groups is 1"
+    ):
+        continued_model(str(tmp_path), {"num_hidden_groups": 1})
+    with pytest.raises(ConfigError, match=r"but num_hidden_groups is 3\. Expected a multiple of 2"):
+        continued_model(str(tmp_path), {"num_hidden_layers": 6, "num_hidden_groups": 3})
+    with pytest.raises(ConfigError, match="num_hidden_groups must be a whole number"):
+        continued_model(str(tmp_path), {"num_hidden_groups": "4"})
+
+
+@pytest.mark.parametrize("labels", [1, 3])
+def test_continued_pretraining_of_a_classifier_has_two_orders(tmp_path: Path, labels: int) -> None:
+    AlbertForSequenceClassification(AlbertConfig(vocab_size=50, num_labels=labels, **SIZES)).save_pretrained(
+        tmp_path
+    )
+    with pytest.warns(UserWarning, match=r"newly initialized.* sop_classifier\.classifier\.weight"):
+        model = continued_model(str(tmp_path), {})
+    assert model.sop_classifier.classifier.weight.shape == (2, 32)
+    assert model.config.num_labels == 2
+
+
+def test_continued_pretraining_needs_the_vocabulary_of_the_model(data: Path, tmp_path: Path) -> None:
+    AlbertForPreTraining(AlbertConfig(vocab_size=400, **SIZES)).save_pretrained(tmp_path / "other")
+    settings = replace(SETTINGS, init_from=str(tmp_path / "other"), model={}, frequency_bias=False)
+    with pytest.raises(ConfigError, match="has 400 pieces, but the tokenizer of the shards has 500"):
+        run(data, tmp_path / "run", settings)
