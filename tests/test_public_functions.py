@@ -90,6 +90,13 @@ def test_settings_come_from_a_recipe_and_from_keyword_arguments(tmp_path: Path) 
         albertkit.pretrain(data="a", tokenizer="b", output="c", stepz=3)
 
 
+@pytest.mark.parametrize("name", ["Trainer", "DataCollatorWithPadding", "set_seed"])
+def test_names_of_transformers_say_where_they_are(name: str) -> None:
+    with pytest.raises(ImportError, match=f"albertkit has no {name}.*: from transformers import {name}. See"):
+        exec(f"from albertkit import {name}", {})
+    assert not hasattr(albertkit, "Trainers")
+
+
 @pytest.mark.parametrize("name", ["train_tokenizer", "prepare", "pretrain"])
 def test_help_shows_every_setting(name: str) -> None:
     function = getattr(albertkit, name)

@@ -55,8 +55,14 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
             r"r \[training\]: unknown setting 'stepz'\. Did you mean 'steps'",
         ),
         ({"batch_size": 8}, "missing training"),
-        ({"batch_size": "8", "model": SHAPE, "training": {"steps": 1}}, "batch_size is '8'. Expected int"),
-        ({"batch_size": True, "model": SHAPE, "training": {"steps": 1}}, "batch_size is True. Expected int"),
+        (
+            {"batch_size": "8", "model": SHAPE, "training": {"steps": 1}},
+            "batch_size is '8'. Expected a whole number or None",
+        ),
+        (
+            {"batch_size": True, "model": SHAPE, "training": {"steps": 1}},
+            "batch_size is True. Expected a whole",
+        ),
         (
             {"batch_size": 8, "training": {"steps": 1, "optimizer": "sgd"}},
             "optimizer is 'sgd'. Expected 'lamb' or",
@@ -119,14 +125,32 @@ def test_settings_are_overridden_together(recipe: Any, given: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"steps": "50"}, r"settings \[training\]: steps is '50'\. Expected int"),
+        ({"steps": "50"}, r"settings \[training\]: steps is '50'\. Expected a whole number or None\."),
         ({"optimizer": "sgd"}, r"settings \[training\]: optimizer is 'sgd'"),
-        ({"masked_lm": "no"}, r"settings \[examples\]: masked_lm is 'no'\. Expected bool"),
+        ({"masked_lm": "no"}, r"settings \[examples\]: masked_lm is 'no'\. Expected true or false\."),
+        ({"max_minutes": "3"}, r"max_minutes is '3'\. Expected a number\."),
+        ({"evaluation_sequences": 10**400, "max_minutes": 10**400}, r"digits\. Expected a smaller number"),
     ],
 )
 def test_values_that_override_settings_are_checked(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         settings_from(PretrainingSettings, SETTINGS, given)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("lr", "learning_rate"),
+        ("num_train_epochs", "epochs"),
+        ("per_device_train_batch_size", "batch_size"),
+        ("max_steps", "steps"),
+        ("warmup_ratio", "warmup"),
+        ("gradient_accumulation_steps", "accumulation"),
+    ],
+)
+def test_names_of_transformers_are_understood(name: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown setting '{name}'. Did you mean '{meant}'?"):
+        settings_from(FinetuningSettings, None, {name: 1})
 
 
 def test_a_value_instead_of_a_table_is_an_error() -> None:

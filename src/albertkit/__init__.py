@@ -18,8 +18,17 @@ _MODULES = {name: module for _, module, _, name, *_ in _LINES}
 __all__ = [name for name in _MODULES if "keras" not in _MODULES[name]]  # pyright: ignore[reportUnsupportedDunderAll]
 __all__ += ["__version__"]
 
+_TRANSFORMERS = ["Trainer", "TrainingArguments", "TrainerCallback", "EarlyStoppingCallback", "set_seed"]
+_TRANSFORMERS += [f"DataCollator{use}" for use in ("WithPadding", "ForLanguageModeling")]
+"""Names of `transformers` that are often expected here."""
+
 
 def __getattr__(name: str) -> Any:
+    if name in _TRANSFORMERS:  # `from albertkit import` would drop the message of an AttributeError
+        raise ImportError(
+            f"albertkit has no {name}, but {name} of transformers works with albertkit's models: "
+            f"from transformers import {name}. See docs/how-to/transformers-trainer.md"
+        )
     if name not in _MODULES:
         raise AttributeError(f"module 'albertkit' has no attribute {name!r}")
     from albertkit.errors import MissingExtraError

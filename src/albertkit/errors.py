@@ -21,6 +21,28 @@ import sys
 import warnings
 from collections.abc import Iterable
 
+OTHER_NAMES = {
+    "lr": "learning_rate",
+    "num_train_epochs": "epochs",
+    "num_epochs": "epochs",
+    "per_device_train_batch_size": "batch_size",
+    "train_batch_size": "batch_size",
+    "max_steps": "steps",
+    "warmup_ratio": "warmup",
+    "gradient_accumulation_steps": "accumulation",
+    "early_stopping_patience": "early_stopping",
+    "metric_for_best_model": "best_metric",
+    "eval_steps": "evaluate_every",
+    "logging_steps": "log_every",
+    "save_steps": "save_every",
+    "save_total_limit": "keep_checkpoints",
+    "lr_scheduler_type": "schedule",
+    "mlm_probability": "masked_lm_probability",
+    "return_all_scores": "top_k=None",
+}
+"""Name in other libraries -> name in albertkit, for suggestions."""
+_CLOSE = 0.65  # minimum similarity of a suggestion: text-generation is not feature-extraction (0.61)
+
 
 class AlbertKitError(Exception):
     """Base class of all errors that albertkit raises on purpose."""
@@ -111,9 +133,11 @@ def check_arguments(function: str, given: Iterable[str], known: Iterable[str], h
 
 
 def _nearest(name: object, known: Iterable[str]) -> str | None:
-    name = str(name)
+    name, known = str(name), list(known)
+    if (other := OTHER_NAMES.get(name, "")).partition("=")[0] in known:
+        return other
     # Names with different numbers are different names, not misspellings: float8 is not float32.
     digits = sorted(filter(str.isdigit, name))
     near = [one for one in known if not digits or digits == sorted(filter(str.isdigit, one))]
     other_case = [one for one in near if one.casefold() == name.casefold()]
-    return next(iter(other_case or difflib.get_close_matches(name, near, n=1)), None)
+    return next(iter(other_case or difflib.get_close_matches(name, near, n=1, cutoff=_CLOSE)), None)

@@ -38,8 +38,8 @@ def format_of(path: Path) -> InputFormat:
     if suffix in _TABLES:
         raise DataError(
             f"{path}: a {suffix} file is a table. Expected one input per line: a text, .tsv without a "
-            f"header, or .jsonl. To predict the rows of a table: albertkit predict TASK --input {path} "
-            "--output answers.csv"
+            "header, or .jsonl. Write the texts of a column to a .txt or .jsonl file. For a fine-tuned "
+            f"model, you can also run: albertkit predict TASK --input {path} --output answers.csv"
         )
     if suffix in _UNREAD:
         raise DataError(
@@ -191,7 +191,8 @@ def _check_no_header(line: str, where: str) -> None:
     if {column.lower() for column in columns} <= _HEADER:
         raise DataError(
             f"{where}: {', '.join(map(repr, columns))} are column names, but each line must be an input. "
-            "Remove the line, or use albertkit predict, which reads tables with a header."
+            "Remove the line. For a fine-tuned model, you can also run albertkit predict, which reads tables "
+            "with a header."
         )
 
 

@@ -24,6 +24,16 @@ SHARE = "0 to 1"
 """Unit of shares and probabilities."""
 FORMER_NAMES = {"labelled_pieces": "labeled_tokens"}
 """Former name -> name of a setting. Recipes, arguments, flags and checkpoints may have either."""
+_NAMES: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    list: "a list",
+    dict: "a table",
+    types.NoneType: "None",
+}
+"""Type -> its name in errors."""
 
 
 def number(default: float | None, unit: str) -> Any:
@@ -239,12 +249,17 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
     kind = next((kind for kind in kinds if _fits(value, kind)), None)
     if kind is None:
         allowed = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else kinds
-        expected = " or ".join(getattr(kind, "__name__", repr(kind)) for kind in allowed)
+        names = [_NAMES.get(typing.get_origin(one) or one) for one in allowed]
+        expected = " or ".join(
+            name or getattr(one, "__name__", repr(one)) for name, one in zip(names, allowed, strict=True)
+        )
         raise ConfigError(f"{where} is {value!r}. Expected {expected}.")
     try:
         return float(value) if kind is float else value
     except OverflowError as error:
-        raise ConfigError(f"{where} is a number of {len(str(value)):,} digits. Expected a float.") from error
+        raise ConfigError(
+            f"{where} is a number of {len(str(value)):,} digits. Expected a smaller number."
+        ) from error
 
 
 def _fits(value: Any, kind: Any) -> bool:

@@ -151,6 +151,18 @@ def test_help_is_quick() -> None:
         ("tag --modle x hi", "No such option: --modle (did you mean --model?). See albertkit tag --help"),
         ("finetune a --lr 1", "No such option: --lr (did you mean --learning-rate?). See albertkit finetune"),
         ("serve --lr 1", "No such option: --lr. See albertkit serve --help"),
+        (
+            "export onnx --model a --output b",
+            "No such option: --model. Usage: albertkit export onnx SOURCE TARGET [OPTIONS]. See albertkit",
+        ),
+        (
+            "inspect --model a",
+            "--model. Usage: albertkit inspect model MODEL [OPTIONS]. See albertkit inspect",
+        ),
+        (
+            "finetune a --num-train-epochs 1",
+            "No such option: --num-train-epochs (did you mean --epochs?). See",
+        ),
         ("tag -x hi", "No such option: -x. See albertkit tag --help"),
         ("--versio", "No such option: --versio (did you mean --version?). See albertkit --help"),
         ("inspect attention hi --htm x", "--htm (did you mean --html?). See albertkit inspect attention"),

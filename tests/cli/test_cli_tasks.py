@@ -68,7 +68,9 @@ class TestClassify:
             [one["label"], f"{100 * one['score']:.3g}%"] for one in labels
         ]
         (value,) = pipeline("text-classification", folders["numbers"])(TEXT)
-        assert f"LABEL_0  {value['score']:.4g}" in run("classify", TEXT, "--model", folders["numbers"]).output
+        assert (
+            f"\nscore  {value['score']:.4g}\n" in run("classify", TEXT, "--model", folders["numbers"]).output
+        )
 
     def test_long_text(self, run, folders):
         call = ("classify", "word " * 60, "--model", folders["classes"])
@@ -228,7 +230,7 @@ class TestFiles:
     @pytest.mark.parametrize("verb", VERBS)
     def test_tables_are_an_error(self, run, tmp_path, verb):
         for suffix, words in (
-            ("csv", "albertkit predict TASK --input"),
+            ("csv", "a column to a .txt or .jsonl file. For a fine-tuned model, you can also run: albertkit"),
             ("Parquet", "albertkit predict TASK --input"),
             ("xlsx", "is a table"),
             ("json", "cannot be read. Expected one input per line"),

@@ -158,9 +158,28 @@ def test_delimiters(write: Write) -> None:
         assert [(one.text, one.label) for one in TextTable(file, DataOptions(delimiter=delimiter))] == [
             ("x, y", "a")
         ]
+    with pytest.raises(DataError, match=r"line 2: not CSV.*rename the file to \.tsv"):
+        list(TextTable(write("b.csv", 'text\tlabel\n"Yes" or no\ta\n'), DataOptions(delimiter="\t")))
     for delimiter in (";;", "", '"', "\n"):
         with pytest.raises(ConfigError, match="Expected one character"):
             TextTable(file, DataOptions(delimiter=delimiter))
+
+
+def test_quoted_cells_of_a_tsv_file_warn_once(write: Write, caplog: pytest.LogCaptureFixture) -> None:
+    rows = ['"The food was ""really"" lovely."\tgood\n', '"""Never"" again."\tbad\n', '"So, ""so""."\tbad\n']
+    lines = ["text\tlabel\n", *rows, *rows]
+    table = TextTable(write("a.tsv", "".join(lines)))
+    assert next(iter([*table, *table])).text.startswith('"The food')
+    (warning,) = caplog.messages
+    assert "a.tsv, line 4: at least 3 cells are quoted" in warning
+    # The advice of the warning works.
+    renamed = TextTable(write("a.csv", "".join(lines)), DataOptions(delimiter="\\t"))
+    assert [one.text for one in renamed][:2] == ['The food was "really" lovely.', '"Never" again.']
+    caplog.clear()
+    stray = ['"Yes."', 'He said "yes".', '"Yes," he said, "yes."', '""', '"""', '""Yes""', '"Yes" or ""No""']
+    list(TextTable(write("b.tsv", "text\tlabel\n" + "".join(f"{one}\tx\n" for one in stray * 3))))
+    list(TextTable(write("a.tsv", "".join(lines)), DataOptions(delimiter="\t")))  # as GLUE's files
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])

@@ -86,10 +86,8 @@ def test_an_unknown_label_is_an_error_with_its_row(write: Write) -> None:
         load_splits({"train": train, "validation": test})
     assert "test.csv, line 3: the label 'postive' is unknown (did you mean 'positive'?)" in str(caught.value)
     assert "Training has negative, positive" in str(caught.value)
-    several = TextTable(write("several.csv", "text,label\na,positive\nb,x\nc,negative\nd,y\ne,x\n"))
-    with pytest.raises(
-        DataError, match=r"line 3: the label 'x' is unknown \(and 2 more rows with an unknown"
-    ):
+    several = TextTable(write("several.csv", "text,label\na,positive\nb,x\nc,negative\nd,y\n"))
+    with pytest.raises(DataError, match=r"line 3: the label 'x' is unknown \(2 rows have an unknown label\)"):
         load_splits({"train": train, "validation": several})
     # The labels of a model are checked against likewise, in every split.
     labels = load_splits({"train": train}).labels

@@ -41,6 +41,21 @@ def test_conll_columns(write: Write) -> None:
     assert sentence == WordsExample(("New York", "10 000"), ("B-LOC", "O"), f"{tabbed.path}, line 1")
 
 
+@pytest.mark.parametrize(
+    "text", ["Peter went to Paris.", "Peter went to Paris .\n\nMary stayed here .\n", "Peter laughed.\n"]
+)
+def test_plain_text_is_an_error_in_predictions(write: Write, text: str) -> None:
+    with pytest.raises(DataError, match=r"line 1: .* looks like plain text.* albertkit tag --file"):
+        list(ConllFile(write("a.txt", text), labeled=False))
+
+
+@pytest.mark.parametrize(
+    "text", ["Paris NNP B-loc\n\nRome NNP O\n", "Paris\n\nRome\n", "Paris x\n\nin x\nRome x\n"]
+)
+def test_short_sentences_are_not_plain_text(write: Write, text: str) -> None:
+    assert len(list(ConllFile(write("a.txt", text), labeled=False))) == 2
+
+
 def test_labels_of_words_are_checked_between_splits(write: Write) -> None:
     train = ConllFile(write("train.txt", "a I-B\nb O\nc B-A\n"))
     splits = load_splits({"train": train})
@@ -60,7 +75,7 @@ def test_errors_about_labels_list_skipped_training_rows(write: Write) -> None:
     validation = ConllFile(write("validation.conll", "c O\nd B-B\n"))
     with pytest.raises(DataError, match=r"validation.conll, line 1: the label 'B-B' is unknown") as caught:
         load_splits({"training": train, "validation": validation})
-    assert "bad.conll: 1 examples, 1 skipped" in str(caught.value)
+    assert "bad.conll: 1 example, 1 skipped" in str(caught.value)
     assert "malformed: 1" in str(caught.value)
 
 

@@ -122,7 +122,7 @@ def test_a_text_without_characters_is_predicted_as_in_a_table() -> None:
     report = ReadingReport("x")
     assert len(list(reader.read(report))) == 1
     assert report.lines() == [
-        "x: 1 examples",
+        "x: 1 example",
         "  empty: 1",
         "    x, example 1: no text in 'text', and predicted nevertheless",
     ]

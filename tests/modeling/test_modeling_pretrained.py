@@ -13,6 +13,7 @@ from modeling_twins import HEADS, batch, largest_difference, make, make_twins
 from safetensors.torch import load_file, save_file
 
 from albertkit.errors import CheckpointError, ConfigError
+from albertkit.modeling.auto import AutoModelForSequenceClassification
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering, AlbertForSequenceClassification
@@ -135,6 +136,9 @@ def test_new_head_on_an_encoder(tmp_path: Path):
         UserWarning, match=r"AlbertForSequenceClassification[\s\S]*classifier\.weight"
     ) as caught:
         model = AlbertForSequenceClassification.from_pretrained(tmp_path, num_labels=5)
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="newly initialized") as caught:
+        AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=5)
     assert caught[0].filename == __file__
     torch.manual_seed(0)
     with pytest.warns(UserWarning, match="newly initialized"):

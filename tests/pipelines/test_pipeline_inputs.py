@@ -95,6 +95,16 @@ class TestDatasets:
             made[task](pd.DataFrame(columns))
         with pytest.raises(DataError, match=r'such as df\["note"\]'):
             made["fill-mask"](pd.DataFrame({"note": ["a"]}))
+        for columns in ({"Nr": [1], "Text": ["a"]}, {"Kind": ["good"], "Nr": [1], "Text": ["a word"]}):
+            for table in (pd.DataFrame(columns), pa.table(columns), columns, pd.DataFrame(columns)[:0]):
+                with pytest.raises(
+                    DataError, match=r'such as df\["Text"\] or its rows, .*\(rename the columns'
+                ):
+                    made["text-classification"](table)
+        with pytest.raises(DataError, match=r'such as df\["body"\], where'):
+            made["fill-mask"](pd.DataFrame({0: ["x"], "kind": ["good"], "body": ["a longer text"]}))
+        with pytest.raises(DataError, match=r'\.to_dict\("records"\), where'):
+            made["text-classification"](pd.DataFrame({"text": ["a"], "text_pair": ["b"]}))
 
 
 class TestWrongInputs:
@@ -214,6 +224,8 @@ class TestWrongInputs:
                     pipeline(task, model, made[task].tokenizer, **{wrong: 1})
             with pytest.raises(ConfigError, match=said):
                 type(made[task])(made[task].model, made[task].tokenizer, **{wrong: 1})
+        with pytest.raises(ConfigError, match=r"'return_all_scores'\. Did you mean 'top_k=None'\?"):
+            pipeline("text-classification", return_all_scores=True)
         with pytest.raises(ConfigError, match=r"'local_file_only'\. Did you mean 'local_files_only'"):
             pipeline("fill-mask", local_file_only=True)
 

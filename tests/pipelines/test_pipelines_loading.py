@@ -61,9 +61,15 @@ class TestLoading:
 
     def test_unknown_task_and_names(self, folder, tmp_path):
         with pytest.raises(
-            ConfigError, match=r"there is no pipeline for the task 'fill_mask'\. Did you mean 'fill-mask'\?"
+            ConfigError,
+            match=r"there is no pipeline for the task 'fill_mask' \(did you mean 'fill-mask'\?\)\. Expected",
         ):
             pipeline("fill_mask", folder)
+        for task in ("text-generation", "sentence-similarity"):
+            with pytest.raises(
+                ConfigError, match=f"the task '{task}'. Expected one of fill-mask, .*, zero-shot"
+            ):
+                pipeline(task)
         with pytest.raises(ConfigError, match="the task is None and so is the model"):
             pipeline()
         with pytest.raises(ModelNotFoundError, match="no folder"):

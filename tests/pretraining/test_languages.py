@@ -177,8 +177,9 @@ def test_unreachable_pieces_are_listed(language: str, tokenizer_folder: Path, tm
         bare.write_bytes(model_file.read_bytes())
         with pytest.warns(
             UserWarning, match=r"pieces of the vocabulary can never occur.*keep_accents=false: "
-        ):
+        ) as caught:
             prepare([corpus], bare, tmp_path / "shards", language=language, workers=1)
+        assert caught[0].filename == __file__
 
 
 def test_the_published_vocabulary_is_all_reachable(shared: Path) -> None:

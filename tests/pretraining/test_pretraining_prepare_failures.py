@@ -168,8 +168,9 @@ def test_corpora_without_usable_text_are_an_error(tmp_path: Path, tiny_vocabular
     with pytest.raises(DataError, match="none of the 2 documents has two sentences"):
         prepare([file], tiny_vocabulary, tmp_path / "out", workers=1, sentence_per_line=True)
     file.write_text("One line. Another.", encoding="utf-8")
-    with pytest.raises(DataError, match="no text is held out for validation"):
-        prepare([file], tiny_vocabulary, tmp_path / "out", workers=1, holdout_every=5, seed=1)
+    for seed, message in enumerate(("no text is left to train on", "no text is held out for validation")):
+        with pytest.raises(DataError, match=rf"{message}.*A \.txt file is one source document\. Split it"):
+            prepare([file], tiny_vocabulary, tmp_path / "out", workers=1, holdout_every=5, seed=seed)
     assert not (tmp_path / "out").exists()
     with pytest.raises(ConfigError, match="holdout_every must be 2 or more"):
         prepare([file], tiny_vocabulary, tmp_path / "out", workers=1, holdout_every=1)

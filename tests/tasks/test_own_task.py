@@ -142,8 +142,12 @@ def test_examples_are_held_out_without_validation_data(
     assert counts == [18, 2]
     lines = [line for line in caplog.messages if line.startswith(("train:", "train ("))]
     assert lines == ["train: 18 examples", "train (held out): 2 examples"]
-    with pytest.raises(DataError, match="too few to hold out"):
-        finetune("text-classification", train=ROWS[3:8], output=tmp_path / "other", **settings)
+    (warning,) = (one for one in caplog.records if one.message.startswith("no validation data"))
+    assert warning.levelname == "WARNING"
+    assert "holds out 2 of 20 training examples. With fewer than 20, the metrics" in warning.message
+    rows = [*ROWS[3:8], {"text": "", "label": "bad"}]
+    with pytest.raises(DataError, match=r"train: too few training .* \(found 5\).*\n.*\n  empty: 1\n"):
+        finetune("text-classification", train=rows, output=tmp_path / "other", **settings)
     with pytest.raises(ConfigError, match=r"unknown setting 'epoch'\. Did you mean 'epochs'"):
         finetune("text-classification", train=ROWS, output=tmp_path / "other", epoch=1)
 

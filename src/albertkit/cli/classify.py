@@ -89,7 +89,8 @@ def classify(
         print_cut(console, predictions[0])
         if is_regression:
             for one in predictions:
-                console.print(f"{one['label']}  {one['score']:.4g}", markup=False)
+                name = "score" if one["label"] == "LABEL_0" else one["label"]
+                console.print(f"{name}  {one['score']:.4g}", markup=False)
         else:
             print_bars(console, [(one["label"], one["score"]) for one in predictions])
         console.print()

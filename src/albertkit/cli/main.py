@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from albertkit import __version__
 from albertkit.cli.flags import old_names
-from albertkit.errors import AlbertKitError, did_you_mean
+from albertkit.errors import OTHER_NAMES, AlbertKitError, did_you_mean
 from albertkit.logs import lines_shown
 from albertkit.recipe import FORMER_NAMES
 
@@ -146,10 +146,10 @@ def is_usage_error(error: Exception) -> bool:
 
 
 def usage_error(error: Any) -> str:
-    """Return a usage error as one line: the mistake, the nearest correct name, and how to get help."""
+    """Return a usage error as one line: the mistake, the nearest name or the usage, and how to get help."""
     if type(error).__name__ == "NoSuchOption":
         nearest = _nearest_option(error)
-        message = error.message + (f" (did you mean {nearest}?)" if nearest else "")
+        message = error.message + (f" (did you mean {nearest}?)" if nearest else _usage(error.ctx))
     else:
         message = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
         if choice := re.search(r"'([^']*)' is not one of (.*)", message):
@@ -160,8 +160,15 @@ def usage_error(error: Any) -> str:
     return f"{message}{'' if message.endswith('?') else '.'} See {command} --help"
 
 
+def _usage(context: Any) -> str:
+    """Return how to call a command that has required positional arguments, as the end of an error."""
+    parameters = context.command.params if context else []
+    needed = [one.name.upper() for one in parameters if one.required and one.param_type_name == "argument"]
+    return f". Usage: {context.command_path} {' '.join(needed)} [OPTIONS]" if needed else ""
+
+
 def _nearest_option(error: Any) -> str | None:
-    """Return the option with these initials (--lr), otherwise the one with the most similar name."""
+    """Return the option with these initials (--lr) or a known other name, otherwise the most similar one."""
     if error.ctx is None:
         return None
     # Without the dashes that all options share.
@@ -175,5 +182,7 @@ def _nearest_option(error: Any) -> str | None:
     for name, option in options.items():
         if len(wanted) > 1 and wanted == "".join(word[:1] for word in name.split("-")):
             return option
+    if (option := OTHER_NAMES.get(wanted.replace("-", "_"), "").replace("_", "-")) in options:
+        return options[option]
     nearest = difflib.get_close_matches(wanted, options, n=1)
     return options[nearest[0]] if nearest else None

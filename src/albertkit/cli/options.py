@@ -102,7 +102,8 @@ class TextOptions:
 
     file: Path | None = None
     """Read the inputs from this UTF-8 file, one per line: plain text, .tsv (tab-separated columns without a
-    header) or .jsonl. Blank lines are skipped. For tables with a header, use `albertkit predict`."""
+    header) or .jsonl. Blank lines are skipped. For tables with a header and a fine-tuned model, use
+    `albertkit predict`."""
     format: InputFormat | None = None
     """Format of the inputs, if the file extension does not determine it (default: lines)."""
     device: str | None = None

@@ -81,7 +81,7 @@ class ReadingReport:
         """Return the lines of the report, which is shown before training."""
         left_out = self.rows - self.examples
         also = f", {left_out:,} skipped" if left_out else ""
-        lines = [f"{self.source}: {self.examples:,} examples{also}"]
+        lines = [f"{self.source}: {self.examples:,} example{'s' * (self.examples != 1)}{also}"]
         for problem, rows in self.problems.items():
             lines.append(f"  {problem}: {rows.count:,}")
             lines += [f"    {one}" for one in rows.first]

@@ -3,7 +3,7 @@
 | source | a row is |
 |---|---|
 | `.csv` | a record; quoted cells may hold line ends |
-| `.tsv` | a line split at tabs; quotes are text, as in the files of GLUE |
+| `.tsv` | a line split at tabs; quotes are text, as in GLUE's files. Several quoted cells cause a warning |
 | `.jsonl` | an object |
 | an object | a mapping: a `datasets.Dataset`, or any sequence of mappings |
 
@@ -13,6 +13,7 @@
 import csv
 import difflib
 import json
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -22,6 +23,8 @@ from typing import Any, Literal, NamedTuple
 from albertkit.errors import ConfigError, DataError
 from albertkit.files import by_number
 from albertkit.text_files import LINE_BYTES, file_format, lone_surrogate, read_lines
+
+logger = logging.getLogger(__name__)
 
 HEAD_ROWS = 1000
 """Number of objects that are searched for field names, because not every object needs to have all fields."""
@@ -120,7 +123,10 @@ class DelimitedTable(Table):
         self.name = str(path)
         self.header = header and names is None
         self.names = names
-        self.delimiter = _delimiter(delimiter) or ("\t" if file_format(path)[0] == ".tsv" else ",")
+        kind = file_format(path)[0]
+        self.delimiter = _delimiter(delimiter) or ("\t" if kind == ".tsv" else ",")
+        self._is_quoted = self.delimiter != "\t" or kind == ".csv"
+        self._warns = delimiter is None  # GLUE's reader passes a tab, and no warning is needed
 
     def _hint(self, columns: list[str], flag: str) -> str:
         mark = next((one for one in _DELIMITERS if len(columns) == 1 and one in columns[0]), None)
@@ -157,10 +163,16 @@ class DelimitedTable(Table):
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the line number of each record's start, and its cells."""
         lines = read_lines(self.path, file_format(self.path)[1])
-        if self.delimiter == "\t":  # then quotes are text
+        if not self._is_quoted:
+            quoted = 0
             for number, line, _ in lines:
                 if line := line.rstrip("\r\n"):
-                    yield number, line.split(self.delimiter)
+                    cells = line.split(self.delimiter)
+                    if self._warns and '""' in line:
+                        quoted += sum(map(_is_quoted, cells))
+                        if quoted >= _QUOTED_CELLS:
+                            self._warn_of_quotes(number)
+                    yield number, cells
             return
         csv.field_size_limit(LINE_BYTES)  # the library's default is 128 KB, but texts may be longer
         reader = csv.reader((line for _, line, _ in lines), delimiter=self.delimiter, strict=True)
@@ -171,7 +183,28 @@ class DelimitedTable(Table):
                     yield begins, cells
                 begins = reader.line_num + 1
         except csv.Error as error:
-            raise DataError(f"{self.path}, record from line {begins}: not CSV ({error})") from error
+            hint = (
+                ". If quotes are part of the text, rename the file to .tsv" if self.delimiter == "\t" else ""
+            )
+            raise DataError(f"{self.path}, record from line {begins}: not CSV ({error}){hint}") from error
+
+    def _warn_of_quotes(self, line: int) -> None:
+        self._warns = False
+        logger.warning(
+            f"{self.path}, line {line}: at least {_QUOTED_CELLS} cells are quoted, as in files that Excel "
+            "writes. In a .tsv file, quotation marks are part of the text. To remove them, rename "
+            "the file so that it ends in .csv, and set --delimiter '\\t' (in Python delimiter='\\t')."
+        )
+
+
+_QUOTED_CELLS = 3
+"""Number of quoted cells in a .tsv file that cause a warning."""
+
+
+def _is_quoted(cell: str) -> bool:
+    """Return whether a cell is quoted as in CSV, with doubled quotation marks inside."""
+    inside = cell[1:-1]
+    return cell[:1] == cell[-1:] == '"' and '""' in inside and '"' not in inside.replace('""', "")
 
 
 _DELIMITERS = ("\t", ";", "|", ",")

@@ -19,6 +19,7 @@ from albertkit.errors import DataError
 from albertkit.text_files import file_format, read_lines
 
 DOCUMENT_START = "-DOCSTART-"
+_LABEL = re.compile(r"[A-Z]-\S+|[A-Z][A-Z0-9$_|-]*")  # B-PER, O, PRP$; plain text usually ends otherwise
 _LIST = re.compile(r"""\[(["'].*["']|\d+(, ?\d+)*)\]""", re.DOTALL)
 
 
@@ -44,8 +45,10 @@ class ConllFile(Reader[WordsExample]):
         """Yield the sentences.
 
         Raises:
-            DataError: the first line does not have a column.
+            DataError: the first line does not have a column, or a file without labels is plain text.
         """
+        if not self.labeled:
+            self._check_not_plain_text()
         width = 0
         for number, lines in self._blocks():
             origin = f"{self.path}, line {number}"
@@ -77,6 +80,21 @@ class ConllFile(Reader[WordsExample]):
             if is_sentence:
                 block = list(lines)
                 yield block[0][0], [cells for _, cells in block]
+
+    def _check_not_plain_text(self) -> None:
+        """Check that a sentence has several lines, or that the last column has labels."""
+        first, ends_in_labels = "", True
+        for number, lines in self._blocks():
+            if len(lines) > 1 or len(lines[0]) == 1:
+                return
+            first = first or f"line {number}: {' '.join(lines[0])!r:.60}"
+            ends_in_labels = ends_in_labels and _LABEL.fullmatch(lines[0][-1]) is not None
+        if not ends_in_labels:
+            raise DataError(
+                f"{self.path}, {first} looks like plain text. Expected one word per line, and a blank line "
+                "after each sentence. For plain text: albertkit tag --file. If each sentence is a single "
+                "word, remove the other columns."
+            )
 
     def _checked_width(self, cells: list[str], origin: str) -> int:
         for what, column in (("word", self.word_column), ("label", self.label_column)):

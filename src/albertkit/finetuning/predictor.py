@@ -1,6 +1,5 @@
 """A task with its model, which predicts for lists of examples in any process."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +9,7 @@ from albertkit.devices import CPU, Device, read_device
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Engine, Row
 from albertkit.engines.light_model import LightModel, Model
-from albertkit.errors import UnknownTokensWarning
+from albertkit.errors import UnknownTokensWarning, warn_caller
 from albertkit.files import finite, json_text
 from albertkit.finetuning.prediction_files import SCORE_PREFIX
 from albertkit.tasks.rows import UnknownTokens
@@ -102,4 +101,4 @@ class Predictor:
         unknown.add(rows, count=count)
         if note := unknown.note():
             self._warnings.append(note)
-            warnings.warn(note, UnknownTokensWarning, stacklevel=3)
+            warn_caller(note, UnknownTokensWarning)

@@ -20,7 +20,7 @@ from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import saved_columns
 from albertkit.modeling import auto
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.tasks.loading import RowCounts, Splits, features_of_all, load_splits, open_reader
+from albertkit.tasks.loading import RowCounts, Splits, features_of_all, left_out, load_splits, open_reader
 from albertkit.tasks.task import Task
 from albertkit.vocabularies import load_tokenizer
 
@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 HELD_OUT = 10
 """Without validation data, one of this many training examples is held out."""
+
+FEW = 20
+"""Fewer held-out examples than this cause a warning."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +113,8 @@ def _hold_out(splits: Splits[Any], seed: int) -> None:
     count = len(training) // HELD_OUT
     if not count:
         raise DataError(
-            f"{report.source}: {len(training)} training examples are too few to hold out one in {HELD_OUT}. "
-            "Pass validation data."
+            f"{report.source}: too few training examples to hold out one in {HELD_OUT} (found "
+            f"{len(training)}). Pass validation data.{left_out(report)}"
         )
     chosen = set(random.Random(seed).sample(range(len(training)), count))
     splits.examples["validation"] = [training[number] for number in sorted(chosen)]
@@ -120,7 +123,14 @@ def _hold_out(splits: Splits[Any], seed: int) -> None:
         report, source=f"{report.source} (held out)", rows=count, examples=count, problems={}
     )
     report.rows, report.examples = report.rows - count, report.examples - count
-    logger.info(f"no validation data: {count:,} of {len(training):,} training examples are held out")
+    what = f"no validation data: albertkit holds out {count:,} of {len(training):,} training examples"
+    if count < FEW:
+        logger.warning(
+            f"{what}. With fewer than {FEW}, the metrics and the choice of the best model depend on chance. "
+            "Pass validation data."
+        )
+    else:
+        logger.info(what)
 
 
 def make_units(task: Task, examples: Iterable[Any], counts: RowCounts) -> list[Unit]:

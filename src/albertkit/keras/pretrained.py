@@ -3,7 +3,6 @@
 It reads inputs, loads and saves models, and computes the losses and metrics of `compile`.
 """
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -14,7 +13,7 @@ from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.config import AlbertConfig
 from albertkit.early_exit import KEY as EARLY_EXIT
 from albertkit.early_exit import exit_count
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, warn_caller
 from albertkit.heads import ENCODER, HEADS, Head
 from albertkit.hub import split_hub_options, take_loading_options
 from albertkit.keras.inputs import NAMES, as_tensors, merge_choices, name_inputs, take_options
@@ -229,8 +228,7 @@ class TFAlbertPreTrainedModel(keras.Model):
             model = cls(found, name=name, dtype=dtype)
         report = fill(model, tensors, ignore_mismatched_sizes=ignore_mismatched_sizes)
         if not report.ok:
-            message = f"{cls.__name__} from {pretrained_model_name_or_path}: {report}"
-            warnings.warn(message, UserWarning, stacklevel=2)
+            warn_caller(f"{cls.__name__} from {pretrained_model_name_or_path}: {report}")
         if output_loading_info:
             return cast(Self, (model, report.loading_info()))  # the annotation describes the usual call
         return model

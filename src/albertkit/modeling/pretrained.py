@@ -3,7 +3,6 @@
 It initializes, loads and saves models, ties embeddings, prunes heads and enables gradient checkpointing.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
@@ -20,7 +19,7 @@ from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import one_of
 from albertkit.devices import choose_device, choose_dtype
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, warn_caller
 from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
 from albertkit.hub_upload import PushToHub
 from albertkit.modeling.base import ModelBase
@@ -166,7 +165,7 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
         model.name_or_path = model.config.name_or_path = str(pretrained_model_name_or_path or "")
         if not report.ok:
             source = pretrained_model_name_or_path or "the given tensors"
-            warnings.warn(f"{cls.__name__} from {source}: {report}", UserWarning, stacklevel=2)
+            warn_caller(f"{cls.__name__} from {source}: {report}")
         if output_loading_info:
             return cast(Self, (model, report.loading_info()))  # the annotation describes the usual call
         return model

@@ -22,7 +22,7 @@ from albertkit.config_fields import is_misspelled, one_of
 from albertkit.devices import Device, best_device, read_device
 from albertkit.engines.choosing import load_complete_model
 from albertkit.engines.light_model import Model, class_name
-from albertkit.errors import ConfigError, suggestion
+from albertkit.errors import ConfigError, did_you_mean
 from albertkit.heads import HEADS
 from albertkit.hub import BUNDLED
 from albertkit.pipelines.feature_extraction import FeatureExtractionPipeline
@@ -192,7 +192,10 @@ def pipeline(
         if name not in _PIPELINES:  # perhaps the name of a task of the user
             with suppress(OSError):  # if there is no such model, the name of the task is the first problem
                 _refuse_user_task(model, config, hub_options)
-            raise ConfigError(f"there is no pipeline for the task {name!r}. {suggestion(name, _PIPELINES)}")
+            raise ConfigError(
+                f"there is no pipeline for the task {name!r}{did_you_mean(name, _PIPELINES)}. "
+                f"Expected one of {', '.join(_PIPELINES)}."
+            )
         chosen = _PIPELINES[name]
         if task is None or chosen.task in TASKS:
             _refuse_user_task(model, config, hub_options)

@@ -1,6 +1,7 @@
 """Read several inputs of a pipeline from lists, datasets, iterables and files, and report their errors."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -98,15 +99,28 @@ def check_table(inputs: Any, *, fields: Sequence[str], rest: str | None, is_text
         return
     fields = [*fields, *([rest] if rest else [])]
     shown = ", ".join(map(repr, names[:_LISTED]))
-    column = next((name for name in names if name in fields), next(iter(names), "text"))
-    todo = f'one column, such as df["{column}"]' if is_text else ""
+    todo = f'one column, such as df["{_text_column(inputs, names, fields)}"]' if is_text else ""
     if len(fields) > 1:
         listed = ", ".join(f'"{name}"' for name in fields)
         todo += f'{" or " if todo else ""}its rows, such as df[[{listed}]].to_dict("records")'
+        todo += "" if {*fields} <= {*names} else " (rename the columns first)"
     raise DataError(
         f"received a table ({type(inputs).__name__}) with the columns {shown}: it is not clear which of them "
         f"are the inputs. Pass {todo}, where df is the table."
     )
+
+
+def _text_column(inputs: Any, names: Sequence[str], fields: Sequence[str]) -> str:
+    """Return the column with the name of a field, in any case, otherwise that with the longest first text."""
+
+    def rank(name: str) -> tuple[bool, int]:
+        value = None
+        with suppress(KeyError, TypeError):  # column names that are not strings; tables without values
+            value = next(iter(inputs[name]), None)
+        value = getattr(value, "as_py", lambda: value)()  # a value of PyArrow
+        return name.casefold() in fields, len(value) if isinstance(value, str) else 0
+
+    return max(names, key=rank, default="text")
 
 
 def _column_names(inputs: Any, rest: str | None) -> list[str] | None:

@@ -133,6 +133,11 @@ class Corpus:
             return self.table.name
         return ", ".join(str(path) for path in self.files[:3]) + (" ..." if len(self.files) > 3 else "")
 
+    @property
+    def has_whole_files(self) -> bool:
+        """Whether a file of the corpus is one source document."""
+        return not self.sentence_per_line and any(file_format(file)[0] == ".txt" for file in self.files)
+
     def _read(self, path: Path) -> Iterator[SourceDocument]:
         """Yield the documents of one file. Their `consumed` is the share of this file."""
         kind, compression = file_format(path)

@@ -8,13 +8,12 @@ text and settings are kept (prepared_folder.py).
 
 import logging
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from albertkit.errors import DataError
+from albertkit.errors import DataError, warn_caller
 from albertkit.files import file_sha256
 from albertkit.logs import ProgressBar, lines_shown
 from albertkit.parallel import check_runner, ordered_map
@@ -141,7 +140,7 @@ def _prepare(
     corpus = Corpus.find(inputs, text_column=chosen.text_column, sentence_per_line=chosen.sentence_per_line)
     encoder, tokenizer_sha256 = _open_tokenizer(tokenizer)
     if message := unreachable_warning(encoder):
-        warnings.warn(f"{tokenizer}: {message}", UserWarning, stacklevel=4)
+        warn_caller(f"{tokenizer}: {message}")
     identity = {
         "tokenizer": tokenizer_sha256,
         "normalization": asdict(encoder.normalization),
@@ -216,17 +215,24 @@ def _open_tokenizer(name_or_path: str | Path) -> tuple[UnigramModel, str]:
     return UnigramModel(file, Normalization.of(folder.read_settings(path))), file_sha256(file)
 
 
+_DOCUMENT_HINT = (
+    " A .txt file is one source document. Split it into several files, or write a .jsonl file with one text "
+    "per line."
+)
+
+
 def _check_content(
     records: dict[str, list[ShardRecord]], corpus: Corpus, source_documents: int, holdout_every: int | None
 ) -> None:
     names = corpus.name
+    hint = _DOCUMENT_HINT if corpus.has_whole_files else ""
     if not records["train"] and records["validation"]:
         raise DataError(
-            f"{names}: with holdout_every={holdout_every}, no text is left to train on ({source_documents} "
-            "source documents read). Add documents, or omit holdout_every."
+            f"{names}: with holdout_every={holdout_every}, no text is left to train on (source documents "
+            f"read: {source_documents}). Add documents, or omit holdout_every.{hint}"
         )
     if not records["train"]:
-        raise DataError(f"{names}: no text to train on ({source_documents} source documents read)")
+        raise DataError(f"{names}: no text to train on (source documents read: {source_documents})")
     documents = sum(record.documents for record in records["train"])
     if sum(record.sentences for record in records["train"]) == documents:
         raise DataError(
@@ -236,7 +242,8 @@ def _check_content(
     if holdout_every and not records["validation"]:
         raise DataError(
             f"{names}: with holdout_every={holdout_every}, no text is held out for validation "
-            f"({source_documents} source documents read). Choose a smaller holdout_every."
+            f"(source documents read: {source_documents}). Add documents, or choose a smaller "
+            f"holdout_every.{hint}"
         )
     if holdout_every:
         tokens = {split: sum(record.tokens for record in listed) for split, listed in records.items()}
@@ -244,11 +251,12 @@ def _check_content(
         if share > max(2 / holdout_every, _LARGE_HOLDOUT):
             logger.info(
                 "warning: %.0f%% of the tokens are held out for validation, instead of about %.2g%%, because "
-                "a source document is held out entirely (%d source documents read). To hold out less, split "
-                "the text into more documents.",
+                "a source document is held out entirely (source documents read: %d). To hold out less, split "
+                "the text into more documents.%s",
                 100 * share,
                 100 / holdout_every,
                 source_documents,
+                hint,
             )
 
 

@@ -116,7 +116,7 @@ def _labels(
     try:
         labels: Any = task.find_labels(examples, reader.label_names(), problem_type)
     except DataError as error:
-        raise DataError(f"{reader.source}: {error}{_left_out(report)}") from error
+        raise DataError(f"{reader.source}: {error}{left_out(report)}") from error
     if not isinstance(labels, LabelSet | None):
         raise ConfigError(
             f"`find_labels` of {task.name} returned {labels!r:.60}. Expected LabelSet(kind, names), or None "
@@ -125,7 +125,8 @@ def _labels(
     return labels
 
 
-def _left_out(report: ReadingReport | None) -> str:
+def left_out(report: ReadingReport | None) -> str:
+    """Return the lines of a report with skipped rows, to append to a message; empty without such rows."""
     return "\n".join(["", *report.lines()]) if report and report.problems else ""
 
 
@@ -153,14 +154,14 @@ def _checked(
             report.examples -= 1
     if unknown:
         (first, error), *others = unknown
-        also = f" (and {len(others):,} more rows with an unknown label)" if others else ""
+        also = f" ({len(unknown):,} rows have an unknown label)" if others else ""
         whose, otherwise = "The model", "evaluate a model with these labels"
         if training:
             whose, otherwise = "Training", "add training examples with this label"
         # Training examples with this label may have been left out.
         raise DataError(
             f"{first}: {error}{also}. {whose} has {', '.join(labels.names[:20])}. Correct the label, "
-            f"choose another column, or {otherwise}.{_left_out(training)}"
+            f"choose another column, or {otherwise}.{left_out(training)}"
         )
     if not found:
         raise DataError("\n".join(["there are no usable examples:", *report.lines()]))
