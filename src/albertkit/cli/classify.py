@@ -89,7 +89,8 @@ def classify(
         print_cut(console, predictions[0])
         if is_regression:
             for one in predictions:
-                name = "score" if one["label"] == "LABEL_0" else one["label"]
+                is_unnamed = len(predictions) == 1 and one["label"] == "LABEL_0"
+                name = "score" if is_unnamed else one["label"]
                 console.print(f"{name}  {one['score']:.4g}", markup=False)
         else:
             print_bars(console, [(one["label"], one["score"]) for one in predictions])

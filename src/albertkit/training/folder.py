@@ -73,9 +73,7 @@ def written_folder(folder: Path) -> Iterator[Path]:
     If the block raises, the temporary folder is removed and `folder` is unchanged.
     """
     temporary = folder.with_name(f".{folder.name}.tmp")
-    replaced = folder.with_name(f".{folder.name}.replaced.tmp")
-    for left in (temporary, replaced):  # by a killed run
-        shutil.rmtree(left, ignore_errors=True)
+    shutil.rmtree(temporary, ignore_errors=True)  # left by a killed run
     temporary.mkdir(parents=True)
     try:
         yield temporary
@@ -85,6 +83,8 @@ def written_folder(folder: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+    replaced = folder.with_name(f".{folder.name}.replaced.tmp")
+    shutil.rmtree(replaced, ignore_errors=True)  # left by a killed run
     if folder.exists():
         folder.rename(replaced)
     temporary.rename(folder)
