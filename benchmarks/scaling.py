@@ -16,13 +16,12 @@ The file `runs.jsonl` in the output folder has the finished runs, so the same co
 interruption. The folder also gets the plot `scaling.png`.
 """
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from report import Figure, command_line, compare, show, state
-from time_to_loss import RECIPES, Case, Curve, prepared, run_all
+from time_to_loss import RECIPES, Case, Curve, Runs, prepared
 
 FITTED = 0.5  # share of the points to fit, from the end; warm-up and the plateau shape the earlier ones
 
@@ -94,34 +93,6 @@ def draw(curves: dict[str, Curve], hours: float, file: Path) -> None:
     picture.savefig(file, dpi=110)
 
 
-class Runs:
-    """The curves of finished runs, in a file with one line per run.
-
-    The name, the path of the texts and the settings identify a run.
-    """
-
-    def __init__(self, file: Path, texts: str) -> None:
-        self.file, self.texts = file, texts
-        lines = file.read_text().splitlines() if file.exists() else []
-        self.finished: dict[str, Curve] = dict(json.loads(line) for line in lines)
-
-    def curves(self, cases: dict[str, Case], cores: int) -> dict[str, Curve]:
-        """Run the unfinished cases, `cores` at a time, and return the curves of all cases."""
-        keys = {name: self._key(name, case) for name, case in cases.items()}
-        unfinished = [name for name in cases if keys[name] not in self.finished]
-        for begin in range(0, len(unfinished), cores):
-            names = unfinished[begin : begin + cores]
-            for name, curve in zip(names, run_all([cases[name] for name in names], cores), strict=True):
-                self.finished[keys[name]] = curve
-                with self.file.open("a") as lines:
-                    lines.write(json.dumps([keys[name], curve]) + "\n")
-        return {name: self.finished[keys[name]] for name in cases}
-
-    def _key(self, name: str, case: Case) -> str:
-        settings = {key: value for key, value in case.items() if key not in ("shards", "tokenizer")}
-        return json.dumps([name, self.texts, settings], sort_keys=True)
-
-
 def characters_per_token(case: Case) -> float:
     """Return the mean number of characters per token in the held-out text."""
     from albertkit import AlbertTokenizer
@@ -179,18 +150,19 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as name:
         common = prepared(arguments.texts, "bundled", Path(name))
-        curves = runs.curves({shape: case(shape, common) for shape in arguments.shapes}, cores)
+        shapes = [case(shape, common) for shape in arguments.shapes]
+        curves = dict(zip(arguments.shapes, runs.curves(shapes, cores), strict=True))
         sizes, characters = {}, {}
         for size in arguments.vocabularies:
             folder = Path(name) / size
             folder.mkdir()
             sizes[size] = case(arguments.shapes[0], with_vocabulary(arguments.texts, size, folder))
             characters[size] = characters_per_token(sizes[size])
-        by_size = runs.curves(sizes, cores)
+        by_size = dict(zip(sizes, runs.curves(list(sizes.values()), cores), strict=True))
     draw(curves, arguments.hours, arguments.output / "scaling.png")
     first = arguments.shapes[0]
-    shapes = figures_of(curves, arguments.hours, first)
-    show("pretraining: shapes", shapes, as_json=arguments.json, against=first)
+    figures = figures_of(curves, arguments.hours, first)
+    show("pretraining: shapes", figures, as_json=arguments.json, against=first)
     if characters:
         figures = vocabulary_figures(by_size, characters)
         show("vocabularies", figures, as_json=arguments.json, against=f"{arguments.vocabularies[0]} pieces")

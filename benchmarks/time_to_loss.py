@@ -16,8 +16,10 @@ work may run on the machine. It does not include evaluations.
 
 The result is the processor time and the tokens in which albertkit reaches the final loss of the plain loop,
 as medians over the seeds. Runs are parallel on all cores; `--minutes` is their approximate total time on idle
-cores. The output folder gets `curves.json` and `time_to_loss.png`. Without --texts, the text is Python's
-language reference, which is too short for a meaningful result.
+cores. Without --texts, the text is Python's language reference, which is too short for a meaningful result.
+
+The output folder gets `curves.json` and `time_to_loss.png`. Its file `runs.jsonl` has the finished runs, so
+the same command continues after an interruption.
 """
 
 import json
@@ -33,6 +35,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from pydoc_data.topics import topics
+from threading import Lock
 from typing import Any
 
 from report import Figure, command_line, compare, show, state
@@ -80,7 +83,7 @@ def ours(case: Case) -> Curve:
 
     time.perf_counter = time.process_time  # the training loop then measures processor time
 
-    def run(folder: Path, steps: int, points: int) -> None:
+    def pretrain(folder: Path, steps: int, points: int) -> None:
         training = case["recipe"]["training"] | {
             "steps": steps,
             "schedule": "trapezoid",
@@ -100,10 +103,10 @@ def ours(case: Case) -> Curve:
         return json.loads((checkpoint / STATE_JSON).read_text())["seconds"]
 
     with tempfile.TemporaryDirectory() as name:
-        run(Path(name) / "speed", SPEED_STEPS, SPEED_STEPS)
+        pretrain(Path(name) / "speed", SPEED_STEPS, SPEED_STEPS)
         times = [seconds(folder) for folder in checkpoints(Path(name) / "speed")]
         step_seconds = (times[-1] - times[2]) / (len(times) - 3)
-        run(Path(name) / "run", max(SPEED_STEPS, int(case["seconds"] / step_seconds)), POINTS)
+        pretrain(Path(name) / "run", max(SPEED_STEPS, int(case["seconds"] / step_seconds)), POINTS)
         recipe = case["recipe"] | {"training": {"steps": 1}}
         objective = PretrainingObjective(build(PretrainingSettings, recipe, where="time_to_loss"))
         batches = held_out(case)
@@ -190,21 +193,42 @@ def reached(curve: Curve, loss: float) -> list[float] | None:
     return None
 
 
-def run_all(cases: list[Case], cores: int) -> list[Curve]:
-    """Run each case in a separate process with one thread, `cores` of them at a time."""
+class Runs:
+    """The curves of finished runs, in a file with one line per run.
 
-    def run(case: Case) -> Curve:
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "ALBERTKIT_THREADS": "1"}
-        result = subprocess.run(
-            [sys.executable, __file__, "--case", json.dumps(case)],
-            capture_output=True, text=True, check=False, env=environment,
-        )  # fmt: skip
-        if result.returncode:
-            raise SystemExit(f"{case['side']} failed:\n{result.stderr}")
-        return json.loads(result.stdout.splitlines()[-1])
+    The path of the texts and the settings identify a run.
+    """
 
-    with ThreadPoolExecutor(cores) as pool:
-        return list(pool.map(run, cases))
+    def __init__(self, file: Path, texts: str | None) -> None:
+        self.file, self.texts, self.lock = file, texts, Lock()
+        lines = file.read_text().splitlines() if file.exists() else []
+        self.finished: dict[str, Curve] = dict(json.loads(line) for line in lines)
+
+    def curves(self, cases: list[Case], cores: int) -> list[Curve]:
+        """Run each unfinished case in a separate process with one thread, `cores` of them at a time."""
+        with ThreadPoolExecutor(cores) as pool:
+            return list(pool.map(self._curve, cases))
+
+    def _curve(self, case: Case) -> Curve:
+        settings = {name: value for name, value in case.items() if name not in ("shards", "tokenizer")}
+        key = json.dumps([self.texts, settings], sort_keys=True)
+        if key not in self.finished:
+            self.finished[key] = run(case)
+            with self.lock, self.file.open("a") as lines:
+                lines.write(json.dumps([key, self.finished[key]]) + "\n")
+        return self.finished[key]
+
+
+def run(case: Case) -> Curve:
+    """Run a case in a separate process with one thread."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "ALBERTKIT_THREADS": "1"}
+    result = subprocess.run(
+        [sys.executable, __file__, "--case", json.dumps(case)],
+        capture_output=True, text=True, check=False, env=environment,
+    )  # fmt: skip
+    if result.returncode:
+        raise SystemExit(f"{case['side']} failed:\n{result.stderr}")
+    return json.loads(result.stdout.splitlines()[-1])
 
 
 def figures_of(curves: dict[str, list[Curve]], learning_rate: float) -> list[Figure]:
@@ -296,10 +320,11 @@ def main() -> None:
     cores = usable_cores()
     seconds = arguments.minutes * 60 * cores * 0.8 / shares  # the rest is for startup and evaluations
     arguments.output.mkdir(parents=True, exist_ok=True)
+    runs = Runs(arguments.output / "runs.jsonl", arguments.texts)
     with tempfile.TemporaryDirectory() as name:
         common = prepared(arguments.texts, arguments.tokenizer, Path(name)) | {"recipe": recipe, "seed": 0}
         search = common | {"side": "plain", "seconds": SEARCH * seconds}
-        searched = run_all([search | {"learning_rate": rate} for rate in arguments.rates], cores)
+        searched = runs.curves([search | {"learning_rate": rate} for rate in arguments.rates], cores)
         learning_rate = min(zip(searched, arguments.rates, strict=True), key=lambda pair: pair[0][-1][2])[1]
         seeds = range(1, arguments.seeds + 1)
         cases = [
@@ -309,7 +334,7 @@ def main() -> None:
             ),
             *({"side": "ours", "seconds": OURS * seconds, "seed": seed} for seed in seeds),
         ]
-        results = run_all([common | case for case in cases], cores)
+        results = runs.curves([common | case for case in cases], cores)
     curves = {"plain": results[: arguments.seeds], "ours": results[arguments.seeds :]}
     (arguments.output / "curves.json").write_text(json.dumps(curves | {"search": searched}))
     draw(curves, arguments.output / "time_to_loss.png")
