@@ -94,13 +94,6 @@ def unigram_baseline(shards: ShardSet, batches: list[PretrainingBatch]) -> tuple
     return float(-np.log(frequencies[labels]).mean()), float((labels == frequencies.argmax()).mean())
 
 
-def keep_trained_positions(model: AlbertForPreTraining, positions: int) -> None:
-    """Remove the position embeddings beyond the maximum length in training, because they are untrained."""
-    table = model.albert.embeddings.position_embeddings
-    table.weight = torch.nn.Parameter(table.weight[:positions].detach().clone())
-    table.num_embeddings = model.config.max_position_embeddings = positions
-
-
 def main() -> None:
     """Bundle a run."""
     parser = command_line(__doc__)
@@ -135,9 +128,7 @@ def bundle(arguments: argparse.Namespace, output: Path) -> None:
     recipe = build(PretrainingSettings, read_recipe(arguments.recipe), where=str(arguments.recipe))
     settings = recipe.examples
     model = AlbertForPreTraining.from_pretrained(arguments.run, dtype=torch.float16)
-    keep_trained_positions(model, settings.max_seq_length)
     model.save_pretrained(output)
-    tokenizer.model_max_length = settings.max_seq_length
     tokenizer.save_pretrained(output)
     rounded = AlbertForPreTraining.from_pretrained(output)
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, NamedTuple
 
+from pages import command_line
+
 from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
 from albertkit.files import atomic_path
@@ -58,7 +60,9 @@ def model_settings() -> Iterator[Setting]:
     for field in dataclasses.fields(AlbertConfig):
         if field.metadata["written"] == "always" and field.name != "vocab_size":
             hint = str if field.name == "hidden_act" else hints[field.name]
-            yield Setting.of(field, hint, docs[field.name])
+            setting = Setting.of(field, hint, docs[field.name])
+            of_rows = field.name == "max_position_embeddings"
+            yield setting._replace(default="max_seq_length") if of_rows else setting
 
 
 TABLES = {
@@ -115,6 +119,7 @@ def _default(default: Any) -> str:
 
 
 def main() -> None:
+    command_line(__doc__).parse_args()
     with atomic_path(PAGE) as temporary:
         temporary.write_text(page_with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from quick_runs import quick_runs  # noqa: F401  # a fixture
 from safetensors.torch import load_file
 
 from albertkit.config import AlbertConfig
-from albertkit.errors import ConfigError, DataError, TrainingError
+from albertkit.errors import ConfigError, DataError, ModelNotFoundError, TrainingError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.batches import ExampleStream, fixed_batches
 from albertkit.pretraining.loss import PretrainingObjective
@@ -24,6 +25,7 @@ from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.run import _in_background, run_pretraining
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
+from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.curves import read_metrics
 
 
@@ -52,6 +54,23 @@ def test_losses_equal_the_losses_of_the_model(data: Path) -> None:
     right = (whole.prediction_logits.argmax(-1).numpy() == labels).sum()
     assert result.sums["masked_accuracy"] == (torch.tensor(right), len(batch.labels["masked"].values))
     assert counts["tokens"] == int(batch.attention_mask.sum())
+
+
+def test_a_vocabulary_with_another_name(data: Path, tmp_path: Path) -> None:
+    tokenizer = shutil.copytree(data / "tokenizer", tmp_path / "tokenizer")
+    file = (tokenizer / "spiece.model").rename(tokenizer / "words.model")
+    settings = replace(SETTINGS, training=replace(SETTINGS.training, steps=1, warmup_steps=0))
+    run_pretraining(settings, data / "shards", tokenizer, tmp_path / "run")
+    assert (tmp_path / "run" / "spiece.model").read_bytes() == file.read_bytes()
+    file.unlink()
+    with pytest.raises(ModelNotFoundError, match=r"tokenizer .*Expected spiece\.model"):
+        run_pretraining(settings, data / "shards", tokenizer, tmp_path / "run")
+
+
+def test_the_saved_tokenizer_has_the_maximum_length_of_the_model(data: Path, tmp_path: Path) -> None:
+    assert AlbertTokenizer.from_pretrained(data / "tokenizer").model_max_length != 64
+    run(data, tmp_path, replace(SETTINGS, training=replace(SETTINGS.training, steps=1, warmup_steps=0)))
+    assert AlbertTokenizer.from_pretrained(tmp_path).model_max_length == 64
 
 
 def test_without_sentence_order_there_is_no_order_loss(data: Path, tmp_path: Path) -> None:
@@ -137,14 +156,14 @@ def test_a_run_cannot_be_resumed_with_other_shards(data: Path, tmp_path: Path) -
 
 
 def test_overfit_one_batch_fails_if_the_batch_is_not_learned(data: Path, tmp_path: Path) -> None:
-    training = replace(SETTINGS.training, steps=100, optimizer="adamw", learning_rate=4e-3, log_every=10)
+    training = replace(SETTINGS.training, steps=100, optimizer="adamw", learning_rate=4e-3, log_every=100)
     settings = replace(SETTINGS, overfit_one_batch=True, unit_mapping=True, training=training)
     settings = replace(settings, model=SIZES | {"initializer_range": 0.1})
     result = run(data, tmp_path / "learnt", settings)
     assert result.state.tokens % result.state.step == 0  # the same batch, every time
     first, *_, last = [line for line in read_metrics(tmp_path / "learnt") if "train/masked_loss" in line]
     assert last["train/masked_loss"] < 0.1 * first["train/masked_loss"]
-    slow = replace(settings, training=replace(training, steps=5, learning_rate=1e-5, log_every=1))
+    slow = replace(settings, training=replace(training, steps=5, learning_rate=1e-5))
     with pytest.raises(
         TrainingError, match=r"the run did not learn the batch \(train/masked_loss 4\.\d+ -> 4\.\d+"
     ):

@@ -64,3 +64,10 @@ def test_masking_more_than_max_predictions_causes_a_warning(changes: dict, is_wa
     settings = replace(SETTINGS, examples=ExampleSettings(max_seq_length=128, **changes))
     warning = "masked_lm_probability is 0.3, but max_predictions limits it to 20 of 128 tokens"
     assert [one.startswith(warning) for one in settings.warnings()] == [True] * is_warned
+
+
+def test_a_length_warmup_without_documents_causes_a_warning() -> None:
+    examples = replace(SETTINGS.examples, warmup_seq_length=24)
+    (warning,) = replace(SETTINGS, examples=examples).warnings()
+    assert warning.startswith("warmup_seq_length is 24, but warmup_documents is 0")
+    assert not replace(SETTINGS, examples=replace(examples, warmup_documents=64)).warnings()

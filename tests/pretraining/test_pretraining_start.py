@@ -16,6 +16,7 @@ from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pretraining.batches import ExampleStream
 from albertkit.pretraining.initialization import (
     continued_model,
+    initialize,
     start_at_frequencies,
     start_at_matching,
     start_at_sinusoids,
@@ -44,6 +45,19 @@ def test_frequency_bias_starts_at_the_unigram_model(data: Path) -> None:
     unigram = -np.log(shards.piece_frequencies()[batch.labels["masked"].values]).mean()
     assert started == pytest.approx(unigram, abs=0.1)
     assert unigram < np.log(500) - 0.3
+
+
+def test_a_new_model_has_the_positions_that_the_run_trains(data: Path) -> None:
+    shards, examples = ShardSet(data / "shards/train"), replace(SETTINGS.examples, max_seq_length=48)
+    shape = {name: value for name, value in SIZES.items() if name != "max_position_embeddings"}
+    settings = replace(SETTINGS, examples=examples, model=shape)
+    assert initialize(settings, shards).config.max_position_embeddings == 48
+    assert settings.warnings() == []
+    more = replace(settings, model=SIZES)
+    assert initialize(more, shards).config.max_position_embeddings == 64
+    (warning,) = more.warnings()
+    assert warning.startswith("max_position_embeddings is 64, but max_seq_length is 48")
+    assert replace(more, frequency_bias=False, init_from="bundled").warnings() == []
 
 
 def test_sinusoidal_positions() -> None:

@@ -8,7 +8,6 @@ from types import ModuleType
 import pytest
 from pretraining_runs import short_recipe, write_pretraining_data
 
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.run import run_pretraining
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.recipe import build, read_recipe
@@ -47,8 +46,6 @@ def test_only_a_bundled_model_is_replaced(bundle_model, run: Path, monkeypatch: 
             call(precious)
         assert (files(precious) if precious.is_dir() else precious.read_bytes()) == before
     call(folder / "bundled")
-    model = AlbertForPreTraining.from_pretrained(folder / "bundled")
-    assert model.config.max_position_embeddings == 32
     first = files(folder / "bundled")
     assert first["README.md"].decode().splitlines()[7] == "# The bundled ALBERT"
     call(folder / "bundled")

@@ -1,4 +1,7 @@
-"""The initial model of a run: random weights with better initial values, or those of another model."""
+"""The initial model of a run: random weights with better initial values, or those of another model.
+
+A new model has as many positions as the run trains, unless the recipe sets `max_position_embeddings`.
+"""
 
 import math
 import re
@@ -25,7 +28,8 @@ def initialize(settings: PretrainingSettings, shards: ShardSet) -> AlbertForPreT
     if settings.init_from is not None:
         model = continued_model(settings.init_from, settings.model)
     else:
-        config = AlbertConfig(vocab_size=shards.manifest.vocabulary_size, **settings.model)
+        shape = {"max_position_embeddings": settings.examples.max_seq_length} | settings.model
+        config = AlbertConfig(vocab_size=shards.manifest.vocabulary_size, **shape)
         model = AlbertForPreTraining(config)
         if settings.frequency_bias:
             start_at_frequencies(model, shards)

@@ -208,11 +208,8 @@ def _prepare(
 
 def _open_tokenizer(name_or_path: str | Path) -> tuple[UnigramModel, str]:
     """Return the tokenizer's encoder, and the hash of its vocabulary."""
-    path = folder.locate(name_or_path)
-    file = folder.find_model_file(path)
-    if file is None:
-        raise folder.missing(path, folder.MODEL_FILE)
-    return UnigramModel(file, Normalization.of(folder.read_settings(path))), file_sha256(file)
+    file = folder.locate_model_file(name_or_path)
+    return UnigramModel(file, Normalization.of(folder.read_settings(file))), file_sha256(file)
 
 
 _DOCUMENT_HINT = (
@@ -249,10 +246,10 @@ def _check_content(
         tokens = {split: sum(record.tokens for record in listed) for split, listed in records.items()}
         share = tokens["validation"] / sum(tokens.values())
         if share > max(2 / holdout_every, _LARGE_HOLDOUT):
-            logger.info(
-                "warning: %.0f%% of the tokens are held out for validation, instead of about %.2g%%, because "
-                "a source document is held out entirely (source documents read: %d). To hold out less, split "
-                "the text into more documents.%s",
+            logger.warning(
+                "%.0f%% of the tokens are held out for validation, instead of about %.2g%%, because a source "
+                "document is held out entirely (source documents read: %d). To hold out less, split the text "
+                "into more documents.%s",
                 100 * share,
                 100 / holdout_every,
                 source_documents,

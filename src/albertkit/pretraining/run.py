@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from albertkit.errors import TrainingError
 from albertkit.footprint import measure
-from albertkit.hub import resolve
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.batches import ExampleStream, Position, PretrainingBatch, fixed_batches
 from albertkit.pretraining.initialization import initialize
@@ -22,6 +21,7 @@ from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 from albertkit.recipe import default_values, scalar_values
+from albertkit.tokenization.folder import locate_model_file
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.callbacks import Callback
 from albertkit.training.curves import read_metrics
@@ -29,7 +29,7 @@ from albertkit.training.distributed import World
 from albertkit.training.loop import train
 from albertkit.training.progress import METRICS
 from albertkit.training.run_state import RunResult
-from albertkit.training.state import checkpoint_step, checkpoints
+from albertkit.training.state import checkpoint_step, checkpoints, choose_precision
 from albertkit.training.throughput import TRAINING_PASSES
 
 logger = logging.getLogger(__name__)
@@ -63,12 +63,15 @@ def run_pretraining(
     data, output = Path(data), Path(output)
     world = world or World(torch.device("cpu"))
     settings = settings.with_learning_rate()
+    if settings.overfit_one_batch:
+        settings = _with_tenths_logged(settings)
     train_shards = ShardSet(data / "train")
-    vocabulary = resolve(tokenizer, patterns=("spiece.model",)) / "spiece.model"
+    vocabulary = locate_model_file(tokenizer)
     train_shards.check_tokenizer(vocabulary)
     pieces = AlbertTokenizer.from_pretrained(tokenizer)
     words = WordTable(vocabulary)
     model = initialize(settings, train_shards).to(world.device)
+    pieces.model_max_length = model.config.max_position_embeddings
     objective = PretrainingObjective(settings, world.device)
     objective.freeze_unused(model)
     if world.is_main:
@@ -148,7 +151,8 @@ def run_pretraining(
     if settings.average_checkpoints > 1:
         steps = average_checkpoints(model, output, settings.average_checkpoints)
         save_model(output)
-        with torch.no_grad():
+        bf16 = choose_precision(settings.training, output, world) == "bf16"
+        with torch.no_grad(), torch.autocast(world.device.type, torch.bfloat16, enabled=bf16):
             metrics = objective.evaluate(model.eval(), held_out) if evaluated else {}
         shown = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
         logger.info("the model is the mean of the checkpoints at steps %s  %s", steps, shown)
@@ -219,6 +223,15 @@ def _logged_metrics(output: Path, step: int | None) -> dict[str, float]:
         if metrics and step in (None, line["step"]):
             found = metrics
     return found
+
+
+def _with_tenths_logged(settings: PretrainingSettings) -> PretrainingSettings:
+    """Return settings with a log line for each tenth of the run or more often, to compare the losses."""
+    training = settings.training
+    steps = training.steps or training.length // settings.step_tokens
+    return replace(
+        settings, training=replace(training, log_every=max(1, min(training.log_every, steps // 10)))
+    )
 
 
 def _require_overfitted(output: Path) -> None:

@@ -245,7 +245,7 @@ class PretrainingSettings:
         return replace(self, training=replace(self.training, learning_rate=scaled))
 
     def warnings(self) -> list[str]:
-        """Return a warning for each combination that is known to fail."""
+        """Return a warning for each combination that is known to fail or has no effect."""
         found: list[str] = []
         training = self.training
         rate = training.learning_rate or 0.0
@@ -265,6 +265,17 @@ class PretrainingSettings:
             found.append(
                 f"masked_lm_probability is {share:g}, but max_predictions limits it to {most} of {length} "
                 f"tokens: set max_predictions to {math.ceil(share * length)}"
+            )
+        if examples.warmup_seq_length != ExampleSettings.warmup_seq_length and not examples.warmup_documents:
+            found.append(
+                f"warmup_seq_length is {examples.warmup_seq_length}, but warmup_documents is 0, so there is "
+                "no length warm-up: set warmup_documents"
+            )
+        positions = self.model.get("max_position_embeddings", length)
+        if self.init_from is None and positions > length:
+            found.append(
+                f"max_position_embeddings is {positions}, but max_seq_length is {length}: the run does not "
+                "train the later positions, and the model is wrong for longer texts until a further run does"
             )
         return found
 

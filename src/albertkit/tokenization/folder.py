@@ -80,6 +80,19 @@ def find_model_file(path: Path) -> Path | None:
     return models[0] if models else None
 
 
+def locate_model_file(name_or_path: str | Path) -> Path:
+    """Return the SentencePiece model of a tokenizer by the tokenizer's name, as `locate` does.
+
+    Raises:
+        ModelNotFoundError: The tokenizer does not exist, or has no SentencePiece model.
+    """
+    path = locate(name_or_path)
+    file = find_model_file(path)
+    if file is None:
+        raise missing(path, MODEL_FILE)
+    return file
+
+
 def find(path: Path, name: str) -> Path | None:
     """Return the file with this name in a folder (or the path itself if it is that file), or None.
 
