@@ -297,6 +297,7 @@ def test_files_and_dictionaries_of_a_config(tmp_path: Path):
     assert (values, unused) == (config.to_dict(), {"foo": 1})
     loaded = AlbertConfig.from_pretrained(tmp_path / "model")
     assert (config.name_or_path, loaded.name_or_path) == ("", str(tmp_path / "model"))
+    assert loaded._name_or_path == loaded.name_or_path
     assert loaded == config
     assert "name_or_path" not in loaded.to_dict()
     assert loaded.get_text_config(decoder=True) is loaded

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +101,34 @@ def test_a_copy_is_made_by_the_constructor():
         config.replace(dtype="float16", torch_dtype="float32")
     with pytest.raises(ConfigError, match=r"'dtyp'.*'dtype'"):
         config.replace(dtyp="float16")
+
+
+class OwnConfig(AlbertConfig):
+    """A config in the style of the documentation of `transformers`."""
+
+    model_type = "own-albert"
+
+    def __init__(self, pooling="cls", scale=None, **kwargs):
+        self.pooling = pooling
+        super().__init__(**kwargs)
+        self.scale = scale
+
+
+def test_a_subclass_with_arguments_of_its_own(tmp_path: Path, recwarn: pytest.WarningsRecorder):
+    config = OwnConfig(pooling="max", hidden_size=48, num_attention_heads=4)
+    config.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "own-albert"
+    for same in (config, config.replace(), copy.deepcopy(config), OwnConfig.from_pretrained(tmp_path)):
+        assert isinstance(same, OwnConfig)
+        assert (same.pooling, same.scale, same.hidden_size) == ("max", None, 48)
+    changed = OwnConfig.from_pretrained(tmp_path, pooling="mean", scale=2, hidden_size=96)
+    assert (changed.pooling, changed.scale, changed.hidden_size) == ("mean", 2, 96)
+    assert changed.to_dict()["pooling"] == "mean"
+    assert not recwarn.list
+    with pytest.raises(ConfigError, match=r"'poling' .did you mean 'pooling'"):
+        OwnConfig.from_pretrained(tmp_path, poling="mean")
+    with pytest.raises(ConfigError, match="model_type 'own-albert'"):
+        AlbertConfig.from_pretrained(tmp_path)
 
 
 def test_assigning_values_of_other_architectures_is_an_error():

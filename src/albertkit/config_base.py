@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import inspect
 from collections.abc import Mapping
 from dataclasses import Field, fields
 from pathlib import Path
@@ -55,7 +56,8 @@ def takes_other_names(config_class: type[_Config]) -> type[_Config]:
         if unknown:
             raise unknown_arguments(unknown, config_class._arguments)
         arguments = settle_labels(under_one_name(arguments))
-        self.extra = copy.deepcopy({name: value for name, value in other.items() if name != "model_type"})
+        kept = copy.deepcopy({name: value for name, value in other.items() if name != "model_type"})
+        self.extra = self.__dict__.get("extra", {}) | kept  # a subclass may set attributes first
         construct(self, **arguments)
 
     config_class.__init__ = initialize
@@ -68,13 +70,22 @@ class ConfigBase:
 
     model_type: ClassVar[str]
     _settings: ClassVar[dict[str, Field]]
-    _arguments: ClassVar[tuple[str, ...]]
+    _arguments: ClassVar[tuple[str, ...]] = ()
+    _more_arguments: ClassVar[tuple[str, ...]] = ()
+    """Arguments that only a subclass of `AlbertConfig` has. Their values are in `extra`."""
     _default: ClassVar[Any]
     sentence_modules: Any = None
     """The modules of a sentence-embedding model, if `extra` cannot describe them; see
     `checkpoints/sentence_modules.py`. Not written to JSON."""
     extra: dict[str, Any]
     """Keys that albertkit does not use, from a file or set as attributes; written to JSON."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        parameters = [*inspect.signature(cls.__init__).parameters.values()][1:]  # without self
+        names = [parameter.name for parameter in parameters if parameter.kind in kinds]
+        cls._more_arguments += tuple(name for name in names if name not in cls._arguments)
 
     # --- attributes -------------------------------------------------------------------------------
 
@@ -102,14 +113,16 @@ class ConfigBase:
     def _set_other_key(self, name: str, value: Any) -> None:
         """Keep a key that is not a field. Code for `transformers` sets such keys, and files contain them."""
         check_other_keys({name: value})
-        if name not in self.extra and name not in _KEPT_KEYS and not name.startswith("_"):
+        extra = self.__dict__.setdefault("extra", {})
+        known = name in extra or name in _KEPT_KEYS or name in self._more_arguments
+        if not known and not name.startswith("_"):
             if is_misspelled(name, self._arguments):
                 raise unknown_arguments([name], self._arguments)
             warn_caller(
                 f"AlbertConfig has no argument {name!r}. It is kept and written to {CONFIG_FILE}, but does "
                 "not change the model."
             )
-        self.extra[name] = value
+        extra[name] = value
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with changed values. Changing `num_labels` renames the labels.
@@ -117,16 +130,19 @@ class ConfigBase:
         Raises:
             ConfigError: A name is unknown, or a value is not valid.
         """
-        if unknown := {name for name in changes if name not in self._arguments}:
-            raise unknown_arguments(unknown, self._arguments)
+        known = (*self._arguments, *self._more_arguments)
+        if unknown := {name for name in changes if name not in known}:
+            raise unknown_arguments(unknown, known)
         changes = under_one_name(changes)
         if changes.get("num_labels") == self.num_labels:
             changes.pop("num_labels")
         values = {name: copy.deepcopy(getattr(self, name)) for name in self._settings}
         if any(changes.get(name) is not None for name in LABEL_ARGUMENTS):
             del values["id2label"], values["label2id"]
-        config = type(self)(**{**values, **changes})
-        config.extra = copy.deepcopy(self.extra)
+        more = {name: value for name, value in self.extra.items() if name in self._more_arguments}
+        config = type(self)(**{**values, **copy.deepcopy(more), **changes})
+        others = {name: value for name, value in self.extra.items() if name not in more}
+        config.extra |= copy.deepcopy(others)
         config.sentence_modules = self.sentence_modules
         return config
 
@@ -173,14 +189,17 @@ class ConfigBase:
             ConfigError: The file belongs to another type of model or has an invalid value, or an override has
                 an unknown name.
         """
+        if values.get("model_type") == cls.model_type:  # a subclass may have another type
+            values = {name: value for name, value in values.items() if name != "model_type"}
         check_other_keys(values)
-        given = {name: value for name, value in values.items() if name in cls._arguments}
+        names = (*cls._arguments, *cls._more_arguments)
+        given = {name: value for name, value in values.items() if name in names}
         known = {name: value for name, value in given.items() if value is not None and name != "name_or_path"}
         if "id2label" in known:
             known.pop("num_labels", None)  # older files contain both; the label names take precedence
         config = cls(**known)
         other = {name: value for name, value in values.items() if name not in given and name != "model_type"}
-        config.extra = copy.deepcopy(other)
+        config.extra |= copy.deepcopy(other)
         return config.replace(**overrides)
 
     @classmethod

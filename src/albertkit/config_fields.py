@@ -107,6 +107,7 @@ OTHER_NAMES = {
     "torch_dtype": "dtype",
     "use_return_dict": "return_dict",
     "_attn_implementation": "attn_implementation",
+    "_name_or_path": "name_or_path",
 }
 """Other names of fields, which `transformers` also uses."""
 

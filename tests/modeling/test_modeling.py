@@ -226,6 +226,7 @@ def test_the_config_chooses_the_outputs():
     model = make("AlbertForQuestionAnswering", output_hidden_states=True, output_attentions=True)
     output = model(**batch())
     assert output.keys() == ["start_logits", "end_logits", "hidden_states", "attentions"]
+    assert output.start_logits.is_contiguous()  # as `torch.distributed` requires
     start, end = model(**batch(), output_hidden_states=False, output_attentions=False)
     assert start.shape == end.shape == (3, 12)
     with pytest.raises(TypeError, match="output_attention"):

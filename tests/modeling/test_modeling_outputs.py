@@ -112,6 +112,19 @@ def test_accelerate_moves_and_pads() -> None:
     assert concatenate([output, output]).last_hidden_state.shape == (6, 12, 32)
 
 
+def test_dict() -> None:
+    model = make("AlbertForMaskedLM")
+    output = model(**batch())
+    assert isinstance(output, dict)
+    assert dict(output) == {**output} == {"logits": output.logits}
+    assert output != model(**batch())
+    assert len({output, output}) == 1
+    output["input_ids"] = batch()["input_ids"]  # as the pipelines of `transformers` do
+    assert list(output.copy().items()) == [("logits", output[0]), ("input_ids", output[1])]
+    with pytest.raises(TypeError, match="MaskedLMOutput does not have this method"):
+        output.pop("logits")
+
+
 def test_mapping_as_argument() -> None:
     logits = torch.ones(2, 3)
     output = MaskedLMOutput({"logits": logits})  # type: ignore[arg-type]

@@ -257,6 +257,90 @@ def test_a_head_of_your_own(tmp_path: Path):
     assert torch.equal(loaded(**batch()), 2 * model(**batch()))
 
 
+class OwnDecoder(AlbertPreTrainedModel):
+    def __init__(self, config):
+        super().__init__(config)
+        self.albert = AlbertModel(config)
+        self.decoder = nn.Linear(config.embedding_size, config.vocab_size)
+        self.post_init()
+
+    def get_output_embeddings(self):
+        return self.decoder
+
+
+def test_a_tied_decoder_of_your_own_does_not_change_the_embeddings(tmp_path: Path):
+    encoder = AlbertModel(tiny())
+    encoder.save_pretrained(tmp_path)
+    with pytest.warns(UserWarning, match="newly initialized"):
+        model = OwnDecoder.from_pretrained(tmp_path)
+    assert model.decoder.weight is model.get_input_embeddings().weight
+    assert torch.equal(model.decoder.weight, encoder.get_input_embeddings().weight)
+
+
+class OwnConfig(AlbertConfig):
+    def __init__(self, scale=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.scale = scale
+
+
+class WithOwnConfig(OwnHead):
+    config_class = OwnConfig
+
+    def __init__(self, config):
+        super().__init__(config, scale=config.scale)
+
+
+def test_a_config_class_of_your_own(tmp_path: Path):
+    OwnHead(tiny(num_labels=3)).save_pretrained(tmp_path / "before")
+    model = WithOwnConfig.from_pretrained(tmp_path / "before", scale=3.0)
+    assert (model.scale, model.config.num_labels) == (3, 3)
+    model.save_pretrained(tmp_path / "after")
+    loaded = WithOwnConfig.from_pretrained(tmp_path / "after")
+    assert isinstance(loaded.config, OwnConfig)
+    assert torch.equal(loaded(**batch()), model(**batch()))
+
+
+class OwnLayers(AlbertPreTrainedModel):
+    """A model with layers, parameters and buffers that ALBERT does not have."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.albert = AlbertModel(config, add_pooling_layer=False)
+        self.lstm = nn.LSTM(config.hidden_size, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.scores = nn.Linear(8, config.num_labels)
+        self.temperature = nn.Parameter(torch.full((1,), 1.5))
+        self.loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]))
+        self.register_buffer("order", torch.arange(4), persistent=False)
+        self.post_init()
+
+    def _init_weights(self, module):
+        super()._init_weights(module)
+        if module is self.scores:
+            module.weight.fill_(0.25)
+
+
+def test_layers_of_your_own_keep_the_values_of_their_constructors(tmp_path: Path):
+    AlbertModel(tiny()).save_pretrained(tmp_path / "encoder")
+    with pytest.warns(UserWarning, match="newly initialized"):
+        loaded = OwnLayers.from_pretrained(tmp_path / "encoder")
+    for model in (OwnLayers(tiny()), loaded):
+        assert model.temperature.item() == 1.5
+        assert 0 < model.lstm.bias_ih_l0.abs().max() <= 8**-0.5  # PyTorch's own values
+        assert model.scores.weight.unique().tolist() == [0.25]
+        assert (model.loss.weight.tolist(), model.order.tolist()) == ([1, 3], [0, 1, 2, 3])
+        assert model.norm.running_var.tolist() == [1] * 8
+    with torch.no_grad():
+        model.temperature.fill_(2.5)
+        model.scores.weight.fill_(0.5)
+        model.norm.running_var.fill_(3)
+        model.norm.num_batches_tracked.fill_(7)
+    model.save_pretrained(tmp_path / "complete")
+    loaded = OwnLayers.from_pretrained(tmp_path / "complete")
+    assert all(torch.equal(value, model.state_dict()[name]) for name, value in loaded.state_dict().items())
+    assert loaded.order.tolist() == [0, 1, 2, 3]
+
+
 def test_two_names_of_one_argument_must_agree(tmp_path: Path):
     AlbertModel(tiny()).save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match="dtype and torch_dtype are one setting but have different values"):

@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from modeling_twins import HEADS, TINY, batch, labels_for, largest_difference, make, make_twins, tiny
@@ -294,7 +295,15 @@ def test_resizing_below_the_padding_piece():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "multiple", "size"), [(70, 64, 128), (64, 64, 64), (None, 32, 64), (3, 2, 4)]
+    ("wanted", "multiple", "size"),
+    [
+        (70, 64, 128),
+        (64, 64, 64),
+        (None, 32, 64),
+        (3, 2, 4),
+        (np.int64(70), None, 70),
+        (torch.tensor(70), 8, 72),
+    ],
 )
 def test_resizing_to_a_multiple(wanted, multiple, size):
     ours, theirs = make_twins("AlbertForMaskedLM", vocab_size=60)

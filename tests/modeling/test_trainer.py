@@ -116,6 +116,28 @@ def test_trainer_trains_and_evaluates_as_with_their_models(head: str, tmp_path: 
         assert np.abs(one - other).max() <= 1e-4
 
 
+class WithoutLabels(transformers.Trainer):
+    """A trainer that computes the loss itself, as the documentation of `transformers` shows."""
+
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+        labels = inputs.pop("labels")
+        outputs = model(**inputs)
+        loss = torch.nn.functional.cross_entropy(outputs.get("logits"), labels)
+        return (loss, outputs) if return_outputs else loss
+
+
+@pytest.mark.parametrize("kind", [transformers.Trainer, WithoutLabels])
+def test_predictions_if_the_model_computes_no_loss(kind: type[transformers.Trainer], tmp_path: Path) -> None:
+    head = "AlbertForSequenceClassification"
+    values = {} if kind is WithoutLabels else {"label_smoothing_factor": 0.1}
+    ours, theirs = (
+        kind(model, arguments(tmp_path, **values), data_collator=collate).predict(rows(head, count=3))
+        for model in make_twins(head)
+    )
+    assert np.abs(ours.predictions - theirs.predictions).max() <= TOLERANCE
+    assert ours.metrics["test_loss"] == pytest.approx(theirs.metrics["test_loss"], abs=TOLERANCE)
+
+
 def _arrays(predictions: Any) -> list[np.ndarray]:
     return [predictions] if isinstance(predictions, np.ndarray) else list(predictions)
 

@@ -232,6 +232,9 @@ def test_training_on_other_texts(
         assert "kiwistan" in grown.tokenize("a kiwistan")
         with pytest.raises(TokenizerError, match="special_tokens_map"):
             old.train_new_from_iterator(batches, 300, special_tokens_map={"[CLS]": "<cls>"})
+        for unusable in ("a text " * 99, [{"text": "a text"}] * 99):
+            with pytest.raises(TokenizerError, match=r"text_iterator .* Expected"):
+                old.train_new_from_iterator(unusable, 20)
     with pytest.raises(TokenizerError, match="cannot train"):
         AlbertWordPieceTokenizer.from_pretrained(folders[AlbertWordPieceTokenizer]).train_new_from_iterator(
             [], 9

@@ -93,9 +93,12 @@ def test_pad(tiny: TokenizerBase) -> None:
     assert padded["input_ids"].tolist() == [[2, 9, 3], [2, 3, 0]]
     assert padded["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
     assert tiny.pad({"input_ids": [2, 3]}, padding="max_length", max_length=4)["input_ids"] == [2, 3, 0, 0]
-    assert tiny.pad({"input_ids": torch.tensor([[2, 3]])}, pad_to_multiple_of=4)["attention_mask"] == [
-        [1, 1, 0, 0]
-    ]
+    for convert in (torch.tensor, np.array):  # as the rows of `datasets` with a format
+        padded = tiny.pad([{"input_ids": convert([2, 9, 3])}, {"input_ids": convert([2, 3])}])
+        assert type(padded["attention_mask"]) is type(convert([]))
+        assert padded["input_ids"].tolist() == [[2, 9, 3], [2, 3, 0]]
+    padded = tiny.pad({"input_ids": torch.tensor([[2, 3]])}, pad_to_multiple_of=4)
+    assert padded["attention_mask"].tolist() == [[1, 1, 0, 0]]
     with pytest.raises(TokenizerError, match="input_ids"):
         tiny.pad({"ids": [[1]]})
 

@@ -37,6 +37,13 @@ def test_copies_and_pickles(tiny: TokenizerBase, tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(other)).save_pretrained(tmp_path)
 
 
+def test_calls_do_not_change_the_pickle(tiny: TokenizerBase) -> None:
+    """`datasets` would not find cached results if a call changed the pickle."""
+    before = pickle.dumps(tiny)
+    tiny.decode(tiny([TEXT] * 20, return_offsets_mapping=True, truncation=True, max_length=8)["input_ids"][0])
+    assert pickle.dumps(tiny) == before
+
+
 def encode_into(tokenizer: TokenizerBase, texts: list[str], queue) -> None:
     queue.put(tokenizer(texts)["input_ids"])
 

@@ -117,10 +117,10 @@ def test_auto_tokenizer_chooses_the_class(
 
 
 def test_lines_of_the_word_list(tmp_path: Path) -> None:
-    """Only line feeds end a line. A piece that occurs twice has the id of its last line."""
+    """Only line feeds end a line. A piece that occurs twice has the id of its last line. A BOM is skipped."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     content = "\r\n".join([*special, "a", "b\u2028", "\u0085", "a", "b"])
-    (tmp_path / "vocab.txt").write_bytes(content.encode())
+    (tmp_path / "vocab.txt").write_bytes(content.encode("utf-8-sig"))
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     assert len(tokenizer) == 10
     assert tokenizer.encode("a b", add_special_tokens=False) == [8, 9]

@@ -6,19 +6,28 @@ Shapes: B batch, T tokens, H hidden, N heads, V vocabulary, C choices, P masked 
 `attentions` contains the attention probabilities of each executed layer, each (B, N, T, T).
 """
 
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, overload
 
 from torch import Tensor
 from torch.utils._pytree import MappingKey, register_pytree_node
 
 Tensors = tuple[Tensor, ...]
 
+if TYPE_CHECKING:  # `keys`, `values` and `items` return lists, which a subclass of dict must not
+    _Dict = object
+else:
+    _Dict = dict
+
 
 @dataclass(eq=False)
-class ModelOutput:
+class ModelOutput(_Dict):
     """Base class of all outputs: a dataclass that is also a tuple or a mapping of the fields that are set.
+
+    It is a dict because `transformers.Trainer` reads the logits of other objects as `output[1:]`, even if the
+    output has no loss. It has the methods of a dict, but iterating yields values, not names.
 
     A mapping as the only argument sets all fields: `MaskedLMOutput({"logits": logits})`. Libraries that move,
     gather or pad the tensors of a `Mapping` build their result this way.
@@ -46,7 +55,7 @@ class ModelOutput:
 
     def keys(self) -> list[str]:
         """Return the names of the fields that are set, in order."""
-        return [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        return [name for name, value in vars(self).items() if value is not None]
 
     def values(self) -> list[Any]:
         """Return the values of the fields that are set, in order."""
@@ -75,6 +84,9 @@ class ModelOutput:
             return getattr(self, key)
         return self.to_tuple()[key]
 
+    def __setitem__(self, key: str, value: Any) -> None:
+        setattr(self, key, value)
+
     def __contains__(self, name: object) -> bool:
         return name in self.keys()
 
@@ -84,9 +96,20 @@ class ModelOutput:
     def __len__(self) -> int:
         return len(self.keys())
 
+    # The values are attributes. The dict itself is empty, so its other methods would ignore them.
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+    __hash__ = object.__hash__
 
-# It has the methods of a mapping, but iterating yields values, not names.
-Mapping.register(ModelOutput)  # pyright: ignore[reportAttributeAccessIssue]
+    def copy(self) -> Self:
+        """Return a copy that shares the tensors."""
+        return copy.copy(self)
+
+    def update(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise TypeError: values can be set with `output[name] = value`, but not removed."""
+        raise TypeError(f"{type(self).__name__} does not have this method of a dict. Use dict(output).")
+
+    __delitem__ = __or__ = __ior__ = clear = pop = popitem = setdefault = update
 
 
 @dataclass(eq=False)

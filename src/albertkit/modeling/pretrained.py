@@ -4,6 +4,7 @@ It initializes, loads and saves models, ties embeddings, prunes heads and enable
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
 
@@ -28,6 +29,9 @@ from albertkit.modeling.resizing import resize_vocabulary
 from albertkit.tuple_outputs import make_output
 
 Output = TypeVar("Output", bound=ModelOutput)
+
+_INITIALIZED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.LayerNorm)
+"""The layers that `post_init` initializes. All others keep the values of their constructors."""
 
 
 class AlbertPreTrainedModel(ModelBase, PushToHub):
@@ -58,7 +62,8 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
 
         As in the original, matrices are drawn from a normal distribution with standard deviation
         `initializer_range`, truncated at two deviations; biases are 0 and LayerNorm weights are 1. The
-        encoder is drawn first, so its weights depend only on the seed, not on the head.
+        encoder is drawn first, so its weights depend only on the seed, not on the head. Parameters of other
+        layers, such as an LSTM, keep their values, unless `_init_weights` changes them.
         """
         encoder = f"{self.base_model_prefix}."
         self.initialize(name for name, _ in self.named_parameters() if not name.startswith(encoder))
@@ -71,18 +76,38 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
     @torch.no_grad()
     def initialize(self, names: Iterable[str]) -> None:
         """Initialize these parameters in the given order with PyTorch's global random generator."""
-        parameters = dict(self.named_parameters(remove_duplicate=False))
-        std = self.config.initializer_range
-        for name in names:
-            parameter = parameters[name]
-            if parameter.is_meta:
-                continue
-            if name.endswith("bias"):
-                parameter.zero_()
-            elif parameter.dim() == 1:  # all vectors that are not biases are LayerNorm weights
-                parameter.fill_(1.0)
-            else:
-                nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std)
+        new = [*names]
+        for name in new:
+            module_name, _, parameter_name = name.rpartition(".")
+            self._initialize(self.get_submodule(module_name), parameter_name)
+        if type(self)._init_weights is not AlbertPreTrainedModel._init_weights:
+            for path, module in reversed([*self.named_modules()]):
+                inner = {f"{path}.{name}".lstrip(".") for name, _ in module.named_parameters()}
+                if module is self:
+                    inner = {name for name in inner if not name.startswith(f"{self.base_model_prefix}.")}
+                if inner and inner <= {*new}:
+                    self._init_weights(module)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Initialize the parameters of a layer. Override this method for layers of your own.
+
+        `initialize` calls it for each layer outside the encoder whose parameters are all new, inner layers
+        first, and for the model last.
+        """
+        for name, _ in module.named_parameters(recurse=False):
+            self._initialize(module, name)
+
+    @torch.no_grad()
+    def _initialize(self, module: nn.Module, name: str) -> None:
+        parameter, std = getattr(module, name), self.config.initializer_range
+        if parameter.is_meta or not isinstance(module, _INITIALIZED):
+            return
+        if name == "bias":
+            parameter.zero_()
+        elif isinstance(module, nn.LayerNorm):
+            parameter.fill_(1.0)
+        elif name == "weight":
+            nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std)
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:
         """Return the scores of the head for last hidden states, without dropout.
@@ -148,6 +173,9 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
         """
         hub, options = split_hub_options(options)
         constructor, overrides = formats.split_options(cls, take_loading_options(options))
+        if config is None and cls.config_class is not AlbertConfig:
+            config = cls.config_class.from_pretrained(pretrained_model_name_or_path or "", **hub, **overrides)
+            overrides = {}
         loaded_config, arrays = formats.load(
             pretrained_model_name_or_path,
             config=config,
@@ -195,21 +223,29 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
         Raises:
             CheckpointError: A tensor of the encoder is missing, or a tensor has a different shape.
         """
-        # On the meta device, the constructor allocates and initializes nothing; only shapes exist.
-        with torch.device("meta"):
+        # On the meta device, the constructor allocates and initializes nothing; only shapes exist. Classes of
+        # other packages may have buffers and parameters that only their constructors can initialize.
+        with torch.device("meta") if cls.__module__.startswith("albertkit.") else nullcontext():
             model = cls(config, **constructor)
         report = model._fill(arrays, ignore_mismatched_sizes=ignore_mismatched_sizes)
         return model.eval(), report
 
     def _fill(self, arrays: Arrays, *, ignore_mismatched_sizes: bool) -> LoadReport:
-        expected = {name: parameter.shape for name, parameter in self.state_dict().items()}
+        state = self.state_dict()
+        buffers = {name for name, _ in self.named_buffers() if name in state}
+        expected = {name: tensor.shape for name, tensor in state.items() if name not in buffers}
+        weights = {name: array for name, array in arrays.items() if name not in buffers}
         tied = shared_names(self.config)
-        matched, report = match(arrays, expected, tied=tied, ignore_mismatched_sizes=ignore_mismatched_sizes)
+        matched, report = match(weights, expected, tied=tied, ignore_mismatched_sizes=ignore_mismatched_sizes)
         new = [name for name in expected if name not in matched]
-        drawn = {name: torch.empty(expected[name]) for name in new}
-        self.load_state_dict(to_tensors(matched) | drawn, assign=True)
-        self.tie_weights()  # after the assignment, tied names have separate parameters
+        for name in new:
+            if state[name].is_meta:
+                state[name] = torch.zeros(expected[name])
+        stored = {name: arrays[name] for name in buffers if name in arrays}
+        self.load_state_dict(state | to_tensors(matched | stored), assign=True)
+        # Until they are tied again, tied names have separate parameters, and new ones replace no loaded ones.
         self.initialize(new)
+        self.tie_weights()
         return report
 
     def save_pretrained(

@@ -3,6 +3,7 @@
 Shapes: V vocabulary, E embedding.
 """
 
+from operator import index
 from typing import Any
 
 import torch
@@ -22,8 +23,11 @@ def resize_vocabulary(
     `around_mean` is the argument `mean_resizing` of that method.
     """
     old, config = model.get_input_embeddings(), model.config
-    if new_num_tokens is not None and not isinstance(new_num_tokens, int):
-        raise ConfigError(f"new_num_tokens must be a whole number, got {new_num_tokens!r}")
+    if new_num_tokens is not None:
+        try:
+            new_num_tokens = index(new_num_tokens)  # also of NumPy and PyTorch
+        except TypeError as error:
+            raise ConfigError(f"new_num_tokens must be a whole number, got {new_num_tokens!r}") from error
     if pad_to_multiple_of is not None:
         if not isinstance(pad_to_multiple_of, int) or pad_to_multiple_of < 1:
             raise ConfigError(

@@ -271,7 +271,7 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
         encoded = self.albert(*inputs, return_dict=True, **options)
         logits = self.qa_outputs(encoded.last_hidden_state)  # (B, T, 2)
-        start_logits, end_logits = logits.unbind(-1)
+        start_logits, end_logits = (each.contiguous() for each in logits.unbind(-1))
         loss = None
         if (start_positions is None) != (end_positions is None):
             raise ValueError(

@@ -30,7 +30,7 @@ from albertkit.tokenization.options import (
     read_strategy,
     take_settings,
 )
-from albertkit.tokenization.rows import assemble, collection_paused, pad_rows, truncate
+from albertkit.tokenization.rows import assemble, collection_paused, pad_rows, tensor_type_of, truncate
 from albertkit.tokenization.special_tokens import Parsing
 from albertkit.tokenization.subword import SubwordModel, TextEncoder
 from albertkit.tokenization.tokens import TokenVocabulary, tokenizers
@@ -198,7 +198,8 @@ class TokenizerBase(TokenVocabulary, PushToHub):
     ) -> BatchEncoding:
         """Pad rows that are already encoded: a mapping of lists, or a list of mappings (as in a DataLoader).
 
-        For the options see `Options`. Only `input_ids`, masks and `token_type_ids` are padded.
+        For the options see `Options`. Only `input_ids`, masks and `token_type_ids` are padded. If the rows
+        are tensors or arrays, so is the result, unless `return_tensors` requests another type.
 
         Raises:
             TokenizerError: The rows have no `input_ids`.
@@ -206,14 +207,15 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         options = Options(padding=padding, max_length=max_length, pad_to_multiple_of=pad_to_multiple_of)
         fit = read_fit(options, model_max_length=self.model_max_length)
         marks = self._special.marks(around=False, padding=fit.padding != "do_not_pad")
-        return pad_rows(
+        padded = pad_rows(
             encoded_inputs,
             fit=fit,
             multiple_of=pad_to_multiple_of,
             side=read_side("padding_side", padding_side or self.padding_side),
             values={"input_ids": marks.padding, "special_tokens_mask": 1, "token_type_ids": 0},
             attention_mask=return_attention_mask is not False,
-        ).convert_to_tensors(return_tensors)
+        )
+        return padded.convert_to_tensors(return_tensors or tensor_type_of(encoded_inputs))
 
     def tokenize(
         self,

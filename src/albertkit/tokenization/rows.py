@@ -105,6 +105,13 @@ def pad_rows(
     return BatchEncoding({name: column[0] for name, column in columns.items()} if single else columns)
 
 
+def tensor_type_of(encoded: Any) -> str | None:
+    """Return "pt" or "np" if the ids of the first row are a tensor or an array, otherwise None."""
+    rows = encoded["input_ids"] if hasattr(encoded, "keys") else [row["input_ids"] for row in encoded[:1]]
+    package = type(rows[0]).__module__.partition(".")[0] if len(rows) else ""
+    return {"torch": "pt", "numpy": "np"}.get(package)
+
+
 def _rows(
     sequences: list[Sequence],
     options: Options,

@@ -118,6 +118,10 @@ class SpecialTokens:
         self._words: dict[str, str] | None = None
         self._patterns: dict[Parsing | None, re.Pattern[str] | None] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        # `datasets` identifies a tokenizer by its pickle, which must not depend on earlier calls.
+        return {**vars(self), "_words": None, "_patterns": {}}
+
     def __len__(self) -> int:
         """Number of ids after the vocabulary."""
         return max(self.added.values(), default=self.size - 1) + 1 - self.size

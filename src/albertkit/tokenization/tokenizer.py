@@ -1,7 +1,7 @@
 """ALBERT's tokenizers, which compute the ids of the original from a spiece.model or a tokenizer.json."""
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -102,7 +102,7 @@ class AlbertTokenizer(TokenizerBase):
             special_tokens_map: Must be None: the vocabulary always has ALBERT's special tokens.
 
         Raises:
-            TokenizerError: `special_tokens_map` was passed.
+            TokenizerError: `special_tokens_map` was passed, or `text_iterator` is a string or yields dicts.
             DataError: The text is too short for this vocabulary size.
         """
         if special_tokens_map:
@@ -113,8 +113,9 @@ class AlbertTokenizer(TokenizerBase):
         # Import here: reading a vocabulary does not need the training modules.
         from albertkit.tokenization.trainer import train_model
 
-        texts = (text for batch in text_iterator for text in ([batch] if isinstance(batch, str) else batch))
-        model, *_ = train_model(texts, vocab_size=vocab_size, normalization=self._model.normalization)
+        model, *_ = train_model(
+            _texts(text_iterator), vocab_size=vocab_size, normalization=self._model.normalization
+        )
         extra = [*self.extra_special_tokens, *token_texts(new_special_tokens or ())]
         settings: dict[str, Any] = {**self.init_kwargs, "additional_special_tokens": extra}
         with tempfile.TemporaryDirectory() as folder_name:
@@ -124,6 +125,22 @@ class AlbertTokenizer(TokenizerBase):
         trained.add_tokens(list(self._special.words.values()))
         trained.name_or_path = self.name_or_path
         return trained
+
+
+def _texts(batches: Iterable[Any]) -> Iterator[str]:
+    """Yield the texts of an iterable of texts or batches."""
+    if isinstance(batches, str):
+        raise TokenizerError(
+            f"text_iterator is the text {batches!r:.60}. Expected an iterable of texts. Put a single text "
+            "into a list."
+        )
+    for batch in batches:
+        if isinstance(batch, Mapping):
+            raise TokenizerError(
+                f"text_iterator yields {batch!r:.60}. Expected texts, or lists of texts. Pass only the texts "
+                'of the rows, for example (row["text"] for row in rows).'
+            )
+        yield from [batch] if isinstance(batch, str) else batch
 
 
 class AlbertTokenizerFast(AlbertTokenizer):

@@ -6,6 +6,7 @@ of such a piece again and makes the comma a separate piece. The class `DigitComm
 
 from collections.abc import Container
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -119,7 +120,8 @@ class UnigramModel(SubwordModel):
         self._bytes = {f"<0x{value:02X}>": value for value in range(256)} if has_bytes else {}
 
     def __getstate__(self) -> dict[str, object]:
-        return {"normalization": self.normalization, "_content": self._content, "_table": self._table}
+        normalization = replace(self.normalization)  # without the cached table, which only some calls need
+        return {"normalization": normalization, "_content": self._content, "_table": self._table}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)

@@ -319,7 +319,7 @@ def parse_word_list(content: bytes, *, source: str | Path) -> tuple[str, ...]:
         TokenizerError: The list is empty or is not valid UTF-8 text.
     """
     try:
-        text = content.decode()
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise TokenizerError(
             f"{source}: not UTF-8 text ({error.reason} at byte {error.start}). Expected one piece per line."
