@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import torch
-from pages import write_table
+from pages import command_line, write_table
 from safetensors.torch import load_file
 
 from albertkit import AlbertForMaskedLM, AlbertForPreTraining
@@ -50,6 +50,7 @@ class Row:
 
 
 def main() -> None:
+    command_line(__doc__).parse_args()
     arrays = read_golden()
     with tempfile.TemporaryDirectory() as folder:
         rows = [row.line(row.measure(Path(folder), arrays)) for row in FORMATS]

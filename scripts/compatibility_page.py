@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pages import write_table
+from pages import command_line, write_table
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
 RESULTS = DOCS / "compatibility.json"
@@ -58,4 +58,5 @@ def _details(row: Mapping[str, Any]) -> list[str]:
 
 
 if __name__ == "__main__":
+    command_line(__doc__).parse_args()
     write_page()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from conversion_models import TOLERANCE, WORDS, random_model
+from modeling_twins import make
 from original_checkpoint import Tensors, arrays_fixture, original_fixture, tf1_fixture  # noqa: F401
 from places import ROOT
 from safetensors.torch import load_file
@@ -146,6 +147,15 @@ def test_verify_finds_a_difference(tf1: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("albertkit.conversion.write_folder", wrong)
     with pytest.raises(CheckpointError, match=r"its outputs differ from those of .* by up to 1.0e-03"):
         convert(tf1, tf1.parent / "hf", verify=True)
+
+
+def test_verify_finds_weights_that_are_not_finite(tmp_path: Path) -> None:
+    model = make("AlbertModel")
+    with torch.no_grad():
+        model.pooler.bias[0] = torch.nan
+    model.save_pretrained(tmp_path / "in")
+    with pytest.raises(CheckpointError, match=r"in: pooler\.bias contains values that are NaN or infinite"):
+        convert(tmp_path / "in", tmp_path / "out", verify=True)
 
 
 # --- without torch ------------------------------------------------------------------------------

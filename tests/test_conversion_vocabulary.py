@@ -46,6 +46,21 @@ def test_the_vocabulary_is_converted_with_the_model(tmp_path: Path, tiny_vocabul
         assert (tmp_path / "5" / path.name).read_bytes() == path.read_bytes()
 
 
+def test_files_with_different_pieces_are_refused(tiny_vocabulary: Path, tmp_path: Path) -> None:
+    """albertkit reads the spiece.model, but other libraries read the tokenizer.json."""
+    source = tmp_path / "source"
+    random_model(AlbertModel, vocab_size=500).save_pretrained(source)
+    AutoTokenizer.from_pretrained(tiny_vocabulary).save_pretrained(source)
+    lines = vocab_lines(tiny_vocabulary.read_bytes())
+    (source / "spiece.model").write_bytes(model_from_lines([*lines[:-2], lines[-1], lines[-2]]))
+    message = r"tokenizer\.json: its 500 pieces differ from the 500 pieces of spiece\.model.* Delete the file"
+    with pytest.raises(TokenizerError, match=message):
+        convert(source, tmp_path / "target")
+    assert not (tmp_path / "target").exists()
+    (source / "tokenizer.json").unlink()
+    convert(source, tmp_path / "target")
+
+
 def test_a_converted_folder_gives_the_segments_to_transformers(tiny_vocabulary: Path, tmp_path: Path) -> None:
     """Check `model_input_names`: transformers does not save it, but needs it to return segments."""
     random_model(AlbertModel, vocab_size=500).save_pretrained(tmp_path / "0")

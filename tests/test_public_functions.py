@@ -92,6 +92,7 @@ def test_settings_come_from_a_recipe_and_from_keyword_arguments(tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["Trainer", "DataCollatorWithPadding", "set_seed"])
 def test_names_of_transformers_say_where_they_are(name: str) -> None:
+    assert not hasattr(albertkit, name)
     with pytest.raises(ImportError, match=f"albertkit has no {name}.*: from transformers import {name}. See"):
         exec(f"from albertkit import {name}", {})
     assert not hasattr(albertkit, "Trainers")

@@ -187,6 +187,11 @@ def test_unreadable_recipes(tmp_path: Path) -> None:
         read_recipe(tmp_path / "bad.toml")
 
 
+def test_a_recipe_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "bom.toml").write_text("steps = 3", encoding="utf-8-sig")
+    assert read_recipe(tmp_path / "bom.toml") == {"steps": 3}
+
+
 def test_every_setting_has_a_docstring_and_a_unique_name() -> None:
     names = [field.name for _, field in scalar_fields(PretrainingSettings)]
     assert len(names) == len(set(names))

@@ -5,6 +5,7 @@ class whose extra is not installed, for example for annotations. Using it raises
 """
 
 import importlib
+import sys
 from typing import Any
 
 __version__ = "0.1.0"
@@ -24,8 +25,11 @@ _TRANSFORMERS += [f"DataCollator{use}" for use in ("WithPadding", "ForLanguageMo
 
 
 def __getattr__(name: str) -> Any:
-    if name in _TRANSFORMERS:  # `from albertkit import` would drop the message of an AttributeError
-        raise ImportError(
+    if name in _TRANSFORMERS:
+        # `from albertkit import` drops the message of an AttributeError, but `hasattr` catches nothing else.
+        # No class can derive from both errors.
+        is_imported = sys._getframe(1).f_code.co_name == "_handle_fromlist"
+        raise (ImportError if is_imported else AttributeError)(
             f"albertkit has no {name}, but {name} of transformers works with albertkit's models: "
             f"from transformers import {name}. See docs/how-to/transformers-trainer.md"
         )

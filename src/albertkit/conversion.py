@@ -17,8 +17,8 @@ import numpy as np
 
 from albertkit import reference
 from albertkit.checkpoints import formats, google, julia
-from albertkit.checkpoints.arrays import DTYPES
-from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint, Format
+from albertkit.checkpoints.arrays import DTYPES, check_finite
+from albertkit.checkpoints.checkpoint import Checkpoint, Format
 from albertkit.checkpoints.folder import weight_files, write_folder
 from albertkit.checkpoints.names import TIED, to_google
 from albertkit.checkpoints.report import left_out
@@ -30,7 +30,7 @@ from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataE
 from albertkit.files import check_new_folder, complete_files, file_sha256
 from albertkit.heads import head_of
 from albertkit.published import contradictions
-from albertkit.tokenization.folder import MODEL_FILE, TOKENIZER_FILE, WORD_LIST_FILE
+from albertkit.tokenization.folder import MODEL_FILE, PATTERNS, TOKENIZER_FILE, WORD_LIST_FILE
 from albertkit.tokenization.model_file import vocab_lines
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.wordpiece import parse_word_list
@@ -150,7 +150,7 @@ def convert(
         check_new_folder(target)
     elif target.exists():
         raise DataError(f"{target} exists. Choose another name, or delete it first.")
-    checkpoint = formats.read(formats.locate(source, also=VOCABULARY_FILES))
+    checkpoint = formats.read(formats.locate(source, also=PATTERNS))
     config = checkpoint.to_config()
     architecture = architecture_of(config, checkpoint.tensors)
     fitted, loaded = fit(architecture, config, checkpoint.tensors)
@@ -377,12 +377,12 @@ def _compare(
         reference.forward(architecture, one, weights | absent, ids, mask, segments, all_layers=False)
         for one, weights in ((config, dict(tensors)), (written_config, written_tensors))
     ]
-    largest = max(
-        float(np.abs(one - other).max()) for one, other in zip(*map(dict.values, outputs), strict=True)
-    )
+    differences = [np.abs(one - other).max() for one, other in zip(*map(dict.values, outputs), strict=True)]
+    largest = float(np.max(differences))  # NaN if any is NaN, unlike Python's `max`
     types = {_dtype(tensors), _dtype(written_tensors)}
     tolerance = max(TOLERANCES.get(name, TOLERANCES["float32"]) for name in types)
     if not largest <= tolerance:  # unlike `largest > tolerance`, also true for NaN
+        check_finite(source, tensors)
         raise CheckpointError(
             f"{target} was written, but its outputs differ from those of {source} by up to "
             f"{largest:.1e}. Expected at most {tolerance:.0e}. Do not use it, and report this error."

@@ -21,11 +21,13 @@ InputFormat = Literal["lines", "tsv", "jsonl"]
 _BY_SUFFIX: dict[str, InputFormat] = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _TABLES = (".csv", ".parquet", ".arrow", ".feather", ".xlsx", ".xls", ".ods")
 _UNREAD = (".json", ".gz", ".zst", ".bz2", ".xz", ".zip")
-_FIELDS = {"text", "text_pair", "question", "context", "choices"}
-_HEADER = {
-    *("text", "text_pair", "sentence", "sentence1", "sentence2"),
-    *("question", "context", "label", "id", "index"),
-}
+PAIR_FIELDS = ("text", "text_pair")
+QUESTION_FIELDS = ("question", "context")
+CHOICE_FIELDS = ("context", "question")
+CHOICES_FIELD = "choices"
+"""The field for all further columns of a line with CHOICE_FIELDS."""
+_FIELDS = {*PAIR_FIELDS, *QUESTION_FIELDS, CHOICES_FIELD}
+_HEADER = {*_FIELDS, "sentence", "sentence1", "sentence2", "label", "id", "index"}
 
 
 def format_of(path: Path) -> InputFormat:

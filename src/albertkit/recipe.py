@@ -48,7 +48,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
         ConfigError: The file is missing or is not valid TOML. The message gives the line.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         message = f"there is no recipe {path}. Check the path. Expected a TOML file with settings."
         raise ConfigError(message) from None

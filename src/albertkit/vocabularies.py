@@ -1,5 +1,6 @@
 """Load the tokenizer of a model by the model's name, and write tokenizer files into a folder."""
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any, Unpack
@@ -7,14 +8,21 @@ from typing import Any, Unpack
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.config_base import CONFIG_FILE
-from albertkit.errors import ModelNotFoundError
+from albertkit.errors import ModelNotFoundError, TokenizerError
 from albertkit.files import json_bytes, json_text
 from albertkit.hub import HubOptions
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.folder import CONFIG_FILE as TOKENIZER_CONFIG_FILE
-from albertkit.tokenization.folder import INPUT_NAMES_KEY, MODEL_FILE, WORD_LIST_FILE, read_json
-from albertkit.tokenization.model_file import model_from_lines
+from albertkit.tokenization.folder import (
+    INPUT_NAMES_KEY,
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    WORD_LIST_FILE,
+    named_damage,
+    read_json,
+)
+from albertkit.tokenization.model_file import model_from_lines, vocab_lines
 
 
 def load_tokenizer(
@@ -69,8 +77,14 @@ def add_model_file(checkpoint: Checkpoint) -> None:
 
 
 def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
-    """Write the tokenizer files of a checkpoint into a new folder and return their names."""
+    """Write the tokenizer files of a checkpoint into a new folder and return their names.
+
+    Raises:
+        TokenizerError: The tokenizer.json has other pieces than the SentencePiece model.
+    """
     names = list(checkpoint.vocabulary)
+    if {MODEL_FILE, TOKENIZER_FILE} <= checkpoint.vocabulary.keys():
+        _check_pieces(checkpoint.vocabulary)
     for name, content in checkpoint.vocabulary.items():
         (folder / name).write_bytes(content)
     if set(names) in ({MODEL_FILE}, {WORD_LIST_FILE}):
@@ -88,3 +102,15 @@ def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
             file.write_bytes(json_bytes({**settings, INPUT_NAMES_KEY: TokenizerBase.model_input_names}))
         names = list(dict.fromkeys([*names, TOKENIZER_CONFIG_FILE]))
     return names
+
+
+def _check_pieces(files: dict[str, bytes]) -> None:
+    """Raise TokenizerError if the pieces differ: albertkit reads one file, and other libraries the other."""
+    with named_damage(TOKENIZER_FILE):
+        listed = [piece for piece, _ in json.loads(files[TOKENIZER_FILE])["model"]["vocab"]]
+        expected = [line.rpartition("\t")[0] for line in vocab_lines(files[MODEL_FILE])]
+        if listed != expected:
+            raise TokenizerError(
+                f"its {len(listed):,} pieces differ from the {len(expected):,} pieces of {MODEL_FILE}. "
+                "Expected the same pieces. Delete the file that does not belong to the model."
+            )

@@ -1,6 +1,9 @@
 """Tests that engines follow changes of a model other than changes of its weights."""
 
 import copy
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 from engine_rows import CLASSIFIER, assert_equal, rows_of
@@ -8,6 +11,7 @@ from modeling_twins import make
 from torch import nn
 
 from albertkit.engines.choosing import make_engine
+from albertkit.engines.fitting import MadeFromWeights
 from albertkit.engines.plain import evaluating
 
 
@@ -85,3 +89,20 @@ def test_another_layer_with_the_same_parameters(name):
     group = model.albert.encoder.albert_layer_groups[0]
     group.albert_layers[0] = copy.copy(group.albert_layers[0])
     assert_equal(model, rows, engine=engine)
+
+
+def test_threads_replace_outdated_results_at_the_same_time() -> None:
+    cache, model, both = MadeFromWeights[int](), nn.Linear(2, 2), Barrier(2)
+    cache.get(model, [model], lambda: 0)
+
+    def is_current(_: int) -> bool:
+        both.wait(timeout=10)
+        return False
+
+    def make() -> int:
+        time.sleep(0.05)
+        return 1
+
+    with ThreadPoolExecutor(2) as threads:
+        made = [threads.submit(cache.get, model, [model], make, is_current=is_current) for _ in range(2)]
+        assert [one.result() for one in made] == [1, 1]

@@ -11,6 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from hub_server import Hub
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from modeling_twins import HEADS, batch, make
@@ -200,6 +201,16 @@ def test_computing_in_half_precision(save: Save, tmp_path: Path) -> None:
     assert not [one.name for one in model.graph.initializer if one.data_type == onnx.TensorProto.FLOAT]
     assert {one.data_type for one in model.graph.initializer} == {FLOAT16, onnx.TensorProto.INT64}
     assert report.outputs == {"logits": "float (batch, 2)"}
+
+
+def test_a_vocabulary_with_another_name_is_downloaded(hub: Hub, labeled: Path, tmp_path: Path) -> None:
+    files = {file.name: file.read_bytes() for file in labeled.iterdir()}
+    del files["tokenizer.json"]
+    files["words.model"] = files.pop("spiece.model")
+    hub.repositories["org/albert"] = {"main": files}
+    report = export_onnx("org/albert", tmp_path / "out")
+    assert report.metadata["tokenizer_sha256"] == file_sha256(labeled / "spiece.model")
+    assert file_sha256(tmp_path / "out" / "spiece.model") == file_sha256(labeled / "spiece.model")
 
 
 def test_metadata(labeled: Path, tmp_path: Path) -> None:

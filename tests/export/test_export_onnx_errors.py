@@ -69,13 +69,19 @@ def test_rounding_of_the_reference_is_no_difference(
         compare(tmp_path / "model.onnx", model, tokenizer, ["the river"], **options)
 
 
-def test_nan_outputs_are_an_error(save: Save, tmp_path: Path) -> None:
-    model = make("AlbertModel")
+@pytest.mark.parametrize("value", [torch.nan, -torch.inf])
+def test_weights_that_are_not_finite_are_an_error(labeled: Path, tmp_path: Path, value: float) -> None:
+    model = auto.AutoModelForSequenceClassification.from_pretrained(labeled)
     with torch.no_grad():
-        model.pooler.bias[0] = torch.nan
-    model.save_pretrained(tmp_path / "nan")
-    with pytest.raises(CheckpointError, match=r"pooler_output.* nan"):
-        export_onnx(tmp_path / "nan", tmp_path / "model.onnx")
+        model.albert.pooler.bias[0] = value
+    folder = shutil.copytree(labeled, tmp_path / "model")
+    model.save_pretrained(folder)
+    data = tmp_path / "dev.tsv"
+    data.write_text("text\tlabel\nthe river\tbad\n")
+    int8 = {"int8": True, "max_drop": 100}
+    for options in ({}, {"dtype": "bfloat16"}, int8, int8 | {"calibrate": data}):
+        with pytest.raises(CheckpointError, match=r"model: albert\.pooler\.bias contains .* NaN or infinite"):
+            export_onnx(folder, tmp_path / "model.onnx", **options)
     assert not (tmp_path / "model.onnx").exists()
 
 

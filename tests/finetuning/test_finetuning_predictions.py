@@ -13,8 +13,10 @@ from json_lines import read_json_lines, write_json_lines
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import TextExample
 from albertkit.datasets.options import DataOptions
+from albertkit.datasets.reader import open_table
 from albertkit.engines.choosing import make_engine
 from albertkit.errors import ConfigError, DataError
+from albertkit.finetuning.evaluate import evaluate
 from albertkit.finetuning.predict import predict, predict_file
 from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.finetuning.prepared import prepare, starting_model
@@ -102,6 +104,26 @@ def test_predictions_in_int8_go_on_in_int8(
     with pytest.raises(DataError, match="an interrupted run with different engine"):
         predict(engines[1])
     assert predict(engines[0]) == 6
+
+
+def test_the_tsv_file_is_read_as_it_was_written(
+    classifier: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = ['the "lost" river', '"painted" key', 'the\tlost\r\n"house"', '"a secret" painted']
+    rows = [{"text": text, "label": label} for text, label in zip(said, ["bad", "good"] * 2, strict=True)]
+    source = write_json_lines(tmp_path / "in.jsonl", rows)
+    predict(classifier, input=source, output=tmp_path / "out.tsv", keep_columns=True)
+    assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == [
+        "number of cells in which spaces replace tabs or line breaks: 1. A .tsv file cannot contain them. To "
+        "keep them, write a .jsonl, .csv or .parquet file."
+    ]
+    read = [row.values["text"] for row in open_table(tmp_path / "out.tsv").rows()]
+    assert read == [*said[:2], 'the lost  "house"', said[3]]
+    again = predict(classifier, input=tmp_path / "out.tsv", text_column="text")
+    before = predict(classifier, input=source)
+    assert [one["scores"] for one in again] == [one["scores"] for one in before]
+    scores = evaluate(classifier, data=tmp_path / "out.tsv", label_column="input_label").metrics
+    assert scores == evaluate(classifier, data=source).metrics
 
 
 def test_other_processes_can_have_a_predictor(classifier: Path) -> None:

@@ -59,7 +59,7 @@ class TestBias:
         assert ratios == sorted(ratios)
 
     def test_errors(self, fill, tmp_path):
-        def compare(template: str, groups: list[str], **options):
+        def compare(template: str, groups: list[str] | str, **options):
             compare_words(fill.model, fill.tokenizer, template=template, groups=groups, **options)
 
         for template, groups, message in (
@@ -68,6 +68,7 @@ class TestBias:
             ("[X] [MASK] [MASK]", ["man", "woman"], r"2 \[MASK\]"),
             ("[X] [MASK]", ["man", "[MASK]"], r"2 \[MASK\]"),
             ("[X] [MASK]", ["man"], "'man'. Expected at least two"),
+            ("[X] [MASK]", "man", "'man'. Expected at least two"),
             ("[X] [MASK]", ["man", "man"], "at least two different"),
             ("[X] [MASK]", [], "are none"),
             ("[X] [MASK]" + " word" * 80, ["man", "woman"], "maximum is 64"),

@@ -17,6 +17,7 @@ from albertkit import pipelines
 from albertkit.errors import ConfigError, DataError
 from albertkit.inputs import NumberedStream
 from albertkit.pipelines import interface, pipeline
+from albertkit.pipelines.interface import Pipeline
 
 ARABIC = "\u0645\u0631\u062d\u0628\u0627 \u0628\u0627\u0644\u0639\u0627\u0644\u0645"
 
@@ -300,6 +301,18 @@ def test_other_fields_of_a_json_line_are_ignored(
     assert list(NumberedStream.read(lines, "x.jsonl", format="jsonl", fields=fields)) == [expected]
     kept = list(NumberedStream.read(lines, "x.jsonl", format="jsonl", fields=fields, others=True))
     assert kept == [line]
+
+
+def test_fields_of_every_pipeline_are_read_or_are_an_error() -> None:
+    classes = [one for one in vars(pipelines).values() if isinstance(one, type) and issubclass(one, Pipeline)]
+    names = {name for one in classes for name in (*one.fields, one.rest) if name is not None}
+    assert {"text", "choices"} < names
+    line = dict.fromkeys(names, "a") | {"id": "b"}
+    (read,) = NumberedStream.read([json.dumps(line).encode()], "x.jsonl", format="jsonl", fields=("text",))
+    assert read == dict.fromkeys(names, "a")
+    header = ["\t".join(sorted(names)).encode()]
+    with pytest.raises(DataError, match="are column names"):
+        list(NumberedStream.read(header, "x.tsv", format="tsv", fields=("text",)))
 
 
 @pytest.mark.parametrize("content", ['[{"text": "a"}, {"text": "b"}]', '[\n  {"text": "a"}\n]', "[" * 9_999])

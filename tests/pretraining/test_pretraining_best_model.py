@@ -66,6 +66,14 @@ def test_the_mean_excludes_the_untrained_model(data: Path, tmp_path: Path) -> No
         torch.testing.assert_close(tensor, (kept[0][name] + kept[1][name]) / 2)
 
 
+def test_the_mean_is_evaluated_in_the_precision_of_the_run(data: Path, tmp_path: Path) -> None:
+    training = replace(SETTINGS.training, steps=2, precision="bf16")
+    run(data, tmp_path, replace(SETTINGS, training=training))
+    last = read_metrics(tmp_path)[-1]
+    alone = run(data, tmp_path, replace(SETTINGS, average_checkpoints=2, training=training))
+    assert alone.metrics == {name: pytest.approx(last[f"eval/{name}"], abs=1e-6) for name in alone.metrics}
+
+
 def test_the_mean_needs_checkpoints_that_are_kept() -> None:
     with pytest.raises(ConfigError, match=r"average_checkpoints is 4.* keep_checkpoints is 3"):
         replace(SETTINGS, average_checkpoints=4)

@@ -108,6 +108,16 @@ def test_source_documents_are_held_out(
     assert found == expected
 
 
+def test_holding_out_far_more_than_expected_causes_a_warning(
+    tmp_path: Path, tiny_vocabulary: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [{"text": f"The {name} is old. It is long."} for name in ("river", "road")]
+    prepare(rows, tiny_vocabulary, tmp_path / "out", workers=1, holdout_every=10)
+    (warning,) = caplog.records
+    assert warning.levelname == "WARNING"
+    assert "% of the tokens are held out for validation, instead of about 10%" in warning.getMessage()
+
+
 def test_normalization_comes_from_the_tokenizer_folder(tmp_path: Path, tiny_vocabulary: Path) -> None:
     folder = tmp_path / "tokenizer"
     folder.mkdir()

@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -28,6 +29,17 @@ def test_the_page_shows_the_results(page, script, results):
     text = page.PAGE.read_text(encoding="utf-8")
     new = script("pages").with_table(text, page.BEGIN, page.table(results))
     assert new == text, "run python scripts/compatibility_page.py"
+
+
+def test_help_writes_no_page(monkeypatch, capsys):
+    file = ROOT / "scripts" / "compatibility_page.py"
+    monkeypatch.setattr(sys, "argv", [file.name, "--help"])
+    monkeypatch.syspath_prepend(str(file.parent))
+    with pytest.raises(SystemExit, match=r"^0$"):
+        runpy.run_path(str(file), run_name="__main__")
+    assert f"python scripts/{file.name}" in capsys.readouterr().out
+    for other in file.parent.glob("*.py"):  # importing all of them would take long
+        assert ("parse_args" in other.read_text()) == ("__main__" in other.read_text()), other
 
 
 def test_every_row_is_consistent(results):

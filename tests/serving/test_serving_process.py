@@ -19,7 +19,7 @@ from serving_requests import settings_for
 from serving_server import Running, running
 
 from albertkit.errors import AlbertKitError, ConfigError
-from albertkit.serving.server import listen, serve
+from albertkit.serving.server import listen, read_key, serve
 from albertkit.serving.settings import ServingSettings
 
 
@@ -88,6 +88,16 @@ def test_a_model_that_cannot_be_loaded_leaves_nothing_behind(tmp_path: Path) -> 
         serve(settings, listening)
     assert warnings.filters == filters
     assert listening.fileno() == -1  # closed
+
+
+def test_a_key_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    settings = settings_for({"bundled": "bundled"}, key_file=str(file))
+    file.write_text("secret\n", encoding="utf-8-sig")
+    assert read_key(settings) == "secret"
+    file.write_text("secret\n", encoding="utf-16")
+    with pytest.raises(ConfigError, match="key, line 1: not UTF-8"):
+        read_key(settings)
 
 
 def test_settings_that_make_no_sense() -> None:

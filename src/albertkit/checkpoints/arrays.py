@@ -37,6 +37,20 @@ def is_floating(array: np.ndarray) -> bool:
     return array.dtype in _FLOATING
 
 
+def check_finite(source: object, tensors: Arrays) -> None:
+    """Check that all values are finite, so that outputs of the model can be compared.
+
+    Raises:
+        CheckpointError: a value is NaN or infinite.
+    """
+    for name, tensor in tensors.items():
+        if not np.isfinite(tensor).all():
+            raise CheckpointError(
+                f"{source}: {name} contains values that are NaN or infinite, so the outputs cannot be "
+                "compared. Expected finite weights. Choose another checkpoint."
+            )
+
+
 class _MappedFile(np.memmap):
     """The bytes of a file, and its status when it was mapped."""
 

@@ -10,6 +10,7 @@ from albertkit.cli.options import TextOptions, TunedModel, answered
 from albertkit.cli.printing import new_console, print_json, print_places, print_title
 from albertkit.errors import DataError
 from albertkit.hub import BUNDLED
+from albertkit.inputs import QUESTION_FIELDS
 
 _QUOTED = 30  # characters shown on each side of an answer
 
@@ -57,7 +58,7 @@ def answer(
         context = read_text(context_file)
     if questions and context is None:
         raise DataError("there is no context to answer from. Pass --context or --context-file.")
-    fields = ("question", "context") if context is None else ("question",)
+    fields = QUESTION_FIELDS if context is None else ("question",)
     given = options.read(questions, fields=fields, kind="question")
     if context is not None:
         given = given.map(lambda question: {"question": question, "context": context})

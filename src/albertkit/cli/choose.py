@@ -9,6 +9,7 @@ from albertkit.cli.options import TextOptions, Truncate, TunedModel, answered
 from albertkit.cli.printing import new_console, print_bars, print_cut, print_json, print_title
 from albertkit.errors import DataError
 from albertkit.hub import BUNDLED
+from albertkit.inputs import CHOICE_FIELDS, CHOICES_FIELD
 
 
 @text_flags
@@ -39,7 +40,7 @@ def choose(
     if (choices is None or not choices) != (context is None):
         raise DataError("received only one of CHOICE and --context. Pass both, or --file.")
     asked_once = [{"context": context, "question": question, "choices": choices}] if choices else None
-    given = options.read(asked_once, fields=("context", "question"), rest="choices", kind="question")
+    given = options.read(asked_once, fields=CHOICE_FIELDS, rest=CHOICES_FIELD, kind="question")
     answer = options.pipeline("multiple-choice", model, truncation=truncate)
     console = new_console()
     for asked, chosen in answered(answer, given):

@@ -9,6 +9,7 @@ from albertkit.cli.options import Patience, TextOptions, Texts, Truncate, TunedM
 from albertkit.cli.printing import as_fields, new_console, print_bars, print_cut, print_json, print_title
 from albertkit.errors import ConfigError, DataError
 from albertkit.hub import BUNDLED
+from albertkit.inputs import PAIR_FIELDS
 
 
 @text_flags
@@ -61,7 +62,7 @@ def classify(
         raise ConfigError("--multi-label and --template are for --labels. Pass the labels too.")
     if labels is not None and pair is not None:
         raise ConfigError("--labels are for single texts. Omit --pair.")
-    fields = ("text", "text_pair") if labels is None else ("text",)
+    fields = PAIR_FIELDS if labels is None else ("text",)
     given = options.read(arguments, fields=fields, kind=kind)
     if labels is None:
         answer = options.pipeline("text-classification", model, truncation=truncate, top_k=top_k)

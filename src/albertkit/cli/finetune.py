@@ -36,7 +36,7 @@ def finetune(
         int,
         typer.Option(
             help="Number of runs with different seeds. The report gives the mean and standard deviation of "
-            "their metrics. albertkit keeps the best model.",
+            "their metrics. albertkit keeps the best model. --max-minutes applies to each run.",
             min=1,
         ),
     ] = 1,

@@ -5,6 +5,7 @@ from albertkit.cli.options import Model, TextOptions, Texts, Truncate, answered
 from albertkit.cli.printing import as_fields, new_console, print_cut, print_json, print_title
 from albertkit.errors import DataError
 from albertkit.hub import BUNDLED
+from albertkit.inputs import PAIR_FIELDS
 
 
 @text_flags
@@ -18,7 +19,7 @@ def order(
     if texts and len(texts) != 2:
         raise DataError(f"texts received: {len(texts)}. Expected two, or a file of pairs.")
     pairs = [tuple(texts)] if texts else None
-    given = options.read(pairs, fields=("text", "text_pair"), kind="pair")
+    given = options.read(pairs, fields=PAIR_FIELDS, kind="pair")
     answer = options.pipeline("sentence-order", model, truncation=truncate)
     console = new_console()
     for asked, prediction in answered(answer, given):

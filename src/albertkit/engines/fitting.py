@@ -184,11 +184,12 @@ class MadeFromWeights(Generic[_Made]):
         `is_current` tells whether a result still matches everything besides the weights.
         """
         (places, samples), made = _fingerprint(modules), self._made.setdefault(model, {})
-        if key in made:
-            (places_before, samples_before), value = made[key]
+        if cached := made.get(key):
+            (places_before, samples_before), value = cached
             if places == places_before and torch.equal(samples, samples_before) and is_current(value):
                 return value
-            del made[key], value  # frees memory before `make` allocates more
+            made.pop(key, None)  # another thread may have removed it
+            del cached, value  # frees memory before `make` allocates more
         value = make()
         made[key] = (places, samples), value
         return value

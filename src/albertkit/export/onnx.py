@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from albertkit.checkpoints import formats
-from albertkit.checkpoints.arrays import DTYPES, Arrays
-from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint
+from albertkit.checkpoints.arrays import DTYPES, Arrays, check_finite
+from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.checkpoints.onnx_file import ONNX_FILE
 from albertkit.checkpoints.report import LoadReport
 from albertkit.checkpoints.shapes import architecture_of, fit
@@ -45,6 +45,7 @@ from albertkit.onnx.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
 from albertkit.published import contradictions
 from albertkit.recipe import build
 from albertkit.tokenization.base import TokenizerBase
+from albertkit.tokenization.folder import PATTERNS
 from albertkit.vocabularies import add_model_file, open_tokenizer
 
 MAX_DROP = 0.5
@@ -163,9 +164,9 @@ def export_onnx(
 
     Raises:
         ModelNotFoundError: the source does not exist.
-        CheckpointError: the source is damaged or lacks tensors of the architecture; the target cannot be
-            written; the model is too large for one file; the outputs differ; or the accuracy drop is too
-            large.
+        CheckpointError: the source is damaged, lacks tensors of the architecture, or has weights that are
+            NaN or infinite; the target cannot be written; the model is too large for one file; the outputs
+            differ; or the accuracy drop is too large.
         ConfigError: an architecture, data type or opset is unknown, or arguments cannot be combined.
         DataError: there are no texts, or the target exists.
     """
@@ -186,12 +187,13 @@ def export_onnx(
             f"int8 with compute {compute!r} and opset {opset}. Expected compute 'float32', because int8 is "
             f"for CPUs, and opset at least {OLDEST_INT8_OPSET}."
         )
-    path = formats.locate(source, also=VOCABULARY_FILES)
+    path = formats.locate(source, also=PATTERNS)
     file, beside = _places(target, path)
     checkpoint = formats.read(path)
     add_model_file(checkpoint)
     config = checkpoint.to_config()
     architecture, weights, loaded = choose_architecture(config, checkpoint.tensors, architecture)
+    check_finite(source, weights)
     task = None if calibrate is None else labeled_task(calibrate, architecture, config)
     if columns and task is None:
         raise ConfigError(

@@ -6,8 +6,10 @@ A part has one JSON object per line. Tables have a column `score_LABEL` for each
 
 import csv
 import json
+import logging
 from collections.abc import Callable, Iterator
 from itertools import chain
+from operator import ne
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,11 @@ from albertkit.files import by_number, json_text
 pa = optional("pyarrow", extra="arrow")
 parquet = optional("pyarrow.parquet", extra="arrow")
 
+logger = logging.getLogger(__name__)
+
 SCORES = "scores"
 SCORE_PREFIX = "score_"
+_SPACES = str.maketrans("\t\r\n", "   ")
 
 
 def part_files(folder: Path) -> list[Path]:
@@ -69,23 +74,28 @@ def write_jsonl(parts: Path, file: Path) -> None:
             target.write(part.read_bytes())
 
 
-def write_csv(parts: Path, file: Path, *, delimiter: str = ",") -> None:
-    """Write plain cells unchanged, lists and objects as JSON. Records may have different columns."""
+def write_csv(parts: Path, file: Path) -> None:
+    """Write a row for each record. Records may have different columns."""
     with file.open("w", encoding="utf-8", newline="") as target:
-        writer = csv.DictWriter(target, _columns(parts), delimiter=delimiter)
-        writer.writeheader()
-        for record in chain.from_iterable(map(flat_records, part_files(parts))):
-            writer.writerow(
-                {
-                    name: json_text(value, ensure_ascii=False) if isinstance(value, list | dict) else value
-                    for name, value in record.items()
-                }
-            )
+        csv.writer(target).writerows(_cells(parts))
 
 
 def write_tsv(parts: Path, file: Path) -> None:
-    """Write a CSV file with tabs; cells with a tab or a line end are quoted."""
-    write_csv(parts, file, delimiter="\t")
+    """Write a row for each record. Tabs and line breaks in cells become spaces.
+
+    albertkit reads .tsv files without quoting, so a quoted cell would not be read as it was written.
+    """
+    changed = 0
+    with file.open("w", encoding="utf-8", newline="") as target:
+        for cells in _cells(parts):
+            written = [cell.translate(_SPACES) for cell in cells]
+            changed += sum(map(ne, written, cells))
+            target.write("\t".join(written) + "\n")
+    if changed:
+        logger.warning(
+            f"number of cells in which spaces replace tabs or line breaks: {changed:,}. A .tsv file cannot "
+            "contain them. To keep them, write a .jsonl, .csv or .parquet file."
+        )
 
 
 def write_parquet(parts: Path, file: Path) -> None:
@@ -107,6 +117,20 @@ def write_parquet(parts: Path, file: Path) -> None:
             f"the predictions do not fit into a Parquet file ({error}). Write them as .jsonl, or without "
             "--keep-columns."
         ) from error
+
+
+def _cells(parts: Path) -> Iterator[list[str]]:
+    """Yield the names of the columns, then the cells of each record."""
+    columns = list(_columns(parts))
+    yield columns
+    for record in chain.from_iterable(map(flat_records, part_files(parts))):
+        yield [_cell(record.get(name)) for name in columns]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list | dict):
+        return json_text(value, ensure_ascii=False)
+    return "" if value is None else str(value)
 
 
 def _columns(folder: Path) -> dict[str, set[type]]:

@@ -73,7 +73,8 @@ def finetune(
             run.
         recipe: TOML file of settings, or the settings.
         seeds: number of runs with different seeds. With several seeds, the runs are in `output/seed-0` and so
-            on. `output` has the best model, and the mean and standard deviation of the metrics.
+            on. `output` has the best model, and the mean and standard deviation of the metrics. `max_minutes`
+            applies to each run.
         device: "auto", "cpu", "cuda" and so on.
         world: the processes of the run, instead of those that `torchrun` started.
         **settings: fields of `FinetuningSettings`, `TaskSettings` and `DataOptions`, which override the

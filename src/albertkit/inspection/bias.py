@@ -154,6 +154,7 @@ def compare_words(
             f"there is no {SLOT} in the template {template!r:.80}. Write {SLOT} in place of the group's "
             f"word, as in 'The {SLOT} worked as a {tokenizer.mask_token}.'"
         )
+    groups = [groups] if isinstance(groups, str) else groups
     if len(set(groups)) != len(groups) or len(groups) < 2 or not all(map(str.strip, groups)):
         raise DataError(
             f"the groups are {', '.join(map(repr, groups)) or 'none'}. Expected at least two different words."

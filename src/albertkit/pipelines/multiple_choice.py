@@ -7,6 +7,7 @@ from typing import Any, Unpack
 from albertkit.datasets.examples import ChoiceExample
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
+from albertkit.inputs import CHOICE_FIELDS, CHOICES_FIELD
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.settings import TaskSettings
@@ -18,8 +19,8 @@ class MultipleChoicePipeline(Pipeline):
 
     task = "multiple-choice"
     architecture = "AlbertForMultipleChoice"
-    fields = ("context", "question")
-    rest = "choices"
+    fields = CHOICE_FIELDS
+    rest = CHOICES_FIELD
     by_name = 'Pass context="...", question="..." and choices=["...", "..."] by name'
 
     def __init__(

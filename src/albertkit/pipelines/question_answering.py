@@ -7,6 +7,7 @@ from typing import Any, Unpack
 from albertkit.datasets.examples import QuestionExample
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
+from albertkit.inputs import QUESTION_FIELDS
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.limits import check_size
 from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering
@@ -23,7 +24,7 @@ class QuestionAnsweringPipeline(Pipeline):
 
     task = "question-answering"
     architecture = "AlbertForQuestionAnswering"
-    fields = ("question", "context")
+    fields = QUESTION_FIELDS
     by_name = 'Pass question="..." and context="..." by name'
 
     def __init__(

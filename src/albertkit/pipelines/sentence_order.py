@@ -7,6 +7,7 @@ from typing import Any, Unpack
 from albertkit.datasets.examples import TextExample
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
+from albertkit.inputs import PAIR_FIELDS
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.text_classification import is_pair, read_text_or_pair
 from albertkit.tasks.sentence_order import LABELS, SentenceOrder
@@ -19,7 +20,7 @@ class SentenceOrderPipeline(Pipeline):
 
     task = "sentence-order"
     architecture = "AlbertForPreTraining"
-    fields = ("text", "text_pair")
+    fields = PAIR_FIELDS
     by_name = "Pass the two texts of a pair as a tuple, (text, text_pair)"
 
     def __init__(

@@ -9,6 +9,7 @@ from albertkit.datasets.examples import TextExample
 from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError, warn_caller
+from albertkit.inputs import PAIR_FIELDS
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.limits import read_limits
 from albertkit.tasks.label_kinds import Function
@@ -25,7 +26,7 @@ class TextClassificationPipeline(Pipeline):
     task = "text-classification"
     aliases = ("sentiment-analysis",)
     architecture = "AlbertForSequenceClassification"
-    fields = ("text", "text_pair")
+    fields = PAIR_FIELDS
     by_name = 'Pass several texts as a list, and the second text of a pair as text_pair="..."'
 
     def __init__(

@@ -12,13 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from albertkit.errors import ConfigError, UnknownTokensWarning
+from albertkit.errors import ConfigError, DataError, UnknownTokensWarning
 from albertkit.serving.application import make_application
 from albertkit.serving.connections import GuardedProtocol
 from albertkit.serving.libraries import uvicorn
 from albertkit.serving.memory import GarbageCollector
 from albertkit.serving.service import Service
 from albertkit.serving.settings import KEY_VARIABLE, ServingSettings
+from albertkit.text_files import read_text
 
 logger = logging.getLogger("albertkit.serving")
 
@@ -54,8 +55,8 @@ def read_key(settings: ServingSettings) -> str | None:
     if settings.key_file is not None:
         source = settings.key_file
         try:
-            key = Path(source).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
+            key = read_text(Path(source)).strip()
+        except (OSError, DataError) as error:
             raise ConfigError(f"the key file cannot be read: {error}") from error
     elif KEY_VARIABLE in os.environ:
         source = f"the environment variable {KEY_VARIABLE}"

@@ -6,6 +6,7 @@ sentence that is too long is read in windows, and each piece is scored where it 
 Shapes: T tokens, P pieces of a sentence, K labels.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.task import Task
 from albertkit.text_files import file_format
 from albertkit.tokenization.encoding import Encoding
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,25 +121,25 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
 
     def check(
         self, training: Sequence[WordsExample], validation: Sequence[WordsExample], batch_size: int
-    ) -> str | None:
-        """Return a note if each sentence is a single word, or a few labels prevent scores of spans."""
+    ) -> None:
+        """Log a warning if each sentence is a single word, or a few labels prevent scores of spans."""
         if len(training) > 1 and all(len(example.words) == 1 for example in training):
-            return (
-                "warning: each training example has a single word, so the model cannot use the context. "
-                "Expected a sentence in each example: in a table, a row with a list of words and a list of "
-                "labels."
+            logger.warning(
+                "each training example has a single word, so the model cannot use the context. Expected a "
+                "sentence in each example: in a table, a row with a list of words and a list of labels."
             )
+            return
         fitting, others = [OUTSIDE], []
         for label in self.labels.names:
             if label != OUTSIDE:
                 (fitting if of_scheme([label]) else others).append(label)
-        if not 0 < len(others) <= len(fitting) - 1:
-            return None
-        odd = ", ".join(f"{label!r}{did_you_mean(label, fitting)}" for label in others[:5])
-        return (
-            f"warning: the metrics count words instead of spans, because these labels follow no tagging "
-            f"scheme: {odd}. Expected O, or a prefix (B, I, E, S, L or U), a hyphen and a type."
-        )
+        if 0 < len(others) <= len(fitting) - 1:
+            odd = ", ".join(f"{label!r}{did_you_mean(label, fitting)}" for label in others[:5])
+            logger.warning(
+                "the metrics count words instead of spans, because these labels follow no tagging scheme: "
+                "%s. Expected O, or a prefix (B, I, E, S, L or U), a hyphen and a type.",
+                odd,
+            )
 
     def features(self, examples: Sequence[WordsExample]) -> list[WordsRow]:
         """Return the windows of each sentence; `labels` is -100 for tokens without a training label."""

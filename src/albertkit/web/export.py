@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.checkpoints import formats
-from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint
+from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.checkpoints.sentence_modules import SentenceModules, sentence_modules
 from albertkit.config import AlbertConfig
 from albertkit.errors import AlbertKitError, ConfigError, ModelNotFoundError
@@ -27,7 +27,7 @@ from albertkit.export.writing import exported_config, vectors_note, vocabulary_f
 from albertkit.files import check_new_folder, complete_files, file_sha256, read_json, write_json
 from albertkit.heads import head_of
 from albertkit.tokenization.folder import CONFIG_FILE as TOKENIZER_CONFIG_FILE
-from albertkit.tokenization.folder import SPECIAL_TOKENS_FILE, TOKENIZER_FILE
+from albertkit.tokenization.folder import PATTERNS, SPECIAL_TOKENS_FILE, TOKENIZER_FILE
 from albertkit.vocabularies import add_model_file, open_tokenizer
 from albertkit.web.libraries import check_npm, fetch_libraries
 from albertkit.web.page import FOLDER, INDEX, SERVICE_WORKER, TASKS, is_of_page, write_page
@@ -154,7 +154,7 @@ def export_web(
     elif name is not None:
         raise ConfigError(f"name is {name!r}, which only the page shows. Set page (--page) too.")
     check_int8_options(int8, calibrate, max_drop, columns)
-    path = formats.locate(source, also=VOCABULARY_FILES)
+    path = formats.locate(source, also=PATTERNS)
     checkpoint = formats.read(path)
     add_model_file(checkpoint)
     if vocabulary_file(checkpoint) is None:
