@@ -28,7 +28,8 @@ def initialize(settings: PretrainingSettings, shards: ShardSet) -> AlbertForPreT
     if settings.init_from is not None:
         model = continued_model(settings.init_from, settings.model)
     else:
-        shape = {"max_position_embeddings": settings.examples.max_seq_length} | settings.model
+        positions = settings.examples.max_seq_length
+        shape: dict[str, Any] = {"max_position_embeddings": positions} | settings.model
         config = AlbertConfig(vocab_size=shards.manifest.vocabulary_size, **shape)
         model = AlbertForPreTraining(config)
         if settings.frequency_bias:
