@@ -322,6 +322,11 @@ def test_the_async_client(server: Running) -> None:
                 r"inputs.sentences\[1\]: .*truncate",
             ),
         ),
+        (
+            *("/models/encoder", "sentence_similarity"),
+            *({"sentence": "a", "other_sentences": [CONTEXT] * 2}, 422),
+            r"inputs 1, 2 \(0 is the source sentence\)",
+        ),
     ],
 )
 def test_errors(server: Running, path: str, method: str, given: Any, status: int, message: str) -> None:

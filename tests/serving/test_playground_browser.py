@@ -201,6 +201,16 @@ class TestInABrowser:
         expected = classify(pair, top_k=None)
         assert same(rows(page, "#labels"), [(one["label"], one["score"]) for one in expected])
 
+    def test_the_number_of_a_regression_is_no_percentage(self, opened) -> None:
+        page = opened()
+        answer = {"results": [[{"label": "rating", "score": 3.52}]]}
+        page.route("**/v1/classify", lambda route: route.fulfill(json=answer))
+        page.locator("#classified").fill("A fox lost the key.")
+        settle(page)
+        assert page.locator("#labels .score").inner_text() == "3.52"
+        assert page.locator("#classify .status").inner_text() == "rating, 3.52"
+        page.unroute("**/v1/classify")
+
     @pytest.mark.parametrize("reads_pairs", [True, False, None])
     def test_the_second_text_depends_on_the_model(
         self, opened, folders: dict[str, str], reads_pairs: bool | None

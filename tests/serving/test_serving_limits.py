@@ -283,6 +283,7 @@ class TestClients:
                 engine.may_go.set()
                 assert blocking.result().status == 200
             wait_for(lambda: len(server.service.gate) == 0)
+            wait_for(lambda: server.figure("albertkit_queue_rows") == 0, seconds=10)
             assert len(engine.batches_seen) == 1  # the late one never was computed
             for wrong in ("soon", "0", "-1", "nan", "inf"):
                 reply = server.ask("/v1/order", {"input": PAIRS[1]}, headers={"X-Request-Timeout": wrong})
@@ -333,6 +334,8 @@ class TestClients:
                 assert refused.json["error"]["param"] == "X-Request-Timeout"
                 wanted = "at most 2 seconds. Try again later, or allow more time (X-Request-Timeout)."
                 assert refused.json["error"]["message"].endswith(wanted)
+                # It needs no model.
+                assert server.ask("/v1/tokenize", {"input": CONTEXT}).status == 200
                 # Its time is over before it is admitted.
                 late = server.ask("/v1/order", {"input": PAIRS[1]}, headers={"X-Request-Timeout": "1e-9"})
                 assert (late.status, late.kind) == (504, "deadline")

@@ -39,7 +39,7 @@ class TestFaults:
                 bad = pool.submit(server.ask, "/v1/embeddings", {"input": "the harbour"})
                 raising = pool.submit(server.ask, "/v1/embeddings", {"input": "a morning"})
                 good = pool.submit(server.ask, "/v1/embeddings", {"input": "the fox"})
-                wait_for(lambda: server.service.queue.tokens_waiting() > 9)
+                wait_for(lambda: server.figure("albertkit_queue_rows") == 3)
                 engine.may_go.set()
                 assert (bad.result().status, bad.result().kind) == (500, "not_finite")
                 assert (raising.result().status, raising.result().kind) == (500, "internal")

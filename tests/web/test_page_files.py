@@ -214,15 +214,20 @@ def test_the_page_reads_from_the_config_whether_inputs_are_pairs(tmp_path: Path)
         config = {"max_position_embeddings": 16} | ({} if pairs is None else {"text_pairs": pairs})
         script = _ASK.replace("{ max_position_embeddings: 16 }", json.dumps(config))
         (answer,) = _node(tmp_path, script, "model.js", "tokens.js", argument=[["v1/models", {}]])
-        expected = {"id": "a", "tasks": ["b"], "max_tokens": 16, "text_pairs": pairs}
-        assert answer == {"data": [expected]}
+        assert answer == {"data": [{"id": "a", "tasks": ["b"], "max_tokens": 16, "text_pairs": pairs}]}
+
+
+@needs_node
+def test_a_single_label_without_a_problem_type_has_a_probability(tmp_path: Path) -> None:
+    script = _ASK.replace("logits: scores", "logits: { data: [2] }")
+    (answer,) = _node(tmp_path, script, "model.js", "tokens.js", argument=[["v1/classify", {"input": "a"}]])
+    assert answer["results"][0][0]["score"] == pytest.approx(0.880797)  # sigmoid, as in Python
 
 
 @needs_node
 def test_the_page_reports_how_many_tokens_of_a_masked_text_it_truncates(tmp_path: Path) -> None:
     given = [{"input": f"[MASK] {_words(size)}", "top_k": 1} for size in (3, 30)]
-    answers = _ask(tmp_path, "v1/fill-mask", *given)
-    assert [answer["cut"] for answer in answers] == [0, 31 - 14]
+    assert [answer["cut"] for answer in _ask(tmp_path, "v1/fill-mask", *given)] == [0, 31 - 14]
 
 
 @needs_node
@@ -342,8 +347,7 @@ def test_the_page_explains_a_failed_download_and_keeps_no_damaged_file(
 
 
 def test_errors_are_raised_before_files_are_written(npm, model, tmp_path: Path) -> None:
-    folder = model("AlbertForMultipleChoice")
-    target = tmp_path / "web"
+    folder, target = model("AlbertForMultipleChoice"), tmp_path / "web"
     with pytest.raises(ConfigError, match=r"npm is not installed.* Install Node\.js 20"):
         export_web(folder, target, page=True)
     with pytest.raises(ConfigError, match=r"name is 'x', which only the page shows\. Set page \(--page\)"):

@@ -38,7 +38,7 @@ class Gate:
         if ticket.seconds_left() <= 0:
             raise ticket.late()
         self.check()
-        wait = self.expected_wait(ticket)
+        wait = self.expected_wait(ticket) if ticket.characters else 0.0
         if wait * _MARGIN > ticket.seconds_left():
             seconds = f"{wait:.1f}" if wait >= 1 else f"{wait:.1g}"
             raise ApiError(
@@ -70,5 +70,4 @@ class Gate:
 
     def expected_wait(self, *tickets: Ticket) -> float:
         """Return the estimated seconds until all requests in progress, and these, are computed."""
-        tokens = sum(map(self.queue.tokens_of, (*self.inside, *tickets)))
-        return self.queue.seconds_per_token * tokens
+        return self.queue.seconds_for(sum(map(self.queue.tokens_of, (*self.inside, *tickets))))

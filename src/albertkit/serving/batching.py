@@ -30,6 +30,9 @@ torch: Any = optional("torch", extra="torch")
 _LOOK_AHEAD = 2  # batches of rows to choose similar lengths from; with more, new rows would overtake old ones
 _SMOOTHING = 0.1  # weight of the last batch in the mean time per token
 _TELLING = 0.25  # how full a batch must be to count in that mean: small batches need more time per token
+_VALID_SECONDS = 60  # maximum age of that mean: one slow batch must not reject large requests forever
+SPECIAL_CHARACTERS = 10
+"""Number of characters with as many tokens as [CLS] and two [SEP]."""
 
 
 class _Place(NamedTuple):
@@ -72,6 +75,7 @@ class RowQueue:
         self._changed = threading.Condition()
         self._places: list[_Place] = []  # in order of their turns
         self._expected: set[Ticket] = set()
+        self._measured = time.monotonic()  # when `seconds_per_token` changed last
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
         self._thread.start()
@@ -102,7 +106,8 @@ class RowQueue:
         lengths = [len(row.input_ids) for row in work.rows]
         tokens = ticket.add_tokens(sum(lengths))
         if ticket.characters:
-            ratio = tokens / ticket.characters
+            # Special tokens have a large share in short texts, and a small share in long texts.
+            ratio = tokens / (ticket.characters + SPECIAL_CHARACTERS * len(lengths))
             self.tokens_per_character += _SMOOTHING * (ratio - self.tokens_per_character)
         ticket.tokens_left += sum(lengths)
         before = 0
@@ -130,10 +135,10 @@ class RowQueue:
         """Return the number of tokens of a request still to compute, estimated before it is tokenized."""
         return ticket.characters * self.tokens_per_character if ticket.tokens is None else ticket.tokens_left
 
-    def tokens_waiting(self) -> int:
-        """Return the number of tokens in the queue."""
-        with self._changed:
-            return sum(place.length for place in self._places)
+    def seconds_for(self, tokens: float) -> float:
+        """Return the estimated seconds to compute tokens; 0 if the speed was not measured recently."""
+        is_valid = time.monotonic() - self._measured < _VALID_SECONDS
+        return self.seconds_per_token * tokens if is_valid else 0.0
 
     def is_alive(self) -> bool:
         """Return whether the computing thread is alive."""
@@ -168,8 +173,12 @@ class RowQueue:
 
     def _wanted(self) -> bool:
         """Remove the rows of cancelled requests, and return whether rows are left."""
-        self._places = [place for place in self._places if place.work.is_wanted()]
+        self._keep([place for place in self._places if place.work.is_wanted()])
         return bool(self._places)
+
+    def _keep(self, places: list[_Place]) -> None:
+        self._places = places
+        self._metrics.queued_rows.set(len(places))
 
     def _is_full(self) -> bool:
         return sum(place.length for place in self._places) >= self._places[0].work.budget
@@ -193,8 +202,7 @@ class RowQueue:
                 break
             batch.append(place)
         taken = set(map(id, batch))
-        self._places = [place for place in self._places if id(place) not in taken]
-        self._metrics.queued_rows.set(len(self._places))
+        self._keep([place for place in self._places if id(place) not in taken])
         return batch
 
     def _compute(self, batch: list[_Place]) -> None:
@@ -221,7 +229,8 @@ class RowQueue:
 
     def _note(self, batch: list[_Place], tokens: int, seconds: float) -> None:
         if tokens >= _TELLING * batch[0].work.budget:
-            weight = _SMOOTHING if self.seconds_per_token else 1.0
+            weight = _SMOOTHING if self.seconds_for(tokens) else 1.0
+            self._measured = time.monotonic()
             self.seconds_per_token += weight * (seconds / tokens - self.seconds_per_token)
         self._metrics.batch_rows.observe(len(batch))
         self._metrics.batch_tokens.observe(tokens)

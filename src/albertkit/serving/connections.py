@@ -95,8 +95,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _is_busy(self) -> bool:
-        """Return whether a request is in progress."""
-        return self.cycle is not None and not self.cycle.response_complete
+        """Return whether a request is in progress, and not only waiting for the client to read."""
+        return self.cycle is not None and not self.cycle.response_complete and not self.flow.write_paused
 
     def _look(self) -> None:
         """Abort the connection if there was no progress since the last call.

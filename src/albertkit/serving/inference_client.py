@@ -290,6 +290,7 @@ class SentenceSimilarityCall(Call):
         """Return an error with the number of the sentence, without the source sentence."""
         error = super().renamed(error)
         message = str(error).replace("inputs[0]:", "inputs.source_sentence:", 1)
+        message = message.replace("(counted from 0)", "(0 is the source sentence)", 1)
         if message.startswith("inputs["):
             number, _, rest = message[len("inputs[") :].partition("]")
             message = f"inputs.sentences[{int(number) - 1}]{rest}"

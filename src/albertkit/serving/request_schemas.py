@@ -20,7 +20,7 @@ from albertkit.pipelines.interface import Pipeline
 from albertkit.pipelines.masked_lm import FillMaskPipeline
 from albertkit.pipelines.zero_shot_classification import TEMPLATE, as_labels
 from albertkit.serving.api_errors import ApiError
-from albertkit.serving.batching import QueuedEngine
+from albertkit.serving.batching import SPECIAL_CHARACTERS, QueuedEngine
 from albertkit.serving.request_fields import (
     CandidateLabels,
     Choices,
@@ -46,7 +46,6 @@ from albertkit.tasks.label_kinds import Function
 from albertkit.tasks.multiple_choice import GAP
 
 _LIGATURES = {"\ufdfa": 17, "\ufdfb": 7}  # Arabic ligature -> number of characters that normalization adds
-_SPECIAL_CHARACTERS = 10  # number of characters with as many tokens as [CLS] and two [SEP]
 _PLACE = re.compile(r"^input (\d+) \(counted from 0\):")
 _TRUNCATION = re.compile(r"(, or allow truncation )\(truncation=True[^)]*\)")
 
@@ -55,7 +54,9 @@ class TaskRequest(Strict):
     """The fields of every request: a model, and one or several inputs."""
 
     task: ClassVar[str | None] = None
-    """Task of the pipeline that computes the response; None if only the tokenizer is needed."""
+    """Task of the pipeline that computes the response; None for any pipeline."""
+    computes: ClassVar[bool] = True
+    """Whether the model computes the response; False if only the tokenizer is needed."""
 
     model: Name | None = Field(None, description="Name of the model. Default: the first model for the task.")
     input: Any
@@ -162,7 +163,7 @@ class ZeroShotRequest(TaskRequest):
             _characters(self.hypothesis_template) + _characters(one) for one in self.candidate_labels
         )
         return super().characters() * len(self.candidate_labels) + len(self.items()) * (
-            hypotheses + _SPECIAL_CHARACTERS * len(self.candidate_labels)
+            hypotheses + SPECIAL_CHARACTERS * len(self.candidate_labels)
         )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
@@ -330,6 +331,7 @@ class EmbeddingsRequest(TaskRequest):
 class TokenizeRequest(TaskRequest):
     """Texts, or pairs of texts, to tokenize."""
 
+    computes = False
     input: str | TextPair | TextsAndPairs
     masks: bool = Field(False, description="Parse [MASK] in a text as the mask token, as fill-mask does.")
 

@@ -93,9 +93,8 @@ class Service:
         most = self.settings
         param = None if seconds is None else DEADLINE_HEADER
         seconds = most.max_seconds if seconds is None else min(seconds, most.max_seconds)
-        ticket = Ticket(
-            characters=task_request.characters(), seconds=seconds, max_tokens=most.max_tokens, param=param
-        )
+        characters = task_request.characters() if task_request.computes else 0
+        ticket = Ticket(characters=characters, seconds=seconds, max_tokens=most.max_tokens, param=param)
         self.gate.enter(ticket)
         self.queue.expect(ticket)
         job = asyncio.get_running_loop().run_in_executor(

@@ -23,7 +23,7 @@ class Ticket:
     """A request in progress: its size, its deadline, and whether it was cancelled."""
 
     characters: int
-    """Number of characters of its texts, as they are tokenized."""
+    """Number of characters of the texts that the model reads; 0 if only the tokenizer is needed."""
     seconds: float
     """Time from its arrival until its deadline."""
     max_tokens: int | None = None

@@ -26,8 +26,7 @@ from albertkit.export.onnx import MAX_DROP, OnnxReport, check_int8_options, choo
 from albertkit.export.writing import exported_config, vectors_note, vocabulary_file
 from albertkit.files import check_new_folder, complete_files, file_sha256, read_json, write_json
 from albertkit.heads import head_of
-from albertkit.tokenization.folder import CONFIG_FILE as TOKENIZER_CONFIG_FILE
-from albertkit.tokenization.folder import PATTERNS, SPECIAL_TOKENS_FILE, TOKENIZER_FILE
+from albertkit.tokenization.folder import PATTERNS, SPECIAL_TOKENS_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 from albertkit.vocabularies import add_model_file, open_tokenizer
 from albertkit.web.libraries import check_npm, fetch_libraries
 from albertkit.web.page import FOLDER, INDEX, SERVICE_WORKER, TASKS, is_of_page, write_page

@@ -56,9 +56,9 @@ export function offerLink(say) {
   });
 }
 
-/** Show rows with a name, a bar and a percentage; with `choose`, as buttons. Existing rows are changed, so
- * that bars move and the focus stays. `most` is the score of a full bar. */
-export function showBars(list, rows, { most = 1, choose = null } = {}) {
+/** Show rows with a name, a bar and a score; with `choose`, as buttons. Existing rows are changed, so that
+ * bars move and the focus stays. `most` is the score of a full bar; `written` returns the text of a score. */
+export function showBars(list, rows, { most = 1, choose = null, written = percent } = {}) {
   while (list.children.length > rows.length) list.lastChild.remove();
   while (list.children.length < rows.length) {
     const parts = ["name", "bar", "score"].map((kind) => make("span", { className: kind }));
@@ -68,10 +68,10 @@ export function showBars(list, rows, { most = 1, choose = null } = {}) {
   }
   rows.forEach(({ name, score }, place) => {
     const row = list.children[place].firstChild;
-    const [written, bar, number] = row.children;
-    written.textContent = name;
-    number.textContent = percent(score);
-    bar.firstChild.style.width = `${(100 * score) / (most || 1)}%`;
+    const [title, bar, number] = row.children;
+    title.textContent = name;
+    number.textContent = written(score);
+    bar.firstChild.style.width = `${(100 * Math.max(score, 0)) / (most || 1)}%`;
     if (choose) row.onclick = () => choose(name);
   });
 }

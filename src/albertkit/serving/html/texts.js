@@ -77,13 +77,16 @@ export function classifyPanel(models) {
     if (!text.trim()) { find("labels").replaceChildren(); return ""; }
     const input = pair.trim() ? { text, text_pair: pair } : text;
     const [labels] = (await ask("v1/classify", { model, input, top_k: 12, truncate: true }, signal)).results;
-    showBars(find("labels"), labels.map(({ label, score }) => ({ name: label, score })));
-    const truncated = cutNote(labels[0].cut);
+    const [best] = labels;
+    const written = labels.length > 1 ? percent : (score) => score.toFixed(2); // such as a rating of 1 to 5
+    const most = Math.max(1, best.score);
+    showBars(find("labels"), labels.map(({ label, score }) => ({ name: label, score })), { most, written });
+    const truncated = cutNote(best.cut);
     if (readsPairs && !pair.trim()) {
       const advice = "This model was trained on pairs of texts. Enter the second text too.";
       return { note: truncated ? `${truncated.note} ${advice}` : advice };
     }
-    return truncated ?? `${labels[0].label}, ${percent(labels[0].score)}`;
+    return truncated ?? `${best.label}, ${written(best.score)}`;
   });
 }
 

@@ -86,7 +86,7 @@ export class Model {
     const [text, pair] = typeof input === "string" ? [input, null] : [input.text, input.text_pair];
     const row = this.reader.row(this.reader.pieces(text).ids, pair === null ? null : this.reader.pieces(pair).ids);
     const { logits: { data } } = await this.#run(row);
-    const kind = this.config.problem_type ?? (data.length === 1 ? "regression" : "");
+    const kind = this.config.problem_type ?? (data.length === 1 ? "multi_label_classification" : "");
     const scores = kind === "multi_label_classification" ? Array.from(data, sigmoid)
       : kind === "regression" ? Array.from(data) : softmax(data);
     return largest(scores, count).map(([score, number]) => ({

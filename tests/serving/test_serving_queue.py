@@ -1,0 +1,52 @@
+"""Tests of the queue's estimate of the time of a request, without a server."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the server's libraries: pip install 'albertkit[serve]'")
+
+from albertkit.engines.engine import BatchScores, Engine, Job, Row
+from albertkit.serving import batching
+from albertkit.serving.admission import Gate
+from albertkit.serving.api_errors import ApiError
+from albertkit.serving.batching import RowQueue
+from albertkit.serving.metrics import Metrics
+from albertkit.serving.work import Ticket, Work
+
+
+class Zeros(Engine):
+    def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
+        yield range(len(rows)), [np.zeros((1, 1), np.float32)] * len(rows)
+
+
+@pytest.fixture(name="gate")
+def gate_fixture() -> Iterator[Gate]:
+    metrics = Metrics()
+    queue = RowQueue(metrics, batch_wait=0.0, torch_threads=None)
+    yield Gate(8, queue, metrics)
+    queue.close()
+
+
+def compute(queue: RowQueue, text: str, *, tokens: int) -> None:
+    row = Row(input_ids=[2] * tokens, token_type_ids=[0] * tokens, example=0)
+    ticket = Ticket(characters=len(text), seconds=30.0)
+    queue.compute(Work(ticket, Zeros(), [row], Job(), lambda scores: scores, budget=100))
+
+
+def test_a_slow_batch_does_not_reject_requests_forever(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate.queue.seconds_per_token = 1.0
+    large = Ticket(characters=1000, seconds=30.0)
+    with pytest.raises(ApiError, match=r"takes about 300\.0 seconds"):
+        gate.enter(large)
+    monkeypatch.setattr(batching, "_VALID_SECONDS", 0.0)
+    gate.enter(large)
+    compute(gate.queue, "a" * 300, tokens=100)
+    assert gate.queue.seconds_per_token < 0.1  # without the batch of long ago
+
+
+def test_short_texts_do_not_predict_many_tokens_of_long_texts(gate: Gate) -> None:
+    for _ in range(50):
+        compute(gate.queue, "a", tokens=3)
+    assert 2000 < gate.queue.tokens_of(Ticket(characters=10_000, seconds=30.0)) < 4000
