@@ -47,6 +47,8 @@ def test_nan_and_infinity_are_not_written_to_json(number: float, tmp_path: Path)
 def test_finite_replaces_nan_and_infinity_by_null() -> None:
     value = {"loss": math.nan, "by_length": [(1, math.inf)], "name": "x", "count": 3}
     assert finite(value) == {"loss": None, "by_length": [[1, None]], "name": "x", "count": 3}
+    assert finite([np.array([[1.5, np.nan]]), np.float32("inf"), np.int64(3)]) == [[[1.5, None]], None, 3]
+    assert finite(np.datetime64("2026-11-25", "ns")) == np.datetime64("2026-11-25")
 
 
 def test_a_config_with_nan_is_not_written(tmp_path: Path) -> None:

@@ -209,8 +209,10 @@ def test_one_item_needs_no_other_process(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_script_without_a_guard_gets_an_error_that_explains_it(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
+        "from functools import partial\n"
         "from albertkit.parallel import ordered_map\n"
-        "print(list(ordered_map(abs, iter([-1, -2]), workers=2, hint='kept')))\n"
+        "work = partial(max, 'a' * 200_000)  # larger than a pipe holds, as a vocabulary is\n"
+        "print(list(ordered_map(work, iter('bc'), workers=2, hint='kept')))\n"
     )
     result = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 1

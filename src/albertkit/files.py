@@ -64,6 +64,13 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
         flush_to_disk(target.parent)
 
 
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file, and create its folder. The target has its old content until the copy is complete."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(target) as temporary:
+        shutil.copyfile(source, temporary)
+
+
 @contextmanager
 def full_disk_named(target: Path) -> Iterator[None]:
     """Convert a library's error about missing disk space to DiskFullError, which names the file.
@@ -208,12 +215,18 @@ def read_json(file: Path, error: type[AlbertKitError]) -> dict[str, Any]:
 
 
 def finite(value: Any) -> Any:
-    """Return a value with None in place of every infinite number and NaN."""
+    """Return a value with None in place of every infinite number and NaN, and NumPy's arrays as lists."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {name: finite(inner) for name, inner in value.items()}
-    return [finite(inner) for inner in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or getattr(dtype, "kind", "") in ("M", "m"):  # `tolist` returns numbers for some times
+        return value
+    plain = value.tolist()
+    return finite(plain) if isinstance(plain, float | list) else plain
 
 
 def _not_finite(value: Any, place: str = "") -> tuple[str, float] | None:

@@ -44,7 +44,7 @@ def ordered_map(
     This process reads the items and receives the results, so other processes do not need its files.
 
     Args:
-        work: Function that can be pickled. Each worker receives it once.
+        work: Function that can be pickled.
         items: Items that can be pickled.
         runner: "local" (this machine) or "ray" (the cluster that `ray.init` finds through RAY_ADDRESS, or
             else a Ray instance on this machine).
@@ -91,14 +91,13 @@ def _process_map(
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
-    pool = ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_start, initargs=(work,)
-    )
+    # Not `initargs=(work,)`: if a worker dies at its start, Python blocks while it sends a large `work`.
+    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
     waiting: deque[tuple[str, Any]] = deque()
     started = False  # whether any worker has returned a result
     try:
         for item in items:
-            waiting.append((name(item), pool.submit(_work, item)))
+            waiting.append((name(item), pool.submit(work, item)))
             if len(waiting) > workers + 1:  # one item is ready for the next worker; more would use memory
                 yield waiting[0][1].result()
                 waiting.popleft()
@@ -115,19 +114,6 @@ def _process_map(
         raise DataError(f"a worker process was killed {where}, {advice}") from error
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-_worker: Callable[[Any], Any] | None = None  # set when a worker process starts
-
-
-def _start(work: Callable[[Any], Any]) -> None:
-    global _worker
-    _worker = work
-
-
-def _work(item: Any) -> Any:
-    assert _worker is not None
-    return _worker(item)
 
 
 def _ray_map(

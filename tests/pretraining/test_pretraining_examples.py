@@ -124,6 +124,7 @@ def test_max_ngram_and_max_predictions(words: WordTable, pieces: list[str]) -> N
     assert len(positions) == 20
     assert set(chosen) == {1}
     assert len(masking.choose(ids[:4], words, ExampleSettings(), rng)[0]) == 1
+    assert masking.budget(20, ExampleSettings(masked_lm_probability=0.0)) == 1  # as in the original
     # Words that are longer than the whole budget, or no words at all: nothing to hide.
     assert len(masking.choose(np.full(20, words.sep), words, ExampleSettings(), rng)[0]) == 0
     assert len(masking.choose(np.full(20, pieces.index("s")), words, ExampleSettings(), rng)[0]) == 0

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from pretraining_runs import folder_bytes
 
-from albertkit import files, parallel
+from albertkit import files
 from albertkit.errors import ConfigError, DataError, DiskFullError, ModelNotFoundError
 from albertkit.pretraining import prepare as prepare_module
 from albertkit.pretraining import prepared_folder
 from albertkit.pretraining.prepare import prepare
+from albertkit.pretraining.prepared_folder import PreparedFolder
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.units import Unit, Work
 from albertkit.tokenization.unigram import UnigramModel
@@ -132,6 +133,17 @@ def test_prepare_removes_only_its_own_files(tmp_path: Path, corpus_file: Path, t
     ]  # fmt: skip
 
 
+def test_two_calls_cannot_share_a_folder(tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path) -> None:
+    """Without a lock, the second call removed shards of the first when it ended."""
+    with (
+        PreparedFolder(tmp_path / "out").open(),
+        pytest.raises(DataError, match="out is in use by another `prepare`"),
+    ):
+        prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=1)
+    assert prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=1).train.documents
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["train"]
+
+
 def die(unit: object) -> None:
     os._exit(1)
 
@@ -139,7 +151,7 @@ def die(unit: object) -> None:
 def test_a_killed_worker_is_an_error(
     tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parallel, "_work", die)
+    monkeypatch.setattr("albertkit.pretraining.prepare.Work", lambda **_: die)
     with pytest.raises(DataError, match=r"a worker process was killed after .*corpus.jsonl, line 1,"):
         prepare([corpus_file], tiny_vocabulary, tmp_path / "out", workers=2, unit_characters=20_000)
 

@@ -26,6 +26,7 @@ from albertkit.pretraining.loss import PretrainingObjective
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
+from albertkit.tokenization.vocabulary import train_vocabulary
 from albertkit.training.curves import read_metrics
 
 
@@ -177,4 +178,17 @@ def test_continued_pretraining_needs_the_vocabulary_of_the_model(data: Path, tmp
     AlbertForPreTraining(AlbertConfig(vocab_size=400, **SIZES)).save_pretrained(tmp_path / "other")
     settings = replace(SETTINGS, init_from=str(tmp_path / "other"), model={}, frequency_bias=False)
     with pytest.raises(ConfigError, match="has 400 pieces, but the tokenizer of the shards has 500"):
+        run(data, tmp_path / "run", settings)
+
+
+def test_continued_pretraining_needs_the_pieces_of_the_model(
+    data: Path, tmp_path: Path, tiny_texts: list[str]
+) -> None:
+    """Another vocabulary of the same size would give each piece the weights of another one."""
+    other = tmp_path / "other"
+    train_vocabulary([text[::-1] for text in tiny_texts], other, vocab_size=500, num_threads=1)
+    AlbertForPreTraining(AlbertConfig(vocab_size=500, **SIZES)).save_pretrained(other)
+    settings = replace(SETTINGS, init_from=str(other), model={}, frequency_bias=False)
+    expected = r"piece \d+ of .*other is '.+', but piece \d+ of the tokenizer of the shards is '.+'\. Prepare"
+    with pytest.raises(ConfigError, match=expected):
         run(data, tmp_path / "run", settings)

@@ -1,5 +1,6 @@
 """Tests that two processes train like one process: the same examples, each once, and the same losses."""
 
+import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from two_processes import in_two_processes
 
 import albertkit
 from albertkit.training.curves import read_metrics
-from albertkit.training.distributed import World
+from albertkit.training.distributed import World, join_world
 from albertkit.training.state import checkpoints
 
 RECIPE = f"""
@@ -140,6 +141,49 @@ def test_the_others_wait_for_an_evaluation_however_long_it_takes(
     program.write_text(SLOW_EVALUATION.format(support=str(SUPPORT), output=str(tmp_path / "run")))
     in_two_processes(["python", program], warm_shell)
     assert [folder.name for folder in checkpoints(tmp_path / "run")] == ["step-0000000", "step-0000002"]
+
+
+EARLY_STOPPING = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {support!r})
+import training_runs as t
+from albertkit.training.distributed import join_world
+from albertkit.training.loop import train
+values = iter([0.1, 0.5, 0.4, 0.3])
+with join_world("cpu") as world:
+    model = t.tiny_model()
+    result = train(
+        model, t.objective, t.batches, t.settings(evaluate_every=2, early_stopping=2), Path({output!r}),
+        save_model=model.save_pretrained, evaluate=lambda: {{"accuracy": next(values)}},
+        best_metric="accuracy", world=world,
+    )
+    Path({output!r}, f"ended-{{world.rank}}.txt").write_text(f"{{result.finished}} at {{result.state.step}}")
+"""
+
+
+def test_early_stopping_finishes_the_run_in_all_processes(tmp_path: Path, warm_shell: dict[str, str]) -> None:
+    """Otherwise the main process of `finetune` would wait for the others, which have returned."""
+    program = tmp_path / "program.py"
+    program.write_text(EARLY_STOPPING.format(support=str(SUPPORT), output=str(tmp_path / "run")))
+    in_two_processes(["python", program], warm_shell)
+    assert [(tmp_path / "run" / f"ended-{rank}.txt").read_text() for rank in (0, 1)] == ["True at 6"] * 2
+
+
+@pytest.mark.parametrize(("rank", "said"), [(0, ["a warning", "an error"]), (1, ["an error"])])
+def test_only_the_main_process_logs_warnings(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, rank: int, said: list[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", str(rank))
+    for name in ("init_process_group", "destroy_process_group"):
+        monkeypatch.setattr(torch.distributed, name, lambda *_, **__: None)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: rank)
+    logger = logging.getLogger("albertkit.training")
+    with join_world("cpu"):
+        logger.warning("a warning")
+        logger.error("an error")
+    assert caplog.messages == said
 
 
 def test_processes_of_a_test_that_do_not_end_are_killed(tmp_path: Path, warm_shell: dict[str, str]) -> None:

@@ -116,14 +116,14 @@ def test_a_pretraining_run_is_pushed_with_its_card(
 
 def test_the_card_names_the_objectives_of_the_run(tmp_path: Path) -> None:
     albertkit.pipeline("fill-mask").save_pretrained(tmp_path)
-    for examples, text in (
-        ({"masked_lm": True, "sentence_order": True}, "masked language modeling and sentence order with"),
-        ({"masked_lm": True, "sentence_order": False}, "pretrained on masked language modeling with"),
-        ({"masked_lm": False, "sentence_order": True}, "pretrained on sentence order with"),
+    for weight, examples, text in (
+        (0.5, {"masked_lm": True, "sentence_order": True}, "language modeling and sentence order with"),
+        (0.0, {"masked_lm": True, "sentence_order": True}, "pretrained on masked language modeling with"),
+        (0.5, {"masked_lm": True, "sentence_order": False}, "pretrained on masked language modeling with"),
+        (0.5, {"masked_lm": False, "sentence_order": True}, "pretrained on sentence order with"),
     ):
-        card = pretraining_card(
-            tmp_path, "org/run", settings={"examples": examples}, figures={}, metrics={}, options={}
-        )
+        settings = {"order_weight": weight, "examples": examples}
+        card = pretraining_card(tmp_path, "org/run", settings=settings, figures={}, metrics={}, options={})
         assert text in card
 
 

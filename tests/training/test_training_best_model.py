@@ -52,6 +52,14 @@ def test_early_stopping_counts_the_evaluations_before_a_rollback(tmp_path: Path)
     assert list(values) == []
 
 
+def test_early_stopping_counts_an_evaluation_that_a_rollback_repeats_once(tmp_path: Path) -> None:
+    """Steps 4, 6 and 8 do not improve on step 2; step 6 is evaluated again after the rollback to step 4."""
+    values = iter([0.1, 0.5, 0.4, 0.3, 0.3, 0.2])
+    result = run_with(tmp_path, values, objective=BadOnce(7, math.nan), early_stopping=3)
+    assert (result.finished, result.state.step, result.state.stale_evaluations) == (True, 8, 3)
+    assert list(values) == []
+
+
 def test_a_finished_run_keeps_its_metrics(tmp_path: Path) -> None:
     """A metric without a value is NaN before and after, but null in the file."""
     result = run_with(tmp_path, iter([0.1, 0.5, 0.4, 0.2, 0.2, 0.2, 0.2]))

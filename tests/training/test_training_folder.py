@@ -31,6 +31,13 @@ def test_checkpoints_are_model_folders_and_the_last_are_kept(tmp_path: Path) -> 
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("pictures")
+def test_a_run_without_evaluations_has_curves(tmp_path: Path) -> None:
+    model = tiny_model()
+    train(model, objective, batches, settings(steps=4), tmp_path, save_model=model.save_pretrained)
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_two_runs_cannot_share_a_folder(tmp_path: Path) -> None:
     tmp_path.joinpath("checkpoints").mkdir()
     with FileLock(tmp_path / ".lock"), pytest.raises(TrainingError, match="is in use by another run"):
@@ -63,7 +70,8 @@ def test_a_full_disk_leaves_no_incomplete_best_model(
     """The disk is full at step 2 for the new best model, and at the end for its copy."""
     model, scores, saved = tiny_model(), iter([0.1, 0.2, 0.3]), []
 
-    def no_space(*_: object, **__: object) -> None:
+    def no_space(_: object, target: Path) -> None:
+        target.write_text("incomplete")
         raise OSError(errno.ENOSPC, "No space left on device")
 
     def save(folder: Path) -> None:
@@ -80,10 +88,11 @@ def test_a_full_disk_leaves_no_incomplete_best_model(
 
     with monkeypatch.context() as patched:
         if step == 4:
-            patched.setattr(shutil, "copytree", no_space)
+            patched.setattr(shutil, "copyfile", no_space)
         with pytest.raises(DiskFullError, match="no space left on the disk"):
             go_on()
     assert [file.name for file in tmp_path.rglob("*.tmp")] == []
+    assert not (tmp_path / "model.safetensors").exists()
     scores = iter([0.2, 0.3])
     assert go_on().finished
 

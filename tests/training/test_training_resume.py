@@ -19,6 +19,7 @@ from training_runs import batches, objective, run, settings, tiny_model
 from albertkit.errors import TrainingError
 from albertkit.training.curves import read_metrics
 from albertkit.training.loop import train
+from albertkit.training.signals import stop_signals
 from albertkit.training.state import checkpoint_folder, checkpoints
 
 
@@ -101,6 +102,16 @@ def test_sigterm_writes_a_checkpoint_and_ends(tmp_path: Path, warm_shell: dict[s
     assert checkpoints(output)[-1] == checkpoint_folder(output, int(last))
 
 
+def test_only_a_second_ctrl_c_ends_the_process_immediately() -> None:
+    """`torchrun` forwards SIGTERM to processes that may have received it already."""
+    with stop_signals() as received:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert received == [signal.SIGTERM] * 2
+
+
 def test_a_signal_during_the_first_evaluation_is_not_lost(tmp_path: Path) -> None:
     model = tiny_model()
 
@@ -126,12 +137,13 @@ def test_a_signal_during_the_first_evaluation_is_not_lost(tmp_path: Path) -> Non
         ({}, {"task": {"length": 8, "depth": 2, "width": None}}, "task.width: saved nothing, now None"),
         ({}, {"task": {}}, "task.depth: saved 2, now nothing; task.length: saved 8, now nothing"),
         ({}, {"data": "0123456789abcdef" * 4}, "data: saved 'books', now '01234567'..."),
+        ({}, {"shards": ["a", "c"] * 10}, r"\(shards.1: saved 'b', now 'c'; .*shards.15.*; and 2 more\)"),
     ],
 )
 def test_a_run_cannot_be_resumed_with_other_settings(
     tmp_path: Path, changes: dict[str, Any], fingerprint: dict[str, Any], named: str
 ) -> None:
-    same = {"data": "books", "task": {"length": 8, "depth": 2}}
+    same = {"data": "books", "task": {"length": 8, "depth": 2}, "shards": ["a", "b"] * 10}
     run(tmp_path, settings(max_minutes=1e-9), same)
     with pytest.raises(TrainingError, match=named):
         run(tmp_path, settings(**changes), same | fingerprint)

@@ -5,16 +5,19 @@ A new model has as many positions as the run trains, unless the recipe sets `max
 
 import math
 import re
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from albertkit.config import AlbertConfig
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, ModelNotFoundError, TokenizerError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
+from albertkit.pretraining.words import WordTable
+from albertkit.tokenization.folder import locate_model_file
 
 
 def initialize(settings: PretrainingSettings, shards: ShardSet) -> AlbertForPreTraining:
@@ -53,6 +56,21 @@ def initialize(settings: PretrainingSettings, shards: ShardSet) -> AlbertForPreT
             f"{config.max_position_embeddings} positions (max_position_embeddings)"
         )
     return model
+
+
+def check_vocabulary(name: str, words: WordTable) -> None:
+    """Raise ConfigError if the tokenizer of the model called `name` has other pieces than `words`.
+
+    A checkpoint without a tokenizer is not checked.
+    """
+    with suppress(ModelNotFoundError, TokenizerError):
+        own = WordTable(locate_model_file(name)).pieces
+        for index, (piece, expected) in enumerate(zip(own, words.pieces, strict=False)):
+            if piece != expected:
+                raise ConfigError(
+                    f"piece {index} of {name} is {piece!r}, but piece {index} of the tokenizer of the shards "
+                    f"is {expected!r}. Prepare the text with the model's own tokenizer."
+                )
 
 
 def continued_model(name: str, overrides: dict[str, Any]) -> AlbertForPreTraining:
@@ -139,7 +157,7 @@ def start_at_matching(model: AlbertForPreTraining) -> None:
     """
     encoder = model.albert.encoder
     attention = encoder.executed_layers()[0].attention
-    size = attention.head_size
+    size = attention.attention_head_size
     states = _states_of_pieces(model)  # (places, segments, V, H)
     hidden = states.shape[-1]
     with torch.no_grad():

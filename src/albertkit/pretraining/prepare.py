@@ -86,7 +86,8 @@ def prepare(
 ) -> PrepareReport:
     """Tokenize a corpus into documents of sentences of token ids, and write them as shards.
 
-    After an interruption, the same call keeps the finished shards and resumes the work.
+    After an interruption, the same call keeps the finished shards and resumes the work. In a script, call
+    this function under `if __name__ == "__main__":`, because each worker process imports the script.
 
     Args:
         inputs: files, folders or glob patterns (`.txt`, `.jsonl`, `.parquet`, also compressed); or rows with

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from albertkit.errors import DataError, DiskFullError
+from albertkit.extras import optional
 from albertkit.files import (
     atomic_path,
     check_new_folder,
@@ -26,6 +27,8 @@ from albertkit.files import (
 )
 from albertkit.pretraining.shards import MANIFEST, Manifest, ShardRecord, checked
 from albertkit.pretraining.units import SPLITS, Unit
+
+filelock = optional("filelock", extra="train")
 
 Records = dict[str, ShardRecord]  # of one unit, by split
 
@@ -41,8 +44,8 @@ class PreparedFolder:
         """Prepare the folder for the work of the block; if the block raises, remove empty folders.
 
         Raises:
-            DataError: it has finished shards or files that do not belong to unfinished ones, or cannot be
-                written.
+            DataError: it has finished shards or files that do not belong to unfinished ones, is in use, or
+                cannot be written.
         """
         if (self.path / "train" / MANIFEST).exists():
             raise DataError(
@@ -50,7 +53,7 @@ class PreparedFolder:
             )
         if not self._notes.is_dir():
             check_new_folder(self.path)
-        with made_folder(self._notes):
+        with made_folder(self._notes), self._locked():
             with self._writing():
                 for split in SPLITS:  # from a run that was interrupted between its manifests
                     (self.path / split / MANIFEST).unlink(missing_ok=True)
@@ -118,6 +121,23 @@ class PreparedFolder:
                     file.unlink()
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Lock the folder, because a second process could remove the shards of the first."""
+        lock = filelock.FileLock(self._notes / ".lock")
+        with self._writing():
+            try:
+                lock.acquire(timeout=0)
+            except filelock.Timeout:
+                raise DataError(
+                    f"{self.path} is in use by another `prepare`. Wait for it, or choose another folder."
+                ) from None
+        try:
+            yield
+        finally:
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
 
     @property
     def _notes(self) -> Path:

@@ -15,7 +15,7 @@ from albertkit.errors import TrainingError
 from albertkit.footprint import measure
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.batches import ExampleStream, Position, PretrainingBatch, fixed_batches
-from albertkit.pretraining.initialization import initialize
+from albertkit.pretraining.initialization import check_vocabulary, initialize
 from albertkit.pretraining.loss import PretrainingObjective
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
@@ -29,6 +29,7 @@ from albertkit.training.distributed import World
 from albertkit.training.loop import train
 from albertkit.training.progress import METRICS
 from albertkit.training.run_state import RunResult
+from albertkit.training.signals import ignore_stop_signals
 from albertkit.training.state import checkpoint_step, checkpoints, choose_precision
 from albertkit.training.throughput import TRAINING_PASSES
 
@@ -71,6 +72,8 @@ def run_pretraining(
     pieces = AlbertTokenizer.from_pretrained(tokenizer)
     words = WordTable(vocabulary)
     model = initialize(settings, train_shards).to(world.device)
+    if settings.init_from is not None:
+        check_vocabulary(settings.init_from, words)
     pieces.model_max_length = model.config.max_position_embeddings
     objective = PretrainingObjective(settings, world.device)
     objective.freeze_unused(model)
@@ -196,7 +199,12 @@ def _in_background(stream: ExampleStream) -> Iterator[PretrainingBatch]:
     The process is a new interpreter, because forking a process with threads (torch's) can hang.
     """
     loader = DataLoader(
-        _Stream(stream), batch_size=None, num_workers=1, prefetch_factor=8, multiprocessing_context="spawn"
+        _Stream(stream),
+        batch_size=None,
+        num_workers=1,
+        prefetch_factor=8,
+        multiprocessing_context="spawn",
+        worker_init_fn=ignore_stop_signals,
     )
     return iter(loader)
 

@@ -92,7 +92,7 @@ class ExampleSettings:
     masked_lm: bool = True
     """Train on masked language modeling."""
     masked_lm_probability: float = number(0.15, SHARE)
-    """Share of the tokens to predict."""
+    """Share of the tokens to predict, rounded to at least one token per sequence."""
     max_predictions: int | None = number(None, "tokens")
     """Maximum number of tokens to predict per sequence (default: 20 per 128 tokens)."""
     max_ngram: int = number(3, "words")

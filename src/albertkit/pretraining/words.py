@@ -33,7 +33,7 @@ class WordTable:
         processor = sentencepiece.SentencePieceProcessor(model_file=str(model_file))
         self.model_file = Path(model_file)
         self.size: int = processor.get_piece_size()
-        pieces = [processor.id_to_piece(index) for index in range(self.size)]
+        self.pieces = pieces = [processor.id_to_piece(index) for index in range(self.size)]
         self.cls, self.sep, self.mask, self.pad = (
             self._special(processor, pieces, name) for name in ("[CLS]", "[SEP]", "[MASK]", "<pad>")
         )

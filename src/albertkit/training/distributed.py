@@ -98,7 +98,7 @@ def join_world(device: str) -> Iterator[World]:
     """Join the processes that `torchrun` started, or return a single process.
 
     On GPUs, each process uses the GPU of its local rank if `device` is "auto" or "cuda". Processes other than
-    the main one log only warnings.
+    the main one log only errors.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
@@ -116,7 +116,7 @@ def join_world(device: str) -> Iterator[World]:
     level = logger.level
     try:
         if dist.get_rank():
-            logger.setLevel(logging.WARNING)
+            logger.setLevel(logging.ERROR)
         yield World(chosen, dist.get_rank(), size)
     finally:
         logger.setLevel(level)

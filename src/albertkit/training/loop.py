@@ -6,7 +6,6 @@ can start at any position, and an evaluation. The loop owns the optimizer, the s
 
 import logging
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 
 from albertkit.allocator import keep_freed_memory
 from albertkit.errors import ConfigError, TrainingError
-from albertkit.files import full_disk_named
+from albertkit.files import copy_file
 from albertkit.recipe import default_values
 from albertkit.training.callback_list import CallbackList
 from albertkit.training.callbacks import Callback, RunProgress
@@ -176,8 +175,7 @@ class _Run:
 
     def is_stale(self) -> bool:
         """Return whether the run no longer improves."""
-        patience = self.settings.early_stopping
-        return bool(patience) and self.state.stale_evaluations >= patience
+        return 0 < self.settings.early_stopping <= self.state.stale_evaluations
 
     def resume_or_start(self) -> None:
         """Load the newest checkpoint. A new run writes its first checkpoint before its first step."""
@@ -235,7 +233,7 @@ class _Run:
                     self.evaluate()
                     if not last:
                         self.end_if_hopeless()
-                        last = self.world.any(self.is_finished())
+                        last = self.is_finished()
                 ending = ending or last or self.callbacks.failed
                 if step % settings.save_every == 0 or ending:
                     self.save()
@@ -246,8 +244,8 @@ class _Run:
             self.save()
         best = self.output / BEST
         if self.world.is_main and self.is_finished() and self.best_metric and best.is_dir():
-            with full_disk_named(self.output):
-                shutil.copytree(best, self.output, dirs_exist_ok=True)
+            for file in filter(Path.is_file, best.rglob("*")):
+                copy_file(file, self.output / file.relative_to(best))
         elif self.world.is_main:
             self.save_model(self.output)
         return signal
@@ -347,6 +345,8 @@ class _Run:
             if metric and self.state.is_best(metric, lower=lower):
                 with written_folder(self.output / BEST) as folder:
                     self.save_model(folder)
+        stale = self.state.stale_evaluations if self.world.is_main else 0
+        self.state.stale_evaluations = self.world.sum_counts([{"stale": stale}])["stale"]
         spreads = [values.get(OUTPUT_SPREAD, math.inf) for values in (before, self.state.metrics)]
         if self.world.any(self.world.is_main and max(spreads) < CONSTANT):
             raise TrainingError(

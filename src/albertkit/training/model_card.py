@@ -108,6 +108,8 @@ def pretraining_card(
         # The card is public, so it must not show the path of a local folder.
         settings = settings | {"init_from": _base_name(start)}
     examples = settings.get("examples", {})
+    if not settings.get("order_weight", 1.0):
+        examples = examples | {"sentence_order": False}
     objectives = {"masked_lm": "masked language modeling", "sentence_order": "sentence order"}
     trained_on = [title for name, title in objectives.items() if examples.get(name, True)]
     parts = [

@@ -172,6 +172,10 @@ class Curves(Callback):
         """Start the clock."""
         self._drawn, self._outdated = time.monotonic(), False
 
+    def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
+        """Record whether there are new metrics."""
+        self._outdated = self._outdated or bool(metrics)
+
     def on_evaluation(self, run: RunProgress, metrics: dict[str, float]) -> None:
         """Draw, unless the last image is recent."""
         self._outdated = True
@@ -179,7 +183,7 @@ class Curves(Callback):
             self.on_end(run)
 
     def on_end(self, run: RunProgress) -> None:
-        """Draw, unless the image shows all evaluations."""
+        """Draw, unless the image shows all metrics."""
         if self._outdated:
             plot_curves(run.output)
             self._drawn, self._outdated = time.monotonic(), False

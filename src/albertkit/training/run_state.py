@@ -86,7 +86,9 @@ class RunState:
         self.seconds, self.position = before.seconds, position
         # An evaluation after this checkpoint may have saved the best model, which stays in its folder.
         self.best, self.best_step, self.best_metrics = before.best, before.best_step, before.best_metrics
-        self.stale_evaluations = before.stale_evaluations
+        # The evaluations since this checkpoint are repeated, so they do not count.
+        if before.best_step > self.step:
+            self.stale_evaluations = 0
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ class TrainingSettings(RunSettings):
             value = getattr(self, name)
             if value is not None and not value > 0:  # also rejects NaN
                 raise ConfigError(f"{name} must be more than 0, not {value}")
-        for name in rates:
+        for name in (*rates, "weight_decay", "max_grad_norm", "spike"):
             if getattr(self, name) == math.inf:
                 raise ConfigError(f"{name} must be finite, not inf")
         if self.adamw_learning_rate is not None and self.optimizer != "muon":

@@ -194,12 +194,15 @@ def _require_same_run(
         for line in _differences(key, saved.get(key), current.get(key))
     ]
     if differing:
+        if len(differing) > _SHOWN:
+            differing[_SHOWN:] = [f"and {len(differing) - _SHOWN} more"]
         raise TrainingError(
             f"{folder} cannot be resumed with these settings ({'; '.join(differing)}). Use the saved ones, "
             "or another output folder to start a new run."
         )
 
 
+_SHOWN = 8  # maximum number of differences in a message
 _WHOLE = ("own_metrics",)
 """Entries of a fingerprint that a checkpoint has completely or not at all."""
 
@@ -216,7 +219,9 @@ def _completed(saved: dict[str, Any], current: dict[str, Any], defaults: dict[st
 
 
 def _differences(name: str, saved: Any, current: Any) -> list[str]:
-    """Return "name: saved ..., now ..." for two values that differ, or for the entries of groups."""
+    """Return "name: saved ..., now ..." for two values, or for the entries of groups or lists."""
+    if isinstance(saved, list) and isinstance(current, list):  # the checksums of the shards
+        saved, current = dict(enumerate(saved)), dict(enumerate(current))
     if not (isinstance(saved, dict) and isinstance(current, dict)):
         return [f"{name}: saved {_short(saved)}, now {_short(current)}"]
     lines = []
