@@ -119,4 +119,4 @@ class ProgressBar:
 def _stderr() -> "Console":
     from rich.console import Console
 
-    return Console(stderr=True)
+    return Console(stderr=True, emoji=False)

@@ -8,6 +8,8 @@ from typing import ClassVar
 import pytest
 from command_line import assert_one_line_error
 
+from albertkit.cli.printing import new_console, print_bars
+from albertkit.errors import DataError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import (
     AlbertForMultipleChoice,
@@ -174,6 +176,7 @@ class TestChoose:
     def test_errors(self, run, folders):
         call = ("choose", "--model", folders["choices"])
         assert_one_line_error(run(*call, "a", "b"), "received only one of CHOICE and --context")
+        assert_one_line_error(run(*call, "--question", "who", stdin=b"a\tb\tc\td\n"), "Omit --question")
         assert_one_line_error(
             run(*call, "a", "--context", "b"), "question 1: ", "1 choices. Expected at least two"
         )
@@ -199,6 +202,17 @@ class TestOrder:
         assert_one_line_error(
             run("order", "a", "--model", folders["order"]), "texts received: 1. Expected two"
         )
+
+
+def test_names_of_emojis_are_text(run) -> None:
+    """Rich would show the emojis."""
+    assert run("order", "a :smile:", "b").output.startswith("a :smile:\n")
+    assert_one_line_error(run("order", "--file", "a:100:b"), "a:100:b: No such file")
+
+
+def test_scores_that_are_nan_are_an_error() -> None:
+    with pytest.raises(DataError, match=r"the score of 'good' is NaN\. .* weights for NaN"):
+        print_bars(new_console(), [("bad", 0.5), ("good", float("nan"))])
 
 
 @pytest.mark.parametrize(

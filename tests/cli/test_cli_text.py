@@ -136,6 +136,13 @@ class TestEmbed:
         np.testing.assert_allclose(vectors, expected, atol=1e-6)
         assert [file.name for file in tmp_path.iterdir()] == ["vectors.npy"]
 
+    def test_blank_lines_that_shift_the_rows_are_counted(self, run, model, tmp_path):
+        call = ("embed", "--model", model, "--json", "--output")
+        result = run(*call, tmp_path / "a.npy", stdin=b"the harbour\n\n \na word\n")
+        assert "blank lines skipped: 2. " in result.errors
+        assert run(*call, tmp_path / "b.npy", stdin=b"the harbour\na word\n\n").errors == ""
+        assert np.array_equal(np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy"))
+
     def test_pooling(self, run, model):
         (line,) = run("embed", "the harbour", "--model", model, "--pooling", "cls", "--json").json
         expected = pipeline("feature-extraction", model)("the harbour")[0][0]

@@ -1,5 +1,6 @@
 """Text tables of every format give the same examples, and errors name the file and the row or column."""
 
+import csv
 import gzip
 import json
 from pathlib import Path
@@ -15,6 +16,7 @@ from albertkit.datasets.examples import TextExample
 from albertkit.datasets.multiple_choice import ChoiceTable
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.question_answering import QuestionTable
+from albertkit.datasets.reader import as_source
 from albertkit.datasets.table import existing_file
 from albertkit.datasets.text_classification import EntailmentFile, TextTable
 from albertkit.datasets.token_classification import WordsTable
@@ -64,6 +66,23 @@ def test_pandas_reads_lists_of_parquet_as_arrays(tmp_path: Path) -> None:
         assert [example] == list(reader([row], options))
 
 
+def test_columns_without_names_have_their_numbers() -> None:
+    """pandas numbers the columns of a file without a header."""
+    pd = pytest.importorskip("pandas")
+    source = as_source(pd.DataFrame([["a", "x"], ["b", "y"]]), name="train")
+    with pytest.raises(DataError, match=r"no column 'text'. The columns are 0, 1\."):
+        TextTable(source)
+    (first, _) = TextTable(source, DataOptions(text_column="0", label_column="1"))
+    assert first == TextExample("a", None, "x", "train, row 1")
+
+
+def test_names_of_columns_are_text() -> None:
+    """`csv.DictReader` stores additional cells under None."""
+    rows = list(csv.DictReader(["text,label", "a,x", "b,y,z"]))
+    with pytest.raises(DataError, match=r"row 2: the name of a column is None\. Expected text"):
+        list(TextTable(rows))
+
+
 def test_plain_files_need_no_library_of_the_extra(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_files, "pa", optional("no_such_library", extra="train"))
     path = write("a.txt", "one\ntwo\n")
@@ -91,19 +110,20 @@ def test_a_table_without_header_counts_its_columns(write: Write) -> None:
 
 def test_unusable_rows_are_counted(write: Write) -> None:
     lines = ["text,label", "one,a", "two", ",a", "three,", '"four\nfour",b', "five,b,c", "six,a"]
-    reader = TextTable(write("a.csv", "\n".join(lines) + "\n"))
+    reader = TextTable(write("a.csv", "\n".join([*lines, lines[0], ""])))
     report = report_of(reader)
-    assert (report.rows, report.examples) == (7, 3)
+    assert (report.rows, report.examples) == (8, 3)
     assert {problem: rows.count for problem, rows in report.problems.items()} == {
-        "malformed": 2,
+        "malformed": 3,
         "empty": 1,
         "unlabeled": 1,
     }
     assert report.problems["malformed"].first == [
         f"{reader.source}, line 3: 1 cells, expected 2",
         f"{reader.source}, line 8: 3 cells, expected 2",
+        f"{reader.source}, line 10: the header again, as in files that were joined",
     ]
-    assert report.lines()[:2] == [f"{reader.source}: 3 examples, 4 skipped", "  malformed: 2"]
+    assert report.lines()[:2] == [f"{reader.source}: 3 examples, 5 skipped", "  malformed: 3"]
     assert report.to_json()["problems"]["unlabeled"]["count"] == 1
 
 
@@ -141,6 +161,11 @@ def test_without_labels_no_row_is_lost(write: Write) -> None:
         ("a.jsonl", "\n", "the file is empty"),
         ("a.json", "[]", r"unknown kind of file.* jq -c '.\[\]'"),
         ("a.xlsx", "", "unknown kind of file.* Save the sheet as .csv"),
+        (
+            "a.csv",
+            "sep=;\ntext;label\nx;1\n",
+            "The columns are sep=;. Delete the first line, which is for Excel",
+        ),
         ("a.csv", "", "the file is empty"),
         ("a.txt", "x", "unknown kind of file. Expected .csv, .tsv"),
         ("a.parquet", "x", "not a readable .parquet file"),
@@ -227,8 +252,10 @@ def test_other_sources_that_cannot_be_read(tmp_path: Path, write: Write) -> None
         TextTable(tmp_path)
     with pytest.raises(DataError, match="can be read only once"):
         TextTable(iter([{"text": "a", "label": 1}]))
-    with pytest.raises(DataError, match="several splits: train, test"):
+    with pytest.raises(DataError, match=r"mapping with the keys train, test\. .* pass one of them"):
         TextTable({"train": [], "test": []})
+    with pytest.raises(DataError, match=r"mapping with the keys text, label.* a list of dicts, one per row"):
+        TextTable({"text": ["a"], "label": [1]})
     with pytest.raises(ConfigError, match="header and delimiter are for CSV"):
         TextTable([{"text": "a", "label": 1}], DataOptions(header=False))
     with pytest.raises(DataError, match="record from line 2: not CSV"):
@@ -276,7 +303,7 @@ def test_the_names_of_classes_come_from_the_library_datasets(tmp_path: Path) -> 
         assert words.label_names() == ("O", "B-PER", "I-PER")
     with pytest.raises(DataError, match=r"several splits. Pass one of them: .*train"):
         TextTable(tmp_path / "splits")
-    with pytest.raises(DataError, match="several splits: train, test"):
+    with pytest.raises(DataError, match=r"mapping with the keys train, test\. .* pass one of them"):
         TextTable(datasets.DatasetDict({"train": data, "test": data}))
 
 

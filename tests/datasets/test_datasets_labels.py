@@ -1,5 +1,7 @@
 """The type of the labels is inferred or set, and missing, invalid or unknown labels are reported."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 from labeled_files import CLASSES, NUMBERS, SEVERAL, Write, label_counts, load_splits, report_of
@@ -47,12 +49,17 @@ def loaded_labels(labels: list, **options):
             ["9007199254740993", "9007199254740992"],
         ),
         ([np.int64(1), np.float32(0.0), np.nan], CLASSES, ("0", "1"), ["1", "0"]),
+        ([np.True_, np.False_], CLASSES, ("False", "True"), ["True", "False"]),
+        ([np.array(1), np.array(0)], CLASSES, ("0", "1"), ["1", "0"]),  # torch's tensors of one number, too
+        ([Decimal("3.50"), Decimal(4), Decimal("NaN")], NUMBERS, ("LABEL_0",), [3.5, 4.0]),
         (["1", "2", "none"], CLASSES, ("1", "2", "none"), ["1", "2", "none"]),
         (["3.5", "4", "1e-1"], NUMBERS, ("LABEL_0",), [3.5, 4.0, 0.1]),
         ([0.25, 1.0], NUMBERS, ("LABEL_0",), [0.25, 1.0]),
         (["3.5", "4", "n/a"], NUMBERS, ("LABEL_0",), [3.5, 4.0]),
         ([["y", "x"], [], ["z"]], SEVERAL, ("x", "y", "z"), [("x", "y"), (), ("z",)]),
         ([[2, 10], [2]], SEVERAL, ("2", "10"), [("2", "10"), ("2",)]),
+        ([["y ", " x"], ["x"]], SEVERAL, ("x", "y"), [("x", "y"), ("x",)]),
+        (["['y', 'x']", '["x"]', "[]", "[1]"], SEVERAL, ("1", "x", "y"), [("x", "y"), ("x",), (), ("1",)]),
     ],
 )
 def test_the_kind_of_labels_is_inferred(given: list, kind: str, names: tuple, read: list) -> None:
@@ -73,6 +80,7 @@ def test_labels_without_information_are_an_error() -> None:
         loaded_labels(["a", "a"])
     with pytest.raises(DataError, match="each of the 30 rows has a different label"):
         loaded_labels([f"id{number}" for number in range(30)])
+    assert len(loaded_labels([[f"{number}", f"{(number + 1) % 30}"] for number in range(30)])[1]) == 30
     with pytest.raises(DataError, match="there are no usable examples"):
         loaded_labels(["", ""])
     with pytest.raises(DataError, match="no example has a label"):
@@ -120,6 +128,21 @@ def test_nan_and_infinite_labels_are_mislabeled(write: Write) -> None:
     assert splits.reports["validation"].examples == len(splits.examples["validation"]) == 2
 
 
+@pytest.mark.parametrize("label", [[0, 1, 0], np.array([1.0, 1.0]), [True, False, False], "[0.0, 0.0]"])
+def test_a_list_of_zeros_and_ones_is_mislabeled(label: object) -> None:
+    """The list has a number for each label. Otherwise its items are the labels."""
+    report = report_of(TextTable([{"text": "a", "label": label}, {"text": "b", "label": [0, 1]}]))
+    assert report.examples == 1
+    assert report.problems["mislabeled"].first[0].endswith("use one column per label (--label-column A,B).")
+
+
+@pytest.mark.parametrize("label", ["[1 0]", "[ 1 10]", "[0. 1.]", "['a' 'b']"])
+def test_arrays_written_as_text_are_malformed(label: str) -> None:
+    """pandas writes them if the column of a .csv file has arrays."""
+    report = report_of(TextTable([{"text": "a", "label": label}]))
+    assert report.problems["malformed"].first[0].endswith("is neither a JSON list nor a JSON object")
+
+
 def test_nothing_in_a_cell_is_never_a_text() -> None:
     """pandas writes NaN (or NA) for a cell without content."""
     pd = pytest.importorskip("pandas")
@@ -159,8 +182,8 @@ def test_nothing_in_a_cell_is_never_a_text() -> None:
         "malformed": 1,
         "unlabeled": 1,
     }
-    several = TextTable([{"text": "a", "label": ["x", float("nan")]}])
-    assert report_of(several).problems["mislabeled"].count == 1
+    several = TextTable([{"text": "a", "label": one} for one in (["x", float("nan")], ["x", ""], [" "])])
+    assert report_of(several).problems["mislabeled"].count == 3
 
 
 def test_classes_of_columns_with_gaps() -> None:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from labeled_files import Write, report_of
 
@@ -84,6 +85,7 @@ def test_xquad(shared: Path) -> None:
         ({"text": "Rome", "answer_start": 0}, (("Rome", 0),)),
         ("{'text': ['Rome'], 'answer_start': [0]}", (("Rome", 0),)),
         ('{"text": [], "answer_start": []}', ()),
+        ({"text": ["Rome"], "answer_start": [np.int64(0)]}, (("Rome", 0),)),
         ({"text": ["Rome"], "answer_start": []}, None),
         ({"text": ["Rome"], "answer_start": ["0"]}, None),
         ({"text": [3], "answer_start": [0]}, None),

@@ -56,6 +56,18 @@ def test_short_sentences_are_not_plain_text(write: Write, text: str) -> None:
     assert len(list(ConllFile(write("a.txt", text), labeled=False))) == 2
 
 
+@pytest.mark.parametrize("labeled", [True, False])
+def test_a_table_of_predictions_is_not_read_as_words(write: Write, labeled: bool) -> None:
+    content = 'row\ttokens\tlabels\n1\t["a", "b"]\t["O", "B-X"]\n2\t["c"]\t["O"]\n'
+    with pytest.raises(
+        DataError, match=r"line 1: 'row', 'tokens', 'labels' are column names.* \.csv, and set"
+    ):
+        list(ConllFile(write("a.tsv", content), labeled=labeled))
+    table = WordsTable(write("a.csv", content), DataOptions(label_column="labels", delimiter="\t"))
+    assert [(one.words, one.labels) for one in table] == [(("a", "b"), ("O", "B-X")), (("c",), ("O",))]
+    assert len(list(ConllFile(write("b.tsv", "tokens\tO\n"), labeled=labeled))) == 1
+
+
 def test_labels_of_words_are_checked_between_splits(write: Write) -> None:
     train = ConllFile(write("train.txt", "a I-B\nb O\nc B-A\n"))
     splits = load_splits({"train": train})

@@ -15,8 +15,7 @@ from albertkit.inputs import CHOICE_FIELDS, CHOICES_FIELD
 @text_flags
 def choose(
     choices: Annotated[
-        list[str] | None,
-        typer.Argument(help="Choices, at least two.", metavar="CHOICE", show_default=False),
+        list[str] | None, typer.Argument(help="Choices, at least two.", metavar="CHOICE", show_default=False)
     ] = None,
     context: Annotated[
         str | None, typer.Option(help="Text that the question is about.", show_default=False)
@@ -39,6 +38,8 @@ def choose(
     """
     if (choices is None or not choices) != (context is None):
         raise DataError("received only one of CHOICE and --context. Pass both, or --file.")
+    if question is not None and not choices:
+        raise DataError("--question is for CHOICE, but lines have their own questions. Omit --question.")
     asked_once = [{"context": context, "question": question, "choices": choices}] if choices else None
     given = options.read(asked_once, fields=CHOICE_FIELDS, rest=CHOICES_FIELD, kind="question")
     answer = options.pipeline("multiple-choice", model, truncation=truncate)

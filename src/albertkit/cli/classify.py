@@ -1,6 +1,6 @@
 """The verb classify."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -89,10 +89,15 @@ def classify(
         print_title(console, asked)
         print_cut(console, predictions[0])
         if is_regression:
-            for one in predictions:
-                is_unnamed = len(predictions) == 1 and one["label"] == "LABEL_0"
-                name = "score" if is_unnamed else one["label"]
-                console.print(f"{name}  {one['score']:.4g}", markup=False)
+            _print_numbers(console, predictions)
         else:
             print_bars(console, [(one["label"], one["score"]) for one in predictions])
         console.print()
+
+
+def _print_numbers(console: Any, predictions: list[dict[str, Any]]) -> None:
+    """Print the numbers of a regression; a single number without a name is the score."""
+    for one in predictions:
+        is_unnamed = len(predictions) == 1 and one["label"] == "LABEL_0"
+        name = "score" if is_unnamed else one["label"]
+        console.print(f"{name}  {one['score']:.4g}", markup=False)

@@ -83,6 +83,8 @@ def embed(
     if output is not None:
         with atomic_path(output) as temporary, temporary.open("wb") as stream:
             np.save(stream, np.stack(vectors))
+        if skipped := given.numbers[-1] - count:
+            typer.echo(f"blank lines skipped: {skipped:,}. {output} has only rows for the others.", err=True)
     if not options.json:
         _print_vectors(kept, vectors, output)
     if cut:

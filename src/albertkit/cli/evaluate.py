@@ -44,8 +44,7 @@ def evaluate(
         ),
     ] = BUNDLED,
     output: Annotated[
-        Path | None,
-        typer.Option(help="Folder to write report.json, report.md, predictions and plots to."),
+        Path | None, typer.Option(help="Folder to write report.json, report.md, predictions and plots to.")
     ] = None,
     device: RunDevice = "auto",
     batch_tokens: BatchTokens = None,
@@ -73,12 +72,7 @@ def evaluate(
 
     if task is not None and suite is not None:
         raise ConfigError(f"received the task {task} and the suite {suite}. Expected only one of them.")
-    common = {
-        "output": output,
-        "device": device,
-        "batch_tokens": batch_tokens,
-        "engine": engine,
-    }
+    common = {"output": output, "device": device, "batch_tokens": batch_tokens, "engine": engine}
     if task is not None:
         evaluation = evaluate(
             model,

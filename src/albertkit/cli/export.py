@@ -32,8 +32,7 @@ Calibrate = Annotated[
 ComparedTexts = Annotated[
     Path | None,
     typer.Option(
-        help="Compare the outputs on the lines of this file.",
-        show_default="sentences included in albertkit",
+        help="Compare the outputs on the lines of this file.", show_default="sentences included in albertkit"
     ),
 ]
 
@@ -48,14 +47,12 @@ app = typer.Typer(
 def onnx(
     source: Source,
     target: Annotated[
-        Path,
-        typer.Argument(help="A .onnx file, or a folder for model.onnx, the config and the tokenizer."),
+        Path, typer.Argument(help="A .onnx file, or a folder for model.onnx, the config and the tokenizer.")
     ],
     architecture: Architecture = None,
     dtype: StoredDtype = None,
     compute: Annotated[
-        Literal["float32", "float16"],
-        typer.Option(help="Data type of the computation; float16 is for GPUs."),
+        Literal["float32", "float16"], typer.Option(help="Data type of the computation; float16 is for GPUs.")
     ] = "float32",
     opset: Annotated[int, typer.Option(help="Version of the ONNX operators (opset), at least 17.")] = 20,
     int8: Annotated[
@@ -140,8 +137,7 @@ def web(
     page: Annotated[
         bool,
         typer.Option(
-            "--page",
-            help="Also write a static page that runs the model in the visitor's browser. Needs npm.",
+            "--page", help="Also write a static page that runs the model in the visitor's browser. Needs npm."
         ),
     ] = False,
     name: Annotated[

@@ -32,35 +32,29 @@ def settings_flags(
         default: the default shown in the help, if the fields' defaults do not apply.
     """
     docs = field_docs(settings)
-    fields = [(table, field, _hint(settings, table, field.name)) for table, field in scalar_fields(settings)]
+    flags: list[inspect.Parameter] = []
+    for table, field in scalar_fields(settings):
+        hint = _hint(settings, table, field.name)
+        option = typer.Option(
+            *([f"--{field.name}"] if panel is None and hint is bool else []),
+            help=_help(docs[field.name], with_default=default is None),
+            show_default=_shown(field.default, panel) if default is None else default,
+            rich_help_panel=f"Settings: {table or panel}" if panel else None,
+            autocompletion=COMPLETIONS.get(field.name),
+        )
+        annotation = Annotated[hint | None, option]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        flags.append(inspect.Parameter(field.name, kind, default=None, annotation=annotation))
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def with_flags(**arguments: Any) -> None:
-            flags = {field.name: arguments.pop(field.name) for _, field, _ in fields}
-            given = {name: value for name, value in flags.items() if value is not None}
+            values = {flag.name: arguments.pop(flag.name) for flag in flags}
+            given = {name: value for name, value in values.items() if value is not None}
             command(**arguments, **{parameter: given})
 
         signature = inspect.signature(command)
         own = [argument for argument in signature.parameters.values() if argument.name != parameter]
-        flags = [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=Annotated[
-                    hint | None,
-                    typer.Option(
-                        *([f"--{field.name}"] if panel is None and hint is bool else []),
-                        help=_help(docs[field.name], with_default=default is None),
-                        show_default=_shown(field.default, panel) if default is None else default,
-                        rich_help_panel=f"Settings: {table or panel}" if panel else None,
-                        autocompletion=COMPLETIONS.get(field.name),
-                    ),
-                ],
-            )
-            for table, field, hint in fields
-        ]
         with_flags.__signature__ = signature.replace(parameters=[*own, *flags])  # type: ignore[attr-defined]
         return with_flags
 

@@ -96,7 +96,9 @@ def make_app(verbs: Iterable[str] = VERBS) -> typer.Typer:
 def _needed(arguments: list[str]) -> Iterable[str]:
     """Return the verbs to import: only the one that a command line names, because imports take long."""
     first = arguments[0] if arguments else ""
-    return [first] if first in VERBS else [] if first == "--version" else VERBS
+    if first == "--version":
+        return []
+    return [first] if first in VERBS else VERBS
 
 
 def _in_words(error: Exception) -> str:
@@ -137,7 +139,8 @@ def _print_warning(message: Warning | str, *_: object) -> None:
 def _print_error(message: str) -> None:
     from rich.console import Console
 
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[red]error:[/] {escape(message)}")
+    console = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+    console.print(f"[red]error:[/] {escape(message)}")
 
 
 def is_usage_error(error: Exception) -> bool:

@@ -17,9 +17,7 @@ from albertkit.recipe import field_docs
 Texts = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Input texts (default: read from --file or standard input).",
-        metavar="TEXT",
-        show_default=False,
+        help="Input texts (default: read from --file or standard input).", metavar="TEXT", show_default=False
     ),
 ]
 Model = Annotated[

@@ -1,9 +1,12 @@
 """Print answers as text for people, and as JSON for programs."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
+
+from albertkit.errors import DataError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,10 +56,10 @@ def as_fields(given: Any) -> dict[str, Any]:
 
 
 def new_console() -> "Console":
-    """Return the console for tables, which does not color numbers in texts."""
+    """Return the console for tables, which neither colors numbers in texts nor replaces names of emojis."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(highlight=False, emoji=False)
 
 
 def new_table(*columns: str, padding: tuple[int, ...] = (0, 2, 0, 0), **options: Any) -> "Table":
@@ -74,10 +77,19 @@ def print_title(console: "Console", given: Any) -> None:
 
 
 def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
-    """Print one line per name, with a bar whose length is its probability relative to the best."""
+    """Print one line per name, with a bar whose length is its probability relative to the best.
+
+    Raises:
+        DataError: a probability is NaN.
+    """
     from rich.bar import Bar
     from rich.text import Text
 
+    if undefined := [name for name, score in shares if math.isnan(score)]:
+        raise DataError(
+            f"the score of {undefined[0]!r} is NaN. Expected a probability. Check the model's weights for "
+            "NaN."
+        )
     table = new_table(show_header=False)
     table.add_column(overflow="fold")
     table.add_column(justify="right", no_wrap=True)

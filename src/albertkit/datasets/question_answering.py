@@ -7,6 +7,7 @@ match.
 
 import json
 from collections.abc import Iterator, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,7 @@ def read_question(
 
 def is_answer(text: Any, start: Any) -> bool:
     """Return whether an answer is a text and the index of a character."""
-    return isinstance(text, str) and isinstance(start, int) and not isinstance(start, bool)
+    return isinstance(text, str) and isinstance(start, Integral) and not isinstance(start, bool)
 
 
 def nearest(context: str, text: str, near: int) -> int | None:

@@ -14,11 +14,9 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
+from numbers import Number
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
-
-import numpy as np
 
 from albertkit.datasets.arrow_table import ArrowTable
 from albertkit.datasets.options import DataOptions
@@ -287,7 +285,7 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
     elif hasattr(data, "to_dicts"):
         data = data.to_dicts()
     elif hasattr(data, "to_dict") and hasattr(data, "columns"):
-        data = data.to_dict("records")
+        data = data.set_axis([str(name) for name in data.columns], axis=1).to_dict("records")
     if not isinstance(data, Iterable):
         raise DataError(
             f"{name} is {data!r:.60} ({type(data).__name__}). Expected a path, a table or an "
@@ -368,15 +366,15 @@ _ADJACENT = re.compile(r"""['"]\s+['"]""")  # Python would join two strings with
 
 
 def as_list(value: Any) -> Any:
-    """Return a NumPy array as a list: pandas reads the lists of a Parquet file as arrays."""
-    return value.tolist() if isinstance(value, np.ndarray) else value
+    """Return an array or a tensor as a list or a Python number: pandas reads lists as arrays."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def text_of(value: Any) -> str | None:
     """Return a cell as text, or None if it is empty or neither text nor a number."""
     if is_missing(value) or isinstance(value, bool):
         return None
-    return str(value).strip() if isinstance(value, str | Real) else None
+    return str(value).strip() if isinstance(value, str | Number) else None
 
 
 def number_of(value: Any) -> float | None:
@@ -395,5 +393,5 @@ def is_missing(value: Any) -> bool:
     return (
         value is None
         or type(value).__name__ in ("NAType", "NaTType")
-        or (isinstance(value, Real) and value != value)
+        or (isinstance(value, Number) and value != value)
     )

@@ -36,7 +36,7 @@ class PairTable(TableReader[PairExample]):
 
     def check_columns(self) -> None:
         """Choose the columns, and raise DataError if the table lacks one."""
-        options, present = self.options, self.table.columns()
+        options = self.options
         default_text = options.text_column == DataOptions().text_column
         given = {
             "text": None if default_text else options.text_column,
@@ -44,8 +44,9 @@ class PairTable(TableReader[PairExample]):
             "negative": options.negative_column,
             "score": options.label_column,
         }
+        free = {*self.table.columns()} - {*given.values()}
         self.columns = {
-            role: given[role] or next((name for name in names if name in present), None)
+            role: given[role] or next((name for name in names if name in free), None)
             for role, names in USUAL.items()
         }
         columns = self.columns

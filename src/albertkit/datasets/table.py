@@ -129,6 +129,8 @@ class DelimitedTable(Table):
         self._warns = delimiter is None  # GLUE's reader passes a tab, and no warning is needed
 
     def _hint(self, columns: list[str], flag: str) -> str:
+        if columns[0].startswith("sep="):
+            return "Delete the first line, which is for Excel."
         mark = next((one for one in _DELIMITERS if len(columns) == 1 and one in columns[0]), None)
         if mark is None:
             found = super()._hint(columns, flag)
@@ -154,10 +156,12 @@ class DelimitedTable(Table):
         return [cell.strip() for cell in cells] if self.header else [str(n) for n in range(len(cells))]
 
     def rows(self) -> Iterator[Row]:
-        """Yield the records that are not blank; a record with another number of cells has a fault."""
+        """Yield the records that are not blank; another number of cells, or the header again, is a fault."""
         columns = self.columns()
         for line, cells in islice(self._records(), int(self.header), None):
             fault = f"{len(cells)} cells, expected {len(columns)}" if len(cells) != len(columns) else ""
+            if self.header and cells == columns and len(cells) > 1:  # a single cell may be a text
+                fault = "the header again, as in files that were joined"
             yield Row(f"{self.path}, line {line}", dict(zip(columns, cells, strict=False)), fault)
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
@@ -289,7 +293,10 @@ class ObjectTable(Table):
         features: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(rows, Mapping):
-            raise DataError(f"{name} are several splits: {', '.join(map(str, rows))}. Pass one of them.")
+            raise DataError(
+                f"{name} is a mapping with the keys {', '.join(map(str, rows))}. If these are splits, pass "
+                "one of them. If they are columns, pass a list of dicts, one per row."
+            )
         if isinstance(rows, Iterator):
             raise DataError(f"{name} can be read only once. Pass a list, or a file.")
         self._rows = rows
@@ -309,6 +316,11 @@ class ObjectTable(Table):
             origin = f"{self.name}, row {number}"
             if not isinstance(row, Mapping):
                 raise DataError(f"{origin}: expected a mapping from column to value, found {row!r:.60}")
+            if wrong := [key for key in row if not isinstance(key, str)]:
+                raise DataError(
+                    f"{origin}: the name of a column is {wrong[0]!r}. Expected text. Rename or remove the "
+                    "column."
+                )
             yield Row(origin, row)
 
     def class_names(self, column: str) -> tuple[str, ...] | None:

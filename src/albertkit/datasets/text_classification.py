@@ -7,13 +7,22 @@ GLUE's RTE consists of these challenges. RTE-1 writes value="FALSE"; labels get 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from albertkit.datasets.examples import Label, TextExample
-from albertkit.datasets.reader import Reader, ReadingReport, TableReader, as_list, is_missing, text_of
+from albertkit.datasets.reader import (
+    Reader,
+    ReadingReport,
+    TableReader,
+    as_list,
+    is_missing,
+    nested,
+    text_of,
+)
 from albertkit.datasets.table import Row, RowError, existing_file
 from albertkit.errors import DataError
 
@@ -62,15 +71,25 @@ class TextTable(TableReader[TextExample]):
 def read_label(value: Any, *, separator: str | None, names: tuple[str, ...] | None) -> Label | None:
     """Return the label in a cell, or None if the cell has none.
 
-    With a separator, or for a list, the label is a tuple. An empty tuple means that no label applies.
+    With a separator, or for a list or a list written as text, the label is a tuple. An empty tuple means that
+    no label applies.
 
     Raises:
         RowError: a number is not the index of a name, or a value is not a label.
     """
     value = as_list(value)
+    if isinstance(value, str) and LIST.fullmatch(value.strip()):
+        value = nested(value)
     if isinstance(value, (list, tuple)):
         # A list may be empty: no label applies. Only a missing list means a missing label.
-        return tuple(_one_label(one, names) for one in value)
+        labels = tuple(_one_label(one, names) for one in value)
+        if len({*labels}) < len(labels) and all(one in (0, 1) for one in value):
+            raise RowError(
+                "mislabeled",
+                f"{value!r:.60} repeats a label. Expected the labels of the text. If the list has 0 or 1 for "
+                "each label, use one column per label (--label-column A,B).",
+            )
+        return labels
     if isinstance(value, str):
         value = value.strip()
         if separator:
@@ -107,9 +126,9 @@ _INDICATORS = {
 
 
 def _one_label(value: Any, names: tuple[str, ...] | None) -> Any:
-    if isinstance(value, (bool, str)):
-        return str(value)
-    if isinstance(value, Real) and not is_missing(value):
+    if isinstance(value, (bool, str)) and not is_missing(value):
+        return str(value).strip()
+    if isinstance(value, Real | Decimal) and not is_missing(value):
         number = float(value)
         if names and number.is_integer():  # a table with gaps writes 1 as 1.0
             if 0 <= number < len(names):
@@ -199,4 +218,6 @@ def whole_name(label: str | float) -> str | None:
     return str(int(label)) if float(label).is_integer() else None  # an int has is_integer from Python 3.12
 
 
+LIST = re.compile(r"""\[(["'].*["']|\s*\d[\d., ]*)?\]""", re.DOTALL)
+"""A list that is written as text: as JSON, in Python syntax, or as NumPy does, which `nested` refuses."""
 _WHOLE = re.compile(r"([+-]?(?:0|[1-9][0-9]{0,17}))(?:\.0+)?")

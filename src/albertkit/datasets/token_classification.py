@@ -14,13 +14,12 @@ from typing import Any
 from albertkit.datasets.examples import WordsExample
 from albertkit.datasets.reader import Reader, ReadingReport, TableReader, as_list, is_missing, nested
 from albertkit.datasets.table import Row, RowError, existing_file
-from albertkit.datasets.text_classification import class_name, read_label
+from albertkit.datasets.text_classification import LIST, class_name, read_label
 from albertkit.errors import DataError
 from albertkit.text_files import file_format, read_lines
 
 DOCUMENT_START = "-DOCSTART-"
 _LABEL = re.compile(r"[A-Z]-\S+|[A-Z][A-Z0-9$_|-]*")  # B-PER, O, PRP$; plain text usually ends otherwise
-_LIST = re.compile(r"""\[(["'].*["']|\d+(, ?\d+)*)\]""", re.DOTALL)
 
 
 class ConllFile(Reader[WordsExample]):
@@ -45,7 +44,8 @@ class ConllFile(Reader[WordsExample]):
         """Yield the sentences.
 
         Raises:
-            DataError: the first line does not have a column, or a file without labels is plain text.
+            DataError: the first line does not have a column or is a header, or a file without labels is plain
+                text.
         """
         if not self.labeled:
             self._check_not_plain_text()
@@ -97,6 +97,12 @@ class ConllFile(Reader[WordsExample]):
             )
 
     def _checked_width(self, cells: list[str], origin: str) -> int:
+        if "tokens" in cells[:-1] and not any(map(_LABEL.fullmatch, cells)):
+            raise DataError(
+                f"{origin}: {', '.join(map(repr, cells))} are column names. Expected one word per line. If "
+                "the file is a table, rename it so that it ends in .csv, and set --delimiter '\\t' (in "
+                "Python delimiter='\\t')."
+            )
         for what, column in (("word", self.word_column), ("label", self.label_column)):
             if not -len(cells) <= column < len(cells) and (what == "word" or self.labeled):
                 listed = ", ".join(f"{place} {cell!r}" for place, cell in enumerate(cells))
@@ -164,6 +170,6 @@ def word_labels(given: Sequence[Any], count: int, *, names: tuple[str, ...] | No
 def _listed(value: Any) -> list[Any]:
     """Return the parts of a cell: of a list, of a list written as text, or the parts between spaces."""
     if isinstance(value, str):
-        return list(nested(value)) if _LIST.fullmatch(value.strip()) else value.split()
+        return list(nested(value)) if LIST.fullmatch(value.strip()) else value.split()
     value = as_list(value)
     return list(value) if isinstance(value, (list, tuple)) else []
