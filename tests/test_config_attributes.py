@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from albertkit.checkpoints.sentence_modules import NORMALIZE_KEY, POOLING_KEY
-from albertkit.config import AlbertConfig
+from albertkit.config import AlbertConfig, AutoConfig
 from albertkit.config_fields import SETTINGS_KEY
 from albertkit.early_exit import KEY as EARLY_EXIT_KEY
 from albertkit.errors import ConfigError
@@ -139,3 +139,20 @@ def test_assigning_values_of_other_architectures_is_an_error():
         config.model_type = "bert"
     config.model_type = "albert"
     assert config.to_dict()["model_type"] == "albert"
+
+
+def test_config_for_the_name_of_an_architecture():
+    assert AutoConfig.for_model("albert", num_labels=3) == AlbertConfig(num_labels=3)
+    with pytest.raises(ConfigError, match=r"model_type 'bert'\. albertkit supports ALBERT only"):
+        AutoConfig.for_model("bert")
+    with pytest.raises(ConfigError, match=r"'num_label' \(did you mean 'num_labels'\?\)"):
+        AutoConfig.for_model("albert", num_label=3)
+
+
+def test_arguments_that_scripts_for_transformers_pass(tmp_path):
+    """`run_glue.py` and similar scripts pass `finetuning_task`. Others pass None as the attention."""
+    AlbertConfig(finetuning_task="cola").save_pretrained(tmp_path)
+    options = {"finetuning_task": "mrpc", "num_labels": 3, "attn_implementation": None}
+    config = AutoConfig.from_pretrained(tmp_path, **options)
+    assert (config.finetuning_task, config.num_labels, config.attn_implementation) == ("mrpc", 3, "sdpa")
+    assert config.replace(num_labels=2).finetuning_task == "mrpc"

@@ -118,9 +118,11 @@ class AlbertConfig(ConfigBase):
     """Names of the classes by id. Ids are int here and str in JSON. Default: LABEL_0 and LABEL_1."""
     label2id: dict[str, int] = setting(None, written="never")
     """Ids of the classes by name."""
-    attn_implementation: Literal["sdpa", "eager"] = setting("sdpa", any_of("sdpa", "eager"), written="never")
+    attn_implementation: Literal["sdpa", "eager"] = setting(
+        "sdpa", any_of("sdpa", "eager"), convert=lambda value: value or "sdpa", written="never"
+    )
     """"sdpa" (fused) or "eager" (explicit; also used for calls that return attentions or pass a head mask).
-    Both compute the same values, so it is not written to JSON."""
+    None means "sdpa". Both compute the same values, so it is not written to JSON."""
     name_or_path: str = setting("", written="never")
     """The name or path that was passed to `from_pretrained`; not written to JSON."""
     if TYPE_CHECKING:  # arguments of the constructor that set other fields
@@ -211,3 +213,12 @@ class AutoConfig:
             ConfigError: The checkpoint's `model_type` is not "albert".
         """
         return AlbertConfig.from_pretrained(pretrained_model_name_or_path, **options)
+
+    @staticmethod
+    def for_model(model_type: str, **values: Any) -> AlbertConfig:
+        """Return a new config with these arguments.
+
+        Raises:
+            ConfigError: `model_type` is not "albert", or an argument is unknown or not valid.
+        """
+        return AlbertConfig.from_dict({"model_type": model_type}, **values)

@@ -12,6 +12,7 @@ from albertkit.config_fields import (
     ACTIVATION_NAMES,
     LABEL_ARGUMENTS,
     OTHER_NAMES,
+    TASK_KEY,
     check_other_keys,
     is_misspelled,
     settle_labels,
@@ -50,7 +51,7 @@ def takes_other_names(config_class: type[_Config]) -> type[_Config]:
     def initialize(self: Any, **arguments: Any) -> None:
         other = {name: arguments.pop(name) for name in [*arguments] if name not in config_class._arguments}
         check_other_keys(other)
-        unknown = {name for name in other if name not in _OF_EVERY_FILE}
+        unknown = {name for name in other if name not in _OF_EVERY_FILE and name != TASK_KEY}
         if "model_type" in other:  # the arguments are the content of a file
             unknown = {name for name in unknown if is_misspelled(name, config_class._arguments)}
         if unknown:
@@ -130,7 +131,7 @@ class ConfigBase:
         Raises:
             ConfigError: A name is unknown, or a value is not valid.
         """
-        known = (*self._arguments, *self._more_arguments)
+        known = (*self._arguments, *self._more_arguments, TASK_KEY)
         if unknown := {name for name in changes if name not in known}:
             raise unknown_arguments(unknown, known)
         changes = under_one_name(changes)
@@ -141,7 +142,7 @@ class ConfigBase:
             del values["id2label"], values["label2id"]
         more = {name: value for name, value in self.extra.items() if name in self._more_arguments}
         config = type(self)(**{**values, **copy.deepcopy(more), **changes})
-        others = {name: value for name, value in self.extra.items() if name not in more}
+        others = {name: value for name, value in self.extra.items() if name not in more | changes}
         config.extra |= copy.deepcopy(others)
         config.sentence_modules = self.sentence_modules
         return config

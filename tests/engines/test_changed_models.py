@@ -10,27 +10,29 @@ from engine_rows import CLASSIFIER, assert_equal, rows_of
 from modeling_twins import make
 from torch import nn
 
+from albertkit.checkpoints.arrays import to_arrays
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.fitting import MadeFromWeights
+from albertkit.engines.light_model import LightModel
 from albertkit.engines.plain import evaluating
 
 
 @pytest.mark.parametrize("name", ["torch", "onnx"])
 def test_another_depth(name):
-    """Only the encoder changes, then also the config, then both change back."""
     model, rows = make(CLASSIFIER, num_hidden_layers=3), rows_of([5, 9])
     engine = make_engine(model, name)
     assert_equal(model, rows, engine=engine)
-    model.albert.encoder.num_hidden_layers = 1
-    if name == "onnx":
-        with pytest.warns(UserWarning, match="calls the model"):
-            assert_equal(model, rows, engine=engine, calls_model=True)
-    else:
+    for layers in (1, 3):
+        model.config.num_hidden_layers = layers
         assert_equal(model, rows, engine=engine)
-    model.config.num_hidden_layers = 1
-    assert_equal(model, rows, engine=engine)
-    model.albert.encoder.num_hidden_layers = model.config.num_hidden_layers = 3
-    assert_equal(model, rows, engine=engine)
+
+
+def test_another_depth_of_a_light_model():
+    model, rows = make(CLASSIFIER, num_hidden_layers=3), rows_of([5, 9])
+    engine = make_engine(LightModel(CLASSIFIER, model.config, to_arrays(model.state_dict())), "onnx")
+    for layers in (3, 1):
+        model.config.num_hidden_layers = layers
+        assert_equal(model, rows, engine=engine)
 
 
 @pytest.mark.parametrize("name", ["torch", "onnx"])

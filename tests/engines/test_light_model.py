@@ -3,6 +3,7 @@
 import copy
 import pickle
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,18 @@ class TestAnswers:
         for name in ("shards", "snapshot"):
             engine = make_engine(load(tmp_path / name, MASKED))
             assert_equal(model, rows_of([9, 4]), engine=engine, atol=1e-5, read=every_token)
+
+    def test_of_transposed_matrices(self, folders, tmp_path):
+        """As `transformers` wrote pytorch_model.bin from a TensorFlow checkpoint."""
+        model = auto.AlbertForMaskedLM.from_pretrained(folders[MASKED])
+        matrices = {name: one.mT.contiguous().mT for name, one in model.state_dict().items() if one.ndim == 2}
+        torch.save(model.state_dict() | matrices, tmp_path / "pytorch_model.bin")
+        shutil.copy(folders[MASKED] / "config.json", tmp_path)
+        light = load(tmp_path, MASKED)
+        assert not light.weights["predictions.dense.weight"].flags.c_contiguous
+        assert_equal(model, rows_of([9, 4]), engine=make_engine(light), atol=1e-5, read=every_token)
+        light.save_pretrained(tmp_path / "saved")
+        assert_equal(model, rows_of([9]), engine=make_engine(load(tmp_path / "saved", MASKED)), atol=1e-5)
 
     def test_of_int8_and_of_copies(self, folders):
         engine = OnnxEngine(load(folders[MASKED], MASKED), int8=True)
@@ -234,6 +247,21 @@ class TestBecomingAModule:
         asked = pipeline("fill-mask", fill.model.name_or_path, engine=engine)
         assert isinstance(asked.model, auto.AlbertForMaskedLM)
         assert asked("the [MASK]")[0]["token"] == fill("the [MASK]")[0]["token"]
+
+    def test_at_once_with_a_function_as_activation(self, fill):
+        folder = fill.model.name_or_path
+        config = fill.model.config.replace(hidden_act=torch.tanh)
+        expected = auto.AlbertForMaskedLM.from_pretrained(folder, config=config)
+        row = fill.tokenizer("the [MASK]", return_tensors="pt")
+        position = row["input_ids"][0].tolist().index(fill.tokenizer.mask_token_id)
+        with torch.no_grad():
+            scores = expected(**row).logits[0, position].softmax(-1)
+        for engine in ("auto", "onnx"):
+            asked = pipeline("fill-mask", folder, config=config, engine=engine, device="cpu")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # `onnx` calls the model
+                best = asked("the [MASK]", top_k=1)[0]
+            assert best["score"] == pytest.approx(scores[best["token"]].item(), abs=1e-5)
 
     def test_special_methods_are_no_reason(self, fill):
         with pytest.raises(AttributeError):

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from modeling_twins import HEADS, TINY, batch, labels_for, largest_difference, make
+from modeling_twins import HEADS, TINY, batch, labels_for, largest_difference, make, make_twins
+from torch import nn
 
 from albertkit.errors import DataError
 
@@ -109,3 +110,14 @@ def test_labels_out_of_range_are_an_error(label, head):
         make(head)(**inputs, **wrong)
     with pytest.raises(DataError, match=r"labels contain (99|-1), but there are \d+ classes. Expected 0 to"):
         make(head)(**inputs, **labels)
+
+
+def test_a_replaced_classifier_with_one_output_is_a_regression():
+    """The loss follows `model.num_labels`, which such code sets; the config still has two labels."""
+    losses = []
+    for model in make_twins("AlbertForSequenceClassification"):
+        torch.manual_seed(5)
+        model.num_labels, model.classifier = 1, nn.Linear(TINY["hidden_size"], 1)
+        losses.append(model(**batch(), labels=torch.tensor([0.5, 1.0, 2.0])).loss)
+        assert model.config.problem_type == "regression"
+    assert largest_difference(*losses) <= TOLERANCE

@@ -247,14 +247,21 @@ class OwnHead(AlbertPreTrainedModel):
         return self.scale * self.scores(self.albert(**inputs).pooler_output)
 
 
+class WithKeywords(OwnHead):
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+
+
 def test_a_head_of_your_own(tmp_path: Path):
     model = OwnHead(tiny(num_labels=3)).eval()
     assert model.num_labels == AlbertModel(tiny(num_labels=3)).num_labels == 3
     assert model.scores.bias.abs().max() == 0
     assert 0.05 < model.scores.weight.std() < 0.3  # initializer_range is 0.2
     model.save_pretrained(tmp_path)
-    loaded = OwnHead.from_pretrained(tmp_path, scale=2.0)
-    assert torch.equal(loaded(**batch()), 2 * model(**batch()))
+    for model_class in (OwnHead, WithKeywords):
+        loaded = model_class.from_pretrained(tmp_path, scale=2.0, problem_type="regression")
+        assert torch.equal(loaded(**batch()), 2 * model(**batch()))
+        assert loaded.config.problem_type == "regression"
 
 
 class OwnDecoder(AlbertPreTrainedModel):

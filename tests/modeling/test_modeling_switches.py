@@ -195,6 +195,28 @@ def test_facts_that_libraries_ask_for():
     assert ours.supports_gradient_checkpointing is True
 
 
+@pytest.mark.parametrize("layers", [2, 8])
+def test_number_of_layers_follows_the_config(layers, tmp_path):
+    ours, theirs = make_twins("AlbertForMaskedLM", num_hidden_layers=4, num_hidden_groups=2)
+    for model in (ours, theirs):
+        model.config.num_hidden_layers = layers
+    output, expected = (model(**batch(mask=True), output_hidden_states=True) for model in (ours, theirs))
+    assert len(output.hidden_states) == len(expected.hidden_states) == layers + 1
+    assert largest_difference(output.logits, expected.logits) <= TOLERANCE
+    ours.save_pretrained(tmp_path)
+    loaded = type(ours).from_pretrained(tmp_path)
+    assert torch.equal(loaded(**batch(mask=True)).logits, output.logits)
+
+
+def test_sizes_of_attention():
+    ours, theirs = make_twins("AlbertModel")
+    our, their = (model.encoder.albert_layer_groups[0].albert_layers[0].attention for model in (ours, theirs))
+    for name in ("num_attention_heads", "attention_head_size", "all_head_size"):
+        assert getattr(our, name) == getattr(their, name)
+    ours.prune_heads({0: [1]})
+    assert (our.num_attention_heads, our.all_head_size) == (3, our.query.out_features)
+
+
 # --- memory -----------------------------------------------------------------------------------
 
 

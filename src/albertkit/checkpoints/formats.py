@@ -26,8 +26,7 @@ def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **hub: Unpac
         ModelNotFoundError: there is no such model.
         CheckpointError: a folder has several checkpoints, and nothing selects one.
     """
-    path = foreign_path(name_or_path, **hub)
-    return path if path else folder.locate(name_or_path, also=also, **hub)
+    return foreign_path(name_or_path, **hub) or folder.locate(name_or_path, also=also, **hub)
 
 
 def foreign_path(name_or_path: str | Path, **hub: Unpack[HubOptions]) -> Path | None:
@@ -128,9 +127,15 @@ def load(
     return config, checkpoint.tensors
 
 
-def split_options(model_class: type, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split options into arguments that only the constructor of a model takes, and all others."""
-    constructor = inspect.signature(model_class).parameters.keys() - {"config", *ARGUMENTS}
+def split_options(model_class: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split options into arguments that only the constructor of a model takes, and all others.
+
+    A constructor with `**kwargs` takes all that are not arguments of the config.
+    """
+    parameters = inspect.signature(model_class).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    of_config = {"config", *ARGUMENTS, *model_class.config_class._more_arguments}
+    constructor = (options if takes_any else parameters).keys() - of_config
     return (
         {name: value for name, value in options.items() if name in constructor},
         {name: value for name, value in options.items() if name not in constructor},

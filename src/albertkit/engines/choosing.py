@@ -128,7 +128,8 @@ def load_model(
     if not isinstance(config, AlbertConfig):
         config = load_config(name if config is None else config, **hub)
     check_head(config, architecture, name=str(name))
-    if str(device) == CPU and not model_kwargs:
+    # Only PyTorch computes a function of the caller.
+    if str(device) == CPU and not model_kwargs and not callable(config.hidden_act):
         light = LightModel.from_pretrained(name, architecture, config=config, dtype=dtype, **hub)
         assert light.report is not None
         return light, light.report

@@ -50,7 +50,10 @@ class OnnxNetwork:
     """
 
     def __init__(self, model: LightModel, *, int8: bool, threads: int, inside: bool = False) -> None:
-        weights = {name: array.astype(np.float32, copy=False) for name, array in model.weights.items()}
+        # ONNX Runtime takes only contiguous arrays. Matrices of a pytorch_model.bin can be transposed.
+        weights = {
+            name: array.astype(np.float32, order="C", copy=False) for name, array in model.weights.items()
+        }
         self._weights = weights  # sessions may use their memory
         self._words = weights[word_table(model.architecture)]  # (V, E); looked up in NumPy, without a copy
         self._build_head = partial(build_head, model.architecture, model.config, weights)
@@ -59,6 +62,7 @@ class OnnxNetwork:
         self._encoder = _session(*written, threads=threads, prepack=not inside)
         self._heads: dict[Output, Any] = {}
         self._width = model.config.hidden_size
+        self.depth = model.config.depth
 
     def __call__(self, batch: Batch, output: Output) -> np.ndarray:
         """Return an output (Q, K) of the read tokens of a batch, in the order of the rows."""
@@ -219,7 +223,7 @@ class OnnxEngine(Engine):
             yield batch.numbers, batch.split(self._computing()(batch, job.output))
 
     def _computing(self) -> OnnxNetwork:
-        if self._network is None:
+        if self._network is None or self._network.depth != self.model.config.depth:
             self._network = OnnxNetwork(self.model, int8=self.int8, threads=self.threads)
         return self._network
 

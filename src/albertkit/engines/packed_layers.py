@@ -108,7 +108,7 @@ class PackedLayer:
     def __init__(self, layer: AlbertLayer, *, reorder: bool) -> None:
         attention = layer.attention
         self.layer = layer  # its activation and normalizations may be replaced later
-        self.head_size = attention.head_size
+        self.head_size = attention.attention_head_size
         self.query = ReorderedLinear(attention.query.weight, attention.query.bias, reorder=reorder)
         self.key_value = ReorderedLinear(
             torch.cat([attention.key.weight, attention.value.weight]),

@@ -2,8 +2,8 @@
 
 Lan et al. 2019 (arXiv:1909.11942), section 3.1: the vocabulary matrix is factored into V x E and E x H, and
 layers share their parameters. As in BERT, LayerNorm follows each residual connection ("post-norm"). The
-classes take plain numbers and submodules. The names of modules and parameters are those of Hugging Face
-checkpoints.
+classes take plain numbers and submodules; the encoder takes the config, because its number of layers can
+change later. The names of modules and parameters are those of Hugging Face checkpoints.
 
 Shapes: B batch, T tokens, E embedding, H hidden, I intermediate, N heads, D = H / N size of a head.
 """
@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from albertkit.config import AlbertConfig
 from albertkit.modeling.arguments import select_tokens
 from albertkit.modeling.outputs import BaseModelOutput
 
@@ -131,8 +132,10 @@ class AlbertAttention(nn.Module):
         layer_norm_eps: float,
     ) -> None:
         super().__init__()
-        self.head_size = hidden_size // num_attention_heads
+        self.attention_head_size = hidden_size // num_attention_heads
         self.kept_heads = list(range(num_attention_heads))
+        # Code for `transformers` that studies attention reads these two numbers.
+        self.num_attention_heads, self.all_head_size = num_attention_heads, hidden_size
         self.query = nn.Linear(hidden_size, hidden_size)
         self.key = nn.Linear(hidden_size, hidden_size)
         self.value = nn.Linear(hidden_size, hidden_size)
@@ -164,7 +167,7 @@ class AlbertAttention(nn.Module):
         Returns:
             The new hidden states, (B, T, H) or (B, R, H), and the probabilities (B, N, T, T) if `eager`.
         """
-        split = (len(self.kept_heads), self.head_size)
+        split = (len(self.kept_heads), self.attention_head_size)
         asking = hidden_states
         if query_positions is not None:
             asking = select_tokens(hidden_states, query_positions)  # (B, R, H)
@@ -191,7 +194,7 @@ class AlbertAttention(nn.Module):
         attention_mask: Tensor | None,
         head_mask: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        scores = query @ key.transpose(-1, -2) / math.sqrt(self.head_size)  # (B, N, T, T)
+        scores = query @ key.transpose(-1, -2) / math.sqrt(self.attention_head_size)  # (B, N, T, T)
         if attention_mask is not None:
             scores = scores.masked_fill(~attention_mask, -math.inf)
         # Softmax in fp32 for every data type of the weights, because it sums many exponentials.
@@ -207,12 +210,15 @@ class AlbertAttention(nn.Module):
         kept = [head for head in self.kept_heads if head not in set(heads)]
         # (N,) -> (N*D,): the remaining rows of query, key and value, and columns of dense.
         places = torch.tensor([self.kept_heads.index(head) for head in kept], dtype=torch.long)
-        index = (places[:, None] * self.head_size + torch.arange(self.head_size)).flatten()
+        index = (
+            torch.arange(self.all_head_size).unflatten(0, (-1, self.attention_head_size))[places].flatten()
+        )
         self.query = _select(self.query, index, dim=0)
         self.key = _select(self.key, index, dim=0)
         self.value = _select(self.value, index, dim=0)
         self.dense = _select(self.dense, index, dim=1)
         self.kept_heads = kept
+        self.num_attention_heads, self.all_head_size = len(kept), self.query.out_features
 
 
 def _trains_faster_eagerly(query: Tensor) -> bool:
@@ -321,21 +327,15 @@ class AlbertLayerGroup(nn.Module):
 class AlbertTransformer(nn.Module):
     """The encoder: maps embeddings to the hidden size, then applies the layer groups repeatedly.
 
-    Group g computes the repetitions i with g = i // (num_hidden_layers / number of groups).
+    Group g computes the repetitions i with g = i // (num_hidden_layers / number of groups). As in
+    `transformers`, the number of layers is that of the config at the time of the call.
     """
 
-    def __init__(
-        self,
-        layer_groups: Iterable[AlbertLayerGroup],
-        *,
-        embedding_size: int,
-        hidden_size: int,
-        num_hidden_layers: int,
-    ) -> None:
+    def __init__(self, layer_groups: Iterable[AlbertLayerGroup], config: AlbertConfig) -> None:
         super().__init__()
-        self.embedding_hidden_mapping_in = nn.Linear(embedding_size, hidden_size)
+        self.config = config
+        self.embedding_hidden_mapping_in = nn.Linear(config.embedding_size, config.hidden_size)
         self.albert_layer_groups = nn.ModuleList(layer_groups)
-        self.num_hidden_layers = num_hidden_layers
         self.gradient_checkpointing = False
 
     def executed_layers(self) -> list[AlbertLayer]:
@@ -343,8 +343,8 @@ class AlbertTransformer(nn.Module):
         return [layer for group in self._executed_groups() for layer in group.albert_layers]  # type: ignore[misc]
 
     def _executed_groups(self) -> list[AlbertLayerGroup]:
-        repetitions = self.num_hidden_layers // len(self.albert_layer_groups)
-        return [group for group in self.albert_layer_groups for _ in range(repetitions)]  # type: ignore[misc]
+        groups, repetitions = self.albert_layer_groups, self.config.num_hidden_layers
+        return [groups[index * len(groups) // repetitions] for index in range(repetitions)]  # type: ignore[misc]
 
     def forward(
         self,

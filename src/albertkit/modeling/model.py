@@ -55,9 +55,7 @@ class AlbertModel(AlbertPreTrainedModel):
                 AlbertLayerGroup(_make_layer(config) for _ in range(config.inner_group_num))
                 for _ in range(config.num_hidden_groups)
             ),
-            embedding_size=config.embedding_size,
-            hidden_size=config.hidden_size,
-            num_hidden_layers=config.num_hidden_layers,
+            config,
         )
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if add_pooling_layer else None
         self.pooler_activation = nn.Tanh() if add_pooling_layer else None

@@ -160,7 +160,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         return multi_label_loss(logits, labels)
 
     def _problem_of(self, labels: Tensor) -> str:
-        if self.config.num_labels == 1:
+        if self.num_labels == 1:
             return "regression"
         return "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
 
