@@ -137,9 +137,10 @@ class TestLines:
     def test_lines_are_shown_if_logging_is_not_configured(self, capsys: pytest.CaptureFixture[str]) -> None:
         with lines_shown(always=True):
             logging.getLogger("albertkit.part").info("a line of %s", "x" * 200)
-            logging.getLogger("albertkit.part").warning("[bold]careful")
+            logging.getLogger("albertkit.part").warning("[bold]careful :smile:")
         logging.getLogger("albertkit.part").info("not shown")
-        assert capsys.readouterr().err.splitlines() == [f"a line of {'x' * 200}", "warning: [bold]careful"]
+        lines = [f"a line of {'x' * 200}", "warning: [bold]careful :smile:"]
+        assert capsys.readouterr().err.splitlines() == lines
 
     def test_a_program_that_configured_logging_decides(
         self, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture

@@ -87,6 +87,8 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
         ({"training": {"steps": 1, "learning_rate": -1.0}}, "learning_rate must be more than 0, not -1"),
         ({"training": {"steps": 1, "learning_rate": math.nan}}, "learning_rate must be more than 0, not nan"),
         ({"training": {"steps": 1, "learning_rate": math.inf}}, "learning_rate must be finite, not inf"),
+        ({"training": {"steps": 1, "max_grad_norm": math.inf}}, "max_grad_norm must be finite, not inf"),
+        ({"training": {"steps": 1, "spike": math.inf}}, "spike must be finite, not inf"),
         (
             {"training": {"steps": 1, "adamw_learning_rate": 1e-3}},
             "adamw_learning_rate is for the optimizer 'muon', but the optimizer is 'lamb'",

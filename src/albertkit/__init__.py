@@ -27,7 +27,8 @@ _TRANSFORMERS += [f"DataCollator{use}" for use in ("WithPadding", "ForLanguageMo
 def __getattr__(name: str) -> Any:
     if name in _TRANSFORMERS:
         # `from albertkit import` drops the message of an AttributeError, but `hasattr` catches nothing else.
-        # No class can derive from both errors.
+        # No class can derive from both errors. A module for each name, or an import hook, would be more code
+        # than this check. If Python renames its function, only the message of `from` imports is lost.
         is_imported = sys._getframe(1).f_code.co_name == "_handle_fromlist"
         raise (ImportError if is_imported else AttributeError)(
             f"albertkit has no {name}, but {name} of transformers works with albertkit's models: "

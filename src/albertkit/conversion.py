@@ -9,7 +9,7 @@ tensors are an error.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -157,15 +157,12 @@ def convert(
     matched = fitted if dtype is None else cast(fitted, DTYPES[dtype])
     tied = TIED if config.tie_word_embeddings else {}
     names = {name: name if to == "hf" else to_google(name) for name in matched if name not in tied}
-    written = Checkpoint(
-        to,
-        config.replace(architectures=[architecture], dtype=_dtype(matched)).to_dict(),
-        {name: matched[name] for name in names},
-        [],
-        checkpoint.vocabulary,
-        checkpoint.pieces,
-        checkpoint.notes,
-        checkpoint.modules,
+    written = replace(
+        checkpoint,
+        format=to,
+        config=config.replace(architectures=[architecture], dtype=_dtype(matched)).to_dict(),
+        tensors={name: matched[name] for name in names},
+        files=[],
     )
     if contradiction := contradictions(source, vars(config)):
         written.notes.append(contradiction)
@@ -174,12 +171,7 @@ def convert(
         written.notes.append(
             "the modules of sentence-transformers were left out: only the format 'hf' has them"
         )
-    try:
-        files = _write(target, written, max_shard_size)
-    except AlbertKitError:
-        raise
-    except OSError as error:
-        raise CheckpointError(f"Could not write {target}: {error}.") from error
+    files = _write(target, written, max_shard_size)
     report = ConversionReport(
         source=str(source),
         source_format=checkpoint.format,
@@ -224,24 +216,27 @@ def _target_format(target: Path, to: Format | None) -> Format:
 
 def _write(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | None) -> list[Path]:
     """Write a checkpoint in its format, all files or none, and return their paths."""
-    if checkpoint.format == "julia":
-        return julia.write(target, checkpoint)
-    with complete_files(target) as folder:
-        if checkpoint.format == "tf1":
-            written = google.write(folder, checkpoint)
-        else:
-            beside = files_of(checkpoint.to_config())
-            write_folder(
-                folder,
-                checkpoint.config,
-                checkpoint.tensors,
-                beside=beside,
-                max_shard_size=max_shard_size,
-            )
-            written = [folder / CONFIG_FILE, *weight_files(folder)]
-            written += [folder / name for name in (*write_vocabulary(folder, checkpoint), *beside)]
-        written = [file.relative_to(folder) for file in written]
-    return [target / file for file in written]
+    try:
+        if checkpoint.format == "julia":
+            return julia.write(target, checkpoint)
+        with complete_files(target) as folder:
+            if checkpoint.format == "tf1":
+                written = google.write(folder, checkpoint)
+            else:
+                written = _write_folder(folder, checkpoint, max_shard_size)
+            written = [file.relative_to(folder) for file in written]
+        return [target / file for file in written]
+    except AlbertKitError:
+        raise
+    except OSError as error:
+        raise CheckpointError(f"Could not write {target}: {error}.") from error
+
+
+def _write_folder(folder: Path, checkpoint: Checkpoint, max_shard_size: int | str | None) -> list[Path]:
+    beside = files_of(checkpoint.to_config())
+    write_folder(folder, checkpoint.config, checkpoint.tensors, beside=beside, max_shard_size=max_shard_size)
+    others = [folder / name for name in (*write_vocabulary(folder, checkpoint), *beside)]
+    return [folder / CONFIG_FILE, *weight_files(folder), *others]
 
 
 def _take_vocabulary(checkpoint: Checkpoint, vocab_size: int) -> None:
@@ -251,37 +246,44 @@ def _take_vocabulary(checkpoint: Checkpoint, vocab_size: int) -> None:
         CheckpointError: The vocabulary is damaged, or has more pieces than the model has embeddings.
         TokenizerError: A word list is damaged.
     """
-    files, notes, to = checkpoint.vocabulary, checkpoint.notes, checkpoint.format
     words: tuple[str, ...] = ()
-    if MODEL_FILE in files:
-        checkpoint.pieces = vocab_lines(files[MODEL_FILE])
-    elif WORD_LIST_FILE in files:
-        words = parse_word_list(files[WORD_LIST_FILE], source=WORD_LIST_FILE)
+    if MODEL_FILE in checkpoint.vocabulary:
+        checkpoint.pieces = vocab_lines(checkpoint.vocabulary[MODEL_FILE])
+    elif WORD_LIST_FILE in checkpoint.vocabulary:
+        words = parse_word_list(checkpoint.vocabulary[WORD_LIST_FILE], source=WORD_LIST_FILE)
     count = len(checkpoint.pieces or words)
     if count > vocab_size:
         raise CheckpointError(
             f"The vocabulary has {count:,} pieces, but the model has {vocab_size:,} embeddings: they do not "
             "belong together. Put the model's own vocabulary into the folder of the checkpoint."
         )
-    if not count:
-        if TOKENIZER_FILE not in files:
-            notes.append("the source has no vocabulary")
-        elif to != "hf":
-            notes.append(_IN_JSON_ONLY[to])
-    elif to == "julia" and words:
-        notes.append(f"{WORD_LIST_FILE} was left out: Julia's files list SentencePiece's pieces only")
-    elif to != "julia" and not files:
-        try:
-            add_model_file(checkpoint)
-        except TokenizerError as error:
-            notes.append(f"the vocabulary was left out: {str(error).rstrip('.')}")
-    elif to == "julia" and (lost := _settings(checkpoint)):
-        notes.append(f"the settings of the tokenizer were left out, because Julia's files have none: {lost}")
-    if 0 < count < vocab_size and (files if to != "julia" else checkpoint.pieces):
-        notes.append(
+    if note := _convert_vocabulary(checkpoint, words):
+        checkpoint.notes.append(note)
+    is_kept = checkpoint.pieces if checkpoint.format == "julia" else checkpoint.vocabulary
+    if 0 < count < vocab_size and is_kept:
+        checkpoint.notes.append(
             f"the vocabulary has {count:,} pieces, but the model has {vocab_size:,} embeddings: "
             f"{vocab_size - count:,} embeddings have no piece"
         )
+
+
+def _convert_vocabulary(checkpoint: Checkpoint, words: tuple[str, ...]) -> str | None:
+    """Add the file that the new format needs; return a note on what the format cannot contain, or None."""
+    files, to = checkpoint.vocabulary, checkpoint.format
+    if not (checkpoint.pieces or words):
+        return _IN_JSON_ONLY.get(to) if TOKENIZER_FILE in files else "the source has no vocabulary"
+    if to == "julia" and words:
+        return f"{WORD_LIST_FILE} was left out: Julia's files list SentencePiece's pieces only"
+    if to == "julia":
+        lost = _settings(checkpoint)
+        problem = "the settings of the tokenizer were left out, because Julia's files have none"
+        return f"{problem}: {lost}" if lost else None
+    if not files:
+        try:
+            add_model_file(checkpoint)
+        except TokenizerError as error:
+            return f"the vocabulary was left out: {str(error).rstrip('.')}"
+    return None
 
 
 def _settings(checkpoint: Checkpoint) -> str:

@@ -39,6 +39,8 @@ OTHER_NAMES = {
     "lr_scheduler_type": "schedule",
     "mlm_probability": "masked_lm_probability",
     "return_all_scores": "top_k=None",
+    "grouped_entities": "aggregation_strategy='simple'",
+    "pad_to_max_length": "padding='max_length'",
 }
 """Name in other libraries -> name in albertkit, for suggestions."""
 _CLOSE = 0.65  # minimum similarity of a suggestion: text-generation is not feature-extraction (0.61)

@@ -78,6 +78,6 @@ def with_baseline(metrics: Mapping[str, float], baseline: Mapping[str, float]) -
 def _shown(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
-    return (
-        f"{value:,}" if isinstance(value, int) else f"{value:.4f}" if abs(value) >= 1e-3 else f"{value:.4g}"
-    )
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4f}" if abs(value) >= 1e-3 else f"{value:.4g}"

@@ -13,10 +13,10 @@ from albertkit.files import json_bytes, json_text
 from albertkit.hub import HubOptions
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
-from albertkit.tokenization.folder import CONFIG_FILE as TOKENIZER_CONFIG_FILE
 from albertkit.tokenization.folder import (
     INPUT_NAMES_KEY,
     MODEL_FILE,
+    TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,
     WORD_LIST_FILE,
     named_damage,

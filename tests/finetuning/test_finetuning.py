@@ -17,11 +17,13 @@ from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
 from albertkit.engines.choosing import make_engine
 from albertkit.errors import ConfigError
+from albertkit.finetuning import report
 from albertkit.finetuning import run as run_module
 from albertkit.finetuning.evaluate import evaluate
 from albertkit.finetuning.train import finetune
 from albertkit.finetuning.trained import load_task
 from albertkit.metrics.classification import class_scores
+from albertkit.tasks.measuring import Judged
 from albertkit.tasks.settings import TaskSettings
 from albertkit.training.curves import read_metrics
 
@@ -44,6 +46,12 @@ def test_the_report_is_of_the_predictions(classifier: Path, data: Path) -> None:
     true = [json.loads(line)["label"] for line in (data / "validation.jsonl").read_text().splitlines()]
     assert report["metrics"] == class_scores(true, said, labels=["bad", "good"])
     assert sum(one["examples"] for one in report["by_length"]) == len(true)
+
+
+def test_labels_with_dollar_signs_are_no_formulas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "write_picture", lambda figure, *_, **__: figure.draw_without_rendering())
+    judged = [Judged("US$ 5% to US$ 10%", "$10_$20", right=False)]
+    report._confusion_picture(tmp_path, judged, ["$10_$20", "US$ 5% to US$ 10%"])
 
 
 def test_a_measurement_takes_paths_and_strings(classifier: Path, data: Path, tmp_path: Path) -> None:

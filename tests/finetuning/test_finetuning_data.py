@@ -77,6 +77,14 @@ def test_whole_numbers_as_classes_cause_a_note(
         assert ["--problem-type regression" in line for line in found] == [True] * named
 
 
+def test_several_labels_in_one_name_cause_a_note() -> None:
+    """The problem type was set, but not the separator."""
+    notes = LabelSet(SEVERAL, ("sea", "sea;storm")).notes([("sea",), ("sea;storm",)] * 2)
+    assert notes[1:] == [
+        "some labels contain ';'. If it separates several labels, use --label-separator ';'."
+    ]
+
+
 def test_labels_that_differ_only_in_case_cause_a_note() -> None:
     expected = "labels that differ only in case, perhaps by mistake: 'Good', 'good'"
     assert expected in LabelSet(CLASS, ("Good", "bad", "good")).notes(["good", "Good", "bad"] * 2)

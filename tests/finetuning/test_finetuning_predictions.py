@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from finetuning_runs import CPU, FAST, texts
 from json_lines import read_json_lines, write_json_lines
@@ -124,6 +125,40 @@ def test_the_tsv_file_is_read_as_it_was_written(
     assert [one["scores"] for one in again] == [one["scores"] for one in before]
     scores = evaluate(classifier, data=tmp_path / "out.tsv", label_column="input_label").metrics
     assert scores == evaluate(classifier, data=source).metrics
+
+
+def test_kept_columns_have_json_values() -> None:
+    """pandas reads lists as arrays, and has its own values for missing cells."""
+    pd = pytest.importorskip("pandas")
+    vector = np.arange(2000, dtype=np.float32)
+    kept = {
+        "a": vector,
+        "b": {"c": np.array([1.5, np.nan])},
+        "d": np.int64(3),
+        "e": pd.NaT,
+        "f": pd.NA,
+        "g": " ",
+    }
+    found = Asked(None, 1, kept=kept).beside({})
+    assert found == {
+        **{"row": 1, "a": vector.tolist(), "b": {"c": [1.5, None]}, "d": 3},
+        **{"e": None, "f": None, "g": " "},
+    }
+
+
+def test_new_names_of_kept_columns_do_not_depend_on_their_order() -> None:
+    kept = {"label": "old", "input_label": "true", "scores": "1.5", "score_old": 1, "cut": 2}
+    expected = {"row": 1, "input_input_label": "old", "input_label": "true", "input_scores": "1.5"}
+    expected |= {"input_score_old": 1, "input_cut": 2}
+    for names in (kept, reversed(kept)):
+        assert Asked(None, 1, kept={name: kept[name] for name in names}).beside({"label": "new"}) == expected
+
+
+def test_kept_columns_with_one_name_are_an_error(classifier: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("text,a,a\nthe river,1,2\n")
+    assert len(predict(classifier, input=tmp_path / "in.csv")) == 1
+    with pytest.raises(DataError, match=r"2 columns are named 'a'\. Rename all but one"):
+        predict(classifier, input=tmp_path / "in.csv", keep_columns=True)
 
 
 def test_other_processes_can_have_a_predictor(classifier: Path) -> None:

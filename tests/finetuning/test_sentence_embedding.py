@@ -59,6 +59,8 @@ def test_columns_of_pairs() -> None:
     found, report = read(PairTable(graded, DataOptions(text_column="x", pair_column="y", label_column="z")))
     assert [one.score for one in found] == [3.5]
     assert {name: one.count for name, one in report.problems.items()} == {"mislabeled": 1, "unlabeled": 1}
+    found, _ = read(PairTable([{"sentence1": "a", "sentence2": "b"}], DataOptions(text_column="sentence2")))
+    assert (found[0].text, found[0].pair) == ("b", None)  # not a pair of the text with itself
     found, _ = read(PairTable([{"text": "a", "label": "news"}]))
     assert (found[0].text, found[0].pair, found[0].score) == ("a", None, None)
     with pytest.raises(DataError, match=r"no column 'text'. The columns are x, y, z"):

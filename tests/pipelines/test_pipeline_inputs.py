@@ -227,6 +227,8 @@ class TestWrongInputs:
                 type(made[task])(made[task].model, made[task].tokenizer, **{wrong: 1})
         with pytest.raises(ConfigError, match=r"'return_all_scores'\. Did you mean 'top_k=None'\?"):
             pipeline("text-classification", return_all_scores=True)
+        with pytest.raises(ConfigError, match=r"Did you mean \"aggregation_strategy='simple'\"\?"):
+            pipeline("ner", grouped_entities=True)
         with pytest.raises(ConfigError, match=r"'local_file_only'\. Did you mean 'local_files_only'"):
             pipeline("fill-mask", local_file_only=True)
 

@@ -243,6 +243,12 @@ class TestTokenClassification:
         assert_close(list(tag(iter([words, words]), is_split_into_words=True)), [expected] * 2)
         assert tag([], is_split_into_words=True) == []
 
+    def test_names_of_labels_can_change(self, tags):
+        """As in transformers, the names are those of the config at the time of the call."""
+        tag = pipeline("ner", tags, ignore_labels=[])
+        tag.model.config.id2label = {number: f"new {number}" for number in tag.model.config.id2label}
+        assert {answer["entity"] for answer in tag("the captain")} <= {*tag.model.config.id2label.values()}
+
     def test_punctuation_is_read_and_placed_apart_from_words(self, tags):
         tag = pipeline("ner", tags, aggregation_strategy="first", ignore_labels=[])
         text = 'He said:  "the Captain (Lanimofe) remembered\t12,000 words."'

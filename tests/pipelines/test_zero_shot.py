@@ -70,6 +70,9 @@ class TestInputs:
             assert answer["labels"] == one["labels"]
             assert answer["scores"] == pytest.approx(one["scores"], abs=1e-5)
 
+    def test_texts_by_name(self, classify):
+        assert classify(sequences=TEXTS[0], candidate_labels=LABELS) == classify(TEXTS[0], LABELS)
+
     def test_generator(self, classify):
         answers = classify((text for text in TEXTS), LABELS)
         assert [one["sequence"] for one in answers] == TEXTS

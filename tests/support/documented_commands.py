@@ -77,7 +77,6 @@ SMALLER: dict[str, dict[str, str]] = {
     | {
         "recipes/smoke.toml": f"recipes/smoke.toml {ONE_STEP}",
         "recipes/paper/albert-base-v2.toml": f"recipes/smoke.toml {ONE_STEP}",
-        "recipes/paper/albert-xxlarge-v2.toml": f"recipes/smoke.toml {ONE_STEP}",
     },
     "how-to/serve.md": {"localhost:8080": "localhost:$PORT"},
     "how-to/speed.md": {
@@ -119,7 +118,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "from albertkit": "uploads; tests/test_hub_upload.py runs it",
     },
     "how-to/train-on-gpus.md": {
-        "torchrun": "dev/bundled-model.md and tests/training/test_distributed.py run it"
+        "torchrun": "how-to/pretrain.md and tests/training/test_distributed.py run it"
     },
     "tutorials/csv-to-server.md": {"pip install": PIP},
     "tutorials/examples.md": {"pip install": PIP},

@@ -64,6 +64,7 @@ def test_rows_must_not_exceed_the_maximum_length(
     ("row", "message"),
     [
         ({"input_ids": [2, 3, 4]}, "3 input_ids and 2 token_type_ids"),
+        ({"input_ids": [], "token_type_ids": []}, r"0 input_ids .* Expected equal numbers above 0"),
         ({"example": 7}, r"a row of example 7, but it received 2 examples"),
         ({"example": None}, r"a row of example None, but it received 2 examples.*Expected the index"),
         ({"example": 0.0}, r"a row of example 0\.0, but"),

@@ -199,6 +199,10 @@ def test_wrong_inputs_and_options(arguments, options, message: str, tiny: Tokeni
 def test_unknown_arguments(tiny: TokenizerBase, tiny_vocabulary: Path) -> None:
     with pytest.raises(TypeError, match="do_lowercase"):
         type(tiny)(tiny_vocabulary, do_lowercase=True)
+    with pytest.raises(
+        TypeError, match=r"no argument truncation\. Pass it in calls: tokenizer\(text, trunca"
+    ):
+        type(tiny)(tiny_vocabulary, truncation=True)
     with pytest.raises(TypeError, match="return_tensor"):
         tiny("a", return_tensor="pt")
     with pytest.raises(TypeError, match=r"'truncation' has no effect here.*Call the tokenizer"):
@@ -208,3 +212,5 @@ def test_unknown_arguments(tiny: TokenizerBase, tiny_vocabulary: Path) -> None:
 def test_the_message_about_an_unknown_argument_suggests_the_nearest(tiny_vocabulary: Path) -> None:
     with pytest.raises(TypeError, match=r"no argument 'max_lenght'\. Did you mean 'max_length'\?"):
         AlbertTokenizer(tiny_vocabulary)("text", max_lenght=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="Did you mean \"padding='max_length'\""):
+        AlbertTokenizer(tiny_vocabulary)("text", pad_to_max_length=True)  # type: ignore[call-arg]

@@ -4,7 +4,8 @@ Documents become dicts, arrays become lists, and binaries become memoryviews of 
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from albertkit.checkpoints.cursor import Cursor
@@ -36,28 +37,9 @@ def _fields(source: Cursor) -> Iterator[tuple[str, Any]]:
     document = source.part(size - 4, "a document")
     while kind := document.unsigned(1, "the type of a field"):
         name = _name(document)
-        if kind == 0x01:
-            value = struct.unpack("<d", document.take(8, name))[0]
-        elif kind == 0x02:
-            value = _string(document, name)
-        elif kind == 0x03:
-            value = decode(document)
-        elif kind == 0x04:
-            # The names of an array are its positions.
-            value = [item for _, item in _fields(document)]
-        elif kind == 0x05:
-            length = document.unsigned(4, name)
-            document.unsigned(1, "the kind of a binary")
-            value = document.take(length, name)
-        elif kind == 0x08:
-            value = document.unsigned(1, name) != 0
-        elif kind == 0x0A:
-            value = None
-        elif kind in (0x10, 0x12):
-            value = int.from_bytes(document.take(4 if kind == 0x10 else 8, name), "little", signed=True)
-        else:
+        if kind not in _READERS:
             raise document.error(f"the field {name!r} has the type {kind:#04x}, which BSON.jl does not write")
-        yield name, value
+        yield name, _READERS[kind](document, name)
     if document.remaining:
         raise document.error(f"the document ends {document.remaining:,} bytes before its stated length")
 
@@ -85,6 +67,30 @@ def _text(source: Cursor, length: int, what: str) -> str:
         return str(source.take(length, what), "utf-8")
     except UnicodeDecodeError:
         raise source.error(f"{what} is not UTF-8") from None
+
+
+def _binary(source: Cursor, name: str) -> memoryview:
+    length = source.unsigned(4, name)
+    source.unsigned(1, "the kind of a binary")
+    return source.take(length, name)
+
+
+def _integer(source: Cursor, name: str, *, size: int) -> int:
+    return int.from_bytes(source.take(size, name), "little", signed=True)
+
+
+_READERS: dict[int, Callable[[Cursor, str], Any]] = {
+    0x01: lambda source, name: struct.unpack("<d", source.take(8, name))[0],
+    0x02: _string,
+    0x03: lambda source, _: decode(source),
+    0x04: lambda source, _: [item for _, item in _fields(source)],  # the names are the positions
+    0x05: _binary,
+    0x08: lambda source, name: source.unsigned(1, name) != 0,
+    0x0A: lambda *_: None,
+    0x10: partial(_integer, size=4),
+    0x12: partial(_integer, size=8),
+}
+"""Type of a field -> function that reads its value, given the cursor and the name of the field."""
 
 
 def encode(document: Mapping[str, Any]) -> list[bytes | memoryview]:

@@ -80,16 +80,8 @@ def read(path: Path) -> Checkpoint:
         )
     bundle = Bundle(prefix)
     variables = object_graph.variable_names(bundle)
-    tensors: dict[str, np.ndarray] = {}
-    notes = []
-    for key, entry in bundle.entries.items():
-        name = variables.get(key, key)
-        if entry.dtype is not None:
-            # Training state may be three times as large as the weights, so it is not read.
-            check = why_no_weight(name) is None or name.endswith(OLDER_FACTOR)
-            tensors[name] = bundle.read(key, check=check)
-        elif key != object_graph.GRAPH:
-            notes.append(f"{name} was not read: weights cannot have the type {entry.type_name}")
+    notes: list[str] = []
+    tensors = _read_tensors(bundle, variables, notes)
     heads = object_graph.merge_heads(tensors) if variables else None
     tensors = {name: in_our_layout(name, tensor) for name, tensor in tensors.items()}
     folder = prefix.parent.parent if prefix.parent.name == "variables" else prefix.parent
@@ -101,15 +93,24 @@ def read(path: Path) -> Checkpoint:
         )
     values = with_labels(_multiply_out(values, tensors, notes), tensors)
     config = AlbertConfig.from_google_dict(values) if is_google else AlbertConfig.from_dict(values)
-    files = [bundle.shard_path(shard) for shard in range(bundle.num_shards)]
-    return Checkpoint(
-        "tf1",
-        config.to_dict(),
-        tensors,
-        [prefix.with_name(prefix.name + ".index"), *files],
-        vocabulary_in(folder / "assets") if (folder / "assets").is_dir() else vocabulary_in(folder),
-        notes=notes,
-    )
+    index = prefix.with_name(prefix.name + ".index")
+    files = [index, *(bundle.shard_path(shard) for shard in range(bundle.num_shards))]
+    vocabulary = vocabulary_in(folder / "assets" if (folder / "assets").is_dir() else folder)
+    return Checkpoint("tf1", config.to_dict(), tensors, files, vocabulary, notes=notes)
+
+
+def _read_tensors(bundle: Bundle, variables: Mapping[str, str], notes: list[str]) -> dict[str, np.ndarray]:
+    """Return the tensors by name; `variables` has the names of keys of TensorFlow 2."""
+    tensors: dict[str, np.ndarray] = {}
+    for key, entry in bundle.entries.items():
+        name = variables.get(key, key)
+        if entry.dtype is not None:
+            # Training state may be three times as large as the weights, so it is not read.
+            check = why_no_weight(name) is None or name.endswith(OLDER_FACTOR)
+            tensors[name] = bundle.read(key, check=check)
+        elif key != object_graph.GRAPH:
+            notes.append(f"{name} was not read: weights cannot have the type {entry.type_name}")
+    return tensors
 
 
 def write(folder: Path, checkpoint: Checkpoint) -> list[Path]:

@@ -7,14 +7,7 @@ from typing import Any
 import numpy as np
 
 from albertkit.checkpoints.arrays import EXPECTED, is_floating
-from albertkit.checkpoints.names import (
-    REQUIRED,
-    TIED,
-    in_model,
-    is_keras,
-    spec_of,
-    why_no_weight,
-)
+from albertkit.checkpoints.names import REQUIRED, TIED, in_model, is_keras, spec_of, why_no_weight
 from albertkit.errors import CheckpointError, ShapeMismatchError
 
 _SHOWN = 4
@@ -113,30 +106,31 @@ def match(
     for name, tensor in tensors.items():
         target = in_model(name, expected)
         if target is None:
-            reason = _why_left_out(name)
-            if reason is None:
+            if (reason := _why_left_out(name)) is None:
                 report.unexpected.append(name)
             else:
                 report.ignored[name] = reason
-        elif target in matched:
+            continue
+        if target in matched:
             raise CheckpointError(
                 f"The file has {target} twice, as {report.loaded[target]!r} and as {name!r}. Expected one. "
                 "Remove the other from the file."
             )
-        elif not is_floating(tensor):
+        if not is_floating(tensor):
             raise CheckpointError(
                 f"{name} has the type {tensor.dtype}. {EXPECTED}. Save the weights in one of these types."
             )
-        else:
-            matched[target] = tensor
-            report.loaded[target] = name
+        matched[target] = tensor
+        report.loaded[target] = name
     for second, first in tied.items():
         if second in expected and first in expected:
             # The TensorFlow classes of `transformers` store both biases of their decoder and read the second.
             if is_keras(report.loaded.get(second, "")):
                 first, second = second, first
             _share(first, second, matched, report)
-    _take_out_reshaped(matched, report, expected)
+    for name in [name for name, tensor in matched.items() if tensor.shape != expected[name]]:
+        report.reshaped[name] = (tuple(matched.pop(name).shape), tuple(expected[name]))
+        del report.loaded[name]
     report.missing = [name for name in expected if name not in matched and name not in report.reshaped]
     if report.reshaped and not ignore_mismatched_sizes:
         raise ShapeMismatchError(
@@ -144,8 +138,7 @@ def match(
             "Check that they belong together. To initialize these tensors (a head with other labels), "
             "pass ignore_mismatched_sizes=True."
         )
-    lost = [name for name in report.missing if _part(name) in REQUIRED]
-    if lost:
+    if lost := [name for name in report.missing if _part(name) in REQUIRED]:
         raise CheckpointError(
             f"The file is not a complete ALBERT: it lacks {_some(lost)}, which every model needs. "
             f"It has {_some(list(tensors)) if tensors else 'no tensors'}. "
@@ -175,14 +168,6 @@ def _share(first: str, second: str, matched: dict[str, np.ndarray], report: Load
         report.conflicting[report.loaded[second]] = first
         report.loaded[second] = report.loaded[first]
     matched[second] = matched[first]
-
-
-def _take_out_reshaped(
-    matched: dict[str, np.ndarray], report: LoadReport, expected: Mapping[str, tuple[int, ...]]
-) -> None:
-    for name in [name for name, tensor in matched.items() if tensor.shape != expected[name]]:
-        report.reshaped[name] = (tuple(matched.pop(name).shape), tuple(expected[name]))
-        del report.loaded[name]
 
 
 def _part(name: str) -> str | None:

@@ -36,12 +36,9 @@ def read_sentence_modules(folder: Path) -> SentenceModules | None:
     Raises:
         CheckpointError: A file is damaged, or a module is not supported.
     """
-    root = folder
-    if not (root / MODULES_FILE).is_file():
-        root = folder.parent
-        listed = read_modules(root) if (root / MODULES_FILE).is_file() else []
-        if not listed or listed[0][1] != folder.name or (root / CONFIG_FILE).is_file():
-            return None
+    root = _find_root(folder)
+    if root is None:
+        return None
     model = _json(root / MODEL_FILE)
     if model.get("model_type", "SentenceTransformer") != "SentenceTransformer":
         return None  # for example a cross-encoder, whose head is in the weights
@@ -53,12 +50,7 @@ def read_sentence_modules(folder: Path) -> SentenceModules | None:
         raise _unsupported(root / MODULES_FILE, f"the second module is {second!r}", "Pooling")
     steps = [step for name, path in after for step in _read_step(name, root, path)]
     normalizes = bool(steps) and isinstance(steps[-1], Normalize)
-    prompts = model.get("prompts") or {}
-    if not isinstance(prompts, dict) or not all(isinstance(prompt, str) for prompt in prompts.values()):
-        raise _unsupported(root / MODEL_FILE, f"prompts is {prompts!r:.80}", "a dict of texts")
-    default = model.get("default_prompt_name")
-    if default is not None and default not in prompts:
-        raise _unsupported(root / MODEL_FILE, f"default_prompt_name is {default!r}", "the name of a prompt")
+    prompts = _read_prompts(root / MODEL_FILE, model)
     max_length, lower_case = _read_settings(folder)
     pooling_file = root / place / CONFIG_FILE
     config = read_json(pooling_file, CheckpointError)
@@ -75,9 +67,30 @@ def read_sentence_modules(folder: Path) -> SentenceModules | None:
         max_length=max_length,
         lower_case=lower_case,
         prompts=prompts,
-        default_prompt_name=default,
+        default_prompt_name=model.get("default_prompt_name"),
         similarity=model.get("similarity_fn_name"),
     )
+
+
+def _find_root(folder: Path) -> Path | None:
+    """Return the folder with the `modules.json`: this one, or the one above if its transformer is here."""
+    if (folder / MODULES_FILE).is_file():
+        return folder
+    root = folder.parent
+    listed = read_modules(root) if (root / MODULES_FILE).is_file() else []
+    is_inner = bool(listed) and listed[0][1] == folder.name and not (root / CONFIG_FILE).is_file()
+    return root if is_inner else None
+
+
+def _read_prompts(file: Path, model: Mapping[str, Any]) -> dict[str, str]:
+    """Return the prompts by name, after checking them and the name of the default prompt."""
+    prompts = model.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(prompt, str) for prompt in prompts.values()):
+        raise _unsupported(file, f"prompts is {prompts!r:.80}", "a dict of texts")
+    default = model.get("default_prompt_name")
+    if default is not None and default not in prompts:
+        raise _unsupported(file, f"default_prompt_name is {default!r}", "the name of a prompt")
+    return prompts
 
 
 def _read_settings(folder: Path) -> tuple[int | None, bool]:

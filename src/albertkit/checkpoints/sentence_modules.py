@@ -179,22 +179,9 @@ def files_of(config: AlbertConfig) -> dict[str, bytes]:
     for step in (*modules.steps, *([Normalize()] if modules.normalize else [])):
         if isinstance(step, Normalize):
             add("Normalize", {})
-            continue
-        names = {name: torch_name for torch_name, name in ACTIVATIONS.items()}
-        settings = {
-            "in_features": step.weight.shape[1],
-            "out_features": step.weight.shape[0],
-            "bias": step.bias is not None,
-            "activation_function": names[step.activation],
-        }
-        path = add("Dense", settings | ({"use_residual": True} if step.is_residual else {}))
-        tensors = {
-            "linear.weight": step.weight,
-            "linear.bias": step.bias,
-            "residual.weight": step.residual,
-        }
-        stored = {name: np.ascontiguousarray(one) for name, one in tensors.items() if one is not None}
-        written[f"{path}/model.safetensors"] = save(stored, metadata={"format": "pt"})
+        else:
+            path = add("Dense", _dense_config(step))
+            written[f"{path}/model.safetensors"] = _dense_weights(step)
     length = {} if modules.max_length is None else {"max_seq_length": modules.max_length}
     written[SETTINGS_FILE] = json_bytes(length | {"do_lower_case": modules.lower_case})
     written[MODEL_FILE] = json_bytes(
@@ -221,3 +208,21 @@ def _pooling_config(modules: SentenceModules, hidden_size: int) -> dict[str, Any
     else:  # the older flags have a fixed order
         config["pooling_mode"] = list(modules.pooling)
     return config | {"include_prompt": modules.include_prompt}
+
+
+def _dense_config(step: Dense) -> dict[str, Any]:
+    names = {name: torch_name for torch_name, name in ACTIVATIONS.items()}
+    outputs, inputs = step.weight.shape
+    config = {
+        "in_features": inputs,
+        "out_features": outputs,
+        "bias": step.bias is not None,
+        "activation_function": names[step.activation],
+    }
+    return config | ({"use_residual": True} if step.is_residual else {})
+
+
+def _dense_weights(step: Dense) -> bytes:
+    tensors = {"linear.weight": step.weight, "linear.bias": step.bias, "residual.weight": step.residual}
+    stored = {name: np.ascontiguousarray(one) for name, one in tensors.items() if one is not None}
+    return save(stored, metadata={"format": "pt"})

@@ -118,7 +118,7 @@ def measure_on_labels(
         data: labeled examples.
         columns: fields of `DataOptions`, which override those of the fine-tuning.
     """
-    bound, exact, reader, _ = open_trained(
+    setup = open_trained(
         str(source),
         task,
         str(data),
@@ -127,12 +127,12 @@ def measure_on_labels(
         name="calibrate",
         labeled=True,
         device=CPU,
-        patience=None,
     )
+    exact = setup.model
     weights, _ = fit(architecture, exact.config, cast(read_onnx(rounded), DTYPES["float32"]))
-    splits = load_splits(bound, {"data": reader}, labels=bound.labels)
-    bound.check_fit(splits.examples["data"])
-    examples = EvaluationSet(bound, splits.examples["data"])
+    splits = load_splits(setup.task, {"data": setup.reader}, labels=setup.task.labels)
+    setup.task.check_fit(splits.examples["data"])
+    examples = EvaluationSet(setup.task, splits.examples["data"])
     before, after = (
         examples.evaluate(model, exact.config, engine=engine)
         for model, engine in (

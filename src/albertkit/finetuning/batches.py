@@ -85,9 +85,9 @@ class Epochs:
             batches = self._epoch(epoch)
             for number in range(first, len(batches)):
                 own = batches[number][self.rank :: self.world_size]
-                following = number + 1
-                ahead = (epoch, following) if following < len(batches) else (epoch + 1, 0)
-                yield UnitBatch([self.units[unit] for unit in own]), dict(zip(_PLACE, ahead, strict=True))
+                is_last = number + 1 == len(batches)
+                following = {"epoch": epoch + is_last, "batch": 0 if is_last else number + 1}
+                yield UnitBatch([self.units[unit] for unit in own]), following
             epoch, first = epoch + 1, 0
 
     def _epoch(self, epoch: int) -> list[np.ndarray]:
@@ -103,9 +103,6 @@ class Epochs:
         # A remainder that is too small for all processes waits for another epoch.
         batches = [batch for batch in batches if len(batch) >= self.world_size]
         return [batches[place] for place in random.permutation(len(batches))]
-
-
-_PLACE = ("epoch", "batch")
 
 
 def fingerprint(units: list[Unit]) -> str:

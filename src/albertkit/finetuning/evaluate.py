@@ -10,7 +10,7 @@ from albertkit.devices import Device, read_device
 from albertkit.errors import ConfigError, DataError
 from albertkit.extras import require
 from albertkit.files import check_new_folder, check_picture
-from albertkit.finetuning.early_exit import draw_curve, measure_curve
+from albertkit.finetuning.early_exit import draw_curve, measure_curve, set_patience
 from albertkit.finetuning.evaluation import Evaluation, EvaluationSet
 from albertkit.finetuning.report import PREDICTIONS, REPORT_JSON, write_report
 from albertkit.finetuning.trained import check_metric, chosen_metric, is_run, open_trained
@@ -78,21 +78,13 @@ def evaluate(
     model, output = str(model), None if output is None else Path(output)
     if output is not None:
         _check_output(data, output, overwrite=overwrite)
-    task, loaded, reader, _ = open_trained(
-        model,
-        task,
-        data,
-        settings,
-        call=evaluate,
-        name="data",
-        labeled=True,
-        device=read_device(device),
-        patience=patience,
-    )
-    task = task.with_metrics(metrics)
+    place = read_device(device)
+    setup = open_trained(model, task, data, settings, call=evaluate, name="data", labeled=True, device=place)
+    set_patience(setup.model, patience)
+    loaded, task = setup.model, setup.task.with_metrics(metrics)
     if main_metric is not None:
         check_metric(main_metric, task.directions, name="main_metric")
-    splits = load_splits(task, {"data": reader}, labels=task.labels)
+    splits = load_splits(task, {"data": setup.reader}, labels=task.labels)
     for line in splits.reports["data"].lines():
         logger.info("%s", line)
     task.check_fit(splits.examples["data"])
@@ -101,16 +93,7 @@ def evaluate(
         logger.info("%s: %s", splits.reports["data"].source, line)
     chosen = main_metric or chosen_metric(model, task)
     evaluation = examples.evaluate(loaded, loaded.config, main_metric=chosen, engine=engine)
-    if evaluation.main_metric not in evaluation.metrics:
-        if main_metric is not None:
-            check_metric(main_metric, evaluation.metrics, name="main_metric")
-        if examples.main_metric not in evaluation.metrics:
-            raise task.lacking(examples.main_metric, evaluation.metrics)
-        evaluation = replace(evaluation, main_metric=examples.main_metric)
-        logger.info(
-            "the model was selected by %s, which is not measured here: the main metric is %s",
-            *(chosen, evaluation.main_metric),
-        )
+    evaluation = _with_measured_metric(evaluation, main_metric, otherwise=examples.main_metric)
     curve = {}
     if early_exit_curve is not None:
         name, points = measure_curve(examples, loaded, main_metric=evaluation.main_metric)
@@ -127,6 +110,21 @@ def evaluate(
     about = {"task": task.name, "model": model, "data": splits.reports["data"].to_json(), **curve}
     evaluation.report.update(write_report(evaluation, output, about=about))
     return evaluation
+
+
+def _with_measured_metric(evaluation: Evaluation, given: str | None, *, otherwise: str) -> Evaluation:
+    """Return the evaluation with another main metric if that of the training was not measured."""
+    if evaluation.main_metric in evaluation.metrics:
+        return evaluation
+    if given is not None:
+        check_metric(given, evaluation.metrics, name="main_metric")
+    if otherwise not in evaluation.metrics:
+        raise evaluation.task.lacking(otherwise, evaluation.metrics)
+    logger.info(
+        f"the model was selected by {evaluation.main_metric}, which is not measured here: the main metric is "
+        f"{otherwise}"
+    )
+    return replace(evaluation, main_metric=otherwise)
 
 
 def _check_output(data: Any, output: Path, *, overwrite: bool) -> None:

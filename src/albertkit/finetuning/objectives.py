@@ -154,11 +154,7 @@ class EmbeddingObjective:
 
     def _whole_loss(self, vectors: Tensor, batch: UnitBatch) -> Tensor:
         """Return the loss over the examples of all processes, with gradients for this process's vectors."""
-        own = (
-            vectors,
-            text_numbers(batch.units, vectors.device),
-            text_scores(batch.units, vectors.device),
-        )
+        own = (vectors, text_numbers(batch.units, vectors.device), text_scores(batch.units, vectors.device))
         gathered = [self.world.gather(one) for one in own]
         gathered[0][self.world.rank] = vectors
         return embedding_loss(*(torch.cat(one) for one in gathered), temperature=self.temperature)

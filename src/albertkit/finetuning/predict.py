@@ -22,6 +22,7 @@ from albertkit.errors import ConfigError, DataError
 from albertkit.extras import require
 from albertkit.files import atomic_path, made_folder, read_json, write_json
 from albertkit.finetuning.content_hashes import input_sha256, model_sha256
+from albertkit.finetuning.early_exit import set_patience
 from albertkit.finetuning.prediction_files import WRITERS, checked_records, part_files
 from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.finetuning.trained import open_trained
@@ -134,26 +135,20 @@ def predict(
     if output is None and runner != "local":
         raise ConfigError(f"runner is {runner!r}, which writes a file. Pass output, or omit runner.")
     place = CPU if runner == "ray" else read_device(device)  # with Ray, only its workers compute
-    own, loaded, reader, about = open_trained(
-        model,
-        task,
-        input,
-        settings,
-        call=predict,
-        name="input",
-        labeled=False,
-        device=place,
-        patience=patience,
+    setup = open_trained(
+        model, task, input, settings, call=predict, name="input", labeled=False, device=place
     )
+    set_patience(setup.model, patience)
     if output is None:
-        return _predict_in_memory(Predictor(own, loaded, batch_tokens, engine), reader, keep_columns)
+        predictor = Predictor(setup.task, setup.model, batch_tokens, engine)
+        return _predict_in_memory(predictor, setup.reader, keep_columns)
     with ProgressBar() as bar:
         made = predict_file(
-            own,
-            loaded,
-            reader,
+            setup.task,
+            setup.model,
+            setup.reader,
             output,
-            about={"task": own.name, "patience": patience} | about,
+            about={"task": setup.task.name, "patience": patience} | setup.settings,
             batch_tokens=batch_tokens,
             engine=engine,
             runner=runner,
@@ -224,7 +219,7 @@ def predict_file(
         about["engine"] = engine
     done = _kept(parts, about)
     total = _checked(reader, task, keep_columns)
-    count = min(len(done or ()) * part_size, total)
+    count = min(len(done) * part_size, total)
     if done:
         logger.info(
             f"resuming after {count:,} of {total:,} predictions, which an interrupted run kept in {parts}"
@@ -241,11 +236,11 @@ def predict_file(
     )
     with made_folder(output.parent):
         try:
-            if done is None:
+            if not done:
                 parts.mkdir(exist_ok=True)
                 write_json(parts / _ABOUT, about, indent=None)
             with closing(finished):
-                for number, text in enumerate(finished, start=len(done or ())):
+                for number, text in enumerate(finished, start=len(done)):
                     with atomic_path(parts / f"{number:08d}.jsonl") as file:
                         file.write_text(text, encoding="utf-8")
                     count += text.count("\n")
@@ -300,10 +295,12 @@ def _checked(reader: Reader[Any], task: Task, keep_columns: bool) -> int:
     Raises:
         ConfigError: `keep_columns` is set for an input that is not a table.
         DataError: rows cannot be read or are too long (the message has their number and the first of them),
-            or there are no rows.
+            there are no rows, or columns to keep have the same name.
     """
-    if keep_columns and not isinstance(reader, TableReader):
-        raise ConfigError(f"keep_columns is for tables, but {reader.source} has no columns. Omit it.")
+    if keep_columns:
+        if not isinstance(reader, TableReader):
+            raise ConfigError(f"keep_columns is for tables, but {reader.source} has no columns. Omit it.")
+        reader.table.check_columns({"--keep-columns": reader.table.columns()})
     report = ReadingReport(reader.source, counts_all=True)
     examples = (example for _, example in reader.read(report))
     for _ in features_of_all(task, examples) if task.refuses else examples:
@@ -335,11 +332,11 @@ def _asked(reader: Reader[Any], keep_columns: bool) -> Iterator[Asked]:
         yield Asked(example, report.rows, None if name in ("", origin) else name, kept)
 
 
-def _kept(parts: Path, about: dict[str, Any]) -> list[Path] | None:
-    """Return the existing parts of this run, or None if no part was finished."""
+def _kept(parts: Path, about: dict[str, Any]) -> list[Path]:
+    """Return the finished parts of this run."""
     file = parts / _ABOUT
     if not file.is_file() or not part_files(parts):
-        return None
+        return []
     try:
         before = read_json(file, DataError)
     except DataError as error:

@@ -5,14 +5,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from albertkit.datasets.reader import is_missing
 from albertkit.devices import CPU, Device, read_device
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Engine, Row
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import UnknownTokensWarning, warn_caller
 from albertkit.files import finite, json_text
-from albertkit.finetuning.prediction_files import SCORE_PREFIX
-from albertkit.tasks.rows import UnknownTokens
+from albertkit.finetuning.prediction_files import SCORE_PREFIX, SCORES
+from albertkit.tasks.rows import UnknownTokens, tokens_cut
 from albertkit.tasks.task import Task
 
 
@@ -33,10 +34,12 @@ class Asked:
         found: dict[str, Any] = {"row": self.row}
         if self.id is not None:
             found["id"] = self.id
+        taken = {*found, *prediction, SCORES, "cut"}
         for name, value in self.kept.items():
-            while name in found or name in prediction or name == "cut" or name.startswith(SCORE_PREFIX):
-                name = f"input_{name}"
-            found[name] = finite(value)
+            new = name
+            while new in taken or new.startswith(SCORE_PREFIX) or (new != name and new in self.kept):
+                new = f"input_{new}"
+            found[new] = None if is_missing(value) and not isinstance(value, str) else finite(value)
         return found
 
 
@@ -87,10 +90,8 @@ class Predictor:
             record = self.task.checked_record(one.example, prediction)
             records.append(one.beside(record) | record)
         if self.task.cuts:  # then every example has the number of removed tokens
-            for record in records:
-                record["cut"] = 0
-            for row in rows:
-                records[row.example]["cut"] = max(records[row.example]["cut"], row.cut)
+            for record, cut in zip(records, tokens_cut(rows, examples=len(records)), strict=True):
+                record["cut"] = cut
         return records
 
     def _warn_of_unknown(self, rows: Sequence[Row], count: int) -> None:

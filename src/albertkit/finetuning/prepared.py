@@ -76,8 +76,7 @@ def prepare(
     if validation is None:
         _hold_out(splits, settings.seed)
     for report in splits.reports.values():
-        for line in report.lines():
-            logger.info("%s", line)
+        _log(report.lines())
     examples = splits.examples
     named = {} if splits.labels is None else splits.labels.config_arguments()
     config = load_config(str(model)).replace(**named, **settings.dropouts)
@@ -89,22 +88,24 @@ def prepare(
         else:
             config.extra[name] = value
     task.check_fit(examples["validation"])
-    if line := task.room_note():
-        logger.info("%s", line)
-    if line := task.check(examples["training"], examples["validation"], settings.batch_size):
-        logger.info("%s", line)
+    _log([task.room_note()])
+    _log([task.check(examples["training"], examples["validation"], settings.batch_size)])
     counts = RowCounts(task)
     units = make_units(task, examples["training"], counts)
     evaluated = EvaluationSet(task, examples["validation"])
     data = {}
     for name, counted in (("training", counts), ("validation", evaluated.counts)):
         data[name] = splits.reports[name].to_json() | counted.to_json()
-        for note in counted.notes():
-            logger.info("%s: %s", name, note)
+        _log(f"{name}: {note}" for note in counted.notes())
     if splits.labels is not None:
-        for note in splits.labels.notes(map(task.truth, examples["training"])):
-            logger.info("%s", note)
+        _log(splits.labels.notes(map(task.truth, examples["training"])))
     return Prepared(task, str(model), units, evaluated, data, saved_columns(options))
+
+
+def _log(notes: Iterable[str | None]) -> None:
+    for note in notes:
+        if note:
+            logger.info("%s", note)
 
 
 def _hold_out(splits: Splits[Any], seed: int) -> None:

@@ -33,8 +33,7 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
 
 
 def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any]) -> dict[str, Any]:
-    judged = evaluation.judged
-    sure = [one for one in judged if one.confidence is not None]
+    sure = [one for one in evaluation.judged if one.confidence is not None]
     reliability = (
         calibration([one.confidence or 0.0 for one in sure], [one.right for one in sure]) if sure else None
     )
@@ -55,6 +54,19 @@ def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
             for one in by_length
         ],
     }
+    pictures = _draw_pictures(folder, evaluation, by_length, reliability)
+    lines = "".join(json_text(record) + "\n" for record in evaluation.records)
+    (folder / PREDICTIONS).write_text(lines, encoding="utf-8")
+    write_json(folder / REPORT_JSON, finite(report))
+    (folder / REPORT_MARKDOWN).write_text(_markdown(report, pictures), encoding="utf-8")
+    return report
+
+
+def _draw_pictures(
+    folder: Path, evaluation: Evaluation, by_length: Sequence[LengthBin], reliability: Calibration | None
+) -> list[str]:
+    """Draw the plots that the answers allow, and return the names of the files."""
+    judged = evaluation.judged
     pictures = [_by_length_picture(folder, by_length, evaluation.main_metric)]
     labels = list(evaluation.task.config.id2label.values())
     answers = {answer for one in judged for answer in (one.true, one.predicted)}
@@ -68,11 +80,7 @@ def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
     ranks = [rank for one in evaluation.predictions if (rank := getattr(one, "rank", None)) is not None]
     if ranks:
         pictures.append(_ranks_picture(folder, ranks))
-    lines = "".join(json_text(record) + "\n" for record in evaluation.records)
-    (folder / PREDICTIONS).write_text(lines, encoding="utf-8")
-    write_json(folder / REPORT_JSON, finite(report))
-    (folder / REPORT_MARKDOWN).write_text(_markdown(report, pictures), encoding="utf-8")
-    return report
+    return pictures
 
 
 def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:
@@ -106,20 +114,15 @@ def _confusion_picture(folder: Path, judged: Sequence[Judged], labels: list[str]
     figure, panel = _panel(side, side)
     panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     places = range(len(labels))
-    panel.set_xticks(places, labels, rotation=90)
-    panel.set_yticks(places, labels)
+    panel.set_xticks(places, labels, rotation=90, parse_math=False)  # "$" would begin a formula
+    panel.set_yticks(places, labels, parse_math=False)
     panel.set(xlabel="predicted", ylabel="true")
     for row in places:
         for column in places:
             if counts[row, column]:
                 color = "white" if shares[row, column] > 0.5 else "black"
-                panel.text(
-                    *(column, row, str(counts[row, column])),
-                    ha="center",
-                    va="center",
-                    color=color,
-                    fontsize=8,
-                )
+                style = {"ha": "center", "va": "center", "color": color, "fontsize": 8}
+                panel.text(column, row, str(counts[row, column]), **style)
     return _save(figure, folder, "confusion.png")
 
 
@@ -128,11 +131,7 @@ def _calibration_picture(folder: Path, found: Calibration) -> str:
     filled = [one for one in found.bins if one.count]
     panel.plot([0, 1], [0, 1], color="gray", linewidth=1)
     panel.plot([one.confidence for one in filled], [one.accuracy for one in filled], marker="o")
-    panel.set(
-        xlabel="confidence",
-        ylabel="accuracy",
-        title=f"calibration error {found.expected_error:.3f}",
-    )
+    panel.set(xlabel="confidence", ylabel="accuracy", title=f"calibration error {found.expected_error:.3f}")
     return _save(figure, folder, "calibration.png")
 
 

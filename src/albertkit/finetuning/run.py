@@ -146,39 +146,54 @@ def run_prepared(
         )
     report = None
     if evaluation:
-        state = result.state
-        # If no evaluation had a value, as in runs of earlier versions, `train` keeps the last model.
-        kept_step = state.step if state.best is None else state.best_step
-        beats_untrained = _beats_untrained(state, folder, *_best_by(prepared, tried))
-        if beats_untrained is False:
-            logger.warning(
-                f"no checkpoint beats the untrained model. The model of step {kept_step} is kept. "
-                "Train longer, or change the learning rate."
-            )
-        if reason:
-            name, baseline = evaluation.main_metric, evaluation.baseline
-            beside = f" (baseline {baseline[name]:.4f})" if name in baseline else ""
-            logger.warning(
-                f"collapsed again: {reason}. The model in {output} has {name} "
-                f"{evaluation.metrics[name]:.4f}{beside}"
-            )
-        about = {
-            "task": prepared.task.name,
-            "model": prepared.start,
-            "restarts": restarts,
-            "collapsed": reason,
-            # A run without a limit has None: JSON cannot represent infinity.
-            "settings": {name: value for name, value in asdict(tried).items() if value != math.inf},
-            "step": kept_step,
-            "beats_untrained": beats_untrained,
-            "minutes": state.seconds / 60,
-            "data": prepared.data,
-            COLUMNS_KEY: prepared.columns,
-        }
-        _save(evaluation, prepared, folder, output)
-        report = write_report(evaluation, output, about=about)
+        report = _finish(run, evaluation, prepared, tried, folder, collapsed=reason)
     world.wait()
     return replace(run, report=report)
+
+
+def _finish(
+    run: FinetuningRun,
+    evaluation: Evaluation,
+    prepared: Prepared,
+    settings: FinetuningSettings,
+    folder: Path,
+    *,
+    collapsed: str | None,
+) -> dict[str, Any]:
+    """Copy the model from `folder` to the folder of the run, and write and return the report."""
+    state, output = run.loop.state, run.folder
+    # If no evaluation had a value, as in runs of earlier versions, `train` keeps the last model.
+    kept_step = state.step if state.best is None else state.best_step
+    beats_untrained = _beats_untrained(state, folder, *_best_by(prepared, settings))
+    if beats_untrained is False:
+        logger.warning(
+            f"no checkpoint beats the untrained model. The model of step {kept_step} is kept. "
+            "Train longer, or change the learning rate."
+        )
+    if collapsed:
+        name, baseline = evaluation.main_metric, evaluation.baseline
+        beside = f" (baseline {baseline[name]:.4f})" if name in baseline else ""
+        logger.warning(
+            f"collapsed again: {collapsed}. The model in {output} has {name} "
+            f"{evaluation.metrics[name]:.4f}{beside}"
+        )
+    model = prepared.model_class.from_pretrained(folder, config=evaluation.task.config)
+    model.save_pretrained(output)
+    prepared.task.tokenizer.save_pretrained(output)
+    about = {
+        "task": prepared.task.name,
+        "model": prepared.start,
+        "restarts": run.restarts,
+        "collapsed": collapsed,
+        # A run without a limit has None: JSON cannot represent infinity.
+        "settings": {name: value for name, value in asdict(settings).items() if value != math.inf},
+        "step": kept_step,
+        "beats_untrained": beats_untrained,
+        "minutes": state.seconds / 60,
+        "data": prepared.data,
+        COLUMNS_KEY: prepared.columns,
+    }
+    return write_report(evaluation, output, about=about)
 
 
 def _best_by(prepared: Prepared, settings: FinetuningSettings) -> tuple[str, bool]:
@@ -292,10 +307,3 @@ def _evaluate_best(
         model.config.extra |= tuned
         return validation.evaluate(model, model.config, main_metric=metric)
     return evaluation
-
-
-def _save(evaluation: Evaluation, prepared: Prepared, folder: Path, output: Path) -> None:
-    """Copy the model of the last run, with the tuned values, to `output`."""
-    model = prepared.model_class.from_pretrained(folder, config=evaluation.task.config)
-    model.save_pretrained(output)
-    prepared.task.tokenizer.save_pretrained(output)

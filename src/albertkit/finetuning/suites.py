@@ -67,11 +67,7 @@ def _squad(version: str) -> Measurement:
 
 def _race(split: str) -> Measurement:
     return Measurement(
-        name=f"race_{split}",
-        task="multiple-choice",
-        models=("race",),
-        homes=("RACE", "race"),
-        place=split,
+        name=f"race_{split}", task="multiple-choice", models=("race",), homes=("RACE", "race"), place=split
     )
 
 
@@ -139,10 +135,7 @@ def evaluate_suite(
     for reason in reasons:
         logger.info("missing: %s", reason)
     for one, source, model in work:
-        settings: dict[str, Any] = {
-            **(given or {}),
-            **({"glue": one.options.glue} if one.options.glue else {}),
-        }
+        settings: dict[str, Any] = (given or {}) | ({"glue": one.options.glue} if one.options.glue else {})
         evaluation = evaluate(
             model,
             data=source,

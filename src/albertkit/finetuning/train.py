@@ -1,7 +1,6 @@
 """Fine-tune a model for a task: `finetune`, with one seed or several."""
 
 import logging
-import shutil
 import statistics
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -13,7 +12,7 @@ from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError
 from albertkit.extras import require
-from albertkit.files import finite, full_disk_named, write_json
+from albertkit.files import copy_file, finite, full_disk_named, write_json
 from albertkit.finetuning.prepared import Prepared, prepare
 from albertkit.finetuning.run import FinetuningRun, run_prepared
 from albertkit.finetuning.settings import FinetuningSettings
@@ -164,10 +163,9 @@ def run_seeds(
     write_json(output / SEEDS_JSON, finite(summary))
     for file in (output / f"seed-{best}").iterdir():
         if file.is_file() and file.suffix in _COPIED:
-            shutil.copy2(file, output)
+            copy_file(file, output / file.name)
     for name in files_of(prepared.task.config):  # of sentence embedding, some in folders
-        (output / name).parent.mkdir(exist_ok=True)
-        shutil.copy2(output / f"seed-{best}" / name, output / name)
+        copy_file(output / f"seed-{best}" / name, output / name)
     write_json(output / "report.json", finite(report))
     for name, one in summary.items():
         logger.info(f"{name}: {one['mean']:.4f} +- {one['deviation']:.4f} over {seeds} seeds")

@@ -4,7 +4,7 @@ import inspect
 import logging
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from albertkit.engines.choosing import load_model
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError, did_you_mean, suggestion
 from albertkit.files import read_json
-from albertkit.finetuning.early_exit import set_patience
 from albertkit.finetuning.report import REPORT_JSON
 from albertkit.recipe import build, current_names, scalar_fields
 from albertkit.tasks.loading import open_reader
@@ -134,6 +133,18 @@ def load_task(
     return chosen.bind(tokenizer, loaded.config, settings), loaded
 
 
+@dataclass(frozen=True)
+class Setup:
+    """A fine-tuned model, and the reader of the data that it is used for."""
+
+    task: Task
+    """The task, bound to the model."""
+    model: Model
+    reader: Reader[Any]
+    settings: dict[str, Any]
+    """The settings for reading examples and the data options, by name."""
+
+
 def open_trained(
     model: str,
     task: str | Task | None,
@@ -144,9 +155,8 @@ def open_trained(
     name: str,
     labeled: bool,
     device: Device,
-    patience: int | None,
-) -> tuple[Task, Model, Reader[Any], dict[str, Any]]:
-    """Return the task, its fine-tuned model, the reader of its data, and the settings by name.
+) -> Setup:
+    """Load a fine-tuned model and open its data.
 
     Logs the data options that come from the fine-tuning.
 
@@ -159,7 +169,6 @@ def open_trained(
         name: the name of the data in errors.
         labeled: whether labels are read.
         device: as returned by `albertkit.devices.read_device`.
-        patience: see `set_patience`.
     """
     flags, columns = split_settings(TaskSettings, given, call=call)
     settings = task_settings(model, flags)
@@ -176,8 +185,7 @@ def open_trained(
     reader = open_reader(bound, source, options, name=name, labeled=labeled)
     if note := bound.room_note():
         logger.info("%s", note)
-    set_patience(loaded, patience)
-    return bound, loaded, reader, asdict(settings) | asdict(options)
+    return Setup(bound, loaded, reader, asdict(settings) | asdict(options))
 
 
 def saved_columns(options: DataOptions) -> dict[str, Any]:

@@ -126,12 +126,7 @@ class GroupComparison:
 
 
 def compare_words(
-    model: Model,
-    tokenizer: TokenizerBase,
-    *,
-    template: str,
-    groups: Sequence[str],
-    top_k: int = 5,
+    model: Model, tokenizer: TokenizerBase, *, template: str, groups: Sequence[str], top_k: int = 5
 ) -> GroupComparison:
     """Compare the words that a model predicts for a mask, for several groups.
 

@@ -72,13 +72,10 @@ def variables_by_name(model: keras.Model) -> dict[str, Any]:
 
 def _aliases(config: AlbertConfig, variables: Mapping[str, Any]) -> dict[str, str]:
     """Return the second name of each shared tensor of this model with its main name."""
-    aliases = {}
-    for pair in shared_names(config).items():
-        for alias, name in (pair, pair[::-1]):
-            if name in variables and alias not in variables:
-                aliases[alias] = name
-    # Only models with a decoder have its names.
-    return aliases if "predictions.decoder.bias" in variables else {}
+    if "predictions.decoder.bias" not in variables:
+        return {}  # only models with a decoder share tensors
+    pairs = [pair for both in shared_names(config).items() for pair in (both, both[::-1])]
+    return {alias: name for alias, name in pairs if name in variables and alias not in variables}
 
 
 def _step(variable: Any) -> int:

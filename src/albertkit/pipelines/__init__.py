@@ -159,16 +159,12 @@ def pipeline(
         TokenizerError: the tokenizer is damaged, or is not an ALBERT tokenizer.
     """
     del trust_remote_code
-    if (
-        isinstance(task, str | None)
-        and task not in _PIPELINES
-        and isinstance(model, str)
-        and model in _PIPELINES
-    ):
+    is_unknown = isinstance(task, str | None) and task not in _PIPELINES
+    if is_unknown and isinstance(model, str) and model in _PIPELINES:
         raise ConfigError(f"the arguments are swapped. The task comes first: pipeline({model!r}, {task!r})")
     if isinstance(tokenizer, AlbertConfig):  # the third argument of `transformers`
         raise ConfigError("the third argument is the tokenizer, but received a config. Pass config=...")
-    direct, model_kwargs = _take(
+    hub_options, model_kwargs = _take(
         model_kwargs or {},
         device_map=device_map,
         dtype=dtype,
@@ -178,33 +174,15 @@ def pipeline(
         token=token,
         local_files_only=local_files_only,
     )
-    device_map, dtype, torch_dtype = (direct.pop(name) for name in ("device_map", "dtype", "torch_dtype"))
-    hub_options = direct
+    device_map, dtype, torch_dtype = map(hub_options.pop, ("device_map", "dtype", "torch_dtype"))
     if device is not None and device_map is not None:
         raise ConfigError("device and device_map are the same argument. Pass only device.")
-    chosen: type[Pipeline]
-    if pipeline_class is not None:
-        chosen = pipeline_class
-    elif isinstance(task, Task | type):
-        chosen = TaskPipeline.of(task_of(task))
-    else:
-        name = _infer_task(model, config, hub_options) if task is None else task
-        if name not in _PIPELINES:  # perhaps the name of a task of the user
-            with suppress(OSError):  # if there is no such model, the name of the task is the first problem
-                _refuse_user_task(model, config, hub_options)
-            raise ConfigError(
-                f"there is no pipeline for the task {name!r}{did_you_mean(name, _PIPELINES)}. "
-                f"Expected one of {', '.join(_PIPELINES)}."
-            )
-        chosen = _PIPELINES[name]
-        if task is None or chosen.task in TASKS:
-            _refuse_user_task(model, config, hub_options)
+    chosen = pipeline_class or _choose_class(task, model, config, hub_options)
     place = read_device(one_of(device=device, device_map=device_map))
     dtype = one_of(dtype=dtype, torch_dtype=torch_dtype)
     if pipeline_class is None:  # before a model is downloaded
-        ours = [
-            one for one in signature(pipeline).parameters if any(is_misspelled(n, [one]) for n in defaults)
-        ]
+        names = signature(pipeline).parameters
+        ours = [one for one in names if any(is_misspelled(name, [one]) for name in defaults)]
         chosen._check_arguments("__init__", defaults, also=ours)
     if isinstance(model, str | Path | None):
         model = BUNDLED if model is None else model
@@ -243,10 +221,30 @@ def _take(given: Mapping[str, Any], **direct: Any) -> tuple[dict[str, Any], dict
     return direct, rest
 
 
-def _infer_task(
+def _choose_class(
+    task: str | Task | type[Task] | None,
     model: str | Path | Model | None,
     config: AlbertConfig | str | Path | None,
     hub_options: dict[str, Any],
+) -> type[Pipeline]:
+    """Return the pipeline class of a task; None means the task of the model's class."""
+    if isinstance(task, Task | type):
+        return TaskPipeline.of(task_of(task))
+    name = _infer_task(model, config, hub_options) if task is None else task
+    if name not in _PIPELINES:  # perhaps the name of a task of the user
+        with suppress(OSError):  # if there is no such model, the name of the task is the first problem
+            _refuse_user_task(model, config, hub_options)
+        raise ConfigError(
+            f"there is no pipeline for the task {name!r}{did_you_mean(name, _PIPELINES)}. "
+            f"Expected one of {', '.join(_PIPELINES)}."
+        )
+    if task is None or _PIPELINES[name].task in TASKS:
+        _refuse_user_task(model, config, hub_options)
+    return _PIPELINES[name]
+
+
+def _infer_task(
+    model: str | Path | Model | None, config: AlbertConfig | str | Path | None, hub_options: dict[str, Any]
 ) -> str:
     """Return the task of a model's class; raise ConfigError if the class does not imply a task."""
     known = ", ".join(_PIPELINES)

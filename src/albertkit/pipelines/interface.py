@@ -23,7 +23,7 @@ from albertkit.errors import (
 from albertkit.hub_upload import PushToHub
 from albertkit.pipelines.limits import check_size
 from albertkit.pipelines.sources import Source, check_table
-from albertkit.tasks.rows import UnknownTokens
+from albertkit.tasks.rows import UnknownTokens, tokens_cut
 from albertkit.tasks.settings import saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
@@ -187,7 +187,7 @@ class Pipeline(PushToHub, ABC):
         methods = [vars(one)[method] for one in classes if method in vars(one)]
         parameters = [one for each in methods for one in signature(each).parameters.values()]
         kinds = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-        positional = {"self", "inputs", "model", "tokenizer"}
+        positional = {"self", "inputs", "sequences", "model", "tokenizer"}
         return [one.name for one in parameters if one.kind in kinds and one.name not in positional]
 
     def _is_single(self, inputs: Any) -> bool:
@@ -246,7 +246,9 @@ class Pipeline(PushToHub, ABC):
         source = Source(
             inputs, expected=self._expected(), fields=self.fields, rest=self.rest, others=self.keeps_others
         )
-        ahead = _INPUTS_AHEAD if size is None else 1 if size == 1 else size * _BATCHES_AHEAD
+        ahead = _INPUTS_AHEAD if size is None else size * _BATCHES_AHEAD
+        if size == 1:  # then each input of a stream is answered immediately
+            ahead = 1
         if not source.is_known:
             return self._stream(source, features, answer, ahead)
         items = list(source.items)
@@ -284,9 +286,7 @@ class Pipeline(PushToHub, ABC):
         def answers(examples: list[Any], rows: Sequence[Row], *, batch_size: int | None) -> list[Any]:
             outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
             predictions = task.checked_predictions(examples, rows, outputs, **(options or {}))
-            cuts = [0] * len(examples)
-            for row in rows:
-                cuts[row.example] = max(cuts[row.example], row.cut)
+            cuts = tokens_cut(rows, examples=len(examples))
             return [
                 answer(example, prediction, {"cut": cut} if cut else {})
                 for example, prediction, cut in zip(examples, predictions, cuts, strict=True)

@@ -24,12 +24,7 @@ class MultipleChoicePipeline(Pipeline):
     by_name = 'Pass context="...", question="..." and choices=["...", "..."] by name'
 
     def __init__(
-        self,
-        model: Model,
-        tokenizer: TokenizerBase,
-        *,
-        truncation: bool = False,
-        **shared: Unpack[Shared],
+        self, model: Model, tokenizer: TokenizerBase, *, truncation: bool = False, **shared: Unpack[Shared]
     ) -> None:
         super().__init__(model, tokenizer, **shared)
         self.truncation = truncation

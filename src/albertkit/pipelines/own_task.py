@@ -24,11 +24,7 @@ class TaskPipeline(Pipeline):
     @classmethod
     def of(cls, task: Task) -> "type[TaskPipeline]":
         """Return the pipeline class of a task."""
-        values = {
-            "definition": task,
-            "task": task.name,
-            "architecture": task.architecture,
-        }
+        values = {"definition": task, "task": task.name, "architecture": task.architecture}
         return type(cls.__name__, (cls,), values)
 
     def __init__(self, model: Model, tokenizer: TokenizerBase, **shared: Unpack[Shared]) -> None:

@@ -24,12 +24,7 @@ class SentenceOrderPipeline(Pipeline):
     by_name = "Pass the two texts of a pair as a tuple, (text, text_pair)"
 
     def __init__(
-        self,
-        model: Model,
-        tokenizer: TokenizerBase,
-        *,
-        truncation: bool = False,
-        **shared: Unpack[Shared],
+        self, model: Model, tokenizer: TokenizerBase, *, truncation: bool = False, **shared: Unpack[Shared]
     ) -> None:
         super().__init__(model, tokenizer, **shared)
         if model.config.num_labels != len(LABELS):

@@ -72,14 +72,14 @@ class Source:
             problems: the errors of the invalid inputs, by index from 0.
             count: number of inputs read so far.
         """
-        first, error = next(iter(problems.items()))
+        error = next(iter(problems.values()))
         places = [number if self._numbers is None else self._numbers[number] for number in problems]
         counted = " (counted from 0)" if self._numbers is None else ""
         where = "" if self._name is None else f"{self._name}, "
         if len(problems) == 1:
             return type(error)(f"{where}{self._kind} {places[0]}{counted}: {error}")
         listed = ", ".join(map(str, places[:_LISTED])) + (", ..." if len(places) > _LISTED else "")
-        return type(problems[first])(
+        return type(error)(
             f"{where}{len(problems):,} of {count:,} inputs cannot be answered: {self._kind}s {listed}"
             f"{counted}. The first: {error}"
         )

@@ -41,7 +41,6 @@ class TokenClassificationPipeline(Pipeline):
         **shared: Unpack[Shared],
     ) -> None:
         super().__init__(model, tokenizer, **shared)
-        self.labels = [model.config.id2label[number] for number in range(model.config.num_labels)]
         self.token_classification = self._task(stride)
         self.aggregation_strategy: Aggregation = aggregation_strategy
         self.ignore_labels = ignore_labels
@@ -104,9 +103,10 @@ class TokenClassificationPipeline(Pipeline):
         )
 
     def _entities(self, strategy: Aggregation | None, ignored: Collection[str] | None) -> Entities:
+        names = self.model.config.id2label
         return Entities(
             self.tokenizer,
-            self.labels,
+            [names[number] for number in range(len(names))],
             aggregation=strategy or self.aggregation_strategy,
             ignored_labels=self.ignore_labels if ignored is None else ignored,
         )

@@ -57,7 +57,7 @@ class ZeroShotClassificationPipeline(Pipeline):
 
     def __call__(
         self,
-        inputs: str | Iterable[str] | Path,
+        sequences: str | Iterable[str] | Path,
         candidate_labels: str | Sequence[str] | None = None,
         *others: Any,
         hypothesis_template: str | None = None,
@@ -69,7 +69,7 @@ class ZeroShotClassificationPipeline(Pipeline):
         """Score the candidate labels of texts.
 
         Args:
-            inputs: a text, a list of texts, an iterable of texts, or a file of texts.
+            sequences: a text, a list of texts, an iterable of texts, or a file of texts.
             candidate_labels: the labels, as a list or separated by commas.
             others: not supported; a third positional argument raises an error.
             hypothesis_template: the hypothesis to test for each label. The label replaces `{}`. Default:
@@ -112,10 +112,7 @@ class ZeroShotClassificationPipeline(Pipeline):
 
         def answer(texts: list[str], rows: list[Row], *, batch_size: int | None) -> list[dict[str, Any]]:
             logits = self.engine.run(
-                rows,
-                then=lambda scores: scores[0],
-                batch_tokens=self.batch_tokens,
-                batch_size=batch_size,
+                rows, then=lambda scores: scores[0], batch_tokens=self.batch_tokens, batch_size=batch_size
             )
             answers = []
             for number, text in enumerate(texts):
@@ -133,7 +130,7 @@ class ZeroShotClassificationPipeline(Pipeline):
                 )
             return answers
 
-        return self._run(inputs, others, features=features, answer=answer, **batching)
+        return self._run(sequences, others, features=features, answer=answer, **batching)
 
     def _scores(self, logits: np.ndarray, apart: bool) -> np.ndarray:
         """Return the probability of each of L labels (L,), from their logits (L, K)."""

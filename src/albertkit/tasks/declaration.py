@@ -72,22 +72,7 @@ class TaskDeclaration:
                 raise ConfigError(
                     f"{title} has no {attribute}. Expected an attribute such as {attribute} = {example!r}."
                 )
-        scores = scores_of(self.architecture, self.output) if self.architecture in HEADS else None
-        if scores is None or scores.width == "V":
-            able = [
-                name
-                for name, head in HEADS.items()
-                if self.output in head.scores and head.scores[self.output].width != "V"
-            ]
-            why = f"which computes no {self.output}"
-            if self.architecture not in HEADS:
-                why = f"which is not a model class{did_you_mean(self.architecture, able)}"
-            elif scores is not None:
-                why = "whose scores are those of the words of the vocabulary"
-            raise ConfigError(
-                f"the architecture of {self.name} is {self.architecture!r}, {why}. Expected one of "
-                f"{', '.join(able)}. Set `architecture` of the task to one of them."
-            )
+        self._check_architecture()
         metrics: Any = self.metrics
         if isinstance(metrics, Mapping) and not metrics:
             raise ConfigError(
@@ -103,3 +88,22 @@ class TaskDeclaration:
                 "metric to 'higher' or 'lower', the values that are better. Use "
                 'directions("accuracy", lower=["error"]).'
             )
+
+    def _check_architecture(self) -> None:
+        usable = [
+            name
+            for name, head in HEADS.items()
+            if self.output in head.scores and head.scores[self.output].width != "V"
+        ]
+        if self.architecture not in HEADS:
+            why = f"which is not a model class{did_you_mean(self.architecture, usable)}"
+        elif (scores := scores_of(self.architecture, self.output)) is None:
+            why = f"which computes no {self.output}"
+        elif scores.width == "V":
+            why = "whose scores are those of the words of the vocabulary"
+        else:
+            return
+        raise ConfigError(
+            f"the architecture of {self.name} is {self.architecture!r}, {why}. Expected one of "
+            f"{', '.join(usable)}. Set `architecture` of the task to one of them."
+        )

@@ -89,45 +89,45 @@ class Entities:
             For "none", {entity, score, index, word, start, end} of each piece, where `index` counts the
             pieces from 1. Otherwise, {entity_group, score, word, start, end} of each entity.
         """
-        starts = [
-            word_starts[word] + start for word, (start, _) in zip(tagged.words, tagged.offsets, strict=True)
+        places = [
+            (word_starts[word] + start, word_starts[word] + end)
+            for word, (start, end) in zip(tagged.words, tagged.offsets, strict=True)
         ]
-        ends = [word_starts[word] + end for word, (_, end) in zip(tagged.words, tagged.offsets, strict=True)]
         units = self._units(tagged)
-        if self.aggregation == "none":
-            tokens = self.tokenizer.convert_ids_to_tokens(tagged.pieces)
-            return [
-                {
-                    "entity": self.labels[unit.label],
-                    "score": unit.score,
-                    "index": number + 1,
-                    "word": tokens[number],
-                    "start": starts[number],
-                    "end": ends[number],
-                }
-                for number, unit in enumerate(units)
-                if self.labels[unit.label] not in self.ignored_labels
-            ]
-        entities = []
-        for group in self._groups(units):
-            _, kind = self._parts[group[0].label]
-            if kind in self.ignored_labels:
-                continue
-            first, last = group[0].pieces.start, group[-1].pieces.stop
-            # A word-start mark has no characters, and the space before it does not belong to the entity.
-            shown = [ends[piece] for piece in range(first, last) if ends[piece] > starts[piece]]
-            if not shown:
-                continue
-            entities.append(
-                {
-                    "entity_group": kind,
-                    "score": sum(unit.score for unit in group) / len(group),
-                    "word": self.tokenizer.decode(tagged.pieces[first:last]),
-                    "start": starts[first],
-                    "end": max(shown),
-                }
-            )
-        return entities
+        if self.aggregation != "none":
+            found = (self._entity(group, tagged, places) for group in self._groups(units))
+            return [entity for entity in found if entity is not None]
+        tokens = self.tokenizer.convert_ids_to_tokens(tagged.pieces)
+        return [
+            {
+                "entity": self.labels[unit.label],
+                "score": unit.score,
+                "index": index + 1,
+                "word": tokens[index],
+                "start": places[index][0],
+                "end": places[index][1],
+            }
+            for index, unit in enumerate(units)
+            if self.labels[unit.label] not in self.ignored_labels
+        ]
+
+    def _entity(
+        self, units: list[Unit], tagged: Tagged, places: list[tuple[int, int]]
+    ) -> dict[str, Any] | None:
+        """Return the entity of neighboring units, or None if it is left out or has no characters."""
+        _, kind = self._parts[units[0].label]
+        first, last = units[0].pieces.start, units[-1].pieces.stop
+        # A word-start mark has no characters, and the space before it does not belong to the entity.
+        ends = [end for start, end in places[first:last] if end > start]
+        if kind in self.ignored_labels or not ends:
+            return None
+        return {
+            "entity_group": kind,
+            "score": sum(unit.score for unit in units) / len(units),
+            "word": self.tokenizer.decode(tagged.pieces[first:last]),
+            "start": places[first][0],
+            "end": max(ends),
+        }
 
     def _units(self, tagged: Tagged) -> list[Unit]:
         """Return the units of a sentence with their labels: its pieces or its words."""

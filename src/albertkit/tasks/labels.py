@@ -96,36 +96,37 @@ class LabelSet:
         counts = Counter(map(str, _leaves(labels)))
         if not counts.keys() <= {*self.names}:  # a task of your own may have other answers than label names
             return [f"{len(self.names)} labels ({self.kind.title}): {', '.join(self.names[:_LABELS_SHOWN])}"]
-        notes = []
         shown = ", ".join(f"{name} {counts[name]:,}" for name in self.names[:_LABELS_SHOWN])
         more = ", ..." if len(self.names) > _LABELS_SHOWN else ""
-        notes.append(f"{len(self.names)} labels ({self.kind.title}): {shown}{more}")
+        count = f"{len(self.names)} labels ({self.kind.title}): {shown}{more}"
+        return [count, *self._likely_mistakes(counts)]
+
+    def _likely_mistakes(self, counts: Counter[str]) -> Iterator[str]:
+        """Yield notes on labels that may be mistakes, given the number of examples of each."""
         if rare := [name for name in self.names if counts[name] == 1]:
             shown = ", ".join(map(repr, rare[:_RARE_SHOWN])) + (", ..." if len(rare) > _RARE_SHOWN else "")
-            notes.append(f"labels with a single training example, perhaps by mistake: {shown}")
+            yield f"labels with a single training example, perhaps by mistake: {shown}"
         spellings = Counter(name.casefold() for name in self.names)
         if similar := [name for name in self.names if spellings[name.casefold()] > 1]:
             shown = ", ".join(map(repr, sorted(similar, key=str.casefold)[:_LABELS_SHOWN]))
-            notes.append(f"labels that differ only in case, perhaps by mistake: {shown}")
+            yield f"labels that differ only in case, perhaps by mistake: {shown}"
+        for mark in ";|":
+            if any(mark in name for name in self.names):
+                advice = f"If it separates several labels, use --label-separator {mark!r}."
+                yield f"some labels contain {mark!r}. {advice}"
         if self.kind is SEVERAL:
-            return notes
+            return
         if len(self.names) > _FEW_NUMBERS and all(name.removeprefix("-").isdecimal() for name in self.names):
-            notes.append(
+            yield (
                 f"the labels are {len(self.names)} whole numbers, which are read as classes. If they are "
                 "amounts, such as ratings, use --problem-type regression."
             )
         commas = list(filter(is_number_with_comma, self.names))
         if len(commas) > len(self.names) / 2:
-            notes.append(
+            yield (
                 f"labels such as {commas[0]!r} look like numbers, but are read as classes. If they are "
                 f"amounts, write them {NUMBER_FORM}."
             )
-        notes += [
-            f"some labels contain {mark!r}. If it separates several labels, use --label-separator {mark!r}."
-            for mark in ";|"
-            if any(mark in name for name in self.names)
-        ]
-        return notes
 
 
 def _leaves(values: Iterable[Any]) -> Iterator[Any]:
@@ -138,10 +139,7 @@ def _leaves(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def infer_labels(
-    labels: Iterable[Label],
-    *,
-    names: tuple[str, ...] | None = None,
-    problem_type: ProblemType | None = None,
+    labels: Iterable[Label], *, names: tuple[str, ...] | None = None, problem_type: ProblemType | None = None
 ) -> LabelSet:
     """Infer the label set from the labels of the training examples.
 
@@ -172,7 +170,7 @@ def infer_labels(
     if names is None:
         single = [one for label in found for one in as_tuple(label)]
         names = _names(single)
-        if len(names) == len(found) >= 20:
+        if len(names) == len(single) >= 20:
             raise DataError(
                 f"each of the {len(found)} rows has a different label ({names[0]!r}, {names[1]!r}, ...). "
                 "Choose the column of the labels (--label-column). If they are amounts, use --problem-type "

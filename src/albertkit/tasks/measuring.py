@@ -190,8 +190,9 @@ def own_metrics(given: Any) -> tuple[Metric, ...]:
     Raises:
         ConfigError: the argument is not a function or a `Metric`.
     """
-    several = isinstance(given, Iterable) and not isinstance(given, str)
-    items: list[Any] = list(given) if several else [] if given is None else [given]
+    items: list[Any] = [] if given is None else [given]
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        items = list(given)
     metrics = tuple(item if isinstance(item, Metric) else Metric(item) for item in items)
     for metric in metrics:
         if not callable(metric.function):

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from albertkit.tasks.words import whole_words
 from albertkit.text_files import file_format
 from albertkit.tokenization.encoding import Encoding
 
-NO_ANSWER = (0, 0)  # start and end at [CLS]
+NO_ANSWER: tuple[int, int] = (0, 0)  # start and end at [CLS]
 _BELOW_ALL = 0.01  # distance of the threshold below all differences; larger than rounding errors
 _USUALLY_ENOUGH = 20  # spans per window that usually contain all answers
 THRESHOLD_KEY = "null_score_diff_threshold"
@@ -161,25 +161,18 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         )
         windows: list[Encoding] = sorted(encoded.encodings or [], key=lambda one: _shown(one).start)
         offsets = windows[0].sequences[1].places.offsets
-        answer = None
-        if example.answers and not example.is_impossible:
-            answer = self._locate_answer(example, offsets)
         ranges = [_shown(one) for one in windows]
-        if answer is not None and not any(one.start <= answer[0] and answer[1] < one.stop for one in ranges):
-            answer = None
         before = length + 2  # [CLS] question [SEP]
+        labels = self._labels(example, offsets, ranges, before)
         rows = []
-        for window, shown, own in zip(windows, ranges, owned(ranges), strict=True):
+        for window, shown, own, label in zip(windows, ranges, owned(ranges), labels, strict=True):
             shift = before - shown.start
-            labels = NO_ANSWER if example.is_impossible or answer is not None else None
-            if answer is not None and shown.start <= answer[0] and answer[1] < shown.stop:
-                labels = (answer[0] + shift, answer[1] + shift)
             rows.append(
                 QuestionRow(
                     input_ids=window.ids,
                     token_type_ids=window.type_ids,
                     example=number,
-                    labels=labels,
+                    labels=label,
                     cut=cut,
                     context=range(before, before + len(shown)),
                     owned=range(own.start + shift, own.stop + shift),
@@ -187,6 +180,19 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
                 )
             )
         return rows
+
+    def _labels(
+        self, example: QuestionExample, offsets: list[tuple[int, int]], windows: list[range], before: int
+    ) -> Sequence[tuple[int, int] | None]:
+        """Return the label of each window, which has `before` tokens before its part of the context."""
+        if example.is_impossible or not example.answers:
+            return [NO_ANSWER if example.is_impossible else None] * len(windows)
+        first, last = self._locate_answer(example, offsets)
+        labels = [NO_ANSWER] * len(windows)
+        for number, shown in enumerate(windows):
+            if first in shown and last in shown:
+                labels[number] = (before + first - shown.start, before + last - shown.start)
+        return labels if set(labels) != {NO_ANSWER} else [None] * len(windows)
 
     def _fit_question(self, question: str) -> tuple[str, int, int]:
         """Return a question that leaves room for the context, its tokens, and how many were removed."""
@@ -243,10 +249,8 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
     def _prediction(self, context: str, windows: list[tuple[QuestionRow, np.ndarray]]) -> Answered:
         # Possible starts and ends: every token of the context in every window, or [CLS].
-        possible = np.concatenate(
-            [logits[:, [0, *row.context]] for row, logits in windows], axis=1
-        )  # (2, S + 1 of every window)
-        norm = float(log_sum_exp(possible).sum())
+        possible = [logits[:, [0, *row.context]] for row, logits in windows]  # (2, S + 1) each
+        norm = float(log_sum_exp(np.concatenate(possible, axis=1)).sum())
         null = min(float(logits[:, 0].sum()) for _, logits in windows)
         # Best first. Of spans with equal scores, the span of the first window comes first.
         spans = heapq.merge(*(self._spans(*window) for window in windows), key=lambda one: -one[0])
@@ -255,9 +259,8 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             start, end = whole_words(context, first, last)
             # A word-start mark alone has no characters.
             if start < end and all(end <= one.start or one.end <= start for one in answers):
-                answers.append(
-                    Answer(context[start:end], start, end, float(np.exp(np.float32(logit - norm))), logit)
-                )
+                score = float(np.exp(np.float32(logit - norm)))
+                answers.append(Answer(context[start:end], start, end, score, logit))
                 if len(answers) == self.n_best:
                     break
         return Answered(answers, Answer("", 0, 0, float(np.exp(np.float32(null - norm))), null))
@@ -343,10 +346,9 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         The official script returns the difference of the last answered question. The middle between this and
         the next difference has the same score, and suits other data better.
         """
-        scores = self.scores(examples, predictions)
-        if "best_f1_threshold" not in scores:
+        threshold = self.scores(examples, predictions).get("best_f1_threshold")
+        if threshold is None:
             return {}
-        threshold = scores["best_f1_threshold"]
         differences = [d for one in predictions if (d := one.no_answer_difference) < math.inf]
         above = [one for one in differences if one > threshold]
         if len(above) == len(differences):  # predicting no answer for all is best, so there is no midpoint
@@ -394,6 +396,4 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
 def _shown(row: Encoding) -> range:
     """Return the tokens of the context in a row."""
-    second = row.window.second
-    assert second is not None
-    return second
+    return cast(range, row.window.second)

@@ -16,12 +16,12 @@ from albertkit.tokenization.model_file import WORD_START
 from albertkit.tokenization.options import read_strategy
 from albertkit.tokenization.special_tokens import Parsing
 
-Text = str | tuple[str, str]  # or a text and a second one
+TextOrPair = str | tuple[str, str]  # or a text and a second one
 
 
 def text_rows(
     tokenizer: TokenizerBase,
-    texts: Sequence[Text],
+    texts: Sequence[TextOrPair],
     *,
     max_length: int,
     truncation: bool | str,
@@ -78,7 +78,7 @@ def text_rows(
     return rows
 
 
-def _too_long(text: Text, row: Row, max_length: int) -> DataError:
+def _too_long(text: TextOrPair, row: Row, max_length: int) -> DataError:
     what = f"the text {text!r:.60}" if isinstance(text, str) else f"the pair {text[0]!r:.30}, {text[1]!r:.30}"
     return DataError(
         f"{what} has {len(row.input_ids)} tokens with [CLS] and [SEP], but the model's maximum is "
@@ -92,8 +92,8 @@ def check_rows(rows: Any, examples: Sequence[Any], *, task: str, max_length: int
     """Check the rows that `Task.features` returned for some examples.
 
     Raises:
-        DataError: the result is not a list of rows, or a row is longer than `max_length`, has segments for
-            another number of tokens, has arrays instead of lists, or belongs to no example.
+        DataError: the result is not a list of rows, or a row is empty or longer than `max_length`, has
+            segments for another number of tokens, has arrays instead of lists, or belongs to no example.
     """
     is_list = isinstance(rows, list | tuple)
     wrong = [row for row in rows if not isinstance(row, Row)][:1] if is_list else [rows]
@@ -114,10 +114,10 @@ def check_rows(rows: Any, examples: Sequence[Any], *, task: str, max_length: int
                 f"{len(examples)} examples. Expected the index of the example, counted from 0."
             )
         count, example = len(row.input_ids), examples[int(index)]
-        if count != len(row.token_type_ids):
+        if not count or count != len(row.token_type_ids):
             raise DataError(
                 f"`features` of {task} returned a row with {count} input_ids and {len(row.token_type_ids)} "
-                f"token_type_ids for the example {example!r:.60}. Expected equal numbers."
+                f"token_type_ids for the example {example!r:.60}. Expected equal numbers above 0."
             )
         if count > max_length:
             raise DataError(
@@ -126,6 +126,14 @@ def check_rows(rows: Any, examples: Sequence[Any], *, task: str, max_length: int
                 "text_rows(..., max_length=self.max_length, truncation=True), shorten the example, or raise "
                 "max_length if the model allows it."
             )
+
+
+def tokens_cut(rows: Iterable[Row], *, examples: int) -> list[int]:
+    """Return the number of removed tokens of each example: the most of any of its rows."""
+    cuts = [0] * examples
+    for row in rows:
+        cuts[row.example] = max(cuts[row.example], row.cut)
+    return cuts
 
 
 def count_items(labels: Any, *, units: int) -> int:

@@ -168,7 +168,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
 
     def units(self, rows: Sequence[Row]) -> list[list[Row]]:
         """Return the rows of each example together, a single text twice: dropout makes its vectors differ."""
-        return [unit * 2 if len(unit) == 1 else unit for unit in runs_of_examples(rows)]
+        return [group * 2 if len(group) == 1 else group for group in runs_of_examples(rows)]
 
     def labels_of(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
         """Return no labels, because the encoder does not compute a loss."""

@@ -78,10 +78,7 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return TextTable(source, options, labeled=labeled)
 
     def find_labels(
-        self,
-        examples: Sequence[TextExample],
-        names: tuple[str, ...] | None,
-        problem_type: ProblemType | None,
+        self, examples: Sequence[TextExample], names: tuple[str, ...] | None, problem_type: ProblemType | None
     ) -> LabelSet:
         """Infer the labels and their kind from the examples."""
         given = [example.label for example in examples if example.label is not None]

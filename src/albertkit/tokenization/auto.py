@@ -78,7 +78,7 @@ def _choose(path: Path, use_fast: bool | None) -> type[TokenizerBase]:
 
 
 def _check_class(path: Path, known: tuple[str, ...]) -> None:
-    config = (path if path.is_dir() else path.parent) / folder.CONFIG_FILE
+    config = (path if path.is_dir() else path.parent) / folder.TOKENIZER_CONFIG_FILE
     named = folder.read_json(config).get("tokenizer_class")
     if named is not None and named not in known:
         raise TokenizerError(

@@ -356,7 +356,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         }
         files = {
             **self._vocabulary_files(),
-            folder.CONFIG_FILE: json_bytes(config),
+            folder.TOKENIZER_CONFIG_FILE: json_bytes(config),
             folder.SPECIAL_TOKENS_FILE: json_bytes(self.special_tokens_map),
         }
         return folder.write(save_directory, files, prefix=filename_prefix)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from albertkit import hub
 from albertkit.errors import AlbertKitError, ModelNotFoundError, TokenizerError
@@ -27,7 +27,7 @@ from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text, tok
 MODEL_FILE = "spiece.model"
 WORD_LIST_FILE = "vocab.txt"
 TOKENIZER_FILE = "tokenizer.json"
-CONFIG_FILE = "tokenizer_config.json"
+TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 ADDED_TOKENS_FILE = "added_tokens.json"
 INPUT_NAMES_KEY = "model_input_names"
@@ -37,7 +37,7 @@ PATTERNS = (
     "*.spm",
     WORD_LIST_FILE,
     TOKENIZER_FILE,
-    CONFIG_FILE,
+    TOKENIZER_CONFIG_FILE,
     SPECIAL_TOKENS_FILE,
     ADDED_TOKENS_FILE,
 )
@@ -143,8 +143,8 @@ def read_settings(
         TokenizerError: A file is not a JSON object, or a token is not a string.
     """
     folder = path if path.is_dir() else path.parent
-    with named_damage(folder / CONFIG_FILE):
-        config = read_json(folder / CONFIG_FILE)
+    with named_damage(folder / TOKENIZER_CONFIG_FILE):
+        config = read_json(folder / TOKENIZER_CONFIG_FILE)
         roles = read_json(folder / SPECIAL_TOKENS_FILE)
         roles |= {name: value for name, value in config.items() if value is not None or name not in roles}
         rules = {field.name: config.get(field.name) for field in fields(normalization)}
@@ -161,24 +161,31 @@ def read_settings(
             if role in roles:
                 settings[role] = None if roles[role] is None else token_text(roles[role])
 
-        # An older program may have written one name, and a newer program the other.
-        names = ("additional_special_tokens", "extra_special_tokens")
-        additional = [token for name in names for token in token_texts(roles.get(name) or ())]
-        decoder = (config.get("added_tokens_decoder") or {}).items()
-        added = {token_text(token): int(number) for number, token in decoder}
-        additional += [token_text(token) for _, token in decoder if token.get("special")]
         known = {settings.get(role, default) for role, default in default_roles.items()}
-        if not added or "extra_special_tokens" in config:  # other programs list the tokens in other files
-            in_json, special, symbols = _rust_tokens(folder / TOKENIZER_FILE)
-            added = added or read_json(folder / ADDED_TOKENS_FILE) | in_json
-            additional += special
-            if "extra_special_tokens" in config:
-                known |= symbols
-                added = {token: number for token, number in added.items() if token not in symbols}
-        additional = [token for token in dict.fromkeys(additional) if token not in known]
+        tokens = _read_tokens(folder, config, roles, known)
         # Settings that are missing here may be in the tokenizer.json.
-        lists = {"added_tokens": added, "extra_special_tokens": additional}
-        return take_settings(settings | {name: value for name, value in lists.items() if value})
+        return take_settings(settings | {name: value for name, value in tokens.items() if value})
+
+
+def _read_tokens(
+    folder: Path, config: Mapping[str, Any], roles: Mapping[str, Any], known: set[str | None]
+) -> dict[str, Any]:
+    """Return the added tokens and the special tokens without a role; `known` has the tokens with a role."""
+    # An older program may have written one name, and a newer program the other.
+    names = ("additional_special_tokens", "extra_special_tokens")
+    additional = [token for name in names for token in token_texts(roles.get(name) or ())]
+    decoder = (config.get("added_tokens_decoder") or {}).items()
+    added = {token_text(token): int(number) for number, token in decoder}
+    additional += [token_text(token) for _, token in decoder if token.get("special")]
+    if not added or "extra_special_tokens" in config:  # other programs list the tokens in other files
+        in_json = _rust_tokens(folder / TOKENIZER_FILE)
+        added = added or read_json(folder / ADDED_TOKENS_FILE) | in_json.added
+        additional += in_json.special
+        if "extra_special_tokens" in config:
+            known = known | in_json.symbols
+            added = {token: number for token, number in added.items() if token not in in_json.symbols}
+    additional = [token for token in dict.fromkeys(additional) if token not in known]
+    return {"added_tokens": added, "extra_special_tokens": additional}
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -232,12 +239,17 @@ def write(folder: str | Path, files: Mapping[str, bytes], *, prefix: str | None 
     return tuple(map(str, paths))
 
 
-def _rust_tokens(rust_file: Path) -> tuple[dict[str, int], list[str], set[str]]:
-    """Return tokens of a tokenizer.json.
+class _RustTokens(NamedTuple):
+    added: dict[str, int]
+    """The added tokens that are not in the vocabulary, with their ids."""
+    special: list[str]
+    """The special tokens among them."""
+    symbols: set[str]
+    """The user-defined symbols of the vocabulary."""
 
-    Returns:
-        The added tokens that are not in the vocabulary, with their ids; the special tokens among them; and
-        the user-defined symbols of the vocabulary.
+
+def _rust_tokens(rust_file: Path) -> _RustTokens:
+    """Return tokens of a tokenizer.json.
 
     `transformers` 5 writes added tokens only into this file, even if the folder has a spiece.model. It also
     lists the user-defined symbols of the vocabulary as added tokens, and the folder's settings list them as
@@ -256,4 +268,4 @@ def _rust_tokens(rust_file: Path) -> tuple[dict[str, int], list[str], set[str]]:
             for text, token in tokens.items()
             if is_unigram and not token["special"] and [text, 0] in vocabulary[token["id"] : token["id"] + 1]
         }
-        return behind, [text for text in behind if tokens[text]["special"]], symbols
+        return _RustTokens(behind, [text for text in behind if tokens[text]["special"]], symbols)

@@ -319,17 +319,16 @@ def read_examples(
     single = is_text(text)
     if single:
         examples = [(text, text_pair)]
+    elif text_pair is None:
+        entries = _as_list("text", text)
+        examples = [entry if _is_pair(entry, is_text) else (entry, None) for entry in entries]
     else:
-        texts = _as_list("text", text)
-        if text_pair is None:
-            examples = [entry if _is_pair(entry, is_text) else (entry, None) for entry in texts]
-        else:
-            pairs = _as_list("text_pair", text_pair)
-            if len(texts) != len(pairs):
-                raise TokenizerError(
-                    f"received {len(texts)} texts and {len(pairs)} second texts. Expected equal numbers."
-                )
-            examples = list(zip(texts, pairs, strict=True))
+        texts, pairs = _as_list("text", text), _as_list("text_pair", text_pair)
+        if len(texts) != len(pairs):
+            raise TokenizerError(
+                f"received {len(texts)} texts and {len(pairs)} second texts. Expected equal numbers."
+            )
+        examples = list(zip(texts, pairs, strict=True))
     for first, second in examples:
         for value in (first, *([] if second is None else [second])):
             if not is_text(value):

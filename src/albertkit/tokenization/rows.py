@@ -123,7 +123,7 @@ def _rows(
     """Return the row of an example, followed by its other windows."""
     first = sequences[0].ids
     second = sequences[1].ids if len(sequences) == 2 else None
-    around = 0 if not options.add_special_tokens else 2 if second is None else 3
+    around = (2 if second is None else 3) if options.add_special_tokens else 0
     if fit.truncation != "do_not_truncate" and fit.max_length <= around:
         raise TokenizerError(
             f"max_length={fit.max_length} leaves no room for text, because a row has {around} special tokens"
@@ -287,13 +287,7 @@ def _slide(length: int, size: int, stride: int, side: Side) -> Iterator[range]:
 
 
 def truncate(
-    ids: list[int],
-    pair_ids: list[int] | None,
-    *,
-    room: int,
-    strategy: Strategy,
-    stride: int,
-    side: Side,
+    ids: list[int], pair_ids: list[int] | None, *, room: int, strategy: Strategy, stride: int, side: Side
 ) -> tuple[list[int], list[int] | None, list[int]]:
     """Return both texts truncated to `room` tokens, and the removed tokens, with `stride` before them.
 

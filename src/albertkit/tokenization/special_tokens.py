@@ -54,15 +54,14 @@ def token_text(token: object) -> str:
     Raises:
         TokenizerError: The token has another type, or must match single words only.
     """
-    given = token
     if isinstance(token, Mapping):
-        token, single_word = token.get("content"), token.get("single_word")
+        text, single_word = token.get("content"), token.get("single_word")
     else:
+        text = token if isinstance(token, str) else getattr(token, "content", None)
         single_word = getattr(token, "single_word", False)
-    text = token if isinstance(token, str) else getattr(token, "content", None)
     if not isinstance(text, str) or not text:
         raise TokenizerError(
-            f"received {given!r:.200} for a token. Expected a non-empty string or an AddedToken."
+            f"received {token!r:.200} for a token. Expected a non-empty string or an AddedToken."
         )
     if single_word:
         raise TokenizerError(
@@ -205,19 +204,16 @@ class SpecialTokens:
 
     def split(self, text: str, *, parse_special_tokens: Parsing) -> list[Part]:
         """Return the parts of a text in order. Parts of plain text may be empty or blank."""
-        parts = self._split(Part(text, 0, None), self._pattern(parse_special_tokens), text, {})
+        at_special = self._split(Part(text, 0, None), self._pattern(parse_special_tokens), text, {})
         if not self.words:
-            return parts
-        pattern = self._pattern(None)
-        return [
-            inner
-            for part in parts
-            for inner in (
-                self._split(part, pattern, self._fold(part.text), self.words)
-                if part.token_id is None
-                else [part]
-            )
-        ]
+            return at_special
+        parts: list[Part] = []
+        for part in at_special:
+            if part.token_id is None:
+                parts += self._split(part, self._pattern(None), self._fold(part.text), self.words)
+            else:
+                parts.append(part)
+        return parts
 
     def describe(self) -> dict[int, dict[str, Any]]:
         """Return every token by id, with the flags that files and the Rust library's AddedToken need."""

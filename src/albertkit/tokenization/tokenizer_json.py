@@ -134,10 +134,7 @@ def _original_steps(normalization: Normalization) -> list[dict[str, Any]]:
     """Return the steps of `Normalization` in the Rust library's format."""
     steps: list[dict[str, Any]] = []
     if normalization.remove_space:
-        steps += [
-            _replace({"Regex": f"{_characters(str.isspace)}+"}, " "),
-            _replace({"Regex": "^ | $"}, ""),
-        ]
+        steps += [_replace({"Regex": f"{_characters(str.isspace)}+"}, " "), _replace({"Regex": "^ | $"}, "")]
     steps += [_replace({"String": "``"}, '"'), _replace({"String": "''"}, '"')]
     if not normalization.keep_accents:
         # Not StripAccents, which also drops vowel signs that the original ALBERT keeps.
@@ -191,16 +188,8 @@ def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict
     special = {text for text, token in tokens.items() if token.get("special")}
     steps = list(_flatten(content.get("normalizer")))
     maps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
-    # A learned piece that was made a special token is still a piece of plain text.
-    roles = set(DEFAULT_ROLES.values())
-    controls = {piece for piece, score in vocabulary if piece in special and (score == 0 or piece in roles)}
-    kinds = [CONTROL if piece in controls else NORMAL for piece, _ in vocabulary]
+    kinds = [_kind(piece, score, special) for piece, score in vocabulary]
     kinds[unknown_id] = UNKNOWN
-    # Learned scores are logarithms of probabilities below 1. `transformers` keeps SentencePiece's 0 for
-    # user-defined symbols and lists them as added tokens, but texts must not be split at them.
-    for piece_id, (_, score) in enumerate(vocabulary):
-        if score == 0 and kinds[piece_id] == NORMAL:
-            kinds[piece_id] = USER_DEFINED
     if not maps and "WhitespaceSplit" in {step["type"] for step in _flatten(content.get("pre_tokenizer"))}:
         warn_caller(
             f"{path}: transformers wrote it without SentencePiece's table of characters, so texts with "
@@ -221,9 +210,21 @@ def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict
     rules = {"do_lower_case": "Lowercase" in types, "keep_accents": "NFKD" not in types}
     known = {
         "added_tokens": {token: number for token, number in added.items() if number >= len(vocabulary)},
-        "extra_special_tokens": [token for token in added if token in special - roles],
+        "extra_special_tokens": [
+            token for token in added if token in special and token not in DEFAULT_ROLES.values()
+        ],
     }
     return table, rules, known
+
+
+def _kind(piece: str, score: float, special: set[str]) -> int:
+    """Return the type of a piece, given the special tokens; `<unk>` has a type of its own."""
+    # A learned piece that was made a special token is still a piece of plain text.
+    if piece in special and (score == 0 or piece in DEFAULT_ROLES.values()):
+        return CONTROL
+    # Learned scores are logarithms of probabilities below 1. `transformers` keeps SentencePiece's 0 for
+    # user-defined symbols and lists them as added tokens, but texts must not be split at them.
+    return USER_DEFINED if score == 0 else NORMAL
 
 
 def _check_pieces(pieces: Sequence[str]) -> None:

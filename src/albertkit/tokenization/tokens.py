@@ -8,13 +8,8 @@ from typing import Any, ClassVar
 
 from albertkit.errors import TokenizerError
 from albertkit.extras import optional
-from albertkit.tokenization.options import TokenizerSettings
-from albertkit.tokenization.special_tokens import (
-    DEFAULT_ROLES,
-    SpecialTokens,
-    token_text,
-    token_texts,
-)
+from albertkit.tokenization.options import CallOptions, TokenizerSettings
+from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text, token_texts
 from albertkit.tokenization.subword import CLEAN_UP, SubwordModel
 
 tokenizers: Any = optional("tokenizers", extra="tokenizers")
@@ -61,7 +56,9 @@ class TokenVocabulary:
     def __init__(self, model: SubwordModel, *, source: str | Path, settings: Mapping[str, Any]) -> None:
         unknown = settings.keys() - TokenizerSettings.__annotations__.keys()
         if unknown:
-            raise TypeError(f"{type(self).__name__} has no argument {', '.join(sorted(unknown))}")
+            of_calls = sorted(unknown & CallOptions.__annotations__.keys())
+            hint = f". Pass it in calls: tokenizer(text, {of_calls[0]}=...)" if of_calls else ""
+            raise TypeError(f"{type(self).__name__} has no argument {', '.join(sorted(unknown))}{hint}")
         self._model = model
         self._special = SpecialTokens(size=model.size, ignore_case=model.normalization.do_lower_case)
         self._restore(settings.get("added_tokens", {}), source)

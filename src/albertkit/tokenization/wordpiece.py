@@ -261,15 +261,13 @@ class AlbertWordPieceTokenizer(TokenizerBase):
             raise TokenizerError(
                 "received no file. Expected vocab_file (vocab.txt) or tokenizer_file (.json)."
             )
-        vocabulary: dict[str, int] = {}
-        rules: dict[str, Any] = {}
-        saved: dict[str, Any] = {}
+        vocabulary, rules, saved = {}, {}, {}
         if tokenizer_file is not None:
             vocabulary, rules, saved = read_tokenizer_file(Path(tokenizer_file))
-        if vocab_file is not None:
-            pieces = read_word_list(Path(vocab_file))
-        else:
+        if vocab_file is None:
             pieces = _in_order(vocabulary, source=source)
+        else:
+            pieces = read_word_list(Path(vocab_file))
         given = {
             "do_lower_case": do_lower_case,
             "strip_accents": strip_accents,
