@@ -41,7 +41,7 @@ WORDS = (
 VERBS = [
     *("fill-mask", "classify", "tag", "answer", "choose", "order", "embed", "serve", "playground", "bench"),
     *("train-tokenizer", "prepare", "pretrain", "finetune", "evaluate", "predict", "convert", "export onnx"),
-    *("inspect model", "inspect attention", "inspect groups"),
+    *("inspect model", "inspect attention", "inspect bias"),
 ]
 SHORT = [
     *("--steps", "10", "--batch-size", "4", "--precision", "fp32"),
