@@ -211,8 +211,8 @@ def test_examples_are_drawn_in_a_process_of_its_own(data: Path, monkeypatch: pyt
     shards, words = ShardSet(data / "shards" / "train"), WordTable(data / "tokenizer" / "spiece.model")
     streams = [ExampleStream(shards, words, SETTINGS.examples, 8, seed=3) for _ in range(2)]
     expected = [next(streams[0]) for _ in range(3)]
-    assert any(chunk is not None for chunk in shards._chunks)
-    assert len(pickle.dumps(shards)) < 10_000  # without the mapped shards
+    # If the process cannot start, Python hangs while it sends more than a pipe holds.
+    assert len(pickle.dumps(streams[1])) < 4_000
 
     def fork() -> None:
         raise AssertionError("forked")

@@ -135,9 +135,9 @@ class ShardSet:
             if not (self.folder / record.file).is_file():
                 raise DataError(f"{self.folder / record.file}: listed in {MANIFEST}, but missing")
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Omit the mapped shards, which another process opens itself."""
-        return self.__dict__ | {"_chunks": [None] * len(self.manifest.shards)}
+    def __reduce__(self) -> tuple[type["ShardSet"], tuple[Path]]:
+        # A pickle has only the path: Python hangs if a worker process ends before it has read a large pickle.
+        return ShardSet, (self.folder,)
 
     def __len__(self) -> int:
         """Return the number of documents."""

@@ -52,6 +52,10 @@ class WordTable:
         self.ordinary_ids = np.flatnonzero(~self.is_special)
         self.ordinary_rank = np.cumsum(~self.is_special) - 1
 
+    def __reduce__(self) -> tuple[type["WordTable"], tuple[Path]]:
+        # Small, for the same reason as in `ShardSet`.
+        return WordTable, (self.model_file,)
+
     def _special(self, processor: sentencepiece.SentencePieceProcessor, pieces: list[str], name: str) -> int:
         index: int = processor.piece_to_id(name)
         if pieces[index] != name:
