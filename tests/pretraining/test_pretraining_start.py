@@ -157,6 +157,10 @@ def test_more_layer_groups_start_with_the_same_outputs(tmp_path: Path) -> None:
         ConfigError, match="has 2 groups of layers with different weights, but num_hidden_groups is 1"
     ):
         continued_model(str(tmp_path), {"num_hidden_groups": 1})
+    with pytest.raises(
+        ConfigError, match=r"\[model\] has max_position_embeddings, and the weights of .* have other"
+    ):
+        continued_model(str(tmp_path), {"max_position_embeddings": 4096})
     with pytest.raises(ConfigError, match=r"but num_hidden_groups is 3\. Expected a multiple of 2"):
         continued_model(str(tmp_path), {"num_hidden_layers": 6, "num_hidden_groups": 3})
     with pytest.raises(ConfigError, match="num_hidden_groups must be a whole number"):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from albertkit.config import AlbertConfig
-from albertkit.errors import ConfigError, ModelNotFoundError, TokenizerError
+from albertkit.errors import ConfigError, ModelNotFoundError, ShapeMismatchError, TokenizerError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
@@ -81,13 +81,22 @@ def continued_model(name: str, overrides: dict[str, Any]) -> AlbertForPreTrainin
     same.
 
     Raises:
-        ConfigError: the number of groups is not a multiple of the model's; see also `from_pretrained`.
+        ConfigError: the number of groups is not a multiple of the model's, or an argument changes the shapes
+            of weights; see also `from_pretrained`.
     """
     groups = overrides.get("num_hidden_groups")
     # A fine-tuned model has the number of its own labels, but the order head predicts two.
     kept: dict[str, Any] = {"num_labels": 2} | overrides
     kept.pop("num_hidden_groups", None)
-    model = AlbertForPreTraining.from_pretrained(name, **kept)
+    try:
+        model = AlbertForPreTraining.from_pretrained(name, **kept)
+    except ShapeMismatchError:
+        if not overrides:
+            raise
+        raise ConfigError(
+            f"[model] has {', '.join(overrides)}, and the weights of {name} have other shapes. Expected the "
+            "shapes of its config. Remove these settings, or train a new model without init_from."
+        ) from None
     if groups in (None, had := model.config.num_hidden_groups):
         return model
     config = AlbertConfig.from_dict(model.config.to_dict() | {"num_hidden_groups": groups})
