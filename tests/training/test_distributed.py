@@ -96,6 +96,24 @@ def test_processes_with_one_objective_and_muon(
     assert two == pytest.approx(one, abs=5e-3)
 
 
+def test_processes_end_only_after_the_main_process(tmp_path: Path, warm_shell: dict[str, str]) -> None:
+    """When one exits with an error, such as after SIGTERM, `torchrun` ends the others."""
+    program, written = tmp_path / "program.py", tmp_path / "written"
+    program.write_text(f"""
+import time
+from pathlib import Path
+from albertkit.training.distributed import join_world
+
+written = Path({str(written)!r})
+with join_world("cpu") as world:
+    if world.is_main:
+        time.sleep(0.5)
+        written.touch()
+assert written.exists()
+""")
+    in_two_processes(["python", program], warm_shell)
+
+
 def test_a_sum_returns_when_nobody_else_holds_its_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread of gloo that lets go of a tensor only when the interpreter ends takes the process with it."""
     released = []
@@ -176,7 +194,7 @@ def test_only_the_main_process_logs_warnings(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_RANK", str(rank))
-    for name in ("init_process_group", "destroy_process_group"):
+    for name in ("init_process_group", "barrier", "destroy_process_group"):
         monkeypatch.setattr(torch.distributed, name, lambda *_, **__: None)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: rank)
     logger = logging.getLogger("albertkit.training")

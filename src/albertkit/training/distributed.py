@@ -98,7 +98,8 @@ def join_world(device: str) -> Iterator[World]:
     """Join the processes that `torchrun` started, or return a single process.
 
     On GPUs, each process uses the GPU of its local rank if `device` is "auto" or "cuda". Processes other than
-    the main one log only errors.
+    the main one log only errors. At its end, the block waits for all processes: when one exits with an error,
+    such as 143 after SIGTERM, `torchrun` ends the others, and the main process may still write.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
@@ -117,7 +118,9 @@ def join_world(device: str) -> Iterator[World]:
     try:
         if dist.get_rank():
             logger.setLevel(logging.ERROR)
-        yield World(chosen, dist.get_rank(), size)
+        world = World(chosen, dist.get_rank(), size)
+        yield world
+        world.wait()
     finally:
         logger.setLevel(level)
         dist.destroy_process_group()
