@@ -8,8 +8,6 @@ from typing import ClassVar
 import pytest
 from command_line import assert_one_line_error
 
-from albertkit.cli.printing import new_console, print_bars
-from albertkit.errors import DataError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import (
     AlbertForMultipleChoice,
@@ -208,11 +206,6 @@ def test_names_of_emojis_are_text(run) -> None:
     """Rich would show the emojis."""
     assert run("order", "a :smile:", "b").output.startswith("a :smile:\n")
     assert_one_line_error(run("order", "--file", "a:100:b"), "a:100:b: No such file")
-
-
-def test_scores_that_are_nan_are_an_error() -> None:
-    with pytest.raises(DataError, match=r"the score of 'good' is NaN\. .* weights for NaN"):
-        print_bars(new_console(), [("bad", 0.5), ("good", float("nan"))])
 
 
 @pytest.mark.parametrize(

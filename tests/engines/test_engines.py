@@ -19,6 +19,7 @@ from albertkit.engines.fitting import fits
 from albertkit.engines.packed_layers import can_reorder
 from albertkit.engines.plain import PlainEngine
 from albertkit.engines.torch_engine import TorchEngine
+from albertkit.errors import CheckpointError
 
 
 def computed_by_weights(monkeypatch) -> None:
@@ -242,3 +243,13 @@ class TestChangedWeights:
         for other in (copy.deepcopy(engine), pickle.loads(pickle.dumps(engine))):
             np.testing.assert_array_equal(other.run(rows), expected)
             assert other.model is not engine.model
+
+
+@pytest.mark.parametrize("engine", ["onnx", "onnx-int8", "torch", "plain"])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_scores_that_are_not_finite_are_an_error(engine: str, bad: float) -> None:
+    model = make(CLASSIFIER)
+    with torch.no_grad():
+        model.classifier.bias[0] = bad
+    with pytest.raises(CheckpointError, match=r"scores are NaN or infinite.* --verify"):
+        make_engine(model, engine).run(rows_of([5, 3]))

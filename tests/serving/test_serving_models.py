@@ -96,7 +96,7 @@ class TestFaults:
             model.base_model.embeddings.word_embeddings.weight.fill_(torch.nan)
         model.save_pretrained(tmp_path)
         AlbertTokenizer.from_pretrained(folders["pretrained"]).save_pretrained(tmp_path)
-        with pytest.raises(CheckpointError, match="are not finite"):
+        with pytest.raises(CheckpointError, match="NaN or infinite"):
             load_model("broken", str(tmp_path), device="cpu", engine=engine)
 
 

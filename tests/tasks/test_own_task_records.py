@@ -163,13 +163,11 @@ def test_reports_of_answers_of_any_type(small_run: FinetuningRun, tmp_path: Path
         assert found.task.constant_answer(found.examples, found.predictions) is None
 
 
-@pytest.mark.parametrize(
-    ("value", "advice"), [(1.5, ""), ("high", ""), (float("nan"), r" Check the model's weights for NaN\.")]
-)
-def test_a_probability_must_be_from_0_to_1(value: Any, advice: str) -> None:
+@pytest.mark.parametrize("value", [1.5, "high", float("nan")])
+def test_a_probability_must_be_from_0_to_1(value: Any) -> None:
     task = changed(record=lambda *_: {"label": "good", "score": value}, probability="score")
     with pytest.raises(
         DataError,
-        match=r"'score' in a record of small, which `probability` names, is .*from 0 .*None\." + advice + "$",
+        match=r"'score' in a record of small, which `probability` names, is .*from 0 .*None\.$",
     ):
         scores_of(task())

@@ -1,12 +1,9 @@
 """Print answers as text for people, and as JSON for programs."""
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
-
-from albertkit.errors import DataError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,19 +74,10 @@ def print_title(console: "Console", given: Any) -> None:
 
 
 def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
-    """Print one line per name, with a bar whose length is its probability relative to the best.
-
-    Raises:
-        DataError: a probability is NaN.
-    """
+    """Print one line per name, with a bar whose length is its probability relative to the best."""
     from rich.bar import Bar
     from rich.text import Text
 
-    if undefined := [name for name, score in shares if math.isnan(score)]:
-        raise DataError(
-            f"the score of {undefined[0]!r} is NaN. Expected a probability. Check the model's weights for "
-            "NaN."
-        )
     table = new_table(show_header=False)
     table.add_column(overflow="fold")
     table.add_column(justify="right", no_wrap=True)

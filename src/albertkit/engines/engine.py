@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from albertkit.errors import CheckpointError
 from albertkit.heads import Output
 
 _Answer = TypeVar("_Answer")
@@ -93,6 +94,9 @@ class Engine(ABC):
             batch_tokens: Maximum number of tokens in a batch; None for the default of the device. A longer
                 row is a batch of its own.
             batch_size: Maximum number of rows in a batch; None for as many as `batch_tokens` allows.
+
+        Raises:
+            CheckpointError: A score is NaN or infinite.
         """
         return self.compute(rows, Job(output, read, batch_tokens, batch_size), then)
 
@@ -100,6 +104,11 @@ class Engine(ABC):
         """Return the result of `run` for a job."""
         answers: dict[int, Any] = {}
         for numbers, scores in self.batches(rows, job):
+            if not all(np.isfinite(of_row).all() for of_row in scores):
+                raise CheckpointError(
+                    "the model's scores are NaN or infinite. Expected finite numbers. Check its weights: "
+                    "`albertkit convert MODEL TARGET --verify` names those that are NaN or infinite."
+                )
             answers.update(zip(numbers, map(then, scores), strict=True))
         return [answers[number] for number in range(len(rows))]
 

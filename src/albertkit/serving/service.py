@@ -12,7 +12,7 @@ from typing import Any
 
 from albertkit.allocator import share_arenas
 from albertkit.engines.light_model import LightModel
-from albertkit.errors import ConfigError, DataError, TokenizerError
+from albertkit.errors import CheckpointError, ConfigError, DataError, TokenizerError
 from albertkit.extras import optional
 from albertkit.serving.admission import Gate
 from albertkit.serving.api_errors import CLIENT_GONE, ApiError, too_much
@@ -206,6 +206,8 @@ class Service:
                 task_request.message_for_client(str(error)),
                 param=task_request.field_of(error),
             )
+        except CheckpointError as error:
+            return ApiError(500, "not_finite", f"{error} No results are returned.")
         except Exception:
             logger.exception("a request for %s failed", task_request.task)
             return ApiError(500, "internal", "the request failed in the server. See the server's log.")

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from albertkit.engines.engine import Engine, Job, Row
-from albertkit.heads import Output
 from albertkit.serving.api_errors import ApiError, too_much
 
 DEADLINE_HEADER = "X-Request-Timeout"
@@ -118,7 +117,6 @@ class Work:
         if not self.is_wanted():
             return
         try:
-            _check(scores, self.job.output)
             self.answers[number] = self.then(scores)
         except Exception as error:  # it affects only this request
             self.fail(error)
@@ -131,14 +129,3 @@ class Work:
         """Set the error, which the thread of the request raises."""
         self.error = error
         self.ticket.done()
-
-
-def _check(scores: np.ndarray, output: Output) -> None:
-    """Raise ApiError for scores that are NaN, infinite, or hidden states that are all zero."""
-    if not np.isfinite(scores).all() or (output == "hidden_states" and not scores.any()):
-        raise ApiError(
-            500,
-            "not_finite",
-            "the model's scores for this request are not finite, or all zero. The model or the machine is "
-            "faulty. No results are returned.",
-        )

@@ -185,10 +185,9 @@ class TaskScoring(TaskDeclaration, ABC, Generic[ExampleT, PredictionT]):
         true, predicted = self.checked_truth(example), self._value_of("answer", record)
         confidence = self._value_of("probability", record) if self.probability else None
         if confidence is not None and not (isinstance(confidence, int | float) and 0 <= confidence <= 1):
-            advice = " Check the model's weights for NaN." if confidence != confidence else ""
             raise DataError(
                 f"the column {self.probability!r} in a record of {self.name}, which `probability` names, is "
-                f"{confidence!r:.60}. Expected a probability from 0 to 1, or None.{advice}"
+                f"{confidence!r:.60}. Expected a probability from 0 to 1, or None."
             )
         return [Judged(_hashable(true), _hashable(predicted), true == predicted, confidence)]
 
