@@ -56,6 +56,7 @@ def make_application(
         description="ALBERT models over HTTP. Errors are JSON objects in the format of OpenAI's API.",
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # behind a proxy, the redirect would lead to an http address
     )
     scheme = fastapi.security.HTTPBearer(auto_error=False)  # described here; the guard has checked it
     keyed = [] if key is None else [fastapi.Security(scheme)]
