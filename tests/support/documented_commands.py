@@ -80,7 +80,7 @@ SMALLER: dict[str, dict[str, str]] = {
     },
     "how-to/serve.md": {"localhost:8080": "localhost:$PORT"},
     "how-to/speed.md": {
-        "--against transformers,": "--lengths 16 --batches 4 --rounds 1 --against ",  # tests/bench runs it
+        "--against transformers,": "--lengths 16 --batches 4 --rounds 1 --minutes 0.02 --against ",  # tests/bench runs it
         "--early-exit\n": f"--early-exit {STEPS}\n",
         "--calibrate dev.tsv": "--calibrate dev.tsv --max-drop 100",
     },
