@@ -6,7 +6,7 @@
 Both sides train on the same text with the same shape, precision and batch size (rows x padded length). Each
 side runs in separate processes, in turn; pretraining_loops.py has the two loops. There are four parts:
 
-* mini: the shape and method of recipes/mini.toml.
+* mini: the shape of recipes/mini.toml.
 * base: ALBERT-base, sequences of 128 tokens.
 * large: ALBERT-large against BERT-large, in one process and in two processes that exchange gradients (gloo).
 * gpu: ALBERT-base and ALBERT-large in bf16, sequences of 512 tokens, on a GPU.
@@ -195,8 +195,10 @@ def of_length(length: int) -> dict[str, int]:
 
 def mini(bench: Bench, precision: str) -> None:
     """Measure the mini shape."""
-    # The recipe uses short sequences only in the first minutes of a run.
-    recipe = recipe_of("mini", precision, examples={"warmup_documents": 0}, batch_tokens=2048)
+    # The recipe uses short sequences only in the first minutes of a run. Both sides use AdamW.
+    examples = {"warmup_documents": 0, "masked_lm_probability": 0.2, "max_predictions": 26}
+    recipe = recipe_of("mini", precision, examples=examples, batch_tokens=2048)
+    recipe["training"] |= {"optimizer": "adamw", "learning_rate": 6e-4, "adamw_learning_rate": None}
     ours, theirs = bench.measure(recipe, steps=60, warm_up=10)
     bench.show(f"pretraining, mini shape, {PIECES} pieces", _single(f"mini, {precision}", ours, theirs, 2.5))
 

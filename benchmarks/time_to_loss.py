@@ -293,7 +293,7 @@ def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("--texts", help="corpus: a .txt, .jsonl or .parquet file")
     parser.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer")
-    parser.add_argument("--recipe", default=str(RECIPES / "bundled-second.toml"), help="recipe for albertkit")
+    parser.add_argument("--recipe", default=str(RECIPES / "mini.toml"), help="recipe for albertkit")
     parser.add_argument("--minutes", type=float, default=90, help="approximate time of all runs")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each side")
     parser.add_argument(

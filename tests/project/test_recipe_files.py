@@ -46,7 +46,7 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_v
 
 
 def test_the_recipes_exist() -> None:
-    further = {f"bundled-{name}" for name in ("excerpts", "excerpts-start", "further", "grown", "second")}
+    further = {f"bundled-{name}" for name in ("excerpts", "excerpts-start", "further")}
     others = {"smoke", "mini", "base-1gpu", "small-1gpu", "small-1gpu-start", "bundled"} | further
     assert {*RECIPES} == {*PAPER} | {f"recipes/{name}.toml" for name in others}
 

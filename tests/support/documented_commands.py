@@ -16,7 +16,7 @@ SMALLER: dict[str, dict[str, str]] = {
     "README.md": TINY_CORPUS
     | {
         "--model albert/albert-base-v2": f"{STEPS} --model bundled",
-        "--recipe recipes/bundled.toml": f"--recipe recipes/bundled.toml {ONE_STEP} --decay-steps 0",
+        "--recipe recipes/mini.toml": f"--recipe recipes/mini.toml {ONE_STEP} --decay-steps 0",
     },
     "tutorials/pretrain-your-books.md": {
         "--vocab-size 4000": "--vocab-size 500",
@@ -80,7 +80,8 @@ SMALLER: dict[str, dict[str, str]] = {
     },
     "how-to/serve.md": {"localhost:8080": "localhost:$PORT"},
     "how-to/speed.md": {
-        "--against transformers,": "--lengths 16 --batches 4 --rounds 1 --minutes 0.02 --against ",  # tests/bench runs it
+        # tests/bench runs it with transformers
+        "--against transformers,": "--lengths 16 --batches 4 --rounds 1 --minutes 0.02 --against ",
         "--early-exit\n": f"--early-exit {STEPS}\n",
         "--calibrate dev.tsv": "--calibrate dev.tsv --max-drop 100",
     },

@@ -24,7 +24,7 @@ def pretrain(
 
     To use several processes or machines: torchrun --nproc-per-node 8 -m albertkit pretrain ...
 
-    Example: albertkit pretrain --recipe recipes/bundled.toml --data shards --tokenizer tokenizer --output run
+    Example: albertkit pretrain --recipe recipes/mini.toml --data shards --tokenizer tokenizer --output run
     """
     from albertkit.pretraining.pretrain import pretrain
 
