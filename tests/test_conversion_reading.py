@@ -75,6 +75,16 @@ def test_an_archive_loads(tf1: Path, arrays: Tensors, ending: str) -> None:
     assert_original(AlbertForPreTraining.from_pretrained(archive), arrays)
 
 
+def test_errors_about_an_archive_do_not_name_the_temporary_folder(tf1: Path) -> None:
+    archive = tf1.parent / "small.tar"
+    (tf1 / "albert_config.json").write_text("{")
+    with tarfile.open(archive, "w") as tar:
+        tar.add(tf1, "albert_small")
+    with pytest.raises((CheckpointError, ConfigError)) as caught:
+        formats.read(archive)
+    assert str(caught.value).startswith(f"{archive}, unpacked: albert_config.json")
+
+
 def test_an_archive_loads_if_extract_has_no_filter(
     tf1: Path, arrays: Tensors, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,9 @@ def test_a_vocabulary_only_in_tokenizer_json(tmp_path: Path, tiny_vocabulary: Pa
     report = convert(tmp_path / "0", tmp_path / "1", to="tf1")
     assert report.notes == ["the vocabulary is in tokenizer.json only, which the original code does not read"]
     assert load_tokenizer(tmp_path / "1").get_vocab() == tokenizer.get_vocab()
+    with tarfile.open(tmp_path / "1.tar.gz", "w:gz") as tar:
+        tar.add(tmp_path / "1", "1")
+    assert load_tokenizer(tmp_path / "1.tar.gz").get_vocab() == tokenizer.get_vocab()
     report = convert(tmp_path / "0", tmp_path / "2.tfbson")
     assert report.notes == [
         "the vocabulary was left out: it is in tokenizer.json only, which cannot be converted to 'julia'"

@@ -218,6 +218,15 @@ def test_names_like_paths_send_no_request_to_the_hub(
     assert hub.requests == []
 
 
+def test_the_error_for_a_run_that_has_not_finished_names_its_checkpoints(tmp_path: Path) -> None:
+    for step in ("step-0000020", "step-0000100"):
+        (tmp_path / "checkpoints" / step).mkdir(parents=True)
+        (tmp_path / "checkpoints" / step / "config.json").write_text("{}")
+    expected = r"Pass one of them: checkpoints/step-0000020, checkpoints/step-0000100\.$"
+    with pytest.raises(ModelNotFoundError, match=expected):
+        resolve(tmp_path, patterns=PATTERNS)
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

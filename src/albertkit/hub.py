@@ -183,6 +183,8 @@ def _require_one_of(patterns: tuple[str, ...], folder: Path, name: str | Path) -
     if any(fnmatch(file, pattern) for file in files for pattern in patterns):
         return
     models = model_folders(folder)
+    if (folder / "checkpoints").is_dir():  # a run that has not finished
+        models += [f"checkpoints/{model}" for model in model_folders(folder / "checkpoints")]
     raise ModelNotFoundError(
         f"{str(name)!r} is not the folder of one model. Expected {' or '.join(patterns)} in {folder}, "
         f"which {contents(folder)}."

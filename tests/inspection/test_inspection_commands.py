@@ -6,8 +6,11 @@ import shutil
 import numpy as np
 import pytest
 from command_line import assert_one_line_error
+from conversion_models import random_model
 from inspected_model import SECOND, TEMPLATE, TEXT, page_data
 from torchless import run_without_torch
+
+from albertkit.modeling.task_heads import AlbertForSequenceClassification
 
 
 class TestCommands:
@@ -96,6 +99,15 @@ for call in json.loads(sys.argv[1]):
         monkeypatch.chdir(tmp_path)
         (from_folder,) = run("inspect", "./attention", "--json").json
         assert from_folder["parameters"] == report["parameters"]
+
+    def test_the_tensors_give_the_class_if_the_config_does_not(self, run, tmp_path):
+        random_model(AlbertForSequenceClassification).save_pretrained(tmp_path)
+        config = json.loads((tmp_path / "config.json").read_text())
+        del config["architectures"]
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        (report,) = run("inspect", tmp_path, "--json").json
+        assert report["class"] == "AlbertForSequenceClassification"
+        assert report["parameters"]["total"]["distinct"] * 4 == report["weights"]["bytes"]
 
     @pytest.mark.parametrize(
         ("verb", "expected"),

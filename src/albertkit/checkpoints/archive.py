@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 from typing import IO
 
+from albertkit.checkpoints.checkpoint import VOCABULARY_FILES
 from albertkit.errors import CheckpointError
 
 ENDINGS = (".tar.gz", ".tgz", ".tar")
@@ -15,7 +16,10 @@ ENDINGS = (".tar.gz", ".tgz", ".tar")
 _LARGEST_GAIN = 1_100
 """Maximum number of bytes that one byte of an archive can expand to: gzip ends at 1,032, sparse files have no
 limit."""
-_WANTED = re.compile(r".+\.index|.+\.data-\d{5}-of-\d{5}|checkpoint|.*config.*\.json|.+\.model|vocab\.txt")
+_WANTED = re.compile(
+    r".+\.index|.+\.data-\d{5}-of-\d{5}|checkpoint|.*config.*\.json|.+\.(model|spm)|"
+    + "|".join(map(re.escape, VOCABULARY_FILES))
+)
 _LARGEST_READ_WHOLE = 64 << 20
 """Index, config and vocabulary are read completely; only the data shards are mapped."""
 _LONGEST_READ = 1 << 20

@@ -11,6 +11,7 @@ released `.tar.gz` of either, or the path of one of several checkpoints. TensorF
 with other names (object_graph.py).
 """
 
+import os
 import re
 import tempfile
 from collections.abc import Mapping
@@ -69,7 +70,13 @@ def read(path: Path) -> Checkpoint:
     if path.is_file() and path.name.endswith(archive.ENDINGS):
         # Mapped files outlive their names on POSIX; elsewhere the folder stays until the system cleans up.
         with tempfile.TemporaryDirectory(prefix="albertkit-", ignore_cleanup_errors=True) as folder:
-            checkpoint = read(archive.unpack(path, Path(folder)))
+            unpacked = archive.unpack(path, Path(folder))
+            try:
+                checkpoint = read(unpacked)
+            except (CheckpointError, ConfigError) as error:
+                # The folder is deleted at once, so messages name its files without it.
+                message = str(error).replace(f"{unpacked}{os.sep}", "").replace(str(unpacked), "the folder")
+                raise type(error)(f"{path}, unpacked: {message}") from error
             checkpoint.files = [path]
             return checkpoint
     prefix = find(path)

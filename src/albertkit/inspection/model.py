@@ -8,6 +8,7 @@ import numpy as np
 
 from albertkit.checkpoints.arrays import is_floating
 from albertkit.checkpoints.formats import locate, read
+from albertkit.checkpoints.shapes import architecture_of
 from albertkit.config import AlbertConfig
 from albertkit.errors import ModelNotFoundError
 from albertkit.footprint import measure
@@ -69,8 +70,9 @@ def _of_checkpoint(name: str) -> dict[str, Any]:
 
 def _of_config(config: AlbertConfig, tensors: dict[str, np.ndarray] | None = None) -> dict[str, Any]:
     """Return the figures of a model of that shape, including the weights if there are any."""
-    named = (config.architectures or [""])[0]
-    architecture = named if named in HEADS else "AlbertForPreTraining"
+    architecture = (config.architectures or [""])[0]
+    if architecture not in HEADS:
+        architecture = architecture_of(config, tensors) if tensors else "AlbertForPreTraining"
     footprint = measure(architecture, config)
     report = {
         "class": architecture,

@@ -71,7 +71,7 @@ def train_model(
         )
     except (RuntimeError, OSError) as error:
         raise DataError(
-            f"SentencePiece could not train {vocab_size} pieces on {len(sample.lines)} lines "
+            f"SentencePiece could not train {vocab_size} pieces (vocab_size) on {len(sample.lines)} lines "
             f"({sample.characters} characters): {_reason(str(error))}"
         ) from error
     return model.getvalue(), sample, held_out
