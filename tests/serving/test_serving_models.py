@@ -47,6 +47,12 @@ class TestFaults:
             assert server.figure('albertkit_errors_total{type="not_finite"}') == 1
             assert server.ask("/v1/embeddings", {"input": "the fox"}).json == good.result().json
 
+    def test_hidden_states_that_are_all_zero_do_not_leave(self, folders: Any, watched: ServedModel) -> None:
+        with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
+            engine_of(watched).factor = 0.0
+            reply = server.ask("/v1/embeddings", {"input": "the fox"})
+            assert (reply.status, reply.kind) == (500, "not_finite")
+
     def test_a_model_that_answers_wrongly_is_not_ready(self, folders: Any, watched: ServedModel) -> None:
         with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
             assert server.ask("/readyz").status == 200

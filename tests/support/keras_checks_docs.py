@@ -100,7 +100,7 @@ def test_the_pages_on_keras_run(block: str, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     variables: dict[str, Any] = {}
     exec(
-        block.replace("num_labels=2", "num_labels=2, num_hidden_layers=1"), variables
+        block.replace("num_labels=2", "num_labels=2, num_hidden_layers=2"), variables
     )  # fewer layers, to save time
     if "predicted" in variables:
         assert variables["predicted"] == [1, 0]

@@ -95,8 +95,8 @@ class RowQueue:
         """Wait until all rows are computed, and return the result of `then` for each row.
 
         Raises:
-            ApiError: the request was cancelled.
-            Exception: what the engine or `then` raises for these rows; a CheckpointError if a score is NaN.
+            ApiError: the request was cancelled, or hidden states are all zero.
+            Exception: what the engine or `then` raises for these rows.
         """
         if not work.rows:
             return []

@@ -117,6 +117,13 @@ class Work:
         if not self.is_wanted():
             return
         try:
+            if self.job.output == "hidden_states" and not scores.any():
+                raise ApiError(
+                    500,
+                    "not_finite",
+                    "the model's hidden states for this request are all zero. The model or the machine is "
+                    "faulty. No results are returned.",
+                )
             self.answers[number] = self.then(scores)
         except Exception as error:  # it affects only this request
             self.fail(error)
