@@ -105,6 +105,9 @@ def test_preset_overrides_and_unknown_presets():
         ({"num_labels": 0}, "num_labels.*at least 1, got 0"),
         ({"id2label": {1: "no", 2: "yes"}}, r"ids \[1, 2\]. Expected 0, 1"),
         ({"label2id": {"no": 0, "yes": 5}}, r"ids \[0, 5\]. Expected 0, 1"),
+        ({"label2id": {"no": 0, "yes": 0}}, "label2id .* several labels .* {'no': 0, 'yes': 0}"),
+        ({"label2id": {"no": "first"}}, "label2id must map labels to whole numbers.*'first'"),
+        ({"id2label": {0: "no"}, "label2id": ["no"]}, r"label2id must map labels .* got \['no'\]"),
         ({"pad_token_id": "0"}, "pad_token_id .'0'. must be an id"),
         ({"dtype": "float32", "torch_dtype": "float16"}, "dtype and torch_dtype"),
         ({"num_hiden_layers": 6}, "'num_hiden_layers'.*'num_hidden_layers'"),
@@ -126,7 +129,9 @@ def test_labels():
     assert config.id2label[2] == "maybe"  # the same number of labels keeps their names
     config.num_labels = 4
     assert config.id2label[3] == "LABEL_3"
-    assert AlbertConfig(label2id={"no": 0, "yes": 1}).id2label == {0: "no", 1: "yes"}
+    for label2id in ({"no": 0, "yes": 1}, {"no": "0", "yes": "1"}):
+        config = AlbertConfig(label2id=label2id)
+        assert (config.id2label, config.label2id) == ({0: "no", 1: "yes"}, {"no": 0, "yes": 1})
 
 
 def test_json_round_trip(tmp_path: Path):

@@ -169,13 +169,24 @@ def unknown_arguments(names: Iterable[str], arguments: Iterable[str]) -> ConfigE
 LABEL_ARGUMENTS = ("num_labels", "id2label", "label2id")
 
 
+def _read_ids(label2id: Any) -> dict[str, int]:
+    """Return a mapping from labels to integer ids; some files have the ids as strings."""
+    try:
+        return {label: int(index) for label, index in label2id.items()}
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"label2id must map labels to whole numbers, got {label2id!r} ({error})") from error
+
+
 def settle_labels(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments with both `id2label` and `label2id`, and without `num_labels`."""
     count, id2label, label2id = (arguments.get(name) for name in LABEL_ARGUMENTS)
-    if label2id is not None and not isinstance(label2id, Mapping):
-        raise ConfigError(f"label2id must map labels to ids, got {label2id!r}")
+    label2id = None if label2id is None else _read_ids(label2id)
     if id2label is None and label2id is not None:
         id2label = {index: label for label, index in label2id.items()}
+        if len(id2label) != len(label2id):
+            raise ConfigError(
+                f"label2id gives several labels the same id: {label2id!r}. Expected 0, 1, 2, ..."
+            )
     if id2label is None:
         number = 2 if count is None else count
         # Each label needs memory, so limit the number from a damaged file.
@@ -190,6 +201,6 @@ def settle_labels(arguments: dict[str, Any]) -> dict[str, Any]:
             f"num_labels is {count}, but id2label names {len(id2label)} labels. "
             "Pass one of the two, or make them agree."
         )
-    label2id = {label: index for index, label in id2label.items()} if label2id is None else dict(label2id)
+    label2id = {label: index for index, label in id2label.items()} if label2id is None else label2id
     rest = {name: value for name, value in arguments.items() if name != "num_labels"}
     return {**rest, "id2label": id2label, "label2id": label2id}

@@ -53,14 +53,7 @@ def read_device(device: Device) -> Any:
         device = f"{best}:{device}"
     if find_spec("torch") is None and (name := str(device).partition(":")[0]) not in _TYPES:
         raise ConfigError(f"there is no device {device!r}. {suggestion(name, _TYPES)}")
-    try:
-        chosen = choose_device(device)
-        torch.empty(0, device=chosen)  # PyTorch accepts names of devices that this machine does not have
-    except (AssertionError, ConfigError, RuntimeError, TypeError) as error:
-        raise ConfigError(
-            f"device {str(device)!r} cannot be used ({str(error).splitlines()[0]}). Expected a device of "
-            "this machine, such as 'cpu', 'cuda', 'cuda:1', 'mps', or a number."
-        ) from error
+    chosen = choose_device(device)
     return CPU if chosen.type == CPU else chosen
 
 
@@ -105,15 +98,17 @@ def choose_device(device_map: Device | Mapping[str, Device]) -> Any:
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     if device_map is None:
         return torch.device("cpu")
-    present = ", ".join(["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))])
+    gpus = ["mps"] if torch.backends.mps.is_available() else []
+    gpus += [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    present = ", ".join(["cpu", *gpus])
     expected = f"Expected 'auto' (the best available device) or one of this machine's devices: {present}."
     try:
         device = torch.device(device_map)
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         raise ConfigError(f"there is no device {device_map!r}. {expected}") from None
     try:
         holds_values = torch.ones(1, device=device).item() == 1
-    except (RuntimeError, AssertionError):  # if the device is missing, PyTorch's message fills a page
+    except (RuntimeError, AssertionError, ImportError):  # PyTorch's message can fill a page
         holds_values = False
     if not holds_values:
         raise ConfigError(f"this machine has no device '{device}' to compute on. {expected}")

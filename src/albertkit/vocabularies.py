@@ -62,7 +62,10 @@ def open_tokenizer(checkpoint: Checkpoint, **options: Any) -> TokenizerBase:
         config = json_text(checkpoint.config)  # needed to compare the size of the tokenizer
         for name, content in {CONFIG_FILE: config.encode(), **checkpoint.vocabulary}.items():
             Path(folder, name).write_bytes(content)
-        return AutoTokenizer.from_pretrained(folder, **options)
+        try:
+            return AutoTokenizer.from_pretrained(folder, **options)
+        except TokenizerError as error:
+            raise TokenizerError(str(error).replace(folder, str(checkpoint.files[0].parent))) from error
 
 
 def add_model_file(checkpoint: Checkpoint) -> None:

@@ -17,7 +17,7 @@ from torchless import run_without_torch
 import albertkit
 from albertkit import extras
 from albertkit.bench import sides as sides_module
-from albertkit.bench import timing
+from albertkit.bench import summary, timing
 from albertkit.bench.measuring import Report, Timing, _random_rows, about
 from albertkit.bench.measuring import run as measure
 from albertkit.bench.sides import load, other_sides, own_sides
@@ -172,7 +172,7 @@ class TestAReport:
         assert {(cell.side, cell.length, cell.batch) for cell in report.grid} == {
             (side.name, length, batch) for side in own for length in (4, 16) for batch in (1, 3)
         }
-        assert not report.left_out
+        assert report.left_out == {"600 tokens": "exceed the model's maximum, 24"}
         assert report.differences.keys() == {side.name for side in own[1:]}
         assert all(value < (1 if "int8" in name else 1e-4) for name, value in report.differences.items())
         # A 16 x 32 projection; 3 layers with four 32 x 32 and two 32 x 48 matrices; attention of size 32.
@@ -215,6 +215,19 @@ class TestAReport:
         for figure in figures(report(256), ["transformers"]):
             assert figure.target == "none"
             assert figure.met is None
+
+
+def test_a_plot_has_every_length(monkeypatch, tmp_path):
+    pytest.importorskip("matplotlib")
+    drawn = []
+    monkeypatch.setattr(summary, "write_picture", lambda figure, *_, **__: drawn.append(figure))
+    lengths = range(1, 11)  # more than there are markers
+    grid = [Timing("torch", length, 1, 0.1, length * 1e9) for length in lengths]
+    about = {"dtype": "float32", "processor": "p", "threads": 1}
+    summary.draw(Report("m", about, ceiling=1e11, grid=grid), tmp_path / "bench.png")
+    ((roofline, _),) = [figure.axes for figure in drawn]
+    points = [line.get_xdata() for line in roofline.lines if line.get_marker() in "osD^vP*X"]
+    assert [list(one) for one in points] == [[length] for length in lengths]
 
 
 @pytest.fixture(scope="module")
@@ -354,8 +367,14 @@ except MissingExtraError as error:
         )
         assert_one_line_error(
             run("bench", "--model", folder, "--device", "cpu", "--minutes", "0.001", "--batches", "1000000"),
-            "nothing could be measured in 0.001 minutes (1000000 x 16 tokens would take",
+            "nothing could be measured in 0.001 minutes (64 tokens exceed the model's maximum, 24; ",
+            "1000000 x 16 tokens would take",
             "Increase --minutes",
+        )
+        assert_one_line_error(
+            run("bench", "--model", folder, "--device", "cpu", "--minutes", "0.001", "--lengths", "600"),
+            "(600 tokens exceed the model's maximum, 24)",
+            "choose other --lengths",
         )
 
 

@@ -274,7 +274,7 @@ def test_all_long_texts_are_counted_first(
     ):
         assert result.status == 1
         assert said in result.errors.splitlines()[-1]
-        assert "tokens with [CLS] and [SEP], but the model's maximum is 16" in result.errors
+        assert "tokens with [CLS] and [SEP], but the maximum is 16" in result.errors
         assert "--truncation of finetune, evaluate and predict" in result.errors
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 

@@ -93,7 +93,7 @@ def test_models(client: Any) -> None:
         (
             {"input": "word " * 500},
             openai.UnprocessableEntityError,
-            r"502 tokens with \[CLS\] and \[SEP\], but the model's maximum is 128\. Split it into shorter "
+            r"502 tokens with \[CLS\] and \[SEP\], but the maximum is 128\. Split it into shorter "
             r"texts, or allow truncation \(\"truncate\": true\)",
         ),
         (

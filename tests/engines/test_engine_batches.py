@@ -1,9 +1,14 @@
-"""Tests of batches of rows: their order by length and their padding."""
+"""Tests of batches of rows: their order by length, their padding, and wrong rows and arguments."""
 
+import pytest
 import torch
+from engine_rows import CLASSIFIER
+from modeling_twins import make
 
+from albertkit.engines.choosing import ENGINES, make_engine
 from albertkit.engines.engine import Row, batches_by_length
 from albertkit.engines.plain import pad_batch
+from albertkit.errors import ConfigError, DataError
 
 
 def row(input_ids: list[int], token_type_ids: list[int] | None = None) -> Row:
@@ -27,3 +32,33 @@ def test_pad_batch() -> None:
         "attention_mask": [[1, 1, 1], [1, 0, 0]],
         "token_type_ids": [[0, 1, 1], [1, 0, 0]],
     }
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+class TestWrongArguments:
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            (row([]), "row 1 has 0 input_ids and 0 token_type_ids"),
+            (row([5, 6], [0]), "row 1 has 2 input_ids and 1 token_type_ids"),
+        ],
+    )
+    def test_rows(self, engine: str, wrong: Row, message: str) -> None:
+        with pytest.raises(DataError, match=f"{message}. Expected equal numbers above 0"):
+            make_engine(make(CLASSIFIER), engine).run([row([5, 6, 7]), wrong])
+
+    @pytest.mark.parametrize("position", [-1, 3])
+    def test_positions_of_other_rows(self, engine: str, position: int) -> None:
+        compute = make_engine(make("AlbertForTokenClassification"), engine).run
+        with pytest.raises(DataError, match=rf"positions \[{position}\].*3 tokens.*Expected 0 to 2"):
+            compute([row([5, 6, 7]), row([8, 9, 10])], read=lambda _: [position])
+
+    @pytest.mark.parametrize("name", ["batch_size", "batch_tokens"])
+    def test_sizes_of_batches(self, engine: str, name: str) -> None:
+        with pytest.raises(ConfigError, match=f"{name} is 0. Expected at least 1, or None"):
+            make_engine(make(CLASSIFIER), engine).run([row([5])], **{name: 0})
+
+    @pytest.mark.parametrize("output", ["order", "scores"])
+    def test_outputs(self, engine: str, output: str) -> None:
+        with pytest.raises(ConfigError, match=f"{CLASSIFIER} has no output '{output}'.*hidden_states"):
+            make_engine(make(CLASSIFIER), engine).run([row([5])], output=output)

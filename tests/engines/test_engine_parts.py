@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -61,6 +62,12 @@ class TestParts:
         key, value = key_value.unflatten(1, (4, 4)).split(2, dim=1)
         found = attention._attend_at_once(kernel, query.unflatten(1, (2, 4)), key, value)
         torch.testing.assert_close(found.flatten(1), expected)
+
+    @pytest.mark.parametrize(("head_size", "suits"), [(32, True), (256, True), (26, False), (264, False)])
+    def test_the_kernel_for_all_rows_takes_only_some_sizes_of_heads(self, head_size, suits):
+        """The head of voidful/albert_chinese_tiny has 26 dimensions (312 / 12)."""
+        query = SimpleNamespace(is_cuda=True, dtype=torch.float16)
+        assert packed_layers._suits_kernel(query, head_size) == suits
 
     @pytest.mark.parametrize(("asking", "length"), [(5, 5), (32, 33), (300, 300), (1, 250)])
     def test_attention_by_products(self, asking, length):

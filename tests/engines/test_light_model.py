@@ -103,7 +103,6 @@ class TestAnswers:
             (Row(input_ids=[60], token_type_ids=[0], example=0), "row 1 has 60 among its input_ids"),
             (Row(input_ids=[5], token_type_ids=[2], example=0), "row 1 has 2 among its token_type_ids"),
             (Row(input_ids=[5] * 25, token_type_ids=[0] * 25, example=0), "row 1 has 25 tokens"),
-            (Row(input_ids=[], token_type_ids=[], example=0), "row 1 has 0 tokens"),
         ):
             with pytest.raises(DataError, match=message):
                 engine.run([*rows_of([3]), row])

@@ -159,6 +159,14 @@ def test_agreement_of_every_head(tmp_path: Path) -> None:
         assert loss.drop > 5
 
 
+def test_the_only_choice_is_a_decision_and_not_a_score(tmp_path: Path) -> None:
+    """The first and the last batch have one choice, whose score int8 changes."""
+    make("AlbertForMultipleChoice").save_pretrained(tmp_path / "model")
+    loss = export_onnx(tmp_path / "model", tmp_path / "model.onnx", int8=True, max_drop=100).loss
+    assert loss is not None
+    assert loss.rounded * loss.examples == pytest.approx(100 * round(loss.rounded * loss.examples / 100))
+
+
 def test_not_a_number_is_too_large_a_loss() -> None:
     with pytest.raises(CheckpointError, match="loses nan points"):
         int8_loss.Loss("accuracy", 90.0, float("nan"), 3).refuse_beyond(0.5)

@@ -18,7 +18,7 @@ from albertkit import reference
 from albertkit.checkpoints.arrays import to_arrays
 from albertkit.checkpoints.folder import WEIGHTS_FILE
 from albertkit.engines.light_model import LightModel
-from albertkit.errors import CheckpointError, ConfigError, DataError
+from albertkit.errors import CheckpointError, ConfigError, DataError, TokenizerError
 from albertkit.export.check import compare
 from albertkit.export.onnx import export_onnx
 from albertkit.files import file_sha256
@@ -44,6 +44,17 @@ def test_a_wrong_graph_leaves_no_file(labeled: Path, tmp_path: Path, monkeypatch
     with pytest.raises(CheckpointError, match=r"output logits differs .* Nothing was written"):
         export_onnx(labeled, tmp_path / "out" / "model.onnx")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_model_that_exceeds_the_range_of_float16_needs_float32(labeled: Path, tmp_path: Path) -> None:
+    model = auto.AlbertForSequenceClassification.from_pretrained(labeled)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(60)
+    folder = shutil.copytree(labeled, tmp_path / "model")
+    model.save_pretrained(folder)
+    with pytest.raises(CheckpointError, match=r"by nan\. .* Choose the compute 'float32' \(--compute\)\.$"):
+        export_onnx(folder, tmp_path / "model.onnx", compute="float16")
 
 
 def test_rounding_of_the_reference_is_no_difference(
@@ -161,6 +172,24 @@ def test_a_model_that_exceeds_a_file_is_an_error(
     monkeypatch.setattr("albertkit.export.writing._MOST_BYTES", 1_000)
     with pytest.raises(CheckpointError, match="Choose the dtype 'float16'"):
         export_onnx(save("AlbertModel"), tmp_path / "model.onnx")
+
+
+def test_the_limit_is_for_the_size_in_the_file(
+    save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save("AlbertModel", hidden_size=64, intermediate_size=256)
+    monkeypatch.setattr("albertkit.export.writing._MOST_BYTES", 120_000)
+    with pytest.raises(CheckpointError, match="Choose the dtype 'float16'"):
+        export_onnx(folder, tmp_path / "exact.onnx")
+    report = export_onnx(folder, tmp_path / "int8.onnx", int8=True, max_drop=100)
+    assert report.file_bytes < 120_000 < report.weight_bytes
+
+
+def test_a_tokenizer_of_another_model(labeled: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(labeled, tmp_path / "other")
+    make("AlbertForSequenceClassification", vocab_size=60).save_pretrained(folder)
+    with pytest.raises(TokenizerError, match=rf"^{folder}: its tokenizer has 500 pieces"):
+        export_onnx(folder, tmp_path / "model.onnx")
 
 
 def test_the_command(run, labeled: Path, tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ def test_devices(monkeypatch):
     for nowhere in (
         "meta",
         "vulkan",
+        "hpu",
         "fpga",
         "cuda:77",
     ):  # torch has these names, but cannot compute on the devices

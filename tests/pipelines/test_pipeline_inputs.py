@@ -165,8 +165,11 @@ class TestWrongInputs:
             classify("a word", batch_size="8")
         with pytest.raises(ConfigError, match=r"max_length is 5\.5. Expected a whole number of at least 3"):
             classify("a word", max_length=5.5)
-        with pytest.raises(ConfigError, match="device '--1' cannot be used"):
+        with pytest.raises(ConfigError, match="there is no device '--1'"):
             pipeline("fill-mask", device="--1")
+        for name in ("batch_size", "max_length", "top_k"):
+            with pytest.raises(ConfigError, match=f"{name} is True. Expected a whole number of at least"):
+                classify("a word", **{name: True})
         assert classify("a word", top_k=np.int64(1)) == classify("a word", top_k=1)
         with pytest.raises(DataError, match=r"is a folder. Expected a file"):
             classify(tmp_path)
@@ -189,6 +192,22 @@ class TestWrongInputs:
             tag("a word", ignore_labels="LABEL_0")
         with pytest.raises(ConfigError, match=r"stride is 2\.5. Expected a whole number of at least 0"):
             tag("a word", stride=2.5)
+        with pytest.raises(DataError, match=r"received 'a word'.* Expected a list of words"):
+            tag("a word", is_split_into_words=True)
+        with pytest.raises(ConfigError, match=r"truncation is 'only_first'. Expected True or False"):
+            made["multiple-choice"](dict(CHOICE), truncation="only_first")
+
+    @pytest.mark.parametrize("scalar", [np.array("a word"), torch.tensor(3)])
+    def test_a_scalar_array_is_an_error(self, classify, scalar):
+        with pytest.raises(DataError, match=r"Expected a text.* or an iterable of these"):
+            classify(scalar)
+
+    @pytest.mark.parametrize(
+        ("task", "name"), [("fill-mask", "tokenizer_kwargs"), ("feature-extraction", "tokenize_kwargs")]
+    )
+    def test_arguments_of_the_tokenizer_of_a_wrong_type(self, made, task, name):
+        with pytest.raises(ConfigError, match=rf"{name} is \[1\]. Expected a dict with some of truncation, "):
+            made[task]("a [MASK]", **{name: [1]})
 
     def test_positional_arguments_are_an_error(self, made):
         for task, advice in (
@@ -198,7 +217,7 @@ class TestWrongInputs:
             ("question-answering", r'question="\.\.\." and context="\.\.\." by name'),
             ("multiple-choice", r'context="\.\.\.", question="\.\.\." and choices='),
         ):
-            with pytest.raises(ConfigError, match=rf"received 2 positional arguments.*{advice}"):
+            with pytest.raises(ConfigError, match=rf"positional argument too many, 'another'.*{advice}"):
                 made[task]("a word", "another")
 
     def test_a_misspelled_argument(self, made, monkeypatch):

@@ -3,6 +3,9 @@
 import types
 import warnings
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 import transformers
@@ -239,6 +242,8 @@ class TestTokenClassification:
         words = ["The", "captain", ",", "Lanimofe", "."]
         expected = tag("The captain , Lanimofe .")
         assert_close(tag(words, is_split_into_words=True), expected)
+        for column in (np.array(words), pd.Series(words), pa.chunked_array([words])):
+            assert_close(tag(column, is_split_into_words=True), expected)
         assert_close(tag([words], is_split_into_words=True), [expected])
         assert_close(list(tag(iter([words, words]), is_split_into_words=True)), [expected] * 2)
         assert tag([], is_split_into_words=True) == []

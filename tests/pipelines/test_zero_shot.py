@@ -125,8 +125,10 @@ class TestErrors:
         for template in wrong:
             with pytest.raises(ConfigError, match="hypothesis_template is"):
                 classify(TEXTS[0], LABELS, hypothesis_template=template)
-        with pytest.raises(ConfigError, match="positional arguments"):
+        with pytest.raises(ConfigError, match="positional argument too many, 'more'"):
             classify(TEXTS[0], LABELS, "more")
+        with pytest.raises(DataError, match="but the maximum is 5"):  # not the model's
+            classify(TEXTS[0], LABELS, max_length=5)
 
     def test_models_without_entailment(self, save_labels):
         for names in ({0: "bad", 1: "good"}, {0: "entailment"}, {0: "not_entailment", 1: "other"}):

@@ -110,14 +110,26 @@ def test_data_sets_become_batches(tmp_path: Path) -> None:
     assert (
         len(list(model.prepare_tf_dataset(rows[::2], 2, tokenizer=tokenizer))) == 1
     )  # shuffled data has only full batches
-    seen = model.prepare_tf_dataset(rows, 5, tokenizer=tokenizer)
-    assert sorted(next(iter(seen))[0]["input_ids"].numpy()[:, 0]) == [5, 6, 7, 8, 9]
+    orders = []
+    for _ in range(2):
+        keras.utils.set_random_seed(0)
+        seen = model.prepare_tf_dataset(rows, 5, tokenizer=tokenizer)
+        orders.append(next(iter(seen))[0]["input_ids"].numpy()[:, 0].tolist())
+    assert sorted(orders[0]) == [5, 6, 7, 8, 9]
+    assert orders[0] == orders[1]
     with pytest.raises(albertkit.DataError, match=r"different lengths\. Pass tokenizer="):
         model.prepare_tf_dataset(rows, 2)
     with pytest.raises(albertkit.DataError, match=r"columns text. Expected input_ids"):
         model.prepare_tf_dataset([{"text": "a"}])
     with pytest.raises(albertkit.DataError, match="no rows"):
         model.prepare_tf_dataset([])
+    with pytest.raises(albertkit.DataError, match=r"rows \(5\) than a batch \(8\), .* drop_remainder=False"):
+        model.prepare_tf_dataset(rows, tokenizer=tokenizer)
+    assert len(model.prepare_tf_dataset(rows, tokenizer=tokenizer, drop_remainder=False)) == 1
+    with pytest.raises(ConfigError, match=r"batch_size is 0\. Expected at least 1"):
+        model.prepare_tf_dataset(rows, 0)
+    unnamed = model.prepare_tf_dataset([rows[0] | {"label": 1}], 1, shuffle=False)  # no label of this model
+    assert next(iter(unnamed))[0].keys() == {"input_ids"}
 
     _, tagger = pair("AlbertForTokenClassification", tmp_path, **SHALLOW)
     words = [{"input_ids": [5] * length, "label": [1] * length} for length in (2, 3)]
@@ -130,6 +142,11 @@ def test_data_sets_become_batches(tmp_path: Path) -> None:
     several = [{"input_ids": [5] * length, "labels": [1.0, 0.0, 1.0]} for length in (2, 3, 5)]
     inputs, labels = next(iter(tagger.prepare_tf_dataset(several, 3, shuffle=False, tokenizer=tokenizer)))
     assert labels.numpy().tolist() == [[1, 0, 1]] * 3  # labels of texts, not of tokens
+    unaligned = [words[0], {"input_ids": [5, 6, 7], "label": [1, 1, 1, 1]}]
+    with pytest.raises(
+        albertkit.DataError, match=r"labels have the shapes \(2,\), \(4,\)\. Expected .* token"
+    ):
+        tagger.prepare_tf_dataset(unaligned, 2, shuffle=False, tokenizer=tokenizer)
     inputs = next(iter(tagger.prepare_tf_dataset([{"input_ids": [5, 6]}], 1, shuffle=False)))
     assert inputs["input_ids"].numpy().tolist() == [[5, 6]]
 
@@ -176,6 +193,11 @@ def test_wrong_inputs_are_an_error(tmp_path: Path) -> None:
         (lambda: model({"input_id": ids}), "no input 'input_id'. Did you mean 'input_ids'"),
         (lambda: model([ids], input_ids=ids), "input_ids is passed twice"),
         (lambda: model([ids] * 7), "got 7 inputs. Expected at most 6"),
+        (lambda: model("Hello."), "input_ids contains 'Hello.'. Expected numbers. Encode texts with"),
+        (
+            lambda: model({"input_ids": [[1, 2], [3]]}),
+            "rows of input_ids have different lengths. Pass padding",
+        ),
         (lambda: model(ids[0]), r"input_ids must have shape \(B, T\), got \(12,\)"),
         (lambda: model(ids.astype(np.float32)), "must be whole numbers, got float32"),
         (lambda: model(ids, ids[:, :5]), r"attention_mask must have one of the shapes .*, got \(3, 5\)"),

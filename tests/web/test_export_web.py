@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import Run
+from hub_server import Hub
 from modeling_twins import HEADS, make
 
 import albertkit
@@ -93,6 +94,33 @@ def test_a_smaller_maximum_length_for_sentence_embedding_is_kept(save, tmp_path:
     config.save_pretrained(folder)
     export_web(folder, tmp_path / "web", int8=False)
     assert json.loads((tmp_path / "web" / "tokenizer_config.json").read_text())["model_max_length"] == 16
+
+
+def test_the_notes_of_an_embedder_are_about_transformers_js(save, tmp_path: Path) -> None:
+    folder = save("AlbertModel")
+    config = AlbertConfig.from_pretrained(folder)
+    attach(config, SentenceModules(normalize=True))
+    config.save_pretrained(folder)
+    report = export_web(folder, tmp_path / "web", max_drop=100)
+    assert INT8_FILE in report.files
+    (note,) = (note for note in report.notes if "pooling" in note)
+    assert '{ pooling: "mean", normalize: true } to its feature-extraction pipeline' in note
+
+
+def test_a_config_that_contradicts_the_published_model_is_noted(hub: Hub, save, tmp_path: Path) -> None:
+    folder = save("AlbertModel")
+    files = {file.name: file.read_bytes() for file in folder.iterdir()}
+    hub.repositories["albert/albert-base-v2"] = {"main": files}
+    report = export_web("albert/albert-base-v2", tmp_path / "web", max_drop=100)
+    (note,) = (note for note in report.notes if "contradict" in note)
+    assert note.startswith("the files of albert/albert-base-v2 contradict the published model: ")
+
+
+def test_the_note_on_a_class_that_transformers_js_lacks_names_the_outputs(save, tmp_path: Path) -> None:
+    folder = save("AlbertForPreTraining")
+    report = export_web(folder, tmp_path / "web", architecture="AlbertForPreTraining", int8=False)
+    (note,) = report.notes
+    assert note.endswith("AutoModel. The names of its outputs: prediction_logits, sop_logits.")
 
 
 def test_python_loads_the_exported_tokenizer(save, tmp_path: Path) -> None:

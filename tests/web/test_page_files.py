@@ -24,6 +24,7 @@ from modeling_twins import make
 
 import albertkit
 from albertkit.errors import ConfigError, DataError
+from albertkit.tasks.words import split_words
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.web import libraries
 from albertkit.web.export import INT8_FILE, export_web
@@ -222,6 +223,26 @@ def test_a_single_label_without_a_problem_type_has_a_probability(tmp_path: Path)
     script = _ASK.replace("logits: scores", "logits: { data: [2] }")
     (answer,) = _node(tmp_path, script, "model.js", "tokens.js", argument=[["v1/classify", {"input": "a"}]])
     assert answer["results"][0][0]["score"] == pytest.approx(0.880797)  # sigmoid, as in Python
+
+
+@needs_node
+def test_the_page_fills_masks_with_a_pretraining_model(tmp_path: Path) -> None:
+    """Its logits have another name than those of AlbertForMaskedLM."""
+    script = _ASK.replace("logits: scores }", "prediction_logits: scores }")
+    asked = ["v1/fill-mask", {"input": "a [MASK]", "top_k": 1}]
+    (answer,) = _node(tmp_path, script, "model.js", "tokens.js", argument=[asked])
+    assert answer["results"][0][0][0]["score"] == pytest.approx(1 / 5)
+
+
+@needs_node
+def test_the_page_splits_words_at_the_spaces_of_python(tmp_path: Path) -> None:
+    spaces = ["\x1c", "\x1f", "\x85", "\ufeff", "\u3000", "\xa0", "\u200b"]  # U+FEFF and U+200B are none
+    texts = [f"a{one}b, {one}c" for one in spaces]
+    script = 'import { splitWords } from "./tokens.js";' + (
+        "console.log(JSON.stringify(JSON.parse(process.argv[2]).map(splitWords)));"
+    )
+    found = _node(tmp_path, script, "tokens.js", argument=texts)
+    assert found == [[list(word) for word in split_words(text)] for text in texts]
 
 
 @needs_node

@@ -94,8 +94,8 @@ def run(
 ) -> Report:
     """Measure all sides in turn on random rows of each length and batch, and on texts.
 
-    The function skips measurements that would take longer than the remaining time, and records them in the
-    report.
+    The function skips lengths above the model's maximum, and measurements that would take longer than the
+    remaining time. The report lists them.
 
     Args:
         model: the model that all sides compute.
@@ -104,7 +104,7 @@ def run(
         name: the name of the model in the report.
         texts: texts of any lengths, of which a sample is measured.
         minutes: approximate maximum time in minutes.
-        lengths: numbers of tokens in a row. Lengths above the model's maximum are skipped.
+        lengths: numbers of tokens in a row.
         batches: numbers of rows in a batch. Every length is measured with each of them.
         rounds: maximum number of timed calls of each side per measurement.
         clock: clock in seconds; None for the elapsed time.
@@ -125,6 +125,8 @@ def run(
             sides, texts, tokenizer, model, footprint, meter, 60 * minutes * _TEXTS_SHARE
         )
     limit = model.config.max_position_embeddings
+    too_long = [length for length in lengths if length > limit]
+    report.left_out |= {f"{length} tokens": f"exceed the model's maximum, {limit}" for length in too_long}
     cells = sorted(itertools.product([one for one in lengths if one <= limit], batches), key=math.prod)
     for done, (length, batch) in enumerate(cells):
         flops = batch * length * footprint.flops(length)

@@ -1,5 +1,6 @@
 """Show a report as figures, compared with other libraries and with targets, and as a plot."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,9 +119,10 @@ def draw(report: Report, target: Path) -> None:
     roofline, speed = figure.subplots(1, 2)
     sides = list(dict.fromkeys(timing.side for timing in (*report.grid, *report.texts)))
     lengths = sorted({timing.length for timing in report.grid})
+    markers = dict(zip(lengths, itertools.cycle(_MARKERS), strict=False))
     for number, side in enumerate(sides):
         color = f"C{number}"
-        for marker, length in zip(_MARKERS, lengths, strict=False):
+        for length, marker in markers.items():
             timings = [timing for timing in report.grid if timing.side == side and timing.length == length]
             roofline.plot(
                 [timing.flops / 1e9 for timing in timings],
@@ -139,7 +141,7 @@ def draw(report: Report, target: Path) -> None:
             if timing.side == side:
                 roofline.axhline(report.share(timing), color=color, linestyle=":", linewidth=1)
         roofline.plot([], [], "-", color=color, linewidth=4, label=side)
-    for marker, length in zip(_MARKERS, lengths, strict=False):
+    for length, marker in markers.items():
         speed.plot([], [], marker, color="0.4", label=f"{length} tokens")
     if report.texts:
         roofline.plot([], [], ":", color="0.4", label=f"{report.texts[0].batch} texts")

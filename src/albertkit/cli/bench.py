@@ -106,7 +106,10 @@ def bench(
         )
     if not report.grid and not report.texts:
         needed = "; ".join(f"{name} {reason}" for name, reason in report.left_out.items())
-        raise ConfigError(f"nothing could be measured in {minutes:g} minutes ({needed}). Increase --minutes.")
+        raise ConfigError(
+            f"nothing could be measured in {minutes:g} minutes ({needed}). Increase --minutes, or choose "
+            "other --lengths and --batches."
+        )
     report.left_out = left_out | report.left_out
     report.about["computed_in"] = {side.name: side.dtype for side in sides}
     if plot is not None:

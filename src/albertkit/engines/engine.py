@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from albertkit.errors import CheckpointError
-from albertkit.heads import Output
+from albertkit.errors import CheckpointError, ConfigError, DataError
+from albertkit.heads import Head, Output
 
 _Answer = TypeVar("_Answer")
 _Row = TypeVar("_Row", bound="Row")
@@ -66,6 +66,27 @@ class Job:
     batch_tokens: int | None = None
     batch_size: int | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("batch_tokens", "batch_size"):
+            size = getattr(self, name)
+            if size is not None and size < 1:
+                raise ConfigError(f"{name} is {size}. Expected at least 1, or None.")
+
+    def positions(self, row: Row) -> Sequence[int]:
+        """Return the positions of the tokens to read in a row.
+
+        Raises:
+            DataError: The row has no token at a position. Among packed rows, it would be a token of another
+                row.
+        """
+        positions, length = self.read(row), len(row.input_ids)
+        if len(positions) and not 0 <= min(positions) <= max(positions) < length:
+            raise DataError(
+                f"`read` returned the positions {positions!r:.60} for a row of {length} tokens. Expected 0 "
+                f"to {length - 1}: count from the start of the row."
+            )
+        return positions
+
 
 BatchScores = Iterator[tuple[Sequence[int], Sequence[np.ndarray]]]
 """For each batch, the indices of its rows and the scores (R, K) of each row."""
@@ -97,11 +118,21 @@ class Engine(ABC):
 
         Raises:
             CheckpointError: A score is NaN or infinite.
+            ConfigError: The model does not have the output, or a batch would be empty.
+            DataError: A row is empty, its `token_type_ids` have another length, or it has no token at a
+                position to read.
         """
         return self.compute(rows, Job(output, read, batch_tokens, batch_size), then)
 
     def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
         """Return the result of `run` for a job."""
+        for number, row in enumerate(rows):
+            tokens, segments = len(row.input_ids), len(row.token_type_ids)
+            if not tokens or tokens != segments:
+                raise DataError(
+                    f"row {number} has {tokens} input_ids and {segments} token_type_ids. Expected equal "
+                    "numbers above 0."
+                )
         answers: dict[int, Any] = {}
         for numbers, scores in self.batches(rows, job):
             if not all(np.isfinite(of_row).all() for of_row in scores):
@@ -115,6 +146,13 @@ class Engine(ABC):
     @abstractmethod
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """Yield the scores of all rows, float32, in batches in any order."""
+
+
+def check_output(output: str, head: Head, *, model: str) -> None:
+    """Raise ConfigError if a model with this head does not have an output."""
+    known = dict.fromkeys([*head.scores, "hidden_states"])
+    if output not in known:
+        raise ConfigError(f"{model} has no output {output!r}. Expected one of {', '.join(known)}.")
 
 
 def batches_by_length(

@@ -15,6 +15,7 @@ from torch.nn.modules import module as torch_module
 
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import ACTIVATION_NAMES
+from albertkit.engines.engine import check_output
 from albertkit.errors import warn_caller
 from albertkit.heads import HEADS, Output
 from albertkit.modeling.auto import model_class
@@ -155,13 +156,18 @@ def encoder_of(model: AlbertPreTrainedModel) -> AlbertModel:
 
 
 def head_of(model: AlbertPreTrainedModel, output: Output) -> Head | None:
-    """Return the function that computes an output from hidden states, or None if the model must be called."""
+    """Return the function that computes an output from hidden states, or None if the model must be called.
+
+    Raises:
+        ConfigError: The model does not have the output.
+    """
     if output == "hidden_states":
         return lambda states: states
     architecture = type(model).__name__
     if architecture not in HEADS or type(model) is not model_class(architecture):
         return None
-    return partial(model.score, output=output) if output in HEADS[architecture].scores else None
+    check_output(output, HEADS[architecture], model=architecture)
+    return partial(model.score, output=output)
 
 
 class MadeFromWeights(Generic[_Made]):

@@ -16,11 +16,11 @@ from albertkit.checkpoints.arrays import place_in_file
 from albertkit.config import AlbertConfig
 from albertkit.cores import compute_threads
 from albertkit.engines.batches import Batch, Group, length_of, plan
-from albertkit.engines.engine import BATCH_TOKENS, BatchScores, Engine, Job, Row
+from albertkit.engines.engine import BATCH_TOKENS, BatchScores, Engine, Job, Row, check_output
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import DataError
 from albertkit.extras import optional
-from albertkit.heads import Output
+from albertkit.heads import HEADS, Output
 from albertkit.onnx.network import UNSEEN, word_table
 from albertkit.onnx.packed import build_head, build_rows
 
@@ -216,10 +216,13 @@ class OnnxEngine(Engine):
         """Yield the scores of batches as `Engine.batches` does, the longest rows first.
 
         Raises:
-            DataError: A row is empty or too long, or contains an id that has no embedding.
+            ConfigError: The model does not have the output.
+            DataError: A row is too long, or contains an id that has no embedding.
         """
+        architecture = self.model.architecture
+        check_output(job.output, HEADS[architecture], model=architecture)
         check_rows(rows, self.model.config)
-        for batch in plan(rows, job.read, job.batch_tokens or BATCH_TOKENS, job.batch_size):
+        for batch in plan(rows, job.positions, job.batch_tokens or BATCH_TOKENS, job.batch_size):
             yield batch.numbers, batch.split(self._computing()(batch, job.output))
 
     def _computing(self) -> OnnxNetwork:
@@ -232,13 +235,14 @@ def check_rows(rows: Sequence[Row], config: AlbertConfig) -> None:
     """Check that a model has embeddings for all tokens of all rows.
 
     Raises:
-        DataError: A row is empty or too long, or contains an id that has no embedding.
+        DataError: A row is too long, or contains an id that has no embedding.
     """
     for number, row in enumerate(rows):
-        if not 0 < length_of(row) <= config.max_position_embeddings:
+        if length_of(row) > config.max_position_embeddings:
             raise DataError(
-                f"row {number} has {length_of(row)} tokens. Expected 1 to {config.max_position_embeddings}, "
-                "max_position_embeddings of the model: truncate it or split it into windows."
+                f"row {number} has {length_of(row)} tokens. Expected at most "
+                f"{config.max_position_embeddings}, max_position_embeddings of the model: truncate it or "
+                "split it into windows."
             )
         for name, ids, size in (
             ("input_ids", row.input_ids, config.vocab_size),

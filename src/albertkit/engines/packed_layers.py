@@ -35,6 +35,7 @@ _TYPICAL_TOKENS = 256  # oneDNN chooses the layout for about this many tokens; i
 _MAX_REORDERED = 256  # maximum number of tokens for reordered matrices without AVX-512
 _LONG = 320  # minimum number of tokens for which attention head by head is faster
 _MULTIPLE = 32
+_MAX_HEAD_SIZE = 256  # of the kernel for rows of different lengths
 _FEW_THREADS = 2  # with more threads, each thread should compute its own head
 
 
@@ -139,8 +140,8 @@ class RowAttention:
         Extra tokens at the end, which belong to no row, are ignored; their contexts are zeros.
         """
         key, value = key_value.chunk(2, dim=1)
-        half = query.is_cuda and query.dtype in (torch.float16, torch.bfloat16)
-        if half and (kernel := _kernel_of_any_lengths()):
+        has_queries = any(group.queries for group in self.groups)
+        if has_queries and _suits_kernel(query, head_size) and (kernel := _kernel_of_any_lengths()):
             split = (values.unflatten(1, (-1, head_size)) for values in (query, key, value))
             contexts = self._attend_at_once(kernel, *split).flatten(1)
             return torch.cat([contexts, torch.zeros_like(query[len(contexts) :])])
@@ -201,6 +202,12 @@ def attend_by_products(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
             scores[:, length:] = -math.inf
             contexts[row, head] = multiply(scores.softmax(dim=-1), values[row, head])
     return contexts[:, :, :count]
+
+
+def _suits_kernel(query: Tensor, head_size: int) -> bool:
+    """Return whether PyTorch's kernel for rows of different lengths accepts heads of this size and type."""
+    is_half = query.dtype in (torch.float16, torch.bfloat16)
+    return query.is_cuda and is_half and head_size % 8 == 0 and head_size <= _MAX_HEAD_SIZE
 
 
 @cache

@@ -13,7 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from albertkit.cores import VARIABLE, usable_cores
-from albertkit.engines.engine import BATCH_TOKENS, BatchScores, Engine, Job, Row, batches_by_length
+from albertkit.engines.engine import (
+    BATCH_TOKENS,
+    BatchScores,
+    Engine,
+    Job,
+    Row,
+    batches_by_length,
+    check_output,
+)
 from albertkit.engines.fitting import parts_of
 from albertkit.engines.light_model import class_name
 from albertkit.heads import HEADS, Output
@@ -45,7 +53,7 @@ class PlainEngine(Engine):
             batch_rows = [rows[number] for number in numbers]
             with evaluating(model):
                 batch = pad_batch(batch_rows, pad_token_id=model.config.pad_token_id, device=model.device)
-                scores = _scores(model, batch, job.output, [job.read(row) for row in batch_rows])
+                scores = _scores(model, batch, job.output, [job.positions(row) for row in batch_rows])
                 arrays = [row_scores.float().cpu().numpy() for row_scores in scores]
             yield numbers, arrays
 
@@ -57,7 +65,9 @@ def _scores(
     if output == "hidden_states":
         states = model.base_model(**batch, return_dict=True).last_hidden_state  # (B, T, H)
         return _select(states, positions)
-    head = HEADS.get(class_name(model), HEADS["AlbertForTokenClassification"])  # default for custom classes
+    name = class_name(model)
+    head = HEADS.get(name, HEADS["AlbertForTokenClassification"])  # default for custom classes
+    check_output(output, head, model=name)
     scores = head.scores[output]
     options: dict[str, Any] = {}
     if isinstance(model, MaskedWordModel):  # compute the vocabulary's scores only for the read tokens

@@ -143,7 +143,7 @@ class TorchEngine(Engine):
         suits = head is not None and fits(model)
         if not suits and self.chosen is not None:
             warn_of_call(self.chosen)
-        if head is None or not suits or any(not 0 < length_of(row) <= limit for row in rows):
+        if head is None or not suits or any(length_of(row) > limit for row in rows):
             yield from PlainEngine(model).batches(rows, job)
             return
         with evaluating(model):
@@ -152,7 +152,7 @@ class TorchEngine(Engine):
         exits_early = is_classifier and model.patience is not None
         score = self._score_early if exits_early else partial(self._score, head)
         budget = job.batch_tokens or default_batch_tokens(model.device)
-        for batch in plan(rows, job.read, budget, job.batch_size):
+        for batch in plan(rows, job.positions, budget, job.batch_size):
             with evaluating(model):
                 try:
                     scores = score(layers, batch)

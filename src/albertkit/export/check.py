@@ -158,10 +158,11 @@ def compare(
             expected = expected_outputs(model, batch, dtype)
             difference, name = _largest_difference(outputs, expected, relative=relative)
         if not difference <= tolerance:  # this form also fails for NaN
+            advice = "Choose the compute 'float32' (--compute)" if relative else "Please report this error"
             raise CheckpointError(
                 f"The ONNX graph's output {name} differs from the model's on inputs of shape "
                 f"{batch['input_ids'].shape} by {difference:.1e}. Expected at most {tolerance:.0e}. "
-                "Nothing was written; please report this error."
+                f"Nothing was written. {advice}."
             )
         largest = max(largest, difference)
         shapes.append(batch["input_ids"].shape)
@@ -198,6 +199,6 @@ def open_session(path: Path) -> Any:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the library's errors have no common base class
         raise CheckpointError(
-            f"ONNX Runtime {onnxruntime.__version__} cannot run the graph: {' '.join(str(error).split())} "
-            "Try an older opset."
+            f"ONNX Runtime {onnxruntime.__version__} cannot run the graph: "
+            f"{' '.join(str(error).split()).rstrip('.')}. Try an older opset."
         ) from error

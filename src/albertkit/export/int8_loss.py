@@ -182,7 +182,7 @@ def _agreements(
         lengths = np.linalg.norm(actual, axis=-1) * np.linalg.norm(expected, axis=-1)
         cosines = (actual * expected).sum(-1) / np.where(lengths, lengths, 1)
         yield from np.where((actual == expected).all(-1), 1.0, cosines)  # also for vectors that are zero
-    elif expected.shape[-1] == 1:  # a score
+    elif expected.shape[-1] == 1 and batch["input_ids"].ndim == 2:  # a score, not the only choice
         yield from np.maximum(0, 1 - np.abs(actual - expected)[:, 0] / np.maximum(1, np.abs(expected[:, 0])))
     elif config.problem_type == "multi_label_classification":
         yield from ((actual > 0) == (expected > 0)).astype(float).reshape(-1)

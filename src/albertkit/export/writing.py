@@ -65,9 +65,10 @@ def write_file(
     graph, weight_bytes = build(
         model.architecture, model.config, model.weights, compute=np.dtype(compute), **options
     )
-    if weight_bytes > _MOST_BYTES:
+    stored_bytes = sum(len(one.raw_data) for one in graph.graph.initializer)
+    if stored_bytes > _MOST_BYTES:
         raise CheckpointError(
-            f"The weights take {weight_bytes:,} bytes, but an ONNX file has room for {_MOST_BYTES:,}. "
+            f"The weights take {stored_bytes:,} bytes, but an ONNX file has room for {_MOST_BYTES:,}. "
             "Choose the dtype 'float16'."
         )
     onnx.helper.set_model_props(graph, dict(metadata))

@@ -100,7 +100,7 @@ def as_tensors(inputs: Mapping[str, Any], config: AlbertConfig, *, choices: bool
 
 def _as_tensor(name: str, value: Any, config: AlbertConfig) -> Tensor:
     if not (ops.is_tensor(value) or isinstance(value, keras.KerasTensor)):
-        value = np.asarray(value)
+        value = _as_array(name, value)
     values = _known_values(value)
     kind = keras.backend.standardize_dtype(value.dtype)
     if name in _LIMITS:
@@ -119,6 +119,21 @@ def _as_tensor(name: str, value: Any, config: AlbertConfig) -> Tensor:
                 f"attention_mask contains {strange[0]}. Expected 1 for keys to attend to, 0 for others."
             )
     return ops.convert_to_tensor(value) if isinstance(value, np.ndarray) else value
+
+
+def _as_array(name: str, value: Any) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(
+            f"the rows of {name} have different lengths. Pass padding=True to the tokenizer."
+        ) from error
+    if array.dtype.kind in "OU":  # objects and text
+        raise ValueError(
+            f"{name} contains {array.item(0)!r:.60}. Expected numbers. Encode texts with a tokenizer, and "
+            "pass its output."
+        )
+    return array
 
 
 def _known_values(value: Any) -> np.ndarray | None:

@@ -332,8 +332,9 @@ class TFAlbertPreTrainedModel(keras.Model):
 
         Raises:
             MissingExtraError: TensorFlow is not installed.
-            DataError: The data set is empty, has no inputs, or has rows of different lengths without a
-                tokenizer.
+            ConfigError: `batch_size` is below 1.
+            DataError: The data set is empty or has no inputs, all its rows would be dropped, its rows have
+                different lengths without a tokenizer, or its labels are not aligned with the tokens.
         """
         return batches_of(
             dataset,

@@ -1,5 +1,6 @@
 """The features of the Keras classes that need TensorFlow: data sets and SavedModels."""
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,12 @@ def tokenizer_collator(tokenizer: Any) -> Collator:
                     np.pad(value, (more, 0) if is_left else (0, more), constant_values=-100)
                     for value, more in zip(values, missing, strict=True)
                 ]
+            shapes = sorted({value.shape for value in values})
+            if len(shapes) > 1:
+                raise DataError(
+                    f"the {name} have the shapes {', '.join(map(str, shapes))}. Expected one label for each "
+                    "token of a row, or the same shape in all rows. Align labels of words with the tokens."
+                )
             batch[name] = np.stack(values)
         return batch
 
@@ -96,12 +103,20 @@ def batches_of(
         drop_remainder: Whether to drop a last batch that is not full.
     """
     tensorflow = _tensorflow()
+    if batch_size < 1:
+        raise ConfigError(f"batch_size is {batch_size}. Expected at least 1.")
     if not len(dataset):
         raise DataError("the data set has no rows")
-    wanted = [name for name in dataset[0] if name in NAMES or name in labels or name == "label"]
+    wanted = [name for name in dataset[0] if name in NAMES or _column(name) in labels]
     if not set(wanted) & {"input_ids", "inputs_embeds"}:
         raise DataError(
             f"the data set has the columns {', '.join(dataset[0])}. Expected input_ids. Tokenize it first."
+        )
+    count = len(dataset) // batch_size if drop_remainder else -(-len(dataset) // batch_size)
+    if not count:
+        raise DataError(
+            f"the data set has fewer rows ({len(dataset)}) than a batch ({batch_size}), and a batch that is "
+            "not full is dropped. Reduce batch_size, or pass drop_remainder=False."
         )
 
     def split(rows: list[dict[str, Any]]) -> Any:
@@ -113,17 +128,18 @@ def batches_of(
         return inputs, found if len(labels) > 1 else next(iter(found.values()))
 
     def generate() -> Iterator[Any]:
-        order = np.random.default_rng().permutation(len(dataset)) if shuffle else np.arange(len(dataset))
+        order = range(len(dataset))
+        if shuffle:
+            order = random.sample(order, len(order))  # `keras.utils.set_random_seed` seeds this generator
         last = len(order) - len(order) % batch_size if drop_remainder else len(order)
         for start in range(0, last, batch_size):
-            yield split([dataset[int(index)] for index in order[start : start + batch_size]])
+            yield split([dataset[index] for index in order[start : start + batch_size]])
 
     def described(values: np.ndarray) -> Any:  # sizes may differ between batches
         return tensorflow.TensorSpec((None,) * values.ndim, values.dtype)
 
     first = [dataset[index] for index in range(min(batch_size, len(dataset)))]
     signature = tensorflow.nest.map_structure(described, split(first))
-    count = len(dataset) // batch_size if drop_remainder else -(-len(dataset) // batch_size)
     batches = tensorflow.data.Dataset.from_generator(generate, output_signature=signature)
     return batches.apply(tensorflow.data.experimental.assert_cardinality(count)).prefetch(1)
 

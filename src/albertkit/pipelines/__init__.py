@@ -21,12 +21,13 @@ from albertkit.config import AlbertConfig
 from albertkit.config_fields import is_misspelled, one_of
 from albertkit.devices import Device, best_device, read_device
 from albertkit.engines.choosing import load_complete_model
-from albertkit.engines.light_model import Model, class_name
+from albertkit.engines.light_model import Model, class_name, class_names
 from albertkit.errors import ConfigError, did_you_mean
 from albertkit.heads import HEADS
 from albertkit.hub import BUNDLED
 from albertkit.pipelines.feature_extraction import FeatureExtractionPipeline
-from albertkit.pipelines.interface import Pipeline
+from albertkit.pipelines.interface import Pipeline, name_with_package
+from albertkit.pipelines.limits import check_dict
 from albertkit.pipelines.masked_lm import FillMaskPipeline
 from albertkit.pipelines.multiple_choice import MultipleChoicePipeline
 from albertkit.pipelines.own_task import TaskPipeline
@@ -164,8 +165,14 @@ def pipeline(
         raise ConfigError(f"the arguments are swapped. The task comes first: pipeline({model!r}, {task!r})")
     if isinstance(tokenizer, AlbertConfig):  # the third argument of `transformers`
         raise ConfigError("the third argument is the tokenizer, but received a config. Pass config=...")
+    if not isinstance(model, str | Path | None) and not class_names(model):
+        raise ConfigError(
+            f"Expected a folder, a hub name or a loaded model of albertkit, got {name_with_package(model)}."
+        )
+    if pipeline_class is not None and not _is_pipeline_class(pipeline_class):
+        raise ConfigError(f"pipeline_class is {pipeline_class!r}. Expected a class derived from a pipeline.")
     hub_options, model_kwargs = _take(
-        model_kwargs or {},
+        check_dict("model_kwargs", model_kwargs, expected="arguments of the model's from_pretrained"),
         device_map=device_map,
         dtype=dtype,
         torch_dtype=torch_dtype,
@@ -209,6 +216,10 @@ def pipeline(
     if isinstance(tokenizer, str | Path):
         tokenizer = load_tokenizer(tokenizer, use_fast=use_fast, **hub_options)
     return chosen(model, tokenizer, **defaults)
+
+
+def _is_pipeline_class(given: Any) -> bool:
+    return isinstance(given, type) and issubclass(given, Pipeline)
 
 
 def _take(given: Mapping[str, Any], **direct: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -112,12 +112,13 @@ class Pipeline(PushToHub, ABC):
         accepted = self.accepts or (self.architecture,)
         if not class_names(model) & {*accepted}:
             raise ConfigError(
-                f"{self.task} needs a model of class {' or '.join(accepted)}, got {_class_name(model)}. "
+                f"{self.task} needs a model of class {' or '.join(accepted)}, got "
+                f"{name_with_package(model)}. "
                 f'To load a model by its folder or name, use pipeline("{self.task}", model=...).'
             )
         if not isinstance(tokenizer, TokenizerBase):
             raise ConfigError(
-                f"the tokenizer is a {_class_name(tokenizer)}. Expected a tokenizer of albertkit."
+                f"the tokenizer is a {name_with_package(tokenizer)}. Expected a tokenizer of albertkit."
             )
         if len(tokenizer) > model.config.vocab_size:
             raise ConfigError(
@@ -228,9 +229,7 @@ class Pipeline(PushToHub, ABC):
         """
         self._check_arguments("__call__", further)
         if others:
-            raise ConfigError(
-                f"received {1 + len(others)} positional arguments. Expected one. {self.by_name}."
-            )
+            raise ConfigError(f"received a positional argument too many, {others[0]!r:.60}. {self.by_name}.")
         check_size("num_workers", num_workers, least=0)
         size = self.batch_size if batch_size is None else check_size("batch_size", batch_size)
         answer = partial(answer, batch_size=size)
@@ -381,6 +380,6 @@ def _warn_of(unknown: UnknownTokens) -> bool:
     return note is not None
 
 
-def _class_name(given: Any) -> str:
+def name_with_package(given: Any) -> str:
     """Return the class name with its package, because another package may have a class of that name."""
     return f"{type(given).__module__.split('.')[0]}.{type(given).__name__}"

@@ -13,9 +13,16 @@ _LEAST = 3  # [CLS], a token, [SEP]
 
 def check_size(name: str, value: int | None, *, least: int = 1) -> int | None:
     """Return an argument that must be a whole number or None; raise ConfigError for anything else."""
-    if value is not None and (not isinstance(value, Integral) or value < least):
+    if value is not None and (not isinstance(value, Integral) or isinstance(value, bool) or value < least):
         raise ConfigError(f"{name} is {value!r}. Expected a whole number of at least {least}.")
     return value
+
+
+def check_dict(name: str, value: Any, *, expected: str) -> Mapping[str, Any]:
+    """Return an argument that must be a mapping, or {} for None; raise ConfigError for anything else."""
+    if not isinstance(value, Mapping | None):
+        raise ConfigError(f"{name} is {value!r:.80}. Expected a dict with {expected}.")
+    return value or {}
 
 
 def read_limits(*given: Mapping[str, Any], most: int, trained: int | None = None) -> tuple[Strategy, int]:
@@ -57,7 +64,7 @@ def merge_arguments(name: str, given: Mapping[str, Any] | None, **direct: Any) -
     Raises:
         ConfigError: an argument is not supported, or is passed twice.
     """
-    given = given or {}
+    given = check_dict(name, given, expected=f"some of {', '.join(_ARGUMENTS)}")
     unknown = [one for one in given if one not in _ARGUMENTS]
     if unknown:
         raise ConfigError(f"{name} has {', '.join(unknown)}. Expected some of {', '.join(_ARGUMENTS)}.")

@@ -68,6 +68,8 @@ class MultipleChoicePipeline(Pipeline):
         elif (context, question, choices) != (None, None, None):
             raise ConfigError("the choices are passed twice. Pass inputs, or context, question and choices.")
         truncation = self.truncation if truncation is None else truncation
+        if not isinstance(truncation, bool):  # only the context can be truncated
+            raise ConfigError(f"truncation is {truncation!r}. Expected True or False.")
         longest = self.trained_length if truncation else self.max_length
         settings = TaskSettings(max_length=longest, truncation=truncation)
         task = MultipleChoice().bind(self.tokenizer, self.model.config, settings)

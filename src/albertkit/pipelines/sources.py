@@ -39,6 +39,7 @@ class Source:
         """Whether all inputs are in memory, so that they can be checked before anything is computed."""
         if hasattr(inputs, "to_pylist"):  # a column of PyArrow, whose items are not Python strings
             inputs = inputs.to_pylist()
+        is_scalar = getattr(inputs, "shape", None) == ()  # an array or tensor without dimensions
         if isinstance(inputs, PathLike):
             path = Path(inputs)
             if not path.exists():  # raise now, not when the first answer is requested
@@ -56,7 +57,7 @@ class Source:
             self.is_known, self.items = True, iter(inputs)
         elif _is_dataset(inputs):
             self.items = _iterate(inputs)
-        elif isinstance(inputs, Iterable) and not isinstance(inputs, str | bytes | Mapping):
+        elif isinstance(inputs, Iterable) and not isinstance(inputs, str | bytes | Mapping) and not is_scalar:
             self.is_list = self.is_known = hasattr(inputs, "__len__")
             self.items = iter(inputs)
         else:

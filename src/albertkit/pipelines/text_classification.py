@@ -1,7 +1,6 @@
 """The pipeline that classifies texts and pairs, or predicts numbers for them."""
 
 from collections.abc import Iterable, Mapping
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -11,7 +10,7 @@ from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError, warn_caller
 from albertkit.inputs import PAIR_FIELDS
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
-from albertkit.pipelines.limits import read_limits
+from albertkit.pipelines.limits import check_size, read_limits
 from albertkit.tasks.label_kinds import Function
 from albertkit.tasks.settings import TaskSettings
 from albertkit.tasks.text_classification import PAIRS_KEY, TextClassification
@@ -90,8 +89,8 @@ class TextClassificationPipeline(Pipeline):
             TokenizerError: truncation or padding is unknown.
         """
         chosen = self.top_k if top_k is _UNSET else top_k
-        if chosen is not _UNSET and chosen is not None and (not isinstance(chosen, Integral) or chosen < 1):
-            raise ConfigError(f"top_k is {chosen!r}. Expected a whole number of at least 1, or None for all.")
+        if chosen is not _UNSET:
+            check_size("top_k", chosen)
         given = {"truncation": truncation, "max_length": max_length, "padding": padding}
         strategy, longest = read_limits(
             self._limits, given, most=self.max_length, trained=self.trained_length

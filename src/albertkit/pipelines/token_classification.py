@@ -67,8 +67,8 @@ class TokenClassificationPipeline(Pipeline):
             aggregation_strategy: "none" for every token, "simple" to group neighboring tokens of the same
                 type; "first", "max" and "average" to group words (see `tasks.entities`).
             ignore_labels: labels, or entity types, to omit; default "O".
-            is_split_into_words: whether the input is a list of words, or an iterable of lists of words.
-                Offsets then refer to the words joined with spaces.
+            is_split_into_words: whether the input is a list or array of words, or an iterable of lists of
+                words. Offsets then refer to the words joined with spaces.
             stride: overlap of windows, in tokens; None for the pipeline's setting.
             batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, which has no effect.
 
@@ -84,6 +84,13 @@ class TokenClassificationPipeline(Pipeline):
         """
         entities = self._entities(aggregation_strategy, ignore_labels)
         task = self.token_classification if stride is None else self._task(stride)
+        if is_split_into_words and isinstance(inputs, str):
+            raise DataError(
+                f"received {inputs!r:.60}. Expected a list of words, or is_split_into_words=False."
+            )
+        to_list = getattr(inputs, "to_pylist", getattr(inputs, "tolist", None))  # a column or an array
+        if is_split_into_words and to_list is not None:
+            inputs = to_list()
         one_sentence = is_split_into_words and isinstance(inputs, list | tuple) and _is_words(inputs)
         if one_sentence and not inputs:
             return []

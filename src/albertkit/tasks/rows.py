@@ -81,7 +81,7 @@ def text_rows(
 def _too_long(text: TextOrPair, row: Row, max_length: int) -> DataError:
     what = f"the text {text!r:.60}" if isinstance(text, str) else f"the pair {text[0]!r:.30}, {text[1]!r:.30}"
     return DataError(
-        f"{what} has {len(row.input_ids)} tokens with [CLS] and [SEP], but the model's maximum is "
+        f"{what} has {len(row.input_ids)} tokens with [CLS] and [SEP], but the maximum is "
         f"{max_length}. Split it into shorter texts, or allow truncation (truncation=True in "
         "Python; --truncate, or --truncation of finetune, evaluate and predict; "
         '"truncate": true in a request)'

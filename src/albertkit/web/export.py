@@ -10,7 +10,7 @@ The folder has these files:
     onnx/model_quantized.onnx    in int8, if its accuracy drop is small enough
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -153,8 +153,7 @@ def export_web(
     elif name is not None:
         raise ConfigError(f"name is {name!r}, which only the page shows. Set page (--page) too.")
     check_int8_options(int8, calibrate, max_drop, columns)
-    path = formats.locate(source, also=PATTERNS)
-    checkpoint = formats.read(path)
+    checkpoint = formats.read(formats.locate(source, also=PATTERNS))
     add_model_file(checkpoint)
     if vocabulary_file(checkpoint) is None:
         raise ModelNotFoundError(
@@ -177,21 +176,22 @@ def export_web(
     libraries = fetch_libraries() if page else {}
     shared = {"architecture": chosen, "dtype": dtype, "all_inputs": True, "texts": texts}
     with complete_files(target) as files:
-        exact = export_onnx(path, files / EXACT_FILE, **shared)
-        # transformers.js needs other advice, which follows below.
-        notes, loss = [one for one in exact.notes if one not in vectors_note(chosen, config)], None
+        exact = export_onnx(source, files / EXACT_FILE, **shared)
+        notes, loss = list(exact.notes), None
         if int8:
             measured = shared | columns
             if calibrate is not None:
                 measured |= {"calibrate": calibrate, "texts": TEXTS}
             most = MAX_DROP if max_drop is None else max_drop
-            loss = _write_int8(path, files / INT8_FILE, measured, notes, max_drop=most)
+            loss = _write_int8(source, files / INT8_FILE, measured, notes, max_drop=most)
+        # transformers.js needs other advice, which follows below.
+        notes = [one for one in notes if one not in vectors_note(chosen, config)]
         _write_config(files, config, exact, has_int8=(files / INT8_FILE).is_file())
         longest = config.max_position_embeddings
         if modules is not None:
             longest = min(longest, modules.max_length or longest)
         _write_tokenizer(files, checkpoint, longest=longest)
-        notes += _notes_of_class(chosen)
+        notes += _notes_of_class(chosen, exact.outputs)
         if vectors is not None:
             notes.append(_note_of_vectors(vectors))
         if page:
@@ -203,9 +203,11 @@ def export_web(
                 tokenizer=(TOKENIZER_FILE, TOKENIZER_CONFIG_FILE),
                 libraries=libraries,
             )
-        written = sorted(one for one in files.rglob("*") if one.is_file())
-        sizes = {str(one.relative_to(files)): one.stat().st_size for one in written}
-        checksums = {str(one.relative_to(files)): file_sha256(one) for one in written}
+        written = {
+            one.relative_to(files).as_posix(): one for one in sorted(files.rglob("*")) if one.is_file()
+        }
+        sizes = {name: one.stat().st_size for name, one in written.items()}
+        checksums = {name: file_sha256(one) for name, one in written.items()}
     assert exact.largest_difference is not None
     return WebReport(
         source=str(source),
@@ -222,7 +224,7 @@ def export_web(
 
 
 def _write_int8(
-    source: Path, file: Path, options: dict[str, Any], notes: list[str], *, max_drop: float
+    source: str | Path, file: Path, options: dict[str, Any], notes: list[str], *, max_drop: float
 ) -> Loss:
     """Write the model in int8, remove it again if it loses too much, and return the loss."""
     report = export_onnx(source, file, int8=True, max_drop=ANY_DROP, **options)
@@ -304,10 +306,10 @@ def _write_tokenizer(folder: Path, checkpoint: Checkpoint, *, longest: int) -> N
     )
 
 
-def _notes_of_class(architecture: str) -> list[str]:
+def _notes_of_class(architecture: str, outputs: Iterable[str]) -> list[str]:
     if architecture in _JS_CLASSES:
         return []
     return [
-        f"transformers.js has no {architecture}. Open the folder with its AutoModel, whose outputs are the "
-        "logits."
+        f"transformers.js has no {architecture}. Open the folder with its AutoModel. The names of its "
+        f"outputs: {', '.join(outputs)}."
     ]

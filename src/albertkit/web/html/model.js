@@ -67,7 +67,8 @@ export class Model {
 
   async #fill(text, count) {
     const row = this.reader.row(this.reader.pieces(text).ids);
-    const { logits } = await this.#run(row);
+    const outputs = await this.#run(row);
+    const logits = outputs.logits ?? outputs.prediction_logits; // as AlbertForPreTraining names them
     const masks = row.ids.flatMap((id, place) => (id === this.reader.mask ? [place] : []));
     if (!masks.length) {
       throw new Error(`The first ${this.reader.longest} tokens, the maximum length, contain no mask. Shorten the text.`);
