@@ -138,7 +138,8 @@ def main() -> None:
     by_model = scores(questions, ([answer["token"] for answer in row] for row in answers), tokenizer)
     by_frequency = scores(questions, [frequent_ids(folder)] * len(questions), tokenizer)
     unanswerable = sum(not answer_ids(question, tokenizer) for question in questions)
-    described = f"{config.hidden_size} x {config.num_hidden_layers}, {len(tokenizer):,} pieces"
+    groups = "" if config.num_hidden_groups == 1 else f" in {config.num_hidden_groups} groups"
+    described = f"{config.hidden_size} x {config.num_hidden_layers}{groups}, {len(tokenizer):,} pieces"
     if arguments.json:
         words = [[answer["token_str"] for answer in row] for row in answers]
         figures = {name: vars(score) for name, score in by_model.items()}

@@ -3,8 +3,8 @@
     python scripts/how_albert_works.py [--model bundled] [--deepest 8]
 
 Parameters and operations follow from the published shapes. The rest is measured on the 200 cloze questions of
-`cloze.jsonl`. All layers have the same weights, so the script can apply any number of them. For each number
-of layers it measures how much the last layer changes the vectors, and how many answers are correct.
+`cloze.jsonl`. After the last layer, the script applies the last set of weights again, as often as wanted. For
+each number of layers, it measures how much the last layer changes the vectors and how many answers are right.
 """
 
 from collections.abc import Sequence
@@ -34,9 +34,9 @@ def main() -> None:
     options = parser.parse_args()
     draw_sharing(DOCS / "how-albert-works-sharing.png")
     tokenizer = AutoTokenizer.from_pretrained(options.model)
-    trained = AlbertConfig.from_pretrained(options.model).num_hidden_layers
-    model = AlbertForMaskedLM.from_pretrained(options.model, num_hidden_layers=max(trained, options.deepest))
-    rows = by_depth(model.eval(), tokenizer, read_questions(), trained)
+    model = AlbertForMaskedLM.from_pretrained(options.model)
+    trained = model.config.num_hidden_layers
+    rows = by_depth(model.eval(), tokenizer, read_questions(), options.deepest)
     draw_depth(rows, trained, DOCS / "how-albert-works-depth.png")
     write_depths(rows, trained, DOCS / "how-albert-works.md")
 
@@ -73,18 +73,23 @@ def draw_sharing(target: Path) -> None:
 
 @torch.inference_mode()
 def by_depth(
-    model: AlbertForMaskedLM, tokenizer: TokenizerBase, questions: Sequence[Question], trained: int
+    model: AlbertForMaskedLM, tokenizer: TokenizerBase, questions: Sequence[Question], deepest: int
 ) -> list[tuple[float, float, Score]]:
     """Return two cosines and the correct answers for each number of layers.
 
-    The first cosine compares a layer with the previous layer, the second one with layer `trained`. Both are
-    means over the tokens of all questions, without special tokens.
+    The first cosine compares a layer with the previous layer, the second with the last trained layer. Both
+    are means over the tokens of all questions, without special tokens.
     """
     encoded = tokenizer([question.text for question in questions], padding=True, return_tensors="pt")
     ids = encoded.input_ids
     special = torch.tensor([tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id])
     words = ~torch.isin(ids, special)
-    states: tuple[Tensor, ...] = model(**encoded, output_hidden_states=True).hidden_states  # each B x T x H
+    states: list[Tensor] = list(model(**encoded, output_hidden_states=True).hidden_states)  # each B x T x H
+    trained = len(states) - 1
+    attention_mask = encoded.attention_mask[:, None, None].bool()  # B x 1 x 1 x T
+    last = model.albert.encoder.albert_layer_groups[-1]
+    while len(states) <= deepest:
+        states.append(last(states[-1], attention_mask=attention_mask))
     rows = []
     for depth in range(1, len(states)):
         logits = model.predictions(states[depth][ids == tokenizer.mask_token_id])  # B x V

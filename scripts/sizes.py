@@ -34,6 +34,7 @@ def write_models(shape: str, folder: Path) -> str:
 
     from albertkit import AlbertConfig, AlbertModel
     from albertkit.checkpoints.arrays import to_arrays
+    from albertkit.engines.light_model import LightModel
     from albertkit.export.writing import write_file
     from albertkit.footprint import measure
 
@@ -44,7 +45,7 @@ def write_models(shape: str, folder: Path) -> str:
         model = AlbertModel(AlbertConfig.preset(shape))
     footprint = measure("AlbertModel", model.config)
     model.save_pretrained(folder / "fp32")
-    network = ("AlbertModel", model.config, to_arrays(model.state_dict()))
+    network = LightModel("AlbertModel", model.config, to_arrays(model.state_dict()))
     write_file(
         folder / "int8.onnx", network, {}, opset=20, compute="float32", int8=True, optional_inputs=True
     )

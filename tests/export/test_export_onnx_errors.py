@@ -19,6 +19,7 @@ from albertkit.checkpoints.arrays import to_arrays
 from albertkit.checkpoints.folder import WEIGHTS_FILE
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, ConfigError, DataError, TokenizerError
+from albertkit.export import check
 from albertkit.export.check import compare
 from albertkit.export.onnx import export_onnx
 from albertkit.files import file_sha256
@@ -71,13 +72,31 @@ def test_rounding_of_the_reference_is_no_difference(
         return {name: one + noise[dtype] for name, one in forward(*inputs, dtype=dtype, **options).items()}
 
     monkeypatch.setattr(reference, "forward", noisy)
-    options: dict[str, Any] = {"optional_inputs": True, "tolerance": TOLERANCE, "relative": False}
+    options: dict[str, Any] = {"optional_inputs": True, "compute": "float32"}
     tokenizer = AutoTokenizer.from_pretrained(labeled)
     largest, _ = compare(tmp_path / "model.onnx", model, tokenizer, ["the river"], **options)
     assert 0 < largest <= TOLERANCE
     noise[np.float64] = 1e-3
     with pytest.raises(CheckpointError, match=r"by 1.0e-03"):
         compare(tmp_path / "model.onnx", model, tokenizer, ["the river"], **options)
+
+
+@pytest.mark.parametrize(("size", "error", "fits"), [(9, 2e-4, False), (100, 2e-3, False), (100, 5e-4, True)])
+def test_the_tolerance_grows_with_numbers_above_10(
+    labeled: Path, monkeypatch: pytest.MonkeyPatch, size: float, error: float, fits: bool
+) -> None:
+    network = auto.AlbertForSequenceClassification.from_pretrained(labeled)
+    model = LightModel("AlbertForSequenceClassification", network.config, to_arrays(network.state_dict()))
+    batch, exact = {"input_ids": np.array([[2, 3]])}, np.array([[size, -size]])
+    monkeypatch.setattr(check, "run_batches", lambda *_, **__: [(batch, {"logits": exact + error})])
+    monkeypatch.setattr(check, "expected_outputs", lambda *_: {"logits": exact})
+    options: dict[str, Any] = {"optional_inputs": False, "compute": "float32"}
+    if fits:
+        largest, shapes = compare(Path("model.onnx"), model, None, [], **options)
+        assert (largest, shapes) == (pytest.approx(5e-5), [(1, 2)])
+    else:
+        with pytest.raises(CheckpointError, match="Expected at most 1e-04"):
+            compare(Path("model.onnx"), model, None, [], **options)
 
 
 @pytest.mark.parametrize("value", [torch.nan, -torch.inf])

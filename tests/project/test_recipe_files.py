@@ -46,8 +46,10 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_v
 
 
 def test_the_recipes_exist() -> None:
-    further = {f"bundled-{name}" for name in ("excerpts", "excerpts-start", "further")}
-    others = {"smoke", "mini", "base-1gpu", "small-1gpu", "small-1gpu-start", "bundled"} | further
+    stages = {"1-words", "2-excerpts-start", "3-excerpts", "4-batches", "5-decay"}
+    others = {"smoke", "mini", "base-1gpu", "small-1gpu", "small-1gpu-start"} | {
+        f"bundled/{name}" for name in stages
+    }
     assert {*RECIPES} == {*PAPER} | {f"recipes/{name}.toml" for name in others}
 
 
@@ -97,7 +99,8 @@ def test_the_commands_of_the_header_exist(recipe: str) -> None:
         known = {flag for option in verbs[verb].params for flag in option.opts}
         assert {argument for argument in arguments if argument.startswith("-")} <= known
     assert commands[-1][commands[-1].index("--recipe") + 1] == recipe
-    assert ("torchrun" in commands[-1]) == (recipe in PAPER)
+    in_processes = {*PAPER, "recipes/bundled/4-batches.toml", "recipes/bundled/5-decay.toml"}
+    assert ("torchrun" in commands[-1]) == (recipe in in_processes)
 
 
 @pytest.mark.parametrize("recipe", PAPER)

@@ -12,6 +12,7 @@ TINY_CORPUS = {
 IN_FP32 = "--precision fp32"  # much faster on a CPU without bf16
 STEPS = f"--steps 1 --warmup-steps 0 {IN_FP32}"
 ONE_STEP = f"{STEPS} --evaluation-sequences 16 --batch-tokens 512"
+STAGES = ("words", "start", "excerpts", "batches")  # of the bundled model, without the last one
 SMALLER: dict[str, dict[str, str]] = {
     "README.md": TINY_CORPUS
     | {
@@ -25,12 +26,8 @@ SMALLER: dict[str, dict[str, str]] = {
     },
     "how-to/answer.md": {"--steps 60": f"--steps 20 {IN_FP32}"},
     "dev/bundled-model.md": TINY_CORPUS
-    | {
-        "--recipe recipes/bundled.toml": f"--recipe recipes/bundled.toml {ONE_STEP} --decay-steps 0",
-        "excerpts-start.toml --data": f"excerpts-start.toml {ONE_STEP} --data",
-        "excerpts.toml --data": f"excerpts.toml {ONE_STEP} --data",
-        "further.toml --data": f"further.toml {ONE_STEP} --data",
-    },
+    | {f"{stage}.toml --data": f"{stage}.toml {ONE_STEP} --data" for stage in STAGES}
+    | {"decay.toml --data": f"decay.toml {ONE_STEP} --decay-steps 0 --data"},
     "how-to/classify.md": {"--steps 30": f"--steps 30 {IN_FP32}"},
     "how-to/clients.md": {
         '"http://localhost:8080/models/bundled"': 'os.path.expandvars("http://localhost:$PORT/models/bundled")',

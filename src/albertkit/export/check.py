@@ -34,6 +34,11 @@ TEXTS = (
 )
 """Sentences of several lengths, scripts and kinds."""
 
+TOLERANCES = {"float32": 1e-4, "float16": 2e-2}
+"""Largest difference from the reference, by the data type of the computation."""
+_ABSOLUTE_UP_TO = {"float32": 10.0, "float16": 1.0}
+"""If the largest number of an output is above this, the tolerance grows in proportion, as rounding does."""
+
 BATCH = 8
 _LONGEST = 512
 
@@ -126,8 +131,7 @@ def compare(
     texts: Sequence[str],
     *,
     optional_inputs: bool,
-    tolerance: float,
-    relative: bool,
+    compute: str,
 ) -> tuple[float, list[tuple[int, ...]]]:
     """Compare a file in ONNX Runtime with its model.
 
@@ -138,8 +142,7 @@ def compare(
         tokenizer: see `run_batches`.
         texts: texts for the comparison.
         optional_inputs: see `run_batches`.
-        tolerance: largest difference of any number of any output.
-        relative: whether the tolerance is relative to the largest number of each output, if that is above 1.
+        compute: data type of the computation, whose tolerance in `TOLERANCES` applies to all outputs.
 
     Returns:
         The largest difference, in the unit of the tolerance, and the shapes of the batches.
@@ -148,17 +151,19 @@ def compare(
         CheckpointError: the difference exceeds the tolerance, or ONNX Runtime cannot run the file.
     """
     dtype: type = np.float32
+    tolerance = TOLERANCES[compute]
     largest, shapes = 0.0, []
     for batch, outputs in run_batches(path, model, tokenizer, texts, optional_inputs=optional_inputs):
         expected = expected_outputs(model, batch, dtype)
-        difference, name = _largest_difference(outputs, expected, relative=relative)
+        difference, name = _largest_difference(outputs, expected, compute)
         if not difference <= tolerance and dtype == np.float32:
             # For large numbers in large models, the difference may be the reference's own rounding.
             dtype = np.float64
             expected = expected_outputs(model, batch, dtype)
-            difference, name = _largest_difference(outputs, expected, relative=relative)
+            difference, name = _largest_difference(outputs, expected, compute)
         if not difference <= tolerance:  # this form also fails for NaN
-            advice = "Choose the compute 'float32' (--compute)" if relative else "Please report this error"
+            exact = compute == "float32"
+            advice = "Please report this error" if exact else "Choose the compute 'float32' (--compute)"
             raise CheckpointError(
                 f"The ONNX graph's output {name} differs from the model's on inputs of shape "
                 f"{batch['input_ids'].shape} by {difference:.1e}. Expected at most {tolerance:.0e}. "
@@ -177,12 +182,12 @@ def expected_outputs(model: LightModel, batch: Batch, dtype: type = np.float32) 
         )
 
 
-def _largest_difference(outputs: Batch, expected: Batch, *, relative: bool) -> tuple[float, str]:
+def _largest_difference(outputs: Batch, expected: Batch, compute: str) -> tuple[float, str]:
     """Return the largest difference of any output from the expected one, and the name of that output."""
     differences = []
     for name, values in outputs.items():
         wanted = expected[name]
-        unit = max(1.0, float(np.abs(wanted).max())) if relative else 1.0
+        unit = max(1.0, float(np.abs(wanted).max()) / _ABSOLUTE_UP_TO[compute])
         differences.append((float(np.abs(values - wanted).max()) / unit, name))
     return next((one for one in differences if np.isnan(one[0])), max(differences))
 

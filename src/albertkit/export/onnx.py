@@ -22,11 +22,11 @@ from albertkit.checkpoints.onnx_file import ONNX_FILE
 from albertkit.checkpoints.report import LoadReport
 from albertkit.checkpoints.shapes import architecture_of, fit
 from albertkit.config import AlbertConfig
-from albertkit.conversion import TOLERANCES, cast
+from albertkit.conversion import cast
 from albertkit.datasets.options import DataOptions
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
-from albertkit.export.check import TEXTS, compare
+from albertkit.export.check import TEXTS, TOLERANCES, compare
 from albertkit.export.int8_loss import ANY_DROP, Loss, labeled_task, measure_agreement, measure_on_labels
 from albertkit.export.writing import (
     exported_config,
@@ -52,8 +52,6 @@ MAX_DROP = 0.5
 """Default maximum accuracy drop of int8, in percentage points."""
 LARGEST_SHARE = 0.35
 """Size of an int8 model of a published shape, relative to float32."""
-TOLERANCE = 1e-4
-"""Maximum difference from the reference, for computation in float32."""
 
 
 @dataclass(slots=True)
@@ -210,7 +208,6 @@ def export_onnx(
     config = exported_config(config, architecture, stored, notes, int8=int8)
     tokenizer = _open_tokenizer(checkpoint, notes)
     metadata = metadata_of(config, checkpoint, tokenizer, compute=compute)
-    tolerance = TOLERANCE if compute == "float32" else TOLERANCES[compute]
     model = LightModel(architecture, config, weights)
     with new_file(file) as new:
         written = write_file(
@@ -231,8 +228,7 @@ def export_onnx(
                 tokenizer,
                 texts,
                 optional_inputs=optional_inputs,
-                tolerance=tolerance,
-                relative=compute != "float32",
+                compute=compute,
             )
         notes += vectors_note(architecture, config)
         notes += _size_note(new, written["weight_bytes"], DTYPES[stored]) if int8 else []
@@ -247,7 +243,7 @@ def export_onnx(
         **written,
         file_bytes=file.stat().st_size,
         largest_difference=largest,
-        tolerance=tolerance,
+        tolerance=TOLERANCES[compute],
         loss=loss,
         batches=batches,
         metadata=metadata,
