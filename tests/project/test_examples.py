@@ -47,7 +47,7 @@ FIGURES: dict[str, dict[str, float]] = {
 TEXTS = {
     "call_server": ["order: in order", "refused: input: there is no [MASK] in the text"],
     "classify_letters": ["praise", "question"],
-    "convert_checkpoint": ["34 of 34 tensors are equal bit for bit", "the token ids are the same: True"],
+    "convert_checkpoint": ["50 of 50 tensors are equal bit for bit", "the token ids are the same: True"],
     "julia_walkthrough": ["sentence-order head  2x3 (features first)"],
     "own_task": ["'labels': [[], ['plant']]", "[[], ['food', 'plant'], ['food']]"],
     "tag_words": ["PORT    Plymouth"],
