@@ -50,7 +50,8 @@ pipeline_tag: fill-mask
 {title}
 
 A small ALBERT, pretrained with the commands of albertkit. It is part of the package:
-`pipeline("fill-mask")` uses it, and so do `fill-mask`, `order` and `inspect` without `--model`.
+`pipeline("fill-mask")` uses it, and so do `fill-mask`, `order`, `inspect attention` and `inspect bias`
+without `--model`.
 
 | | |
 |---|---|
