@@ -60,7 +60,7 @@ class FigureTask:
     pretrained: dict[str, Any] = field(default_factory=dict)
     """Settings for the pretrained start only, chosen on a part of the training data (dev/lab-notes.md)."""
     seeds: int = 3
-    """Number of seeds; more if the two starts differ by no more than their standard deviations."""
+    """Number of seeds of each start."""
 
 
 def sst2(data: Path, _: Path) -> tuple[Path, Path]:
