@@ -73,8 +73,11 @@ class OnnxReport:
     weight_bytes: int
     """Number of bytes of the same tensors in safetensors."""
     largest_difference: float | None
-    """Largest difference from the NumPy reference on the texts; None for int8. The difference of an output whose
-    largest number is above 10 (with float16, above 1) is divided by that number / 10 (with float16, / 1)."""
+    """Largest difference from the NumPy reference on the texts; None for int8.
+
+    If the largest number of an output is above 10 (in float16, above 1), its difference is divided by a tenth
+    of that number (in float16, by the number).
+    """
     tolerance: float
     batches: list[tuple[int, ...]]
     """Shapes of the input_ids that were compared."""
