@@ -73,10 +73,9 @@ class OnnxReport:
     weight_bytes: int
     """Number of bytes of the same tensors in safetensors."""
     largest_difference: float | None
-    """Largest difference from the NumPy reference on the texts; None for int8.
+    """Largest difference from the NumPy reference on the texts, without padding; None for int8.
 
-    If the largest number of an output is above 10 (in float16, above 1), its difference is divided by a tenth
-    of that number (in float16, by the number).
+    In float16, the difference of an output is divided by its largest number if that is above 1.
     """
     tolerance: float
     batches: list[tuple[int, ...]]
