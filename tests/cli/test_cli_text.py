@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from command_line import assert_one_line_error
-from modeling_twins import HEADS
+from modeling_twins import HEADS, make
 from random_models import save_random_model
 from torchless import run_without_torch
 
@@ -223,6 +223,15 @@ class TestInspect:
         assert (flops["per_token"] - 2 * 128 * hidden) / 1e6 == pytest.approx(mflop, rel=1e-3)
         assert flops["per_token_at_512"] - flops["per_token_at_128"] == 4 * (512 - 128) * hidden * layers
         assert report["memory"]["weights_fp32"] == 4 * parameters["total"]["distinct"]
+
+    @pytest.mark.parametrize(("positions", "lengths"), [(512, [128, 512]), (511, [128]), (64, [64])])
+    def test_operations_at_lengths_that_the_model_has(self, run, tmp_path, positions, lengths):
+        make("AlbertForMaskedLM", max_position_embeddings=positions).save_pretrained(tmp_path)
+        (report,) = run("inspect", tmp_path, "--json").json
+        counted = [f"per_token_at_{length}" for length in lengths]
+        assert list(report["flops"]) == ["per_token", *counted, "per_masked_word"]
+        shown = run("inspect", tmp_path).output
+        assert [int(length) for length in re.findall(r" at (\d+) tokens", shown)] == lengths
 
     def test_a_folder(self, run, model):
         (report,) = run("inspect", model, "--json").json

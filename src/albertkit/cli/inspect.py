@@ -125,7 +125,7 @@ def bias(
 
 
 def _print_model(report: dict[str, Any]) -> None:
-    from albertkit.inspection.model import LENGTHS, TOKENS
+    from albertkit.inspection.model import TOKENS
 
     console = new_console()
     console.print(f"{report['model']}  {report['class']}", style="bold", markup=False)
@@ -155,7 +155,11 @@ def _print_model(report: dict[str, Any]) -> None:
     )
     facts.add_row(
         "MFLOP per token",
-        ", ".join(f"{flops[f'per_token_at_{length}'] / 1e6:,.1f} at {length} tokens" for length in LENGTHS)
+        ", ".join(
+            f"{value / 1e6:,.1f} at {name.removeprefix('per_token_at_')} tokens"
+            for name, value in flops.items()
+            if name.startswith("per_token_at_")
+        )
         + (f"; {flops['per_masked_word'] / 1e6:,.1f} per masked word" if flops["per_masked_word"] else ""),
     )
     if report.get("tokenizer"):

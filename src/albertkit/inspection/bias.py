@@ -161,12 +161,11 @@ def compare_words(
         _check(text, feature, tokenizer, task.max_length)
     rows = [feature.rows[0] for feature in features]
     scores = make_engine(model).run(rows, read=attrgetter("mask_positions"))  # of (1, V)
-    logits = np.concatenate(scores)  # (groups, V)
+    # In float64 and as logarithms, so that very small probabilities do not become 0.
+    logits = np.concatenate(scores).astype(np.float64)  # (groups, V)
     best = task.candidates(logits, top_k=top_k)
     union = list(dict.fromkeys(token_id for one in best for token_id in one.ids))
-    # In float64 and as logarithms, so that very small probabilities do not become 0.
-    exact = logits.astype(np.float64)
-    logarithms = (exact - log_sum_exp(exact)[:, None])[:, union].T.tolist()  # a row for each word
+    logarithms = (logits - log_sum_exp(logits)[:, None])[:, union].T.tolist()  # a row for each word
     words = [
         ComparedWord(
             token=token_id,

@@ -31,7 +31,7 @@ _SHAPE = (
 TOKENS = 128
 """Length of the text for the memory estimate."""
 LENGTHS = (128, 512)
-"""Lengths of the texts for the operation counts."""
+"""Lengths of the texts for the operation counts, if the model has so many positions."""
 
 
 def inspect_model(model: str) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _of_config(config: AlbertConfig, tensors: dict[str, np.ndarray] | None = Non
         },
         "flops": {
             "per_token": footprint.flops_per_token,
-            **{f"per_token_at_{length}": footprint.flops(length) for length in LENGTHS},
+            **{f"per_token_at_{length}": footprint.flops(length) for length in _lengths(config)},
             "per_masked_word": footprint.head_flops,
         },
     }
@@ -100,3 +100,8 @@ def _of_config(config: AlbertConfig, tensors: dict[str, np.ndarray] | None = Non
             "tensors": len(tensors),
         }
     return report
+
+
+def _lengths(config: AlbertConfig) -> list[int]:
+    longest = config.max_position_embeddings
+    return [length for length in LENGTHS if length <= longest] or [longest]
