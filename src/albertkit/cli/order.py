@@ -14,7 +14,7 @@ def order(
 ) -> None:
     """Predict whether two texts are in the right order or swapped. In a .tsv file, each line has two columns.
 
-    Example: albertkit order "The ship left the harbor." "By noon it was out of sight."
+    Example: albertkit order "There was once a king." "He had three daughters."
     """
     if texts and len(texts) != 2:
         raise DataError(f"texts received: {len(texts)}. Expected two, or a file of pairs.")
