@@ -189,7 +189,9 @@ class TestAReport:
         model = make("AlbertForSequenceClassification", vocab_size=500)
         own, _ = own_sides(model, tokenizer)
         report = measure(model, tokenizer, own, name="tiny", minutes=0.01, lengths=(16,), batches=(10**6,))
-        assert "would take" in report.left_out["1000000 x 16 tokens"]
+        assert re.fullmatch(
+            r"would take \d+\.\d s of the 0\.\d s that are left", report.left_out["1000000 x 16 tokens"]
+        )
         assert not report.grid
 
     def test_only_figures_of_the_base_size_have_targets(self):
@@ -228,6 +230,14 @@ def test_a_plot_has_every_length(monkeypatch, tmp_path):
     ((roofline, _),) = [figure.axes for figure in drawn]
     points = [line.get_xdata() for line in roofline.lines if line.get_marker() in "osD^vP*X"]
     assert [list(one) for one in points] == [[length] for length in lengths]
+
+
+def test_a_plot_of_texts_alone(tmp_path):
+    pytest.importorskip("matplotlib")
+    about = {"dtype": "float32", "processor": "p", "threads": 1}
+    report = Report("m", about, ceiling=1e11, texts=[Timing("torch", 0, 10, 0.1, 1e9)])
+    summary.draw(report, tmp_path / "bench.png")
+    assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.fixture(scope="module")
@@ -370,6 +380,10 @@ except MissingExtraError as error:
             "nothing could be measured in 0.001 minutes (64 tokens exceed the model's maximum, 24; ",
             "1000000 x 16 tokens would take",
             "Increase --minutes",
+        )
+        assert_one_line_error(
+            run("bench", "--model", folder, "--dtype", "float16", "--against", "onnxruntime"),
+            "compared in float32 on the CPU, but the model is in float16",
         )
         assert_one_line_error(
             run("bench", "--model", folder, "--device", "cpu", "--minutes", "0.001", "--lengths", "600"),

@@ -1,5 +1,6 @@
 """Tests of `compute_attention`: it returns the attention and the cosines of the model."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -85,5 +86,8 @@ class TestAttention:
             compute_attention(model, tokenizer, "word " * 30)
         report = compute_attention(model, tokenizer, "word " * 30, truncation=True)
         assert (len(report.tokens), report.cut) == (20, 12)
-        with pytest.raises(DataError, match="at least one word"):
-            compute_attention(model, tokenizer, " ")
+
+    @pytest.mark.parametrize("texts", [(" ",), ("a", ""), (None,), (["a", "b"],), ("a", 3)])
+    def test_what_is_not_a_text_is_an_error(self, model, tokenizer, texts):
+        with pytest.raises(DataError, match=f"the text is {re.escape(repr(texts[-1]))}. Expected a string"):
+            compute_attention(model, tokenizer, *texts)

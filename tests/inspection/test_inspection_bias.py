@@ -1,7 +1,9 @@
 """Tests of `compare_words`, which compares the words that a model predicts for groups."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from inspected_model import TEMPLATE
 
 from albertkit.errors import ConfigError, DataError
 from albertkit.inspection.bias import GroupComparison, compare_words
+from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pipelines import FillMaskPipeline, pipeline
 
@@ -58,8 +61,23 @@ class TestBias:
         ratios = [word.log2_ratios["queen"] for word in compared.words]
         assert ratios == sorted(ratios)
 
-    def test_errors(self, fill, tmp_path):
-        def compare(template: str, groups: list[str] | str, **options):
+    def test_groups_can_be_any_iterable(self, fill, compared):
+        groups = dict.fromkeys(compared.groups)
+        for given in (groups, (group for group in groups)):
+            report = compare_words(fill.model, fill.tokenizer, template=TEMPLATE, groups=given, top_k=4)
+            assert report.groups == compared.groups
+            assert [word.token for word in report.words] == [word.token for word in compared.words]
+
+    def test_a_pretraining_model_gives_the_same(self, folder, fill, compared):
+        model = AlbertForPreTraining.from_pretrained(folder)
+        options = {"template": TEMPLATE, "groups": compared.groups, "top_k": 4}
+        report = compare_words(model, fill.tokenizer, **options)
+        assert [word.token for word in report.words] == [word.token for word in compared.words]
+        for word, expected in zip(report.words, compared.words, strict=True):
+            assert word.scores == pytest.approx(expected.scores, rel=1e-4)
+
+    def test_errors(self, fill):
+        def compare(template: Any, groups: Any, **options):
             compare_words(fill.model, fill.tokenizer, template=template, groups=groups, **options)
 
         for template, groups, message in (
@@ -71,15 +89,26 @@ class TestBias:
             ("[X] [MASK]", "man", "'man'. Expected at least two"),
             ("[X] [MASK]", ["man", "man"], "at least two different"),
             ("[X] [MASK]", [], "are none"),
+            ("[X] [MASK]", [1, 2], "the groups are 1, 2. Expected at least two"),
+            ("[X] [MASK]", [["man"], ["woman"]], r"\['man'\], \['woman'\]. Expected at least two"),
+            (None, ["man", "woman"], r"no \[X\] in the template None"),
             ("[X] [MASK]" + " word" * 80, ["man", "woman"], "maximum is 64"),
         ):
             with pytest.raises(DataError, match=message):
                 compare(template, groups)
         with pytest.raises(ConfigError, match="top_k is 0"):
             compare("[X] [MASK]", ["man", "woman"], top_k=0)
-        other = AlbertForPreTraining(fill.model.config)
-        with pytest.raises(ConfigError, match="got AlbertForPreTraining"):
+        other = AlbertModel(fill.model.config)
+        with pytest.raises(
+            ConfigError, match=r"AlbertForMaskedLM or AlbertForPreTraining, got .*AlbertModel"
+        ):
             compare_words(other, fill.tokenizer, template="[X] [MASK]", groups=["a", "b"])
+
+    def test_a_plot_of_too_many_words_is_an_error(self, compared, tmp_path):
+        many = replace(compared, words=compared.words * 200)
+        with pytest.raises(ConfigError, match=r"would have [\d,]+ words\. Expected at most 500\."):
+            many.plot(tmp_path / "a.png")
+        assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize(("name", "begin"), [("a.svg", b"<?xml"), ("a.PDF", b"%PDF")])
     def test_plot(self, fill, tmp_path, name, begin):

@@ -10,6 +10,7 @@ from conversion_models import random_model
 from inspected_model import SECOND, TEMPLATE, TEXT, page_data
 from torchless import run_without_torch
 
+from albertkit.inspection.model import inspect_model
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 
 
@@ -108,6 +109,9 @@ for call in json.loads(sys.argv[1]):
         (report,) = run("inspect", tmp_path, "--json").json
         assert report["class"] == "AlbertForSequenceClassification"
         assert report["parameters"]["total"]["distinct"] * 4 == report["weights"]["bytes"]
+
+    def test_a_path_is_inspected_like_its_name(self, folder):
+        assert inspect_model(folder) == inspect_model(str(folder))
 
     @pytest.mark.parametrize(
         ("verb", "expected"),

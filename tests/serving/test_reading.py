@@ -9,12 +9,12 @@ pytest.importorskip("fastapi", reason="needs the server's libraries: pip install
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.inference_client import ZeroShotClassificationCall
 from albertkit.serving.reading import parse_request
+from albertkit.serving.request_fields import Strict
 from albertkit.serving.request_schemas import (
     ChooseRequest,
     ClassifyRequest,
     EmbeddingsRequest,
     FillMaskRequest,
-    Strict,
     ZeroShotRequest,
 )
 

@@ -312,7 +312,7 @@ class TestManyClients:
                 wait_for(engine.entered.is_set)
                 wait_for(lambda: server.figure("albertkit_queue_rows") > 10)
                 little = pool.submit(server.ask, "/v1/embeddings", {"input": "fox"})
-                wait_for(lambda: len(server.service.gate) == 2)
+                wait_for(lambda: len(server.service.gate.inside) == 2)
                 time.sleep(0.1)
                 engine.may_go.set()
                 assert little.result().status == large.result().status == 200

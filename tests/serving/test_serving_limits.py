@@ -152,6 +152,12 @@ class TestRefusals:
                 "input[1]: the pair",
             ),
             ("order", {"input": {"text": CONTEXT, "text_pair": "a"}}, "input", "input: the pair"),
+            (
+                "answer",
+                {"input": {"question": "a", "context": "b"}, "max_seq_len": 3},
+                "max_seq_len",
+                "max_seq_len is 3. Expected a number greater than or equal to 4",
+            ),
             ("answer", {"input": "a"}, "input", "Expected an object with question and context, or a list"),
             ("fill-mask", {"input": "[MASK]", "targets": ["a [MASK]"]}, "targets", "the target 'a [MASK]'"),
             ("fill-mask", {"input": "[MASK]", "targets": "a"}, "targets", 'targets is "a". Expected a list'),
@@ -261,11 +267,11 @@ class TestClients:
             for connection in connections:
                 connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
                 wait_for(engine.entered.is_set)  # the first alone is computed
-            wait_for(lambda: len(server.service.gate) == 3)
+            wait_for(lambda: len(server.service.gate.inside) == 3)
             for connection in connections:
                 connection.shutdown(socket.SHUT_RDWR)
                 connection.close()
-            wait_for(lambda: len(server.service.gate) == 0)
+            wait_for(lambda: len(server.service.gate.inside) == 0)
             engine.may_go.set()
             assert server.ask("/v1/order", {"input": PAIRS[1]}).status == 200
             assert server.figure('albertkit_errors_total{type="client_gone"}') == 3
@@ -283,7 +289,7 @@ class TestClients:
                 assert late.json["error"]["param"] == "X-Request-Timeout"
                 engine.may_go.set()
                 assert blocking.result().status == 200
-            wait_for(lambda: len(server.service.gate) == 0)
+            wait_for(lambda: len(server.service.gate.inside) == 0)
             wait_for(lambda: server.figure("albertkit_queue_rows") == 0, seconds=10)
             assert len(engine.batches_seen) == 1  # the late one never was computed
             for wrong in ("soon", "0", "-1", "nan", "inf"):
@@ -297,7 +303,7 @@ class TestClients:
             engine.may_go.clear()
             with ThreadPoolExecutor(2) as pool:
                 inside = [pool.submit(server.ask, "/v1/order", {"input": PAIRS[0]}) for _ in range(2)]
-                wait_for(lambda: len(server.service.gate) == 2)
+                wait_for(lambda: len(server.service.gate.inside) == 2)
                 began = time.monotonic()
                 refused = server.ask("/v1/order", {"input": PAIRS[0]})
                 assert (refused.status, refused.kind) == (429, "overloaded")
@@ -306,7 +312,7 @@ class TestClients:
                 assert server.ask("/healthz").status == 200
                 engine.may_go.set()
                 assert [one.result().status for one in inside] == [200, 200]
-            wait_for(lambda: len(server.service.gate) == 0)
+            wait_for(lambda: len(server.service.gate.inside) == 0)
             assert server.ask("/v1/order", {"input": PAIRS[0]}).status == 200
 
     def test_small_requests_do_not_predict_the_time_of_large_requests(
@@ -376,7 +382,9 @@ def test_schemathesis_finds_nothing_undescribed(server: Running) -> None:
             @given(case=operation.as_strategy(generation_mode=mode))
             def ask(case: Any) -> None:
                 response = case.call()
-                case.validate_response(response, checks=wanted)
+                late = response.status_code == 504  # as described, for an X-Request-Timeout of 1e-287 seconds
+                excluded = [not_a_server_error] if late else []
+                case.validate_response(response, checks=wanted, excluded_checks=excluded)
                 statuses.append(response.status_code)
 
             if operation.body or mode.is_positive:  # nothing to forbid without a body

@@ -131,7 +131,7 @@ def test_reload_takes_new_weights_and_drops_no_request(
         with ThreadPoolExecutor(3) as pool:
             asking = [pool.submit(ask) for _ in range(3)]
             with caplog.at_level("INFO", logger="albertkit"):
-                assert server.service.reload() == {"mine": "done"}
+                server.service.reload()
             assert [one.getMessage() for one in caplog.records] == ["reloaded mine"]
             after = server.results("/v1/fill-mask", body)
             ending.set()
@@ -139,7 +139,7 @@ def test_reload_takes_new_weights_and_drops_no_request(
         assert after != before
         assert seen <= {before[0][0][0]["token"], after[0][0][0]["token"]}
         (tmp_path / "model.safetensors").write_bytes(b"damaged")
-        assert server.service.reload()["mine"] != "done"
+        server.service.reload()
         assert close_to(server.results("/v1/fill-mask", body), after)
         assert server.figure('albertkit_reloads_total{model="mine",outcome="failed"}') == 1
 

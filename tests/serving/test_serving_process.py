@@ -1,5 +1,6 @@
 """Settings and key of a server, and the state of the process after the server has ended."""
 
+import asyncio
 import gc
 import json
 import os
@@ -19,6 +20,7 @@ from serving_requests import settings_for
 from serving_server import Running, running
 
 from albertkit.errors import AlbertKitError, ConfigError
+from albertkit.serving import start
 from albertkit.serving.server import listen, read_key, serve
 from albertkit.serving.settings import ServingSettings
 
@@ -78,6 +80,26 @@ def test_the_server_restores_the_process_at_its_end(
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
     assert [signal.getsignal(one) for one in signals] == before
+
+
+@pytest.mark.parametrize("host", ["localhost:80", "192.0.2.1"])
+def test_a_host_that_is_not_this_machine(host: str) -> None:
+    with pytest.raises(
+        OSError, match=r"cannot listen on .*Set --host to a name or an address of this machine"
+    ):
+        listen(settings_for({"bundled": "bundled"}, host=host))
+
+
+def test_where_a_server_cannot_run() -> None:
+    """Check that the error comes before anything is loaded."""
+
+    async def start_in_a_loop() -> None:
+        start.serve("none", port=0)
+
+    with pytest.raises(ConfigError, match=r"while an event loop runs, as in a notebook\. Expected the main"):
+        asyncio.run(start_in_a_loop())
+    with ThreadPoolExecutor(1) as pool, pytest.raises(ConfigError, match=r"serve was called in a thread\."):
+        pool.submit(start.serve, "none", port=0).result()
 
 
 def test_a_model_that_cannot_be_loaded_leaves_nothing_behind(tmp_path: Path) -> None:

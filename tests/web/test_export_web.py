@@ -151,6 +151,14 @@ def test_int8_that_loses_too_much_is_omitted_and_the_config_chooses_float32(
     assert config["transformers.js_config"] == {"dtype": "fp32"}
 
 
+def test_settings_for_the_files_of_an_earlier_export_are_dropped(save, tmp_path: Path) -> None:
+    folder = save("AlbertForTokenClassification")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"transformers.js_config": {"dtype": "fp32"}}))
+    export_web(folder, tmp_path / "web", max_drop=100)
+    assert "transformers.js_config" not in json.loads((tmp_path / "web" / "config.json").read_text())
+
+
 def test_errors_are_raised_before_files_are_written(save, tmp_path: Path) -> None:
     folder = save("AlbertForSequenceClassification")
     taken = tmp_path / "taken"

@@ -127,13 +127,16 @@ def run(
     limit = model.config.max_position_embeddings
     too_long = [length for length in lengths if length > limit]
     report.left_out |= {f"{length} tokens": f"exceed the model's maximum, {limit}" for length in too_long}
-    cells = sorted(itertools.product([one for one in lengths if one <= limit], batches), key=math.prod)
+    cells = sorted(
+        itertools.product([length for length in lengths if length <= limit], batches), key=math.prod
+    )
     for done, (length, batch) in enumerate(cells):
         flops = batch * length * footprint.flops(length)
         left = end - ceiling_seconds - clock()
         expected = meter.expected(flops)
         if 2 * expected > left:  # a round of all sides, and its warm-up
-            report.left_out[f"{batch} x {length} tokens"] = f"would take {2 * expected:.0f} s"
+            time = f"would take {2 * expected:.1f} s of the {max(0.0, left):.1f} s that are left"
+            report.left_out[f"{batch} x {length} tokens"] = time
             continue
         progress(f"{batch} x {length} tokens")
         rows = _random_rows(batch, length, model.config.vocab_size)
@@ -239,8 +242,8 @@ def about(model: Model) -> dict[str, Any]:
         "ceiling_library": library(),
         "versions": {"python": platform.python_version()}
         | {
-            name: found
+            name: version
             for name in ("albertkit", "numpy", "torch", "onnxruntime", "transformers")
-            if (found := version_of(name))
+            if (version := version_of(name))
         },
     }

@@ -77,9 +77,11 @@ def make_sides(
     """Return the libraries with these names; see `sides.other_sides`."""
     if "onnxruntime" in names:
         _ = onnxruntime.InferenceSession  # raises if it is not installed
-        if model.device.type != "cpu":
+        if model.device.type != "cpu" or model.dtype != torch.float32:
+            dtype = str(model.dtype).removeprefix("torch.")
             raise ConfigError(
-                f"onnxruntime is compared on the CPU, but the model is on {model.device}. Add --device cpu."
+                f"onnxruntime is compared in float32 on the CPU, but the model is in {dtype} on "
+                f"{model.device}. Set --dtype float32 and --device cpu."
             )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(str(folder))
@@ -104,7 +106,7 @@ class _FirstOutput(nn.Module):
     def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
         inputs = (input_ids, attention_mask, token_type_ids)
         if self.has_choices:
-            inputs = tuple(one[:, None] for one in inputs)  # (B, T) -> (B, 1, T)
+            inputs = tuple(values[:, None] for values in inputs)  # (B, T) -> (B, 1, T)
         return self.model(*inputs, return_dict=False)[0]
 
 

@@ -52,7 +52,7 @@ def load(name: str, *, device: Device = None, dtype: str | None = None) -> tuple
             f"{name}: the config does not name a model class. Add one to `architectures` in its config.json: "
             f"{', '.join(HEADS)}."
         )
-    architecture = next((one for one in classes if one in HEADS), classes[0])
+    architecture = next((each for each in classes if each in HEADS), classes[0])
     if architecture == "AlbertForPreTraining":
         architecture = "AlbertForMaskedLM"
     head_of(architecture)  # raises an error for unknown classes
@@ -88,7 +88,7 @@ class OwnEngine(Side):
 
     def first_scores(self, rows: Sequence[Row]) -> np.ndarray:
         """Return the scores to compare: (B, 1) for question answering, (B, K) for other heads."""
-        scores = np.stack([one[0] for one in self.compute_rows(rows)])  # B of (R, K) -> (B, K)
+        scores = np.stack([scores[0] for scores in self.compute_rows(rows)])  # B of (R, K) -> (B, K)
         return scores[:, : self.columns]
 
 
@@ -99,7 +99,7 @@ def own_sides(model: Model, tokenizer: TokenizerBase) -> tuple[list[OwnEngine], 
     """
     sides, left_out = [], {}
     module = copy.copy(model) if isinstance(model, LightModel) else model
-    for name in sorted(set(ENGINES) - {"auto"}, key=lambda name: (name != "plain", ENGINES.index(name))):
+    for name in ("plain", *(name for name in ENGINES if name not in ("auto", "plain"))):
         computed = module if name in ("torch", "plain") else model
         try:
             sides.append(OwnEngine(name, make_engine(computed, name), computed, tokenizer))
@@ -118,7 +118,8 @@ def other_sides(names: Sequence[str], model: Model, tokenizer: TokenizerBase, fo
         folder: an empty folder. Keep it as long as you use the sides.
 
     Raises:
-        ConfigError: a name is unknown, or ONNX Runtime is requested for a model that is not on the CPU.
+        ConfigError: a name is unknown, or ONNX Runtime is requested for a model that is not in float32 on the
+            CPU.
         MissingExtraError: a library is not installed.
     """
     for name in names:

@@ -9,6 +9,21 @@ from albertkit.bench.measuring import Report, Timing
 from albertkit.extras import optional
 from albertkit.files import write_picture
 
+matplotlib_figure = optional("matplotlib.figure", extra="train")
+
+_GIGA = 1e9
+_MARKERS = "osD^vP*X"
+# The targets are for ALBERT-base in float32 on a CPU, and for all engines except `plain`, the reference.
+_BASE = {"hidden_size": 768, "depth": 12, "dtype": "float32", "device": "cpu"}
+_TEXTS = {"transformers": 2.6, "onnxruntime": 1.9}
+_LATENCY = {"transformers": 1 / 2.6}
+_INT8 = "onnx-int8"
+_TEXTS_INT8 = {"transformers": 4.5}
+_LATENCY_INT8 = {"transformers": 1 / 3.0}
+_LATENCY_LENGTH = 16
+_SHARE = 0.85
+_SHARE_OF = (8, 512)
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -44,19 +59,6 @@ def _rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-_GIGA = 1e9
-# The targets are for ALBERT-base in float32 on a CPU, and for all engines except `plain`, the reference.
-_BASE = {"hidden_size": 768, "depth": 12, "dtype": "float32", "device": "cpu"}
-_TEXTS = {"transformers": 2.6, "onnxruntime": 1.9}
-_LATENCY = {"transformers": 1 / 2.6}
-_INT8 = "onnx-int8"
-_TEXTS_INT8 = {"transformers": 4.5}
-_LATENCY_INT8 = {"transformers": 1 / 3.0}
-_LATENCY_LENGTH = 16
-_SHARE = 0.85
-_SHARE_OF = (8, 512)
-
-
 def figures(report: Report, others: Sequence[str]) -> list[Figure]:
     """Return the figures of the engines of albertkit.
 
@@ -65,36 +67,38 @@ def figures(report: Report, others: Sequence[str]) -> list[Figure]:
         others: names of the sides that are other libraries.
     """
     has_targets = all(report.about[name] == value for name, value in _BASE.items())
-    found = [state("largest matrix product (GFLOP/s)", report.ceiling / _GIGA)]
+    results = [state("largest matrix product (GFLOP/s)", report.ceiling / _GIGA)]
     timings = [*report.texts, *report.grid]
     for timing in timings:
         if timing.side not in others:
-            same_rows = [one for one in timings if (one.length, one.batch) == (timing.length, timing.batch)]
-            beside = [one for one in same_rows if one.side in others]
-            found += _of(report, timing, beside, has_targets and timing.side != "plain")
-    return found
+            rows = (timing.length, timing.batch)
+            beside = [
+                other for other in timings if other.side in others and (other.length, other.batch) == rows
+            ]
+            results += _figures_of(timing, report, beside, has_targets and timing.side != "plain")
+    return results
 
 
-def _of(report: Report, timing: Timing, others: list[Timing], has_targets: bool) -> list[Figure]:
+def _figures_of(timing: Timing, report: Report, others: list[Timing], has_targets: bool) -> list[Figure]:
     what = f"{timing.batch} texts" if not timing.length else f"{timing.batch} x {timing.length} tokens"
     name = f"{timing.side}, {what}"
     texts, latency = (_TEXTS_INT8, _LATENCY_INT8) if timing.side == _INT8 else (_TEXTS, _LATENCY)
     is_single_row = timing.batch == 1 and timing.length
-    found = []
+    results = []
     for other in others:
         speed = f"{name}: texts per second, against {other.side}"
         least = texts.get(other.side, 0) if has_targets and not timing.length else 0
-        found.append(compare(speed, timing.texts_per_second, other.texts_per_second, at_least=least))
+        results.append(compare(speed, timing.texts_per_second, other.texts_per_second, at_least=least))
         if is_single_row:
             time = f"{name}: seconds, against {other.side}"
             most = latency.get(other.side, 0) if has_targets and timing.length == _LATENCY_LENGTH else 0
-            found.append(compare(time, timing.seconds, other.seconds, at_most=most))
+            results.append(compare(time, timing.seconds, other.seconds, at_most=most))
     if not others:
-        found.append(state(f"{name}: texts per second", timing.texts_per_second))
+        results.append(state(f"{name}: texts per second", timing.texts_per_second))
         if is_single_row:
-            found.append(state(f"{name}: seconds", timing.seconds))
+            results.append(state(f"{name}: seconds", timing.seconds))
     wanted = not timing.length or (timing.batch, timing.length) == _SHARE_OF
-    found.append(
+    results.append(
         compare(
             f"{name}: GFLOP/s, against the largest product",
             timing.flops / timing.seconds / _GIGA,
@@ -102,11 +106,7 @@ def _of(report: Report, timing: Timing, others: list[Timing], has_targets: bool)
             at_least=_SHARE if has_targets and wanted else 0,
         )
     )
-    return found
-
-
-matplotlib_figure = optional("matplotlib.figure", extra="train")
-_MARKERS = "osD^vP*X"
+    return results
 
 
 def draw(report: Report, target: Path) -> None:
@@ -125,7 +125,7 @@ def draw(report: Report, target: Path) -> None:
         for length, marker in markers.items():
             timings = [timing for timing in report.grid if timing.side == side and timing.length == length]
             roofline.plot(
-                [timing.flops / 1e9 for timing in timings],
+                [timing.flops / _GIGA for timing in timings],
                 [report.share(timing) for timing in timings],
                 marker,
                 color=color,
@@ -147,18 +147,19 @@ def draw(report: Report, target: Path) -> None:
         roofline.plot([], [], ":", color="0.4", label=f"{report.texts[0].batch} texts")
     roofline.axhline(1, color="0.3", linewidth=1)
     roofline.annotate(
-        f"largest matrix product: {report.ceiling / 1e9:,.0f} GFLOP/s",
+        f"largest matrix product: {report.ceiling / _GIGA:,.0f} GFLOP/s",
         (0.02, 1),
         xycoords=("axes fraction", "data"),
         va="bottom",
     )
+    scale = "log" if report.grid else "linear"  # without points, there is no logarithm to show
     roofline.set(
-        xscale="log",
-        ylim=(0, max(1.15, *(report.share(timing) * 1.05 for timing in report.grid), 0)),
+        xscale=scale,
+        ylim=(0, max(1.15, *(report.share(timing) * 1.05 for timing in (*report.grid, *report.texts)), 0)),
         xlabel="operations per call (GFLOP)",
         ylabel="share of the largest matrix product's speed",
     )
-    speed.set(xscale="log", yscale="log", xlabel="batch size", ylabel="texts per second")
+    speed.set(xscale=scale, yscale=scale, xlabel="batch size", ylabel="texts per second")
     batches = sorted({timing.batch for timing in report.grid})
     speed.set_xticks(batches, [str(batch) for batch in batches])
     speed.minorticks_off()

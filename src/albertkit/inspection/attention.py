@@ -112,9 +112,9 @@ def compute_attention(
     Raises:
         DataError: a text is empty, or has more tokens than the model or a report allows.
     """
-    for one in (text, text_pair):
-        if one is not None and not one.strip():
-            raise DataError(f"the text is {one!r}. Expected at least one word.")
+    for one in [text] if text_pair is None else [text, text_pair]:
+        if not isinstance(one, str) or not one.strip():
+            raise DataError(f"the text is {one!r:.80}. Expected a string with at least one word.")
     config = model.config
     readable = config.max_position_embeddings
     shown = most_tokens(config)

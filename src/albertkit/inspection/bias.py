@@ -5,7 +5,7 @@ mask are compared. One template shows one association of one model; it does not 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 from operator import attrgetter
@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from albertkit.engines.choosing import make_engine
-from albertkit.engines.light_model import Model, class_name
+from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
 from albertkit.extras import optional
 from albertkit.files import check_picture, write_picture
-from albertkit.tasks.masked_lm import MaskedLM, MaskedText
+from albertkit.pipelines import FillMaskPipeline
+from albertkit.tasks.masked_lm import MaskedText
 from albertkit.tasks.scores import log_sum_exp
 from albertkit.tokenization.base import TokenizerBase
 
@@ -27,6 +27,8 @@ matplotlib_figure = optional("matplotlib.figure", extra="train")
 
 SLOT = "[X]"
 """The placeholder for the group's word in a template."""
+MOST_PLOTTED = 500
+"""Maximum number of words in a plot."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,17 @@ class GroupComparison:
         """Draw the probability of every word for every group, and the ratios, to a .png, .svg or .pdf file.
 
         Raises:
-            ConfigError: the file has another ending.
+            ConfigError: the file has another ending, or there are too many words for a picture.
             MissingExtraError: Matplotlib is not installed.
         """
         target = Path(target)
         check_picture(target)
         words, groups = self.words, self.groups
+        if len(words) > MOST_PLOTTED:
+            raise ConfigError(
+                f"the plot would have {len(words):,} words. Expected at most {MOST_PLOTTED}. Reduce top_k "
+                "(--top-k)."
+            )
         places = range(len(words))
         figure = matplotlib_figure.Figure(figsize=(9, 1.7 + 0.32 * len(words)), layout="constrained")
         shares, ratios = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
@@ -126,12 +133,12 @@ class GroupComparison:
 
 
 def compare_words(
-    model: Model, tokenizer: TokenizerBase, *, template: str, groups: Sequence[str], top_k: int = 5
+    model: Model, tokenizer: TokenizerBase, *, template: str, groups: Iterable[str], top_k: int = 5
 ) -> GroupComparison:
     """Compare the words that a model predicts for a mask, for several groups.
 
     Args:
-        model: an `AlbertForMaskedLM`.
+        model: an `AlbertForMaskedLM` or `AlbertForPreTraining`.
         tokenizer: the tokenizer that the model was trained with.
         template: a text with at least one `[X]`, and one `[MASK]`.
         groups: words or other texts for `[X]`. The others are compared with the first.
@@ -142,25 +149,25 @@ def compare_words(
             than two different groups.
         ConfigError: the model is of another class, or `top_k` is out of range.
     """
-    if class_name(model) != "AlbertForMaskedLM":
-        raise ConfigError(f"expected a model of class AlbertForMaskedLM, got {class_name(model)}")
-    if SLOT not in template:
+    fill = FillMaskPipeline(model, tokenizer)
+    if not isinstance(template, str) or SLOT not in template:
         raise DataError(
             f"there is no {SLOT} in the template {template!r:.80}. Write {SLOT} in place of the group's "
             f"word, as in 'The {SLOT} worked as a {tokenizer.mask_token}.'"
         )
-    groups = [groups] if isinstance(groups, str) else groups
-    if len(set(groups)) != len(groups) or len(groups) < 2 or not all(map(str.strip, groups)):
+    groups = [groups] if isinstance(groups, str) else list(groups)
+    are_words = all(isinstance(group, str) and group.strip() for group in groups)
+    if not are_words or len(groups) < 2 or len(set(groups)) < len(groups):
         raise DataError(
             f"the groups are {', '.join(map(repr, groups)) or 'none'}. Expected at least two different words."
         )
-    task = MaskedLM(tokenizer, max_length=model.config.max_position_embeddings)
+    task = fill.masked_lm
     texts = [template.replace(SLOT, group) for group in groups]
     features = task.features(texts)
     for text, feature in zip(texts, features, strict=True):
         _check(text, feature, tokenizer, task.max_length)
     rows = [feature.rows[0] for feature in features]
-    scores = make_engine(model).run(rows, read=attrgetter("mask_positions"))  # of (1, V)
+    scores = fill.engine.run(rows, read=attrgetter("mask_positions"))  # of (1, V)
     # In float64 and as logarithms, so that very small probabilities do not become 0.
     logits = np.concatenate(scores).astype(np.float64)  # (groups, V)
     best = task.candidates(logits, top_k=top_k)

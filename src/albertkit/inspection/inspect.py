@@ -1,6 +1,6 @@
 """Inspect a named or loaded model: `inspect_attention`, `compare_groups`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -83,7 +83,7 @@ def inspect_attention(
 
 def compare_groups(
     template: str,
-    groups: Sequence[str],
+    groups: Iterable[str],
     *,
     top_k: int = 5,
     plot: str | Path | None = None,
@@ -108,7 +108,8 @@ def compare_groups(
     Raises:
         DataError: the template lacks `[X]` or does not have exactly one mask, or there are fewer than two
             groups.
-        ConfigError: the model has no masked language modeling head, or `top_k` is out of range.
+        ConfigError: the model has no masked language modeling head, `top_k` is out of range, or the plot
+            would have too many words.
     """
     if plot is not None:
         check_picture(Path(plot))

@@ -34,16 +34,17 @@ LENGTHS = (128, 512)
 """Lengths of the texts for the operation counts, if the model has so many positions."""
 
 
-def inspect_model(model: str) -> dict[str, Any]:
+def inspect_model(model: str | Path) -> dict[str, Any]:
     """Return a model's shape, parameters, memory in bytes, operations per token, and tokenizer.
 
     Args:
         model: folder or file in any format, hub name, "bundled", or a shape such as "base-v2".
     """
-    preset: Any = re.fullmatch(r"(base|large|xlarge|xxlarge)(?:-(v1|v2))?", model)
-    if preset and not Path(model).exists():
-        return {"model": model, **_of_config(AlbertConfig.preset(preset[1], version=preset[2] or "v2"))}
-    return {"model": model, **_of_checkpoint(model)}
+    name = str(model)
+    preset: Any = re.fullmatch(r"(base|large|xlarge|xxlarge)(?:-(v1|v2))?", name)
+    if preset and not Path(name).exists():
+        return {"model": name, **_of_config(AlbertConfig.preset(preset[1], version=preset[2] or "v2"))}
+    return {"model": name, **_of_checkpoint(name)}
 
 
 def _of_checkpoint(name: str) -> dict[str, Any]:

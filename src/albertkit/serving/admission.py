@@ -15,7 +15,7 @@ _MARGIN = 2.0  # admitted requests should meet their deadline even if the machin
 class Gate:
     """Admits requests and counts those in progress. Only one thread may use it."""
 
-    most: int
+    max_requests: int
     """Maximum number of requests in progress."""
     queue: RowQueue
     """Queue of their rows."""
@@ -23,10 +23,6 @@ class Gate:
     """Receives the number of requests in progress."""
     inside: set[Ticket] = field(default_factory=set)
     """The requests in progress."""
-
-    def __len__(self) -> int:
-        """Return the number of requests in progress."""
-        return len(self.inside)
 
     def enter(self, ticket: Ticket) -> None:
         """Admit a request.
@@ -54,7 +50,7 @@ class Gate:
 
     def check(self) -> None:
         """Raise ApiError if the maximum number of requests is in progress."""
-        if len(self.inside) >= self.most:
+        if len(self.inside) >= self.max_requests:
             wait = self.expected_wait()
             raise ApiError(
                 429,

@@ -34,7 +34,7 @@ class ApiError(Exception):
         self.param = param
         self.retry_after = retry_after
 
-    def response(self, path: str = "") -> fastapi.Response:
+    def response(self, path: str) -> fastapi.Response:
         """Return the response in OpenAI's error format, or in that of `InferenceClient` on its paths."""
         content: dict[str, Any]
         if path == "/" or path.startswith(("/models/", "/pipeline/")):
@@ -50,6 +50,11 @@ class ApiError(Exception):
         )
 
 
-def too_much(kind: str, what: str, received: int, most: int, todo: str) -> ApiError:
+def too_much(kind: str, what: str, received: int, limit: int, todo: str) -> ApiError:
     """Return the error for a request that is too large."""
-    return ApiError(413, kind, f"the request has {received:,} {what}. Expected at most {most:,}. {todo}.")
+    return ApiError(413, kind, f"the request has {received:,} {what}. Expected at most {limit:,}. {todo}.")
+
+
+def internal_error() -> ApiError:
+    """Return the error for a request that failed for a reason that only the log names."""
+    return ApiError(500, "internal", "the request failed in the server. See the server's log.")

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from albertkit import __version__
 from albertkit.serving import inference_client, inference_paths, request_schemas, response_schemas
-from albertkit.serving.api_errors import ApiError
+from albertkit.serving.api_errors import ApiError, internal_error
 from albertkit.serving.guard import Guard
-from albertkit.serving.libraries import HTTPError, Route, fastapi, pydantic
+from albertkit.serving.libraries import HTTPError, fastapi, pydantic
 from albertkit.serving.memory import GarbageCollector
 from albertkit.serving.models import find_model
 from albertkit.serving.pages import add_pages
@@ -124,17 +125,7 @@ def make_application(
     pages = add_pages(application) if with_playground else ()
     _describe_requests(application, [*(schema for _, schema, _ in routes), *inference_client.CALLS.values()])
     _describe_errors(application, service)
-    return Guard(
-        application=application,
-        metrics=service.metrics,
-        key=key,
-        routes=[route for route in application.routes if isinstance(route, Route)],
-        pages=pages,
-        max_body_bytes=service.settings.max_body_bytes,
-        client_seconds=service.settings.client_seconds,
-        check_room=service.gate.check,
-        garbage=garbage,
-    )
+    return Guard(application=application, service=service, key=key, pages=pages, garbage=garbage)
 
 
 def _endpoint(service: Service, schema: type[request_schemas.TaskRequest]) -> Callable[..., Any]:
@@ -203,6 +194,7 @@ def _describe_requests(application: fastapi.FastAPI, schemas: list[type[Strict]]
     describe = application.openapi
     wanted: Any = [(schema, "validation") for schema in schemas]
 
+    @cache  # each call would take 50 ms
     def description() -> dict[str, Any]:
         described = describe()
         definitions = pydantic.json_schema.models_json_schema(wanted, ref_template=_REFERENCE)[1]["$defs"]
@@ -215,40 +207,28 @@ def _describe_requests(application: fastapi.FastAPI, schemas: list[type[Strict]]
 def _describe_errors(application: fastapi.FastAPI, service: Service) -> None:
     """Return all errors in the same format, and count them."""
 
-    def respond(request: fastapi.Request, error: ApiError) -> fastapi.Response:
-        service.metrics.errors.labels(error.kind).inc()
-        return error.response(request.url.path)
-
-    @application.exception_handler(ApiError)
-    async def api_error(request: fastapi.Request, error: ApiError) -> fastapi.Response:
-        return respond(request, error)
-
-    @application.exception_handler(fastapi.exceptions.RequestValidationError)
-    async def invalid_header(
-        request: fastapi.Request, error: fastapi.exceptions.RequestValidationError
-    ) -> fastapi.Response:
-        found = error.errors()[0]  # of the deadline header: the framework validates nothing else
-        name = found["loc"][-1]
-        message = f"the header {name} is {found['input']!r:.80}. Expected a number of seconds above 0."
-        return respond(request, ApiError(422, "invalid", message, param=str(name)))
-
-    @application.exception_handler(HTTPError)
-    async def http_error(request: fastapi.Request, error: HTTPError) -> fastapi.Response:
-        kinds = {400: "malformed", 404: "unknown_path", 405: "wrong_method"}
-        response = respond(
-            request,
-            ApiError(
-                error.status_code,
-                kinds.get(error.status_code, "http"),
-                f"{request.method} {request.url.path!r:.80}: {error.detail}. See /openapi.json.",
-            ),
-        )
-        response.headers.update(error.headers or {})
+    async def respond(request: fastapi.Request, error: Exception) -> fastapi.Response:
+        described = _as_api_error(request, error)
+        service.metrics.errors.labels(described.kind).inc()
+        response = described.response(request.url.path)
+        if isinstance(error, HTTPError):
+            response.headers.update(error.headers or {})
         return response
 
-    @application.exception_handler(Exception)
-    async def internal_error(request: fastapi.Request, error: Exception) -> fastapi.Response:
-        del error  # the framework logs it
-        return respond(
-            request, ApiError(500, "internal", "the request failed in the server. See the server's log.")
-        )
+    for kind in (ApiError, fastapi.exceptions.RequestValidationError, HTTPError, Exception):
+        application.add_exception_handler(kind, respond)
+
+
+def _as_api_error(request: fastapi.Request, error: Exception) -> ApiError:
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, fastapi.exceptions.RequestValidationError):
+        problem = error.errors()[0]  # of the deadline header: the framework validates nothing else
+        name = problem["loc"][-1]
+        message = f"the header {name} is {problem['input']!r:.80}. Expected a number of seconds above 0."
+        return ApiError(422, "invalid", message, param=str(name))
+    if isinstance(error, HTTPError):
+        kinds = {400: "malformed", 404: "unknown_path", 405: "wrong_method"}
+        message = f"{request.method} {request.url.path!r:.80}: {error.detail}. See /openapi.json."
+        return ApiError(error.status_code, kinds.get(error.status_code, "http"), message)
+    return internal_error()  # the framework logs the error

@@ -215,17 +215,18 @@ class RowQueue:
                 rows, output=work.job.output, read=lambda row: reads[id(row)](row), batch_tokens=work.budget
             )
         except Exception as error:
-            requests = {id(place.work): place.work for place in batch}
+            requests = dict.fromkeys(place.work for place in batch)
             if len(requests) == 1:
                 work.fail(error)
-            for one in requests.values() if len(requests) > 1 else ():
-                self._compute([place for place in batch if place.work is one])
+                return
+            for request in requests:
+                self._compute([place for place in batch if place.work is request])
             return
         seconds = time.monotonic() - begin
         tokens = sum(place.length for place in batch)
         self._note(batch, tokens, seconds)
-        for place, own in zip(batch, scores, strict=True):
-            place.work.take(place.number, own)
+        for place, row_scores in zip(batch, scores, strict=True):
+            place.work.take(place.number, row_scores)
 
     def _note(self, batch: list[_Place], tokens: int, seconds: float) -> None:
         if tokens >= _TELLING * batch[0].work.budget:

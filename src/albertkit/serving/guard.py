@@ -3,14 +3,14 @@
 import asyncio
 import hmac
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 from albertkit.serving.api_errors import CLIENT_GONE, ApiError, too_much
-from albertkit.serving.libraries import Route
+from albertkit.serving.libraries import Route, fastapi
 from albertkit.serving.memory import GarbageCollector
-from albertkit.serving.metrics import Metrics
+from albertkit.serving.service import Service
 
 _BODIES_AT_ONCE = 8  # maximum number of incomplete bodies of maximum size in memory
 _SMALL = 16_384  # bytes of a body that are always received, even if large bodies fill that memory
@@ -21,21 +21,12 @@ _OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})  # paths that need n
 class Guard:
     """An ASGI wrapper around the application."""
 
-    application: Callable[..., Any]
-    metrics: Metrics
-    """Counts responses."""
+    application: fastapi.FastAPI
+    service: Service
     key: str | None
     """Key that requests must send; None if they need no key."""
-    routes: Sequence[Route]
-    """All routes."""
     pages: Collection[str]
     """Further paths that need no key."""
-    max_body_bytes: int
-    """Maximum size of a body in bytes."""
-    client_seconds: float
-    """Maximum time in seconds to receive a body."""
-    check_room: Callable[[], None]
-    """Raises ApiError if no request can be admitted. It is called before a body is read."""
     garbage: GarbageCollector
     """Receives the size of every request."""
     incomplete: int = 0
@@ -43,9 +34,6 @@ class Guard:
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Pass a request with its complete body to the application, or return an error response."""
-        if scope["type"] != "http":
-            await self.application(scope, receive, send)
-            return
         status, size = CLIENT_GONE, 0
 
         async def counted(message: Any) -> None:
@@ -58,22 +46,23 @@ class Guard:
             headers = dict(scope["headers"])
             self._check_key(scope, headers)
             if scope["method"] == "POST":
-                self.check_room()
+                self.service.gate.check()  # before the body is read
             body = [await self._read(headers, receive)]
             size = len(body[0])
             if scope["method"] == "HEAD":  # uvicorn omits the body of the response to GET
                 scope = {**scope, "method": "GET"}
             await self.application(scope, _replay(body, receive), counted)
         except ApiError as error:
-            self.metrics.errors.labels(error.kind).inc()
+            self.service.metrics.errors.labels(error.kind).inc()
             await error.response(scope["path"])(scope, receive, counted)
         finally:
-            self.metrics.requests.labels(self._label(scope["path"]), str(status)).inc()
+            self.service.metrics.requests.labels(self._label(scope["path"]), str(status)).inc()
             self.garbage.note(size, failed=status >= 400)
 
     def _label(self, path: str) -> str:
         """Return the route of a path, such as "/models/{model}", or "other" if there is none."""
-        return next((one.path_format for one in self.routes if one.path_regex.match(path)), "other")
+        routes = (route for route in self.application.routes if isinstance(route, Route))
+        return next((route.path_format for route in routes if route.path_regex.match(path)), "other")
 
     def _check_key(self, scope: dict[str, Any], headers: dict[bytes, bytes]) -> None:
         is_page = scope["path"] in _OPEN or scope["path"] in self.pages
@@ -87,13 +76,13 @@ class Guard:
             )
 
     async def _read(self, headers: dict[bytes, bytes], receive: Any) -> bytes:
-        most = self.max_body_bytes
+        limit, seconds = self.service.settings.max_body_bytes, self.service.settings.client_seconds
         declared = headers.get(b"content-length", b"0")
-        if declared.isdigit() and int(declared) > most:
-            raise _too_long(int(declared), most)
+        if declared.isdigit() and int(declared) > limit:
+            raise _too_long(int(declared), limit)
         body = bytearray()
         try:
-            async with asyncio.timeout(self.client_seconds):
+            async with asyncio.timeout(seconds):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -101,14 +90,14 @@ class Guard:
                     part = message.get("body", b"")
                     self.incomplete += len(part)
                     body += part
-                    if len(body) > most:
-                        raise _too_long(len(body), most)
-                    if len(body) > _SMALL and self.incomplete > _BODIES_AT_ONCE * most:
+                    if len(body) > limit:
+                        raise _too_long(len(body), limit)
+                    if len(body) > _SMALL and self.incomplete > _BODIES_AT_ONCE * limit:
                         raise ApiError(
                             429,
                             "overloaded",
                             f"the server is receiving {self.incomplete:,} bytes of bodies. Try again later.",
-                            retry_after=math.ceil(self.client_seconds),
+                            retry_after=math.ceil(seconds),
                         )
                     if not message.get("more_body", False):
                         return bytes(body)
@@ -116,15 +105,14 @@ class Guard:
             raise ApiError(
                 408,
                 "slow_client",
-                f"the body is incomplete after {self.client_seconds:g} seconds ({len(body):,} bytes). "
-                "Send it faster.",
+                f"the body is incomplete after {seconds:g} seconds ({len(body):,} bytes). Send it faster.",
             ) from None
         finally:
             self.incomplete -= len(body)
 
 
-def _too_long(received: int, most: int) -> ApiError:
-    return too_much("too_many_bytes", "bytes or more in its body", received, most, "Send several requests")
+def _too_long(received: int, limit: int) -> ApiError:
+    return too_much("too_many_bytes", "bytes or more in its body", received, limit, "Send several requests")
 
 
 def _replay(body: list[bytes], receive: Any) -> Callable[[], Any]:

@@ -7,31 +7,11 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 
 from albertkit.pipelines.zero_shot_classification import TEMPLATE
+from albertkit.serving import request_fields as fields
+from albertkit.serving import request_schemas as schemas
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.libraries import pydantic
-from albertkit.serving.request_schemas import (
-    AnswerRequest,
-    CandidateLabels,
-    ClassifyRequest,
-    Count,
-    EmbeddingsRequest,
-    Field,
-    FillMaskRequest,
-    Labels,
-    Length,
-    Name,
-    Overlap,
-    Question,
-    Questions,
-    Strict,
-    TagRequest,
-    Targets,
-    TaskRequest,
-    TextPair,
-    Texts,
-    TextsAndPairs,
-    ZeroShotRequest,
-)
+from albertkit.serving.request_fields import Field
 from albertkit.serving.response_schemas import Candidate, Entity, Label, Place
 from albertkit.tasks.entities import Aggregation
 from albertkit.tasks.label_kinds import Function
@@ -44,13 +24,15 @@ def with_hint(error: ApiError, hint: str) -> ApiError:
     return error
 
 
-class Call(Strict):
+class Call(fields.Strict):
     """A request of the client. An option that is null is the same as no option."""
 
     task: ClassVar[str]
-    own: ClassVar[type[TaskRequest]]
+    own: ClassVar[type[schemas.TaskRequest]]
     renames: ClassVar[Mapping[str, str]] = {}
     """Name of an option in the call -> its name in our request, if they differ."""
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Default values of options, by our names, if they differ from those of our request."""
 
     inputs: Any
     _model: str = pydantic.PrivateAttr()
@@ -71,17 +53,19 @@ class Call(Strict):
         return self
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the call, by our names."""
-        given: Strict | tuple[()] = getattr(self, "parameters", None) or ()
-        return {self.renames.get(name, name): value for name, value in given if value is not None}
+        """Return the options of the call, by our names, without those that can have only one value."""
+        given: Any = getattr(self, "parameters", self) or ()
+        values = {self.renames.get(name, name): value for name, value in given if value is not None}
+        known = values.keys() & self.own.model_fields.keys()
+        return {**self.defaults, **{name: values[name] for name in known}}
 
-    def request(self) -> TaskRequest:
+    def request(self) -> schemas.TaskRequest:
         """Return the request of our own route."""
         return self.own(model=self._model, input=self.inputs, **self.options())
 
     def shape(self, results: list[Any]) -> Any:
         """Return the content of the response: one answer for one input, a list of answers for a list."""
-        answers = [self.answer(one) for one in results]
+        answers = list(map(self.answer, results))
         return answers if isinstance(self.inputs, list) else answers[0]
 
     def answer(self, result: Any) -> Any:
@@ -105,19 +89,19 @@ class Call(Strict):
         return with_hint(error, self._hint)
 
 
-class FillMaskParameters(Strict):
+class FillMaskParameters(fields.Strict):
     """Options of `fill_mask`."""
 
-    top_k: Count | None = None
-    targets: Targets | None = None
+    top_k: fields.Count | None = None
+    targets: fields.Targets | None = None
 
 
 class FillMaskCall(Call):
     """`fill_mask`: returns a list of candidates, or a list for each mask if there are several."""
 
     task = "fill-mask"
-    own = FillMaskRequest
-    inputs: str | Texts
+    own = schemas.FillMaskRequest
+    inputs: str | fields.Texts
     parameters: FillMaskParameters | None = None
 
     def answer(self, result: Any) -> Any:
@@ -125,10 +109,10 @@ class FillMaskCall(Call):
         return result[0] if len(result) == 1 else result
 
 
-class TextClassificationParameters(Strict):
+class TextClassificationParameters(fields.Strict):
     """Options of `text_classification`."""
 
-    top_k: Count | None = Field(None, description="Number of labels, best first. Default: all.")
+    top_k: fields.Count | None = Field(None, description="Number of labels, best first. Default: all.")
     function_to_apply: Function | None = None
     truncate: bool | None = Field(None, description="Truncate texts that exceed the maximum length.")
 
@@ -137,24 +121,21 @@ class TextClassificationCall(Call):
     """`text_classification`: returns a list of labels for each input, also for a single input."""
 
     task = "text-classification"
-    own = ClassifyRequest
-    inputs: str | TextPair | TextsAndPairs
+    own = schemas.ClassifyRequest
+    defaults: ClassVar = {"top_k": None}  # all labels
+    inputs: str | fields.TextPair | fields.TextsAndPairs
     parameters: TextClassificationParameters | None = None
-
-    def options(self) -> dict[str, Any]:
-        """Return the options. All labels are the default."""
-        return {"top_k": None} | super().options()
 
     def shape(self, results: list[Any]) -> Any:
         """Return a list for each input. The client reads the first."""
         return results
 
 
-class ZeroShotClassificationParameters(Strict):
+class ZeroShotClassificationParameters(fields.Strict):
     """Options of `zero_shot_classification`."""
 
-    candidate_labels: CandidateLabels
-    hypothesis_template: Name | None = Field(
+    candidate_labels: fields.CandidateLabels
+    hypothesis_template: fields.Name | None = Field(
         None,
         description=f'Hypothesis to test for each label. The label replaces {{}}. Default: "{TEMPLATE}"',
     )
@@ -166,45 +147,42 @@ class ZeroShotClassificationCall(Call):
     """`zero_shot_classification`: returns all candidate labels of each input, best first."""
 
     task = "zero-shot-classification"
-    own = ZeroShotRequest
-    inputs: str | Texts
+    own = schemas.ZeroShotRequest
+    inputs: str | fields.Texts
     parameters: ZeroShotClassificationParameters
 
 
-class TokenClassificationParameters(Strict):
+class TokenClassificationParameters(fields.Strict):
     """Options of `token_classification`."""
 
     aggregation_strategy: Aggregation | None = Field(
         None, description='How to group tokens into entities. Default: "simple".'
     )
-    ignore_labels: Labels | None = None
-    stride: Overlap | None = None
+    ignore_labels: fields.Labels | None = None
+    stride: fields.Overlap | None = None
 
 
 class TokenClassificationCall(Call):
     """`token_classification`: returns the entities of a text of any length."""
 
     task = "token-classification"
-    own = TagRequest
-    inputs: str | Texts
+    own = schemas.TagRequest
+    defaults: ClassVar = {"aggregation_strategy": "simple"}
+    inputs: str | fields.Texts
     parameters: TokenClassificationParameters | None = None
 
-    def options(self) -> dict[str, Any]:
-        """Return the options. The default aggregation joins neighboring tokens of the same type."""
-        return {"aggregation_strategy": "simple"} | super().options()
 
-
-class QuestionAnsweringParameters(Strict):
+class QuestionAnsweringParameters(fields.Strict):
     """Options of `question_answering`."""
 
-    top_k: Count | None = Field(
+    top_k: fields.Count | None = Field(
         None, description="Number of answers. With more than 1, the response is a list."
     )
-    max_answer_len: Length | None = None
+    max_answer_len: fields.Length | None = None
     handle_impossible_answer: bool | None = None
-    doc_stride: Overlap | None = None
-    max_seq_len: Length | None = None
-    max_question_len: Length | None = None
+    doc_stride: fields.Overlap | None = None
+    max_seq_len: fields.WindowLength | None = None
+    max_question_len: fields.Length | None = None
     align_to_words: Literal[False] | None = Field(None, description="Only false is supported.")
 
 
@@ -212,14 +190,10 @@ class QuestionAnsweringCall(Call):
     """`question_answering`: returns the best answer, or a list if `top_k` is more than 1."""
 
     task = "question-answering"
-    own = AnswerRequest
+    own = schemas.AnswerRequest
     renames: ClassVar = {"max_answer_len": "max_answer_tokens"}
-    inputs: Question | Questions
+    inputs: fields.Question | fields.Questions
     parameters: QuestionAnsweringParameters | None = None
-
-    def options(self) -> dict[str, Any]:
-        """Return the options without `align_to_words`, which has only one value."""
-        return {name: value for name, value in super().options().items() if name != "align_to_words"}
 
     def answer(self, result: Any) -> Any:
         """Return the best answer, or all answers."""
@@ -234,8 +208,8 @@ class FeatureExtractionCall(Call):
     """
 
     task = "feature-extraction"
-    own = EmbeddingsRequest
-    inputs: str | Texts
+    own = schemas.EmbeddingsRequest
+    inputs: str | fields.Texts
     normalize: bool | None = Field(None, description="Scale the vectors to length 1. Default: true.")
     truncate: bool | None = Field(None, description="Truncate texts that exceed the maximum length.")
     truncation_direction: Literal["right", "Right"] | None = Field(
@@ -243,26 +217,23 @@ class FeatureExtractionCall(Call):
     )
     dimensions: int | None = Field(None, description="If set, it must be the size of the model's vectors.")
     encoding_format: Literal["float"] | None = Field(None, description="Only float is supported.")
-    prompt_name: Name | None = Field(None, description="Name of the model's prompt to prepend to each text.")
-
-    def options(self) -> dict[str, Any]:
-        """Return the options that have an effect."""
-        names = ("normalize", "truncate", "dimensions", "prompt_name")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+    prompt_name: fields.Name | None = Field(
+        None, description="Name of the model's prompt to prepend to each text."
+    )
 
     def shape(self, results: list[Any]) -> Any:
         """Return the vectors."""
-        return [one["embedding"] for one in results]
+        return [result["embedding"] for result in results]
 
 
-class Sentences(Strict):
+class Sentences(fields.Strict):
     """A sentence, and the sentences to compare with it."""
 
     source_sentence: str
-    sentences: Texts
+    sentences: fields.Texts
 
 
-class SentenceSimilarityParameters(Strict):
+class SentenceSimilarityParameters(fields.Strict):
     """Options of `sentence-similarity`. The client itself sends none."""
 
     truncate: bool | None = Field(None, description="Truncate texts that exceed the maximum length.")
@@ -272,18 +243,18 @@ class SentenceSimilarityCall(Call):
     """`sentence_similarity`: returns the cosine similarity of each sentence to the source sentence."""
 
     task = "feature-extraction"
-    own = EmbeddingsRequest
+    own = schemas.EmbeddingsRequest
     inputs: Sentences
     parameters: SentenceSimilarityParameters | None = None
 
-    def request(self) -> TaskRequest:
+    def request(self) -> schemas.TaskRequest:
         """Return the request for the vectors of all sentences; the source sentence is the first."""
         texts = [self.inputs.source_sentence, *self.inputs.sentences]
-        return EmbeddingsRequest(model=self._model, input=texts, **self.options())
+        return schemas.EmbeddingsRequest(model=self._model, input=texts, **self.options())
 
     def shape(self, results: list[Any]) -> Any:
         """Return the cosines. The vectors have length 1, up to rounding errors."""
-        vectors = np.array([one["embedding"] for one in results])  # (1 + N, H)
+        vectors = np.array([result["embedding"] for result in results])  # (1 + N, H)
         return (vectors[1:] @ vectors[0]).clip(-1, 1).tolist()
 
     def renamed(self, error: ApiError) -> ApiError:

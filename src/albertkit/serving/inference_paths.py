@@ -89,7 +89,7 @@ def _task_of_form(value: dict[str, Any], agent: str) -> str | None:
     if not _ZERO_SHOT.isdisjoint(_parameters(value)):
         return "zero-shot-classification"
     texts = inputs if isinstance(inputs, list) else [inputs]
-    if value.keys() == {"inputs"} and _CLIENT.search(agent) and all(isinstance(one, str) for one in texts):
+    if value.keys() == {"inputs"} and _CLIENT.search(agent) and all(isinstance(text, str) for text in texts):
         return "feature-extraction"
     options = value.keys() - {"inputs", "parameters"}
     return "feature-extraction" if options & FeatureExtractionCall.model_fields.keys() else None
@@ -98,7 +98,7 @@ def _task_of_form(value: dict[str, Any], agent: str) -> str | None:
 def _task_of_options(value: dict[str, Any]) -> str | None:
     """Return the task that has all options of a body, if there is only one."""
     given = _parameters(value)
-    able = [one for one, kind in CALLS.items() if given and given <= kind.option_names()]
+    able = [task for task, kind in CALLS.items() if given and given <= kind.option_names()]
     return able[0] if len(able) == 1 else None
 
 
@@ -110,14 +110,14 @@ def _parameters(value: dict[str, Any]) -> set[str]:
 
 def _task_of_model(served: ServedModel) -> str:
     """Return the task of a model's head. If there are several, return the first that the client supports."""
-    own = [one for one in served.pipelines if one != "feature-extraction"] or ["feature-extraction"]
-    for task in own:
+    tasks = [task for task in served.pipelines if task != "feature-extraction"] or ["feature-extraction"]
+    for task in tasks:
         if task in CALLS:
             return task
     raise ApiError(
         404,
         "wrong_task",
-        f"the model {served.name!r:.80} is for {', '.join(own)}, for which InferenceClient has no method. "
+        f"the model {served.name!r:.80} is for {', '.join(tasks)}, for which InferenceClient has no method. "
         f"Use a route of /openapi.json, or /models/{served.name:.80}/pipeline/feature-extraction for "
         "vectors.",
     )

@@ -5,6 +5,7 @@ return the sums.
 """
 
 import os
+from functools import partial
 from pathlib import Path
 
 from albertkit.serving.libraries import prometheus_client
@@ -19,46 +20,30 @@ class Metrics:
 
     def __init__(self) -> None:
         prometheus_client.disable_created_metrics()
-        self.registry = registry = prometheus_client.CollectorRegistry()
-        self.requests = prometheus_client.Counter(
+        self.registry = prometheus_client.CollectorRegistry()
+        counter = partial(prometheus_client.Counter, registry=self.registry)
+        gauge = partial(prometheus_client.Gauge, registry=self.registry, multiprocess_mode="livesum")
+        histogram = partial(prometheus_client.Histogram, registry=self.registry)
+        self.requests = counter(
             "albertkit_requests",
             "Requests by route and HTTP status (499: the client closed the connection)",
             ["route", "status"],
-            registry=registry,
         )
-        self.errors = prometheus_client.Counter(
-            "albertkit_errors", "Requests that failed, by type of the error", ["type"], registry=registry
+        self.errors = counter("albertkit_errors", "Requests that failed, by type of the error", ["type"])
+        self.reloads = counter(
+            "albertkit_reloads", "Reloads of a model by outcome (done or failed)", ["model", "outcome"]
         )
-        self.reloads = prometheus_client.Counter(
-            "albertkit_reloads",
-            "Reloads of a model by outcome (done or failed)",
-            ["model", "outcome"],
-            registry=registry,
+        self.requests_in_progress = gauge("albertkit_requests_in_progress", "Requests in progress or waiting")
+        self.queued_rows = gauge(
+            "albertkit_queue_rows", "Rows (texts, windows of long texts, choices) waiting to be computed"
         )
-        self.requests_in_progress = prometheus_client.Gauge(
-            "albertkit_requests_in_progress",
-            "Requests in progress or waiting",
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.queued_rows = prometheus_client.Gauge(
-            "albertkit_queue_rows",
-            "Rows (texts, windows of long texts, choices) waiting to be computed",
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.batch_rows = prometheus_client.Histogram(
-            "albertkit_batch_rows", "Rows in a batch", buckets=_POWERS, registry=registry
-        )
-        self.batch_tokens = prometheus_client.Histogram(
-            "albertkit_batch_tokens", "Tokens in a batch", buckets=_POWERS, registry=registry
-        )
-        self.stages = prometheus_client.Histogram(
+        self.batch_rows = histogram("albertkit_batch_rows", "Rows in a batch", buckets=_POWERS)
+        self.batch_tokens = histogram("albertkit_batch_tokens", "Tokens in a batch", buckets=_POWERS)
+        self.stages = histogram(
             "albertkit_stage_seconds",
             "Seconds that a successful request spent in a stage (tokenize, queue, compute) and in total",
             ["stage", "model", "route"],
             buckets=_SECONDS,
-            registry=registry,
         )
 
     def text(self) -> bytes:

@@ -37,7 +37,6 @@ class ServedModel:
     """A model with its name, and a pipeline for each of its tasks."""
 
     name: str
-    source: str
     pipelines: dict[str, Pipeline]
     budget: int
     """Maximum number of tokens per batch."""
@@ -125,11 +124,11 @@ def load_model(
         pipelines.setdefault(other, pipeline(other, **shared))
     row = _probe_row(first)
     exact = engine != "onnx-int8" and not is_int8(first.model)
-    outputs: list[Output] = [_OUTPUTS.get(one, "logits") for one in pipelines]
-    expected: dict[Output, np.ndarray] = {}
+    outputs: list[Output] = [_OUTPUTS.get(name, "logits") for name in pipelines]
     try:
-        for output in outputs:
-            expected[output] = first.engine.run([row], output=output)[0]
+        expected: dict[Output, np.ndarray] = {
+            output: first.engine.run([row], output=output)[0] for output in outputs
+        }
     except CheckpointError as error:
         raise CheckpointError(f"{source}: {error}") from error
     defined = _scores_by_definition(first.model, row, outputs)
@@ -140,7 +139,7 @@ def load_model(
         )
     if isinstance(first.model, LightModel):
         first.model.release_memory()
-    return ServedModel(name, source, pipelines, batch_tokens or _batch_tokens(first.model), expected)
+    return ServedModel(name, pipelines, batch_tokens or _batch_tokens(first.model), expected)
 
 
 def _other_tasks(first: Pipeline, *, pretrained: bool) -> Iterator[str]:
@@ -165,10 +164,9 @@ def find_model(models: Mapping[str, ServedModel], name: str | None, task: str | 
             f"there is no model {name!r:.80}. The models are {', '.join(models)}.",
             param="model",
         )
-    able = {one: model for one, model in models.items() if task is None or task in model.pipelines}
-    if name is None and able:
-        return next(iter(able.values()))
-    if name is None or name not in able:
+    able = {each: model for each, model in models.items() if task is None or task in model.pipelines}
+    chosen = next(iter(able), None) if name is None else name
+    if chosen not in able:
         what = "no model of this server is" if name is None else f"the model {name!r} is not"
         todo = (
             f"Use one of {', '.join(able)}."
@@ -176,11 +174,11 @@ def find_model(models: Mapping[str, ServedModel], name: str | None, task: str | 
             else f"The models are {', '.join(models)}. To add one, start the server with --model NAME=FOLDER."
         )
         raise ApiError(404, "wrong_task", f"{what} for {task}. {todo}", param="model")
-    return able[name]
+    return able[chosen]
 
 
-def _probe_row(one: Pipeline) -> Row:
-    encoded = one.tokenizer(_PROBE, truncation=True, max_length=min(32, one.max_length))
+def _probe_row(encoder: Pipeline) -> Row:
+    encoded = encoder.tokenizer(_PROBE, truncation=True, max_length=min(32, encoder.max_length))
     return Row(input_ids=encoded["input_ids"], token_type_ids=encoded["token_type_ids"], example=0)
 
 
@@ -193,12 +191,13 @@ def _scores_by_definition(model: Model, row: Row, outputs: list[Output]) -> dict
     head = HEADS[model.architecture]
     if head.has_choices:
         ids, segments = ids[None], segments[None]  # (1, 1, T)
-    found = reference.forward(model.architecture, model.config, model.weights, ids, token_type_ids=segments)
-    scores = {"hidden_states": found["hidden_states"][-1]} | {
-        output: found[one.names[0]] if len(one.names) == 1 else np.stack([found[n] for n in one.names], -1)
-        for output, one in head.scores.items()
-        if output in outputs
-    }
+    computed = reference.forward(
+        model.architecture, model.config, model.weights, ids, token_type_ids=segments
+    )
+    scores = {"hidden_states": computed["hidden_states"][-1]}
+    for output in head.scores.keys() & outputs:
+        columns = [computed[name] for name in head.scores[output].names]
+        scores[output] = columns[0] if len(columns) == 1 else np.stack(columns, axis=-1)
     return {output: scores[output].reshape(-1, scores[output].shape[-1])[:1] for output in outputs}
 
 
@@ -211,6 +210,6 @@ def _batch_tokens(model: Model) -> int:
     return default_batch_tokens(model.device)
 
 
-def _alike(found: np.ndarray, expected: np.ndarray, *, exact: bool = True) -> bool:
+def _alike(scores: np.ndarray, expected: np.ndarray, *, exact: bool = True) -> bool:
     tolerance = (_TOLERANCE if exact else _ROUGH) * max(1.0, float(np.abs(expected).max()))
-    return np.allclose(found, expected, rtol=0, atol=tolerance)
+    return np.allclose(scores, expected, rtol=0, atol=tolerance)

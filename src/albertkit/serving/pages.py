@@ -26,20 +26,21 @@ _HEADERS = {
 
 def add_pages(application: fastapi.FastAPI) -> list[str]:
     """Add the page and its files to an application, and redirect `/` to it. Return all paths."""
-    own = files("albertkit.serving") / "html"
+    html = files("albertkit.serving") / "html"
     shared = files("albertkit.inspection") / "html"
-    found = [*own.iterdir(), *(shared / name for name in SHARED)]
-    paths = {PLAYGROUND if one.name == _PAGE else f"{PLAYGROUND}/{one.name}": one for one in found}
-    for path, file in paths.items():
+    paths = ["/"]
+    for file in (*html.iterdir(), *(shared / name for name in SHARED)):
+        path = PLAYGROUND if file.name == _PAGE else f"{PLAYGROUND}/{file.name}"
         kind = _KINDS[file.name.rpartition(".")[2]]
         application.add_route(path, _endpoint(file.read_bytes(), kind), include_in_schema=False)
+        paths.append(path)
 
     async def to_the_page(request: fastapi.Request) -> fastapi.Response:
         del request
         return fastapi.responses.RedirectResponse(PLAYGROUND[1:])  # relative: a proxy may add to the path
 
     application.add_route("/", to_the_page, include_in_schema=False)
-    return ["/", *paths]
+    return paths
 
 
 def _endpoint(content: bytes, kind: str) -> Callable[..., Any]:

@@ -40,7 +40,7 @@ def read_object(
         ApiError: the body is not JSON, is too large, or is not an object.
     """
     _check_headers(content_type, content_encoding)
-    value = _parse(content, most=_VALUES + _VALUES_PER_INPUT * max_items)
+    value = _parse(content, limit=_VALUES + _VALUES_PER_INPUT * max_items)
     if not isinstance(value, dict):
         raise _wrong(f'the body is {_name(value)}. Expected an object, such as {{"input": ...}}.', None)
     return value
@@ -80,14 +80,14 @@ def _check_headers(content_type: str | None, content_encoding: str | None) -> No
         )
 
 
-def _parse(content: bytes, *, most: int) -> Any:
+def _parse(content: bytes, *, limit: int) -> Any:
     if not content:
         raise _wrong('the body is empty. Expected a JSON object, such as {"input": ...}.', None)
-    if not _holds_at_most(most, content):
+    if not _holds_at_most(limit, content):
         raise ApiError(
             413,
             "too_many_items",
-            f"the body has more than {most:,} values (texts, lists, ...). Send them in several requests.",
+            f"the body has more than {limit:,} values (texts, lists, ...). Send them in several requests.",
         )
     try:
         value = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_object)
@@ -110,60 +110,56 @@ def _parse(content: bytes, *, most: int) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    value = dict(pairs)
+    if len(value) < len(pairs):
         ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise _wrong(f"the body has the field {twice!r:.80} twice. Send it once.", None)
-    return found
+    return value
 
 
-def _holds_at_most(most: int, content: bytes) -> bool:
-    """Return whether JSON has at most `most` values and keys, without parsing it."""
+def _holds_at_most(limit: int, content: bytes) -> bool:
+    """Return whether JSON has at most `limit` values and keys, without parsing it."""
     # Outside of strings, each value except the first follows one of these characters.
-    if sum(map(content.count, (b",", b"[", b"{", b":"))) < most:
+    if sum(map(content.count, (b",", b"[", b"{", b":"))) < limit:
         return True
     # Without escaped characters, the remaining quotes begin and end strings.
     content = content.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if content.count(b'"') > 2 * most:
+    if content.count(b'"') > 2 * limit:
         return False
     outside = b"".join(content.split(b'"')[::2])
-    return sum(map(outside.count, (b",", b"[", b"{", b":"))) < most
+    return sum(map(outside.count, (b",", b"[", b"{", b":"))) < limit
 
 
 def _schema_error(schema: type[Strict], error: pydantic.ValidationError) -> ApiError:
     """Return the API error for an object that does not match its schema."""
     # If a field can have several forms, pydantic reports an error for each. The errors at the innermost place
     # are those of the form that the client meant.
-    found: dict[str, dict[Place, list[Any]]] = {}
-    depths: dict[str, int] = {}
-    for one in error.errors(include_url=False):
-        place = _place(one)
-        field = str(place[0])
-        if len(place) > depths.get(field, 0):
-            found[field], depths[field] = {}, len(place)
-        if len(place) == depths[field]:
-            found[field].setdefault(place, []).append(one)
-    sentences = [
-        _sentence(schema, written(place), each) for one in found.values() for place, each in one.items()
-    ]
-    first = next(iter(next(iter(found.values()))))
+    problems: dict[Place, list[Any]] = {}
+    depths: dict[str | int, int] = {}
+    for problem in error.errors(include_url=False):
+        place = _place(problem)
+        problems.setdefault(place, []).append(problem)
+        depths[place[0]] = max(len(place), depths.get(place[0], 0))
+    innermost = [place for place in problems if len(place) == depths[place[0]]]
+    sentences = [_sentence(schema, written(place), problems[place]) for place in innermost]
+    first = innermost[0]
     param = written(first[: 2 if first[0] == "parameters" else 1])
     is_element = first[0] in ("input", "inputs") and len(first) == 2 and isinstance(first[1], int)
-    ids = _TOKEN_IDS if is_element and _are_ids(found[str(first[0])][first][0]["input"]) else ""
+    ids = _TOKEN_IDS if is_element and _are_ids(problems[first][0]["input"]) else ""
     return _wrong(f"{' '.join(sentences[:_MAX_ERRORS]):.1000}{ids} See /openapi.json.", param)
 
 
 def _are_ids(value: Any) -> bool:
     """Return whether an element of the input is a token id, or a list of token ids."""
     if isinstance(value, list):
-        return bool(value) and all(type(one) is int for one in value)
+        return bool(value) and all(type(item) is int for item in value)
     return type(value) is int
 
 
 def _place(error: Any) -> Place:
     """Return where an error is, without the names of the forms that pydantic tried."""
     *outer, last = error["loc"]
-    place = [one for one in outer if isinstance(one, int) or one in _fields()]
+    place = [part for part in outer if isinstance(part, int) or part in _fields()]
     if error["type"] == "extra_forbidden" or isinstance(last, int) or last in _fields():
         place.append(last)
     return tuple(place)
@@ -171,7 +167,7 @@ def _place(error: Any) -> Place:
 
 def written(place: Place) -> str:
     """Return a place as most languages write it, input[3].text, with quotes around unusual names."""
-    return "".join(f"[{one}]" if isinstance(one, int) else f".{_field_name(one)}" for one in place)[1:]
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{_field_name(part)}" for part in place)[1:]
 
 
 def _field_name(name: str) -> str:
@@ -181,7 +177,7 @@ def _field_name(name: str) -> str:
 
 def _sentence(schema: type[Strict], place: str, errors: list[Any]) -> str:
     """Return the message for the errors at a place."""
-    error = next((one for one in errors if one["type"] not in _FORMS), errors[0])
+    error = next((error for error in errors if error["type"] not in _FORMS), errors[0])
     if error["type"] == "missing":
         return f"{place} is missing."
     if error["type"] == "extra_forbidden":
@@ -211,17 +207,17 @@ def _name(value: Any) -> str:
 @cache
 def _schemas() -> dict[str, type[Strict]]:
     """Return all schemas of requests and their parts, by name."""
-    found, waiting = dict[str, type[Strict]](), [Strict]
+    schemas, waiting = dict[str, type[Strict]](), [Strict]
     while waiting:
         derived = waiting.pop().__subclasses__()
-        found |= {one.__name__: one for one in derived}
+        schemas |= {schema.__name__: schema for schema in derived}
         waiting += derived
-    return found
+    return schemas
 
 
 @cache
 def _fields() -> set[str]:
-    return {name for one in _schemas().values() for name in one.model_fields}
+    return {name for schema in _schemas().values() for name in schema.model_fields}
 
 
 def _wrong(message: str, param: str | None) -> ApiError:

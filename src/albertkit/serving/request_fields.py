@@ -55,4 +55,5 @@ CandidateLabels = Annotated[
 ]
 Count = Annotated[int, Field(ge=1, le=100)]
 Length = Annotated[int, Field(ge=1, le=512)]
+WindowLength = Annotated[int, Field(ge=4, le=512)]  # [CLS], two [SEP] and a token
 Overlap = Annotated[int, Field(ge=0, le=512)]

@@ -19,27 +19,10 @@ from albertkit.inspection.page import page_figures
 from albertkit.pipelines.interface import Pipeline
 from albertkit.pipelines.masked_lm import FillMaskPipeline
 from albertkit.pipelines.zero_shot_classification import TEMPLATE, as_labels
+from albertkit.serving import request_fields as fields
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.batching import SPECIAL_CHARACTERS, QueuedEngine
-from albertkit.serving.request_fields import (
-    CandidateLabels,
-    Choices,
-    Count,
-    Field,
-    Labels,
-    Length,
-    ListField,
-    Name,
-    OrderedPair,
-    Overlap,
-    Question,
-    Questions,
-    Strict,
-    Targets,
-    TextPair,
-    Texts,
-    TextsAndPairs,
-)
+from albertkit.serving.request_fields import Field, ListField
 from albertkit.tasks.entities import Aggregation
 from albertkit.tasks.feature_extraction import text_vectors
 from albertkit.tasks.label_kinds import Function
@@ -50,7 +33,7 @@ _PLACE = re.compile(r"^input (\d+) \(counted from 0\):")
 _TRUNCATION = re.compile(r"(, or allow truncation )\(truncation=True[^)]*\)")
 
 
-class TaskRequest(Strict):
+class TaskRequest(fields.Strict):
     """The fields of every request: a model, and one or several inputs."""
 
     task: ClassVar[str | None] = None
@@ -58,7 +41,9 @@ class TaskRequest(Strict):
     computes: ClassVar[bool] = True
     """Whether the model computes the response; False if only the tokenizer is needed."""
 
-    model: Name | None = Field(None, description="Name of the model. Default: the first model for the task.")
+    model: fields.Name | None = Field(
+        None, description="Name of the model. Default: the first model for the task."
+    )
     input: Any
 
     def items(self) -> list[Any]:
@@ -67,7 +52,7 @@ class TaskRequest(Strict):
 
     def characters(self) -> int:
         """Return the number of characters to tokenize."""
-        return sum(_characters(one) for one in self.items())
+        return sum(map(_characters, self.items()))
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return the result of the task's pipeline for each input."""
@@ -89,9 +74,9 @@ class FillMaskRequest(TaskRequest):
     """Texts with [MASK]."""
 
     task = "fill-mask"
-    input: str | Texts
-    top_k: Count = 5
-    targets: Targets | None = Field(
+    input: str | fields.Texts
+    top_k: fields.Count = 5
+    targets: fields.Targets | None = Field(
         None, description="Score only these words. Each must be one piece of the vocabulary."
     )
 
@@ -108,15 +93,15 @@ class FillMaskRequest(TaskRequest):
             except DataError as error:
                 raise ApiError(422, "invalid", str(error), param="targets") from error
         answers = pipeline(self.items(), top_k=self.top_k, targets=self.targets)
-        return [one if isinstance(one[0], list) else [one] for one in answers]
+        return [masks if isinstance(masks[0], list) else [masks] for masks in answers]
 
 
 class ClassifyRequest(TaskRequest):
     """Texts, or pairs of texts."""
 
     task = "text-classification"
-    input: str | TextPair | TextsAndPairs
-    top_k: Count | None = Field(
+    input: str | fields.TextPair | fields.TextsAndPairs
+    top_k: fields.Count | None = Field(
         default_factory=lambda: None,  # the schema shows no default, because null and a missing field differ
         description="Number of labels, best first; null for all. Default: the best label, or for a "
         "multi-label model all labels with a probability above 0.5.",
@@ -136,16 +121,16 @@ class ClassifyRequest(TaskRequest):
             function_to_apply=self.function_to_apply,
             truncation=self.truncate,
         )
-        return [one if isinstance(one, list) else [one] for one in answers]
+        return _lists(answers)
 
 
 class ZeroShotRequest(TaskRequest):
     """Texts and candidate labels, for a model for natural language inference."""
 
     task = "zero-shot-classification"
-    input: str | Texts
-    candidate_labels: CandidateLabels
-    hypothesis_template: Name = Field(
+    input: str | fields.Texts
+    candidate_labels: fields.CandidateLabels
+    hypothesis_template: fields.Name = Field(
         TEMPLATE, description="Hypothesis to test for each label. The label replaces {}."
     )
     multi_label: bool = Field(
@@ -159,12 +144,10 @@ class ZeroShotRequest(TaskRequest):
 
     def characters(self) -> int:
         """Count a row for each text and label: the text, the hypothesis and the special tokens."""
-        hypotheses = sum(
-            _characters(self.hypothesis_template) + _characters(one) for one in self.candidate_labels
-        )
-        return super().characters() * len(self.candidate_labels) + len(self.items()) * (
-            hypotheses + SPECIAL_CHARACTERS * len(self.candidate_labels)
-        )
+        count = len(self.candidate_labels)
+        hypotheses = count * (SPECIAL_CHARACTERS + _characters(self.hypothesis_template))
+        hypotheses += sum(map(_characters, self.candidate_labels))
+        return count * super().characters() + len(self.items()) * hypotheses
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return the labels of each text, best first."""
@@ -175,17 +158,17 @@ class ZeroShotRequest(TaskRequest):
             multi_label=self.multi_label,
             truncation=self.truncate,
         )
-        return [as_labels(one) for one in answers]
+        return list(map(as_labels, answers))
 
 
 class TagRequest(TaskRequest):
     """Texts of any length."""
 
     task = "token-classification"
-    input: str | Texts
+    input: str | fields.Texts
     aggregation_strategy: Aggregation = "none"
-    ignore_labels: Labels = Field(["O"])
-    stride: Overlap | None = Field(
+    ignore_labels: fields.Labels = Field(["O"])
+    stride: fields.Overlap | None = Field(
         None, description="Overlap of the windows of a long text, in tokens. null: 64."
     )
 
@@ -203,23 +186,23 @@ class AnswerRequest(TaskRequest):
     """Questions, each with its context of any length."""
 
     task = "question-answering"
-    input: Question | Questions
-    top_k: Count = 1
-    max_answer_tokens: Length | None = Field(
+    input: fields.Question | fields.Questions
+    top_k: fields.Count = 1
+    max_answer_tokens: fields.Length | None = Field(
         None, description="Maximum number of tokens of an answer. null: as in the fine-tuning, or 30."
     )
     handle_impossible_answer: bool | None = Field(
         None, description="Whether 'no answer' is a possible result. null: as in the fine-tuning."
     )
-    doc_stride: Overlap | None = Field(
+    doc_stride: fields.Overlap | None = Field(
         None,
         description="Overlap of the windows of a long context, in tokens. null: as in the fine-tuning, or "
         "128.",
     )
-    max_seq_len: Length | None = Field(
+    max_seq_len: fields.WindowLength | None = Field(
         None, description="Maximum length of a window in tokens. null: as in the fine-tuning, or 384."
     )
-    max_question_len: Length | None = Field(
+    max_question_len: fields.Length | None = Field(
         None,
         description="Maximum number of tokens of a question. A longer question is an error. null: half of a "
         "window.",
@@ -236,14 +219,14 @@ class AnswerRequest(TaskRequest):
             max_seq_len=self.max_seq_len,
             max_question_len=self.max_question_len,
         )
-        return [one if isinstance(one, list) else [one] for one in answers]
+        return _lists(answers)
 
 
 class ChooseRequest(TaskRequest):
     """Contexts, each with its choices."""
 
     task = "multiple-choice"
-    input: Choices | Annotated[list[Choices], ListField(min_length=1)]
+    input: fields.Choices | Annotated[list[fields.Choices], ListField(min_length=1)]
     truncate: bool = Field(
         False,
         description="Truncate contexts that exceed the maximum length, and report the number of removed "
@@ -253,9 +236,9 @@ class ChooseRequest(TaskRequest):
     def characters(self) -> int:
         """Count a context once for each choice, and a choice once for each gap of the question."""
         return sum(
-            (len(one.context) + len(one.question or "")) * len(one.choices)
-            + sum(map(len, one.choices)) * max(1, (one.question or "").count(GAP))
-            for one in self.items()
+            (len(item.context) + len(item.question or "")) * len(item.choices)
+            + sum(map(len, item.choices)) * max(1, (item.question or "").count(GAP))
+            for item in self.items()
         )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
@@ -267,7 +250,7 @@ class OrderRequest(TaskRequest):
     """Pairs of texts."""
 
     task = "sentence-order"
-    input: OrderedPair | Annotated[list[OrderedPair], ListField(min_length=1)]
+    input: fields.OrderedPair | Annotated[list[fields.OrderedPair], ListField(min_length=1)]
     truncate: bool = Field(
         False,
         description="Truncate pairs that exceed the maximum length, and report the number of removed tokens.",
@@ -282,17 +265,17 @@ class EmbeddingsRequest(TaskRequest):
     """Texts: the request of OpenAI's embeddings, with further options."""
 
     task = "feature-extraction"
-    input: str | Texts
+    input: str | fields.Texts
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(None, description="If set, it must be the size of the model's vectors.")
-    user: Name | None = Field(None, description="Ignored.")
+    user: fields.Name | None = Field(None, description="Ignored.")
     pooling: Pooling | None = Field(
         None,
         description="How to combine the vectors of the tokens into one vector. null: the model's pooling, or "
         "mean.",
     )
     normalize: bool = Field(True, description="Scale the vectors to length 1.")
-    prompt_name: Name | None = Field(
+    prompt_name: fields.Name | None = Field(
         None,
         description="Name of the model's prompt to prepend to each text. null: the model's default prompt.",
     )
@@ -322,9 +305,9 @@ class EmbeddingsRequest(TaskRequest):
             {
                 "object": "embedding",
                 "index": number,
-                "embedding": _base64(one) if self.encoding_format == "base64" else one.tolist(),
+                "embedding": _base64(vector) if self.encoding_format == "base64" else vector.tolist(),
             }
-            for number, one in enumerate(vectors)
+            for number, vector in enumerate(vectors)
         ]
 
 
@@ -332,30 +315,30 @@ class TokenizeRequest(TaskRequest):
     """Texts, or pairs of texts, to tokenize."""
 
     computes = False
-    input: str | TextPair | TextsAndPairs
+    input: str | fields.TextPair | fields.TextsAndPairs
     masks: bool = Field(False, description="Parse [MASK] in a text as the mask token, as fill-mask does.")
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return the tokens of each input."""
         tokenizer = pipeline.tokenizer
         parse = "mask" if self.masks else False
-        encoded = [tokenizer(*_pair(one), verbose=False, parse_special_tokens=parse) for one in self.items()]
-        cast(QueuedEngine, pipeline.engine).ticket.add_tokens(sum(len(one["input_ids"]) for one in encoded))
+        rows = [tokenizer(*_pair(item), verbose=False, parse_special_tokens=parse) for item in self.items()]
+        cast(QueuedEngine, pipeline.engine).ticket.add_tokens(sum(len(row["input_ids"]) for row in rows))
         return [
             {
-                "input_ids": one["input_ids"],
-                "token_type_ids": one["token_type_ids"],
-                "tokens": tokenizer.convert_ids_to_tokens(one["input_ids"]),
-                "offsets": [list(place) for place in one[0].offsets],
+                "input_ids": row["input_ids"],
+                "token_type_ids": row["token_type_ids"],
+                "tokens": tokenizer.convert_ids_to_tokens(row["input_ids"]),
+                "offsets": list(map(list, row[0].offsets)),
             }
-            for one in encoded
+            for row in rows
         ]
 
 
 class InspectRequest(TaskRequest):
     """One text, or a pair of texts, to inspect: attention by layer and head, hidden states by layer."""
 
-    input: str | TextPair
+    input: str | fields.TextPair
     masks: bool = Field(False, description="Parse [MASK] in a text as the mask token, as fill-mask does.")
     truncate: bool = Field(
         False,
@@ -377,19 +360,22 @@ class InspectRequest(TaskRequest):
         return [page_figures(report)]
 
 
-def _pair(one: str | TextPair) -> tuple[str, str | None]:
-    """Return a text, and the second text or None."""
-    return (one.text, one.text_pair) if isinstance(one, TextPair) else (one, None)
+def _pair(item: str | fields.TextPair) -> tuple[str, str | None]:
+    return (item.text, item.text_pair) if isinstance(item, fields.TextPair) else (item, None)
 
 
-def _characters(one: Any) -> int:
-    if isinstance(one, str):
-        return len(one) + sum(one.count(character) * more for character, more in _LIGATURES.items())
-    return sum(_characters(value) for _, value in one if isinstance(value, str))
+def _characters(item: Any) -> int:
+    if isinstance(item, str):
+        return len(item) + sum(item.count(character) * more for character, more in _LIGATURES.items())
+    return sum(_characters(value) for _, value in item if isinstance(value, str))
 
 
 def _plain(items: list[Any]) -> list[Any]:
-    return [one if isinstance(one, str) else one.model_dump() for one in items]
+    return [item if isinstance(item, str) else item.model_dump() for item in items]
+
+
+def _lists(answers: list[Any]) -> list[list[Any]]:
+    return [answer if isinstance(answer, list) else [answer] for answer in answers]
 
 
 def _base64(vector: np.ndarray) -> str:

@@ -25,6 +25,10 @@ logger = logging.getLogger("albertkit.serving")
 
 BACKLOG = 2048  # connections that wait to be accepted
 _DRAIN_MARGIN = 5  # seconds after the last deadline
+_BINDING_HINTS = {
+    errno.EADDRINUSE: "Choose another port with --port, or 0 for any.",
+    errno.EACCES: "Choose a port above 1023 with --port, or run as a user who may use this port.",
+}
 
 
 def listen(settings: ServingSettings) -> socket.socket:
@@ -40,8 +44,8 @@ def listen(settings: ServingSettings) -> socket.socket:
         listening.bind((settings.host, settings.port))
     except OSError as error:
         listening.close()
-        hint = " Choose another port with --port, or 0 for any." if error.errno == errno.EADDRINUSE else ""
-        message = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}.{hint}"
+        hint = _BINDING_HINTS.get(error.errno or 0, "Set --host to a name or an address of this machine.")
+        message = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}. {hint}"
         raise OSError(error.errno, message) from error
     return listening
 
@@ -143,7 +147,7 @@ def serve(
             service.reload()
             garbage.settle()
 
-        previous = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGINT)}
+        previous = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
         if hasattr(signal, "SIGHUP"):
             previous[signal.SIGHUP] = signal.signal(
                 signal.SIGHUP, lambda *_: threading.Thread(target=reload, name="reload").start()
@@ -158,5 +162,5 @@ def serve(
             listening.close()
             service.close()
             garbage.release()
-            for one, handler in previous.items():
-                signal.signal(one, handler)
+            for number, handler in previous.items():
+                signal.signal(number, handler)

@@ -15,7 +15,7 @@ from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, ConfigError, DataError, TokenizerError
 from albertkit.extras import optional
 from albertkit.serving.admission import Gate
-from albertkit.serving.api_errors import CLIENT_GONE, ApiError, too_much
+from albertkit.serving.api_errors import CLIENT_GONE, ApiError, internal_error, too_much
 from albertkit.serving.batching import QueuedEngine, RowQueue
 from albertkit.serving.libraries import fastapi
 from albertkit.serving.metrics import Metrics
@@ -50,7 +50,9 @@ class Service:
         self.models: dict[str, ServedModel] = (
             {name: self._load(name) for name in settings.models} if models is None else dict(models)
         )
-        uses_torch = any(not isinstance(one.any_pipeline.model, LightModel) for one in self.models.values())
+        uses_torch = any(
+            not isinstance(model.any_pipeline.model, LightModel) for model in self.models.values()
+        )
         threads = torch.get_num_threads() if uses_torch else None
         self._pool = _start_threads(settings.max_requests, uses_torch=uses_torch)
         self.queue = RowQueue(self.metrics, batch_wait=settings.batch_wait, torch_threads=threads)
@@ -90,11 +92,11 @@ class Service:
         """
         served = find_model(self.models, task_request.model, task_request.task)
         self._check_limits(task_request)
-        most = self.settings
+        limits = self.settings
         param = None if seconds is None else DEADLINE_HEADER
-        seconds = most.max_seconds if seconds is None else min(seconds, most.max_seconds)
+        seconds = limits.max_seconds if seconds is None else min(seconds, limits.max_seconds)
         characters = task_request.characters() if task_request.computes else 0
-        ticket = Ticket(characters=characters, seconds=seconds, max_tokens=most.max_tokens, param=param)
+        ticket = Ticket(characters=characters, seconds=seconds, max_tokens=limits.max_tokens, param=param)
         self.gate.enter(ticket)
         self.queue.expect(ticket)
         job = asyncio.get_running_loop().run_in_executor(
@@ -122,45 +124,39 @@ class Service:
         self._note(served, request.scope["route"].path_format, ticket)
         return fastapi.Response(content, media_type="application/json")
 
-    def reload(self) -> dict[str, str]:
-        """Reload all models while requests are served. A model that cannot be loaded stays unchanged.
-
-        Returns:
-            "done" or the message of the error, by model.
-        """
+    def reload(self) -> None:
+        """Reload all models while requests are served. A model that cannot be loaded stays unchanged."""
         with self._reloading:
-            outcomes = {}
+            reloaded = []
             for name in self.models:
                 try:
                     self.models[name] = self._load(name)
-                    outcomes[name] = "done"
+                    reloaded.append(name)
                 except Exception as error:  # damaged files raise anything
                     logger.error("the model %s was not reloaded, and its old weights stay: %s", name, error)
-                    outcomes[name] = str(error)
-                outcome = "done" if outcomes[name] == "done" else "failed"
+                outcome = "done" if name in reloaded else "failed"
                 self.metrics.reloads.labels(name, outcome).inc()
             self._probed = (float("-inf"), {})
-            if done := [name for name, outcome in outcomes.items() if outcome == "done"]:
-                logger.info("reloaded %s", ", ".join(done))
-            return outcomes
+            if reloaded:
+                logger.info("reloaded %s", ", ".join(reloaded))
 
     async def ready(self) -> dict[str, bool]:
         """Return for each model whether it computes a probe correctly and in time; kept for a second."""
-        when, found = self._probed
+        when, states = self._probed
         if time.monotonic() - when <= _PROBE_AGE:
-            return found
+            return states
         if self._probing is None or self._probing.done():  # further calls wait for the same probe
             self._probing = asyncio.ensure_future(asyncio.to_thread(self._probe))
         return await asyncio.shield(self._probing)
 
     def _probe(self) -> dict[str, bool]:
         end = time.monotonic() + _PROBE_SECONDS
-        found = {
+        states = {
             name: self.queue.is_alive() and model.probe(self.queue, seconds=end - time.monotonic())
             for name, model in self.models.items()
         }
-        self._probed = (time.monotonic(), found)
-        return found
+        self._probed = (time.monotonic(), states)
+        return states
 
     def _load(self, name: str) -> ServedModel:
         return load_model(
@@ -173,12 +169,13 @@ class Service:
         )
 
     def _check_limits(self, task_request: TaskRequest) -> None:
-        most = self.settings
-        if (items := len(task_request.items())) > most.max_items:
-            raise too_much("too_many_items", "inputs", items, most.max_items, "Send them in several requests")
-        if (characters := task_request.characters()) > most.max_characters:
+        items, characters, limits = len(task_request.items()), task_request.characters(), self.settings
+        if items > limits.max_items:
+            todo = "Send them in several requests"
+            raise too_much("too_many_items", "inputs", items, limits.max_items, todo)
+        if characters > limits.max_characters:
             todo = "Send less text in one request"
-            raise too_much("too_many_characters", "characters", characters, most.max_characters, todo)
+            raise too_much("too_many_characters", "characters", characters, limits.max_characters, todo)
 
     def _work(
         self,
@@ -210,7 +207,7 @@ class Service:
             return ApiError(500, "not_finite", f"{error} No results are returned.")
         except Exception:
             logger.exception("a request for %s failed", task_request.task)
-            return ApiError(500, "internal", "the request failed in the server. See the server's log.")
+            return internal_error()
         finally:
             self.queue.forget(ticket)
             waited = ticket.queue_seconds + ticket.compute_seconds
@@ -257,6 +254,6 @@ def _start_threads(count: int, *, uses_torch: bool) -> ThreadPoolExecutor:
         together.wait()
 
     pool = ThreadPoolExecutor(count, thread_name_prefix="request", initializer=settle)
-    for one in [pool.submit(int) for _ in range(count)]:
-        one.result()
+    for start in [pool.submit(int) for _ in range(count)]:
+        start.result()
     return pool

@@ -66,18 +66,11 @@ class ServingSettings:
             )
         if not 0 <= self.port < 65_536:
             raise ConfigError(f"port is {self.port}. Expected 0 to 65535.")
-        for name in (
-            "workers",
-            "max_requests",
-            "max_body_bytes",
-            "max_items",
-            "max_characters",
-            "max_tokens",
-        ):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}. Expected at least 1.")
-        if self.batch_tokens is not None and self.batch_tokens < 1:
-            raise ConfigError(f"batch_tokens is {self.batch_tokens}. Expected at least 1.")
+        counts = ("workers", "batch_tokens", "max_requests", "max_body_bytes", "max_items")
+        for name in (*counts, "max_characters", "max_tokens"):
+            count = getattr(self, name)
+            if count is not None and count < 1:
+                raise ConfigError(f"{name} is {count}. Expected at least 1.")
         for name in ("max_seconds", "client_seconds"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ConfigError(f"{name} is {getattr(self, name)}. Expected a number of seconds above 0.")

@@ -1,8 +1,12 @@
 """Serve models by name: `serve`."""
 
+import asyncio
 import logging
 import socket
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,36 +40,36 @@ def serve(
 
     Raises:
         MissingExtraError: the extra `serve` is not installed.
-        ConfigError: a setting is unknown or out of range, or two models have the same name.
+        ConfigError: a setting is unknown or out of range, two models have the same name, or the function is
+            called in a notebook or in a thread other than the main thread.
         AlbertKitError: a model cannot be loaded, or its scores differ from the reference.
     """
     chosen = named_settings(model, task, settings)
+    _check_thread()
     from albertkit.serving import server
 
     with lines_shown():
         is_local = chosen.host in ("localhost", "::1") or chosen.host.startswith("127.")
-        if server.read_key(chosen) is None and not is_local:
+        key = server.read_key(chosen)
+        listening = server.listen(chosen)
+        if key is None and not is_local:
             logger.warning(
                 "other machines can reach %s, and requests need no key. To require a key, pass --key-file "
                 "or set %s.",
                 chosen.host,
                 KEY_VARIABLE,
             )
-        listening = server.listen(chosen)
-        address = _address(listening)
-
-        def announce(names: list[str]) -> None:
-            if ready is not None:
-                ready(address, names)
-            else:
-                logger.info("serving %s on %s", ", ".join(names), address)
-
+        announce = partial(ready or _log, _address(listening))
         if chosen.workers == 1:
             server.serve(chosen, listening, ready=announce)
-            return
-        from albertkit.serving.workers import serve_in_processes
+        else:
+            from albertkit.serving.workers import serve_in_processes
 
-        serve_in_processes(chosen, listening, ready=announce)
+            serve_in_processes(chosen, listening, ready=announce)
+
+
+def _log(address: str, names: list[str]) -> None:
+    logger.info("serving %s on %s", ", ".join(names), address)
 
 
 def named_settings(model: Any, task: Any, settings: Mapping[str, Any]) -> ServingSettings:
@@ -73,6 +77,18 @@ def named_settings(model: Any, task: Any, settings: Mapping[str, Any]) -> Servin
     models = _named(model, "model")
     tasks = _named(task, "task", default=next(iter(models)) if len(models) == 1 else None)
     return build(ServingSettings, {"models": models, "tasks": tasks, **settings}, where="settings")
+
+
+def _check_thread() -> None:
+    is_main, has_loop = threading.current_thread() is threading.main_thread(), False
+    with suppress(RuntimeError):
+        has_loop = bool(asyncio.get_running_loop())
+    if has_loop or not is_main:
+        where = "while an event loop runs, as in a notebook" if has_loop else "in a thread"
+        raise ConfigError(
+            f"serve was called {where}. Expected the main thread, without an event loop. Run `albertkit "
+            "serve` in a terminal."
+        )
 
 
 def _address(listening: socket.socket) -> str:

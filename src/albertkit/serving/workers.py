@@ -31,7 +31,6 @@ from albertkit.serving.settings import ServingSettings
 logger = logging.getLogger("albertkit.serving")
 
 _LOADING_SECONDS = 120  # maximum time until a new worker answers the supervisor
-_PAUSE = 0.1  # seconds between two checks of whether a worker has loaded the models
 
 
 def serve_in_processes(
@@ -54,16 +53,23 @@ def serve_in_processes(
     os.environ.setdefault(VARIABLE, str(max(1, usable_cores() // settings.workers)))
     names = multiprocessing.get_context("spawn").SimpleQueue()
     config = uvicorn_config(
-        partial(_load_application, settings, names), settings, factory=True, workers=settings.workers
+        partial(_load_application, settings, names),
+        settings,
+        factory=True,
+        workers=settings.workers,
+        timeout_worker_healthcheck=_LOADING_SECONDS,
     )
-    config.timeout_worker_healthcheck = _LOADING_SECONDS
-
     handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
     try:
         with tempfile.TemporaryDirectory(prefix="albertkit-metrics-") as folder:
             os.environ[FOLDER_VARIABLE] = folder
             supervisor = _Supervisor(config, listening, names, ready)
-            supervisor.run()
+            try:
+                supervisor.run()
+            except BaseException:  # of `ready`
+                supervisor.terminate_all()
+                supervisor.join_all()
+                raise
     finally:
         os.environ.pop(FOLDER_VARIABLE, None)
         if not has_threads:
@@ -79,11 +85,7 @@ def serve_in_processes(
 class _Supervisor(Multiprocess):
     """uvicorn's supervisor; it also stops if a worker dies before any worker has loaded the models.
 
-    Args:
-        config: uvicorn's configuration.
-        listening: Bound socket that the workers share.
-        names: Queue to which each worker sends the names of its models.
-        ready: Called with the names of the first worker that has loaded the models.
+    Each worker sends the names of its models to the queue `names`.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class _Supervisor(Multiprocess):
         self.listening = listening
         self.names = names
         self.ready = ready
-        self._died_early = False
+        self._is_ready = self._died_early = False
 
     @property
     def failed(self) -> bool:
@@ -105,12 +107,25 @@ class _Supervisor(Multiprocess):
         return self._died_early or any(process.exitcode == STARTUP_FAILURE for process in self.processes)
 
     def init_processes(self) -> None:
-        """Start the workers, and a thread that waits for the first to load the models."""
+        """Start the workers."""
         super().init_processes()
         for process in self.processes:
             # The supervisor waits for a worker's answer until the last copy of this end is closed.
             process.child_conn.close()
-        threading.Thread(target=self._announce, daemon=True).start()
+
+    def keep_subprocess_alive(self) -> None:
+        """Accept connections once a worker has loaded the models. From then on, replace workers that die."""
+        while not self.names.empty():  # workers block if the queue is full
+            names = self.names.get()
+            if not self._is_ready:
+                self._is_ready = True
+                self.listening.listen(BACKLOG)
+                self.ready(names)
+        if self._is_ready:
+            super().keep_subprocess_alive()
+        elif not all(process.process.is_alive() for process in self.processes):
+            self._died_early = not (self.signal_queue or self.should_exit.is_set())
+            self.should_exit.set()
 
     def handle_hup(self) -> None:
         """Replace the workers, and log when all are replaced."""
@@ -118,19 +133,6 @@ class _Supervisor(Multiprocess):
         super().handle_hup()
         if not any(old is new for old, new in zip(before, self.processes, strict=False)):
             logger.info("reloaded the models in %d processes", len(before))
-
-    def _announce(self) -> None:
-        workers = [process.process.sentinel for process in self.processes]
-        while self.names.empty():
-            if wait(workers, timeout=_PAUSE):
-                self._died_early = not (self.signal_queue or self.should_exit.is_set())
-                self.should_exit.set()
-                return
-        served = self.names.get()
-        self.listening.listen(BACKLOG)
-        self.ready(served)
-        while True:  # other workers send their names too; a full queue would block them
-            self.names.get()
 
 
 def _load_application(settings: ServingSettings, names: "SimpleQueue[list[str]]") -> Callable[..., Any]:

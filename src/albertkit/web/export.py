@@ -182,10 +182,10 @@ def export_web(
             measured = shared | columns
             if calibrate is not None:
                 measured |= {"calibrate": calibrate, "texts": TEXTS}
-            most = MAX_DROP if max_drop is None else max_drop
-            loss = _write_int8(source, files / INT8_FILE, measured, notes, max_drop=most)
+            bound = MAX_DROP if max_drop is None else max_drop
+            loss = _write_int8(source, files / INT8_FILE, measured, notes, max_drop=bound)
         # transformers.js needs other advice, which follows below.
-        notes = [one for one in notes if one not in vectors_note(chosen, config)]
+        notes = [note for note in notes if note not in vectors_note(chosen, config)]
         _write_config(files, config, exact, has_int8=(files / INT8_FILE).is_file())
         longest = config.max_position_embeddings
         if modules is not None:
@@ -200,14 +200,13 @@ def export_web(
                 name=name or Path(source).absolute().name,
                 task=task,
                 model=INT8_FILE if (files / INT8_FILE).is_file() else EXACT_FILE,
-                tokenizer=(TOKENIZER_FILE, TOKENIZER_CONFIG_FILE),
                 libraries=libraries,
             )
         written = {
-            one.relative_to(files).as_posix(): one for one in sorted(files.rglob("*")) if one.is_file()
+            path.relative_to(files).as_posix(): path for path in sorted(files.rglob("*")) if path.is_file()
         }
-        sizes = {name: one.stat().st_size for name, one in written.items()}
-        checksums = {name: file_sha256(one) for name, one in written.items()}
+        sizes = {file: path.stat().st_size for file, path in written.items()}
+        checksums = {file: file_sha256(path) for file, path in written.items()}
     assert exact.largest_difference is not None
     return WebReport(
         source=str(source),
@@ -272,7 +271,7 @@ def _note_of_vectors(modules: SentenceModules) -> str:
 
 def _not_in_browsers(modules: SentenceModules) -> list[str]:
     """Return the steps to a text's vector that neither transformers.js nor the page computes."""
-    after = " and ".join(type(one).__name__ for one in modules.steps)
+    after = " and ".join(type(step).__name__ for step in modules.steps)
     has_default = modules.default_prompt_name is not None
     steps = {
         f"pooling by {' and '.join(modules.pooling)}": modules.pooling not in (("mean",), ("cls",)),
@@ -285,6 +284,7 @@ def _not_in_browsers(modules: SentenceModules) -> list[str]:
 
 def _write_config(folder: Path, config: AlbertConfig, exact: OnnxReport, *, has_int8: bool) -> None:
     config = exported_config(config, exact.architecture, exact.dtype, [])
+    config.extra.pop(_JS_CONFIG, None)  # it describes other files
     if not has_int8:
         config.extra[_JS_CONFIG] = {"dtype": "fp32"}  # by default, browsers look for the int8 file
     config.save_pretrained(folder)

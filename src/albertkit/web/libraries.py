@@ -104,8 +104,7 @@ def fetch_libraries() -> dict[str, bytes]:
 
 def _download(npm: str, package: Package, folder: Path) -> Path:
     """Download the archive of a package and return its path. npm keeps a copy in its cache."""
-    target = folder / package.version
-    target.mkdir()
+    target = Path(tempfile.mkdtemp(dir=folder))
     command = [npm, "pack", f"{package.name}@{package.version}", "--ignore-scripts", "--silent"]
     try:
         result = subprocess.run(

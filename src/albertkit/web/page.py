@@ -14,9 +14,12 @@ import hashlib
 import lzma
 import re
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from albertkit.files import json_text
+from albertkit.inspection.page import SHARED
+from albertkit.tokenization.folder import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 
 INDEX, SERVICE_WORKER, FOLDER = "index.html", "service-worker.js", "page"
 TASKS = (
@@ -28,10 +31,16 @@ TASKS = (
 )
 """Tasks that the page has a panel for."""
 _PLAYGROUND = (
-    *("address.js", "icon.svg", "panels.js", "playground.css", "sentence.js", "settled.js", "texts.js"),
+    "address.js",
+    "icon.svg",
+    "panels.js",
+    "playground.css",
+    "sentence.js",
+    "settled.js",
+    "texts.js",
 )
+_MODEL_FILES = ("config.json", TOKENIZER_FILE, TOKENIZER_CONFIG_FILE)
 _PANEL = re.compile(r'  <section [^>]*\bid="([\w-]+)".*?</section>', re.DOTALL)
-_SHARED = ("shared.css", "shared.js")
 _WASM = "ort-wasm-simd-threaded.wasm"
 
 
@@ -40,9 +49,7 @@ def is_of_page(path: str) -> bool:
     return path in (INDEX, SERVICE_WORKER) or path.startswith(f"{FOLDER}/")
 
 
-def write_page(
-    folder: Path, *, name: str, task: str, model: str, tokenizer: tuple[str, ...], libraries: dict[str, bytes]
-) -> None:
+def write_page(folder: Path, *, name: str, task: str, model: str, libraries: dict[str, bytes]) -> None:
     """Write the page into the folder of an exported model.
 
     Args:
@@ -50,52 +57,40 @@ def write_page(
         name: of the model, which the page shows.
         task: one of `TASKS`.
         model: path of the graph that the page runs.
-        tokenizer: names of the tokenizer's files that the page reads.
         libraries: content of the files of the libraries, by name.
     """
-    package = files("albertkit")
-    own = package / "web" / "html"
-    contents = {f"{FOLDER}/library/{one}": content for one, content in libraries.items()}
-    scripts = {one.name: one for one in own.iterdir()}
-    scripts |= {one: package / "serving" / "html" / one for one in _PLAYGROUND}
-    scripts |= {one: package / "inspection" / "html" / one for one in _SHARED}
-    index, service_worker = scripts.pop(INDEX), scripts.pop(SERVICE_WORKER)
-    contents |= {f"{FOLDER}/{one}": source.read_bytes() for one, source in scripts.items()}
-    playground = (package / "serving" / "html" / "playground.html").read_text(encoding="utf-8")
-    panels = {found[1]: found[0] for found in _PANEL.finditer(playground)}
-    contents[INDEX] = _filled(index.read_text(encoding="utf-8"), panels).encode()
+    rooms = ("web", "serving", "inspection")
+    web, serving, inspection = (files("albertkit") / room / "html" for room in rooms)
+    sources = [*web.iterdir(), *(serving / file for file in _PLAYGROUND)]
+    sources += [inspection / file for file in SHARED]
+    contents = {
+        f"{FOLDER}/{source.name}": source.read_bytes()
+        for source in sources
+        if source.name not in (INDEX, SERVICE_WORKER)
+    }
+    contents |= {f"{FOLDER}/library/{file}": content for file, content in libraries.items()}
+    playground = (serving / "playground.html").read_text(encoding="utf-8")
+    panels = {panel[1]: panel[0] for panel in _PANEL.finditer(playground)}
+    contents[INDEX] = _filled(web / INDEX, panels)
     downloads = {
         _WASM: contents.pop(f"{FOLDER}/library/{_WASM}"),
         "model.onnx": (folder / model).read_bytes(),
-        **{one: (folder / one).read_bytes() for one in ("config.json", *tokenizer)},
+        **{file: (folder / file).read_bytes() for file in _MODEL_FILES},
     }
-    packed = {}
-    places = {}
-    for one, content in downloads.items():
-        suffix, packed[one] = _compressed(content)
-        places[one] = f"{'library' if one == _WASM else 'model'}/{one}{suffix}"
-    version = _version({**contents, **packed}, name, task)
-    about = {
-        "name": name,
-        "task": task,
-        "version": version,
-        "downloads": [
-            {
-                "name": one,
-                "path": places[one],
-                "bytes": len(packed[one]),
-                "size": len(content),
-                "sha256": hashlib.sha256(content).hexdigest(),
-            }
-            for one, content in downloads.items()
-        ],
-    }
+    compressed, entries = {}, []
+    for file, content in downloads.items():
+        suffix, packed = _compressed(content)
+        path = f"{'library' if file == _WASM else 'model'}/{file}{suffix}"
+        compressed[f"{FOLDER}/{path}"] = packed
+        sizes = {"bytes": len(packed), "size": len(content)}
+        entries.append({"name": file, "path": path, **sizes, "sha256": hashlib.sha256(content).hexdigest()})
+    version = _version(contents | compressed, name, task)
+    about = {"name": name, "task": task, "version": version, "downloads": entries}
     contents[f"{FOLDER}/files.json"] = (json_text(about, indent=2, ensure_ascii=False) + "\n").encode()
-    kept = ["./", *sorted(one for one in contents if not one.endswith(".txt"))]
+    kept = ["./", *sorted(path for path in contents if not path.endswith(".txt"))]
     values = {"files": json_text(kept), "version": version}
-    contents[SERVICE_WORKER] = _filled(service_worker.read_text(encoding="utf-8"), values).encode()
-    contents |= {f"{FOLDER}/{places[one]}": content for one, content in packed.items()}
-    for path, content in contents.items():
+    contents[SERVICE_WORKER] = _filled(web / SERVICE_WORKER, values)
+    for path, content in (contents | compressed).items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
 
@@ -111,14 +106,15 @@ def _compressed(content: bytes) -> tuple[str, bytes]:
     return (".xz", xz) if len(xz) < 0.9 * len(gz) else (".gz", gz)
 
 
-def _filled(template: str, values: dict[str, str]) -> str:
-    """Return a template with each `{{name}}` replaced by its value."""
-    return re.sub(r"\{\{([\w-]+)\}\}", lambda found: values[found[1]], template)
+def _filled(template: Traversable, values: dict[str, str]) -> bytes:
+    """Return the content of a template with each `{{name}}` replaced by its value."""
+    text = template.read_text(encoding="utf-8")
+    return re.sub(r"\{\{([\w-]+)\}\}", lambda mark: values[mark[1]], text).encode()
 
 
 def _version(contents: dict[str, bytes], *others: str) -> str:
     """Return a name for this content. Browsers delete their copies of other versions."""
     digest = hashlib.sha256("\n".join(others).encode())
-    for name, content in sorted(contents.items()):
-        digest.update(f"{name} {len(content)}\n".encode() + content)
+    for path, content in sorted(contents.items()):
+        digest.update(f"{path} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:16]

@@ -43,8 +43,14 @@ export function chooseModel(panel, able, name, changed) {
   };
 }
 
+/** Show words at the top of the page. */
+export function say(words, isError = false) {
+  find("about").textContent = words;
+  find("about").classList.toggle("error", isError);
+}
+
 /** Make the button copy a link to the state of the page, and report it. */
-export function offerLink(say) {
+export function offerLink() {
   find("copy").addEventListener("click", async () => {
     history.replaceState(null, "", address());
     try {

@@ -2,17 +2,12 @@
 
 import { read } from "./address.js";
 import { insidePanels } from "./inside.js";
-import { find, offerLink } from "./panels.js";
+import { find, offerLink, say } from "./panels.js";
 import { sentencePanels } from "./sentence.js";
 import { ask, onKeyWanted, useKey } from "./server.js";
 import { answerPanel, classifyPanel, orderPanel, zeroShotPanel } from "./texts.js";
 
 let panels = []; // functions that show the state of a panel and send its request
-
-function say(words, isError = false) {
-  find("about").textContent = words;
-  find("about").classList.toggle("error", isError);
-}
 
 function build(models) {
   const able = (task) => models.filter((one) => one.tasks.includes(task));
@@ -57,7 +52,7 @@ find("key-form").addEventListener("submit", (event) => {
   find("key-form").hidden = true;
   start();
 });
-offerLink(say);
+offerLink();
 addEventListener("hashchange", () => {
   read();
   panels.forEach((show) => show());

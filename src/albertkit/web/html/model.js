@@ -3,7 +3,7 @@
 import { splitWords, wholeWords } from "./tokens.js";
 
 /** Return the probabilities of scores. */
-export function softmax(scores) {
+function softmax(scores) {
   const most = scores.reduce((one, other) => Math.max(one, other), -Infinity);
   const powers = Float64Array.from(scores, (score) => Math.exp(score - most));
   const sum = powers.reduce((one, other) => one + other, 0);

@@ -2,7 +2,7 @@
 
 import { read } from "./address.js";
 import { tagPanel, vectorPanel } from "./own_panels.js";
-import { find, offerLink } from "./panels.js";
+import { find, offerLink, say } from "./panels.js";
 import { sentencePanels } from "./sentence.js";
 import { ask, onProgress } from "./server.js";
 import { make } from "./shared.js";
@@ -19,11 +19,6 @@ const PANELS = {
 };
 
 let refresh = () => {};
-
-function say(words, isError = false) {
-  find("about").textContent = words;
-  find("about").classList.toggle("error", isError);
-}
 
 async function show() {
   const models = (await ask("v1/models")).data;
@@ -55,7 +50,7 @@ onProgress(({ loaded, total, ready, failed }) => {
 read();
 say("Preparing the model…");
 window.addEventListener("hashchange", () => { read(); refresh(); });
-offerLink(say);
+offerLink();
 // Browsers keep only pages from https or from this machine. Others need a network for each visit.
 const { serviceWorker } = navigator;
 if (serviceWorker?.controller) { // a returning visitor, who sees the version that the browser kept
