@@ -177,6 +177,15 @@ def test_wrong_files_and_columns_are_an_error(write: Write, name: str, content: 
         TextTable(write(name, content))
 
 
+def test_tables_in_memory_with_two_columns_of_one_name_are_an_error() -> None:
+    pd = pytest.importorskip("pandas")
+    names, cells = ["text", "text", "label"], [["x", "y", "a"]]
+    tables = (pa.table([[cell] for cell in cells[0]], names=names), pd.DataFrame(cells, columns=names))
+    for table in tables:
+        with pytest.raises(DataError, match=r"train: 2 columns are named 'text'. Rename all but one"):
+            as_source(table, name="train")
+
+
 def test_delimiters(write: Write) -> None:
     file = write("a.csv", "text\tlabel\nx, y\ta\n")
     for delimiter in ("\t", "\\t"):  # a shell passes a tab as two characters

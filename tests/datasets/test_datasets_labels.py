@@ -186,6 +186,19 @@ def test_nothing_in_a_cell_is_never_a_text() -> None:
     assert report_of(several).problems["mislabeled"].count == 3
 
 
+@pytest.mark.parametrize("number", [10**400, float("inf")])
+def test_numbers_that_are_not_finite_are_mislabeled(number: float) -> None:
+    for label in (number, [number]):
+        report = report_of(TextTable([{"text": "a", "label": label}]))
+        assert (
+            report.problems["mislabeled"]
+            .first[0]
+            .endswith("Expected text, a finite number or a list of them.")
+        )
+    report = report_of(PairTable([{"text": "a", "text_pair": "b", "score": number}]))
+    assert report.problems["mislabeled"].first[0].endswith("in 'score' is not a number")
+
+
 def test_classes_of_columns_with_gaps() -> None:
     """A column of whole numbers in which one is missing is a column of floats."""
     rows = [{"tokens": ["a", "b"], "ner_tags": [1.0, 0.0]}]

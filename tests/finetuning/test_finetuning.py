@@ -142,7 +142,7 @@ def test_training_on_words(model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rate", [0.0, -1e-3, math.nan, math.inf])
 def test_an_invalid_learning_rate_is_an_error(rate: float) -> None:
-    for name in ("learning_rate", "epochs"):
+    for name in ("learning_rate", "epochs", "temperature"):
         with pytest.raises(ConfigError, match=f"{name} must be more than 0 and finite, not"):
             replace(FAST, **{name: rate})
     assert replace(FAST, learning_rate=1e-9).rate(768) == 1e-9

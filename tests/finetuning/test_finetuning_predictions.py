@@ -154,6 +154,23 @@ def test_new_names_of_kept_columns_do_not_depend_on_their_order() -> None:
         assert Asked(None, 1, kept={name: kept[name] for name in names}).beside({"label": "new"}) == expected
 
 
+def test_a_lone_surrogate_in_a_kept_column_is_an_error(classifier: Path, tmp_path: Path) -> None:
+    rows = [{"text": "the river"}, {"text": "the key", "note": "\ud800"}]
+    with pytest.raises(DataError, match=r"row 2: the prediction contains \\ud800, a lone surrogate"):
+        predict(classifier, input=rows, output=tmp_path / "out.csv", keep_columns=True)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.csv", "out.parquet"])
+def test_predictions_in_a_file_are_a_sequence_too(classifier: Path, tmp_path: Path, name: str) -> None:
+    rows = [{"text": "the river"}, {"text": "the key"}]
+    made, expected = predict(classifier, input=rows, output=tmp_path / name), predict(classifier, input=rows)
+    assert len(made) == made.total == len(expected) == 2
+    assert [one["label"] for one in made] == [one["label"] for one in expected]
+    assert made[1]["label"] == expected[1]["label"]
+    assert f"label: {expected[0]['label']}" in str(made)
+
+
 def test_kept_columns_with_one_name_are_an_error(classifier: Path, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("text,a,a\nthe river,1,2\n")
     assert len(predict(classifier, input=tmp_path / "in.csv")) == 1

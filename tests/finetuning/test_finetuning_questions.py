@@ -1,6 +1,7 @@
 """Question answering learns answers and the no-answer threshold, and counts unusable questions."""
 
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import QuestionExample
 from albertkit.datasets.options import DataOptions
 from albertkit.finetuning import run as run_module
+from albertkit.finetuning.evaluation import Evaluation
 from albertkit.finetuning.predict import predict_file
 from albertkit.finetuning.prepared import prepare
 from albertkit.finetuning.trained import load_task
@@ -168,6 +170,9 @@ def test_the_report_has_the_measured_metrics(threshold: float | None, silent: bo
     scores = task.scores(examples, [sure, unsure])
     assert scores["exact"] == sum(one.right for one in judged) / 2 == (0.5 if silent else 1.0)
     assert (scores["total"], scores["no_answer_exact"], scores["best_exact"]) == (2, 1.0, 1.0)
+    for name in ("best_exact", "best_f1"):  # parts of the data are measured at the model's threshold
+        found = Evaluation(task, examples, [sure, unsure], scores, name, [8, 8], 0, Counter())
+        assert found.score_of([0]) == (0.0 if silent else 1.0)
     # Where every question has an answer, and the model was not tuned for more, it always answers.
     alone = unread("question-answering").for_examples(examples[:1])
     assert alone.record(examples[0], unsure)["answer"] == "key"

@@ -1,6 +1,7 @@
 """Tests of the inputs of pipelines: datasets, tables, wrong inputs and texts of unknown tokens."""
 
 import json
+import re
 import types
 import warnings
 
@@ -188,8 +189,17 @@ class TestWrongInputs:
         with pytest.raises(DataError, match=r"the question is 3. Expected a text or a list of texts"):
             made["question-answering"](question=3, context="a word")
         tag = made["token-classification"]
-        with pytest.raises(ConfigError, match=r"ignore_labels is 'LABEL_0'. Expected a list, \['LABEL_0'\]"):
-            tag("a word", ignore_labels="LABEL_0")
+        for labels in ("LABEL_0", 3, [["LABEL_0"]]):
+            with pytest.raises(
+                ConfigError, match=rf"ignore_labels is {re.escape(repr(labels))}\. Expected a "
+            ):
+                tag("a word", ignore_labels=labels)
+        for argument in ("prompt", "prompt_name"):
+            with pytest.raises(ConfigError, match=rf"{argument} is \['query'\]\. Expected a text"):
+                made["feature-extraction"]("a word", **{argument: ["query"]})
+        for targets in (3, ["word", 3]):
+            with pytest.raises(DataError, match=r"the target is 3\. Expected a word"):
+                made["fill-mask"]("a [MASK]", targets=targets)
         with pytest.raises(ConfigError, match=r"stride is 2\.5. Expected a whole number of at least 0"):
             tag("a word", stride=2.5)
         with pytest.raises(DataError, match=r"received 'a word'.* Expected a list of words"):
@@ -208,6 +218,8 @@ class TestWrongInputs:
     def test_arguments_of_the_tokenizer_of_a_wrong_type(self, made, task, name):
         with pytest.raises(ConfigError, match=rf"{name} is \[1\]. Expected a dict with some of truncation, "):
             made[task]("a [MASK]", **{name: [1]})
+        with pytest.raises(ConfigError, match=f"{name} has 1. Expected some of truncation, "):
+            made[task]("a [MASK]", **{name: {1: 2}})
 
     def test_positional_arguments_are_an_error(self, made):
         for task, advice in (

@@ -11,17 +11,20 @@ import torch
 import torch.nn.functional as F
 from small_task import FAST, ROWS, Small, changed, train
 
+from albertkit.config_fields import SETTINGS_KEY
 from albertkit.errors import CheckpointError, ConfigError, DataError, TrainingError
 from albertkit.files import write_json
 from albertkit.finetuning.evaluate import evaluate
 from albertkit.finetuning.predict import predict
 from albertkit.finetuning.run import FinetuningRun
 from albertkit.finetuning.train import finetune
+from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pipelines import pipeline
 from albertkit.tasks.measuring import directions
 from albertkit.tasks.registry import task_of
 from albertkit.tasks.task import Task
 from albertkit.tasks.text_classification import TextClassification
+from albertkit.tokenization.auto import AutoTokenizer
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -81,7 +84,7 @@ class WithArguments(TextClassification):
     ("task", "message"),
     [
         (Lacking(), "the scores of lacking lack 'exact', which `metrics` declares. They have 'accuracy'. "),
-        (Bare(), "Bare declares no metrics. Expected an attribute"),
+        (Bare(), r"the metrics of lacking are \{\}\. Expected .* at least one metric"),
         (Unbound(), r"the objective of unbound cannot be called with logits and labels .* staticmethod\(fun"),
         (WithoutLabels(), "the objective of without-labels cannot be called with logits and labels"),
         (
@@ -91,6 +94,10 @@ class WithArguments(TextClassification):
         (OfSpans(), "the objective of of-spans is a function .* AlbertForQuestionAnswering has none under"),
         (WithArray(), "`labels_of` of small returned an object of the type ndarray. Expected a dict"),
         (WithArguments, "the task is the class WithArguments. Pass an instance .*'kind'"),
+        (
+            ["text-classification"],
+            r"the task is \['text-classification'\].* Expected one of text-classification",
+        ),
     ],
 )
 def test_finetune_names_the_mistake_in_a_task(model: Path, tmp_path: Path, task: Any, message: str) -> None:
@@ -135,7 +142,7 @@ def test_a_model_with_another_head_is_an_error(
         ({"metrics": {"error": False}}, r"the metrics of small are \{'error': False\}. Expected a mapping"),
         ({"metrics": ["error"]}, r"the metrics of small are \['error'\].*directions\("),
         ({"metrics": "error"}, "the metrics of small are 'error'. Expected a mapping"),
-        ({"metrics": {}}, "Changed declares no metrics"),
+        ({"metrics": {}}, r"the metrics of small are \{\}\. Expected .* at least one metric"),
         ({"name": ""}, "Changed has no name"),
         ({"name": "question-answering"}, "the name of Changed is 'question-answering', .* of albertkit"),
         ({"architecture": None}, "Changed has no architecture. Expected"),
@@ -187,6 +194,15 @@ def test_pipelines_of_your_task_name_mistakes(small_run: FinetuningRun) -> None:
         answer("the river", top_k=2)
     with pytest.raises(ConfigError, match="unknown argument 'top_k'"):
         pipeline(Small, small_run.folder, device="cpu", top_k=2)
+
+
+def test_a_pipeline_rejects_unknown_settings_in_the_config(small_run: FinetuningRun) -> None:
+    model = AlbertForSequenceClassification.from_pretrained(small_run.folder)
+    model.config.extra[SETTINGS_KEY]["maximum_length"] = 16
+    with pytest.raises(
+        ConfigError, match=r"task_settings in the config: unknown setting 'maximum_length'\. Did"
+    ):
+        pipeline(Small(), model, AutoTokenizer.from_pretrained(small_run.folder))
 
 
 @pytest.mark.parametrize("seeds", [0, -1, [1, 2], 1.5, True, "2"])

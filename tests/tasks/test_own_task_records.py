@@ -9,6 +9,7 @@ import pytest
 from small_task import ROWS, Small, changed, scores_of, train
 
 from albertkit.datasets.examples import TextExample
+from albertkit.datasets.reader import open_table
 from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.evaluate import evaluate
 from albertkit.finetuning.predict import predict
@@ -50,6 +51,28 @@ def test_numpy_values_in_records_become_python_values(small_run: FinetuningRun, 
     ):
         assert {name: record[name] for name in plain} == plain
         assert type(record["nested"][0]["n"]) is int
+
+
+def test_a_record_may_have_a_single_value_as_scores(small_run: FinetuningRun, tmp_path: Path) -> None:
+    task = changed(record=lambda *_: {"label": "good", "scores": 0.5})()
+    for name in ("rows.jsonl", "rows.csv"):
+        predict(small_run.folder, input=ROWS, task=task, output=tmp_path / name, device="cpu")
+        row = next(iter(open_table(tmp_path / name).rows()))
+        assert float(row.values["scores"]) == 0.5
+
+
+@pytest.mark.parametrize("column", ["row", "cut", "true"])
+def test_a_record_has_no_columns_of_albertkit(small_run: FinetuningRun, column: str) -> None:
+    task = changed(record=lambda *_: {"label": "good", column: 7})()
+    for use in (
+        lambda: predict(small_run.folder, input=ROWS, task=task, device="cpu"),
+        lambda: evaluate(small_run.folder, data=ROWS, task=task, device="cpu"),
+        lambda: pipeline(task, small_run.folder, device="cpu")("the river"),
+    ):
+        with pytest.raises(
+            DataError, match=f"a record of small has the column '{column}'.* except row, cut, t"
+        ):
+            use()
 
 
 def was_trained(run: Path) -> bool:

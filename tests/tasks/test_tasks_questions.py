@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from training_losses import CPU, loss_of
 
 from albertkit.datasets.examples import QuestionExample
-from albertkit.errors import DataError
+from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.objectives import training_inputs
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.tasks.question_answering import QuestionAnswering, whole_words
@@ -104,6 +104,14 @@ class TestQuestionAnswering:
         (row,) = task.features([QuestionExample("q", question, "a word")])
         assert row.cut == 25
         assert row.input_ids == tokenizer("harbour " * 5, "a word")["input_ids"]
+
+    def test_a_row_needs_room_for_question_and_context(self, tokenizer):
+        example = QuestionExample("q", "harbour " * 30, "a word")
+        (row, *_) = bound(QuestionAnswering(), tokenizer, max_length=7, truncation=True).features([example])
+        assert len(row.input_ids) == 7
+        for length in (4, 6):
+            with pytest.raises(ConfigError, match=f"max_length is {length}. Expected at least 7"):
+                bound(QuestionAnswering(), tokenizer, max_length=length)
 
     def test_loss_is_the_loss_of_the_model(self, tokenizer, make):
         task = bound(QuestionAnswering(), tokenizer, max_length=48, doc_stride=16)

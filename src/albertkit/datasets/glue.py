@@ -45,13 +45,8 @@ _YES = ("0", "1")
 
 TASKS: dict[str, GlueTask] = {
     "cola": GlueTask(
-        "CoLA",
-        "sentence",
-        None,
-        "label",
-        _YES,
-        ("matthews", "accuracy"),
-        ("source", "label", "mark", "sentence"),
+        *("CoLA", "sentence", None, "label", _YES, ("matthews", "accuracy")),
+        columns=("source", "label", "mark", "sentence"),
     ),
     "sst2": GlueTask("SST-2", "sentence", None, "label", _YES, ("accuracy",)),
     "mrpc": GlueTask("MRPC", "#1 String", "#2 String", "Quality", _YES, ("accuracy", "f1")),

@@ -54,7 +54,10 @@ class RaceFolder(Reader[ChoiceExample]):
                 asked = list(zip(questions, options, answers, strict=True))
                 context = text["article"].strip()
             except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                raise DataError(f"{file}: not a text of RACE ({error!r})") from error
+                raise DataError(
+                    f"{file}: not a text of RACE ({error!r}). Expected a JSON object with article, "
+                    "questions, options and answers."
+                ) from error
             for number, (question, choices, answer) in enumerate(asked):
                 values = {
                     "id": f"{file.parent.name}/{file.stem}-{number}",

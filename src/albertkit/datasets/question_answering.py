@@ -123,11 +123,7 @@ class QuestionTable(TableReader[QuestionExample]):
 
 
 def _answers(given: Any) -> tuple[list[tuple[str, int]], bool]:
-    """Return the answers in a cell, and whether the cell says that there is none.
-
-    Raises:
-        RowError: the cell has another layout.
-    """
+    """Return the answers in a cell, and whether the cell says that there is none."""
     if isinstance(given, str) and given.startswith(("{'", '{"')):
         try:
             given = nested(given)

@@ -12,6 +12,7 @@ import json
 import math
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Number
@@ -274,12 +275,16 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
         name: the name of data in memory in error messages.
 
     Raises:
-        DataError: the data has another type, or no examples.
+        DataError: the data has another type, no examples, or two columns with the same name.
     """
     if isinstance(data, Table):
         return data
     if isinstance(data, (str, Path)):
         return str(data)
+    columns = getattr(data, "column_names", getattr(data, "columns", ()))
+    for column, count in Counter(map(str, columns if isinstance(columns, Iterable) else ())).items():
+        if count > 1:  # a row as a dict would have only one of them
+            raise DataError(f"{name}: {count} columns are named {column!r}. Rename all but one.")
     if hasattr(data, "to_pylist"):
         data = data.to_pylist()
     elif hasattr(data, "to_dicts"):
@@ -381,7 +386,7 @@ def number_of(value: Any) -> float | None:
     """Return a cell or a label as a finite number, or None."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 

@@ -21,6 +21,7 @@ from albertkit.datasets.reader import (
     as_list,
     is_missing,
     nested,
+    number_of,
     text_of,
 )
 from albertkit.datasets.table import Row, RowError, existing_file
@@ -128,15 +129,16 @@ _INDICATORS = {
 def _one_label(value: Any, names: tuple[str, ...] | None) -> Any:
     if isinstance(value, (bool, str)) and not is_missing(value):
         return str(value).strip()
-    if isinstance(value, Real | Decimal) and not is_missing(value):
-        number = float(value)
+    if isinstance(value, Real | Decimal) and (number := number_of(value)) is not None:
         if names and number.is_integer():  # a table with gaps writes 1 as 1.0
             if 0 <= number < len(names):
                 return names[int(number)]
             listed = ", ".join(names)
             raise RowError("mislabeled", f"the class {value} is not one of 0 to {len(names) - 1} ({listed})")
         return str(value) if isinstance(value, Integral) else number
-    raise RowError("mislabeled", f"{value!r:.60} is not a label. Expected text, a number or a list of them.")
+    raise RowError(
+        "mislabeled", f"{value!r:.60} is not a label. Expected text, a finite number or a list of them."
+    )
 
 
 class EntailmentFile(Reader[TextExample]):

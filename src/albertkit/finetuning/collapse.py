@@ -79,7 +79,7 @@ def collapse(evaluation: Evaluation, folder: Path, *, prior: float | None) -> st
     if constant is not None:
         return f"the best model predicts {constant} for every example"
     late = [line["train/loss"] for line in lines if line["step"] > (1 - _LAST) * lines[-1]["step"]]
-    if prior is not None and late and sum(late) / len(late) > NOTHING_LEARNT * prior:
-        mean = sum(late) / len(late)
+    mean = sum(late) / len(late)
+    if prior is not None and mean > NOTHING_LEARNT * prior:
         return f"the training loss ends at {mean:.4f} (a model that ignores its input has {prior:.4f})"
     return None

@@ -9,7 +9,7 @@ import numpy as np
 from albertkit.checkpoints.arrays import to_numpy
 from albertkit.config import AlbertConfig
 from albertkit.datasets.example_objects import ExampleReader
-from albertkit.datasets.reader import Reader, TableReader
+from albertkit.datasets.reader import Reader
 from albertkit.datasets.table import ObjectTable
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.files import file_sha256
@@ -29,14 +29,12 @@ def content_sha256(path: Path) -> str | None:
 
 def input_sha256(reader: Reader[Any]) -> str | None:
     """Return the hash of the content of a reader's source."""
-    if isinstance(reader, ExampleReader):
-        return hashlib.sha256(repr(reader.examples).encode()).hexdigest()
-    if isinstance(reader, TableReader) and isinstance(reader.table, ObjectTable):
-        found = hashlib.sha256()
-        for row in reader.table.rows():
-            found.update(repr(row.values).encode())
-        return found.hexdigest()
-    return content_sha256(Path(reader.source))
+    if not isinstance(reader, ExampleReader) and not isinstance(getattr(reader, "table", None), ObjectTable):
+        return content_sha256(Path(reader.source))
+    found = hashlib.sha256()
+    for row in reader.rows():
+        found.update(repr(row.values).encode())
+    return found.hexdigest()
 
 
 def model_sha256(model: Model, config: AlbertConfig) -> str:

@@ -40,7 +40,9 @@ def note_exits(task: Task, config: AlbertConfig, settings: FinetuningSettings) -
     if settings.class_weights != "none":
         raise ConfigError("early_exit and class_weights cannot be combined. Omit one of them.")
     if most_patience(config) < 1:
-        raise ConfigError(f"early_exit needs a model with at least 3 layers, but this one has {config.depth}")
+        raise ConfigError(
+            f"early_exit needs a model with at least 3 layers, but this one has {config.depth}. Omit it."
+        )
     Exits(settings.exit_classifiers, settings.exit_tolerance).note(config)
 
 

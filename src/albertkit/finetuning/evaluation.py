@@ -95,8 +95,8 @@ class Evaluation(Result):
             except Exception:
                 return math.nan
         name = self.main_metric
-        if f"{name}_threshold" in self.metrics:  # a metric at the best threshold of the answers to questions
-            name = name.removeprefix("best_")
+        if "best_f1_threshold" in self.metrics:  # for questions, of which some have no answer
+            name = {"best_exact": "exact", "best_f1": "f1"}.get(name, name)
         return scores.get(name, math.nan)
 
     def summary(self) -> dict[str, Any]:

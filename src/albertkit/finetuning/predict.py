@@ -42,7 +42,7 @@ _NAMES = {"model_sha256": "model", "input_sha256": "content of the input"}
 
 @dataclass(frozen=True, repr=False)
 class Predictions(Result):
-    """Predictions in a file; or for examples in memory, an iterable of their records."""
+    """A sequence of records, in memory or in a file. The records of a file are read when they are used."""
 
     total: int
     """Number of predictions."""
@@ -54,13 +54,15 @@ class Predictions(Result):
     """The columns of predictions in memory."""
 
     def __len__(self) -> int:
-        return len(self.records)
+        return self.total
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.records)
+        if self.path is None:
+            return iter(self.records)
+        return (dict(row.values) for row in open_table(self.path).rows())
 
     def __getitem__(self, place: Any) -> Any:
-        return self.records[place]
+        return self.records[place] if self.path is None else list(self)[place]
 
     def summary(self) -> dict[str, Any]:
         """Return the values to show, by name."""
@@ -71,10 +73,7 @@ class Predictions(Result):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the first predictions."""
-        if self.path is None or self.path.suffix.lower() == ".parquet":
-            return self.records[:ROWS_SHOWN]
-        table = open_table(self.path)
-        return [dict(row.values) for row in islice(table.rows(), ROWS_SHOWN)]
+        return list(islice(self, ROWS_SHOWN))
 
 
 @takes_settings(TaskSettings, DataOptions)
@@ -290,13 +289,7 @@ def _check_output(source: Path, output: Path) -> None:
 
 
 def _checked(reader: Reader[Any], task: Task, keep_columns: bool) -> int:
-    """Return the number of examples after reading all of them once.
-
-    Raises:
-        ConfigError: `keep_columns` is set for an input that is not a table.
-        DataError: rows cannot be read or are too long (the message has their number and the first of them),
-            there are no rows, or columns to keep have the same name.
-    """
+    """Return the number of examples, after reading all of them once and checking that they can be used."""
     if keep_columns:
         if not isinstance(reader, TableReader):
             raise ConfigError(f"keep_columns is for tables, but {reader.source} has no columns. Omit it.")
@@ -314,7 +307,7 @@ def _checked(reader: Reader[Any], task: Task, keep_columns: bool) -> int:
             f"the rows: {'; '.join(first)}{more}. Correct or remove them."
         )
     if not report.rows:
-        raise DataError(f"{reader.source}: there are no examples to predict for")
+        raise DataError(f"{reader.source}: there are no examples to predict for. Expected at least one.")
     if report.problems:
         logger.info("\n".join(report.lines()))
     return report.rows

@@ -8,13 +8,14 @@ from typing import Any
 from albertkit.datasets.reader import is_missing
 from albertkit.devices import CPU, Device, read_device
 from albertkit.engines.choosing import make_engine
-from albertkit.engines.engine import Engine, Row
+from albertkit.engines.engine import Engine
 from albertkit.engines.light_model import LightModel, Model
-from albertkit.errors import UnknownTokensWarning, warn_caller
+from albertkit.errors import DataError
 from albertkit.files import finite, json_text
 from albertkit.finetuning.prediction_files import SCORE_PREFIX, SCORES
 from albertkit.tasks.rows import UnknownTokens, tokens_cut
 from albertkit.tasks.task import Task
+from albertkit.text_files import lone_surrogate
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Asked:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass
 class Predictor:
     """A task with its model. It can be pickled for other processes."""
 
@@ -53,7 +54,7 @@ class Predictor:
     """Maximum number of tokens per batch; None for a default that suits the device."""
     engine: str = "auto"
     """One of `engines.choosing.ENGINES`."""
-    _warnings: list[str] = field(default_factory=list)
+    _has_warned: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_computing"}
@@ -70,8 +71,21 @@ class Predictor:
         return self
 
     def __call__(self, asked: Sequence[Asked]) -> str:
-        """Return one line of JSON per example."""
-        return "".join(json_text(record, default=str) + "\n" for record in self.records(asked))
+        """Return one line of JSON per example.
+
+        Raises:
+            DataError: a value contains a lone surrogate. See also `records`.
+        """
+        lines = []
+        for record in self.records(asked):
+            lines.append(json_text(record, default=str) + "\n")
+            text = json_text(record, default=str, ensure_ascii=False) if "\\ud" in lines[-1] else ""
+            if lone := lone_surrogate(text):
+                raise DataError(
+                    f"row {record['row']}: the prediction contains {lone}, a lone surrogate, which no file "
+                    "can contain. Correct the input or the `record` of the task."
+                )
+        return "".join(lines)
 
     def records(self, asked: Sequence[Asked]) -> list[dict[str, Any]]:
         """Return the columns of each prediction; `cut` is the number of removed tokens.
@@ -82,7 +96,10 @@ class Predictor:
         examples = [one.example for one in asked]
         self.task.check_fit(examples)
         rows = self.task.checked_features(examples)
-        self._warn_of_unknown(rows, len(examples))
+        if not self._has_warned:  # once per process
+            unknown = UnknownTokens(self.task.tokenizer)
+            unknown.add(rows, count=len(examples))
+            self._has_warned = unknown.warn()
         outputs = self.task.run(self._computing, rows, batch_tokens=self.batch_tokens)
         predictions = self.task.checked_predictions(examples, rows, outputs)
         records = []
@@ -93,13 +110,3 @@ class Predictor:
             for record, cut in zip(records, tokens_cut(rows, examples=len(records)), strict=True):
                 record["cut"] = cut
         return records
-
-    def _warn_of_unknown(self, rows: Sequence[Row], count: int) -> None:
-        """Warn about texts that the vocabulary does not cover, once per process."""
-        if self._warnings:
-            return
-        unknown = UnknownTokens(self.task.tokenizer)
-        unknown.add(rows, count=count)
-        if note := unknown.note():
-            self._warnings.append(note)
-            warn_caller(note, UnknownTokensWarning)

@@ -203,10 +203,7 @@ def _best_by(prepared: Prepared, settings: FinetuningSettings) -> tuple[str, boo
 
 
 def _beats_untrained(state: RunState, folder: Path, metric: str, lower: bool) -> bool | None:
-    """Return whether the best model beats the untrained one; on a tie it does not.
-
-    The result is None if `metrics.jsonl` has no evaluation before the first step.
-    """
+    """Return whether the best model beats the untrained one; None if the untrained one was not evaluated."""
     name = f"eval/{metric}"
     before = [line[name] for line in read_metrics(folder) if line["step"] == 0 and name in line]
     if not before:

@@ -64,13 +64,11 @@ class FinetuningSettings(RunSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("epochs", "learning_rate"):
+        for name in ("epochs", "learning_rate", "temperature"):
             if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
                 raise ConfigError(f"{name} must be more than 0 and finite, not {value}")
         if not 0 <= self.warmup < 1:
             raise ConfigError(f"warmup is a share of the run, from 0 to below 1, not {self.warmup}")
-        if not self.temperature > 0:
-            raise ConfigError(f"temperature must be more than 0, not {self.temperature}")
         for name in ("steps", "batch_size", "evaluate_every"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ConfigError(f"{name} must be 1 or more, not {value}")

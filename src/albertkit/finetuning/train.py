@@ -188,11 +188,8 @@ def best_run(values: list[float], *, lower: bool) -> int:
 
 def summarize(metrics: list[dict[str, float]]) -> dict[str, dict[str, Any]]:
     """Return mean, standard deviation and the values of each metric."""
+    values = {name: [one[name] for one in metrics] for name in metrics[0]}
     return {
-        name: {
-            "mean": statistics.fmean(one[name] for one in metrics),
-            "deviation": statistics.stdev(one[name] for one in metrics),
-            "values": [one[name] for one in metrics],
-        }
-        for name in metrics[0]
+        name: {"mean": statistics.fmean(given), "deviation": statistics.stdev(given), "values": given}
+        for name, given in values.items()
     }

@@ -53,12 +53,10 @@ def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
 def chosen_metric(model: str | Path, task: Task) -> str | None:
     """Return the metric that selected the model, or None if it is unknown or the task's main metric."""
     report = _report(Path(model))
-    settings = report.get("settings", {})
-    if not isinstance(settings, dict):
+    settings, name = report.get("settings"), report.get("main_metric")
+    if not isinstance(settings, dict) or not isinstance(name, str):
         return None
-    name = settings.get("best_metric") or report.get("main_metric")
-    deliberate = settings.get("best_metric") or (settings and name not in task.metrics)
-    return name if deliberate and isinstance(name, str) else None
+    return name if settings.get("best_metric") or name not in task.metrics else None
 
 
 def check_metric(metric: str, known: Iterable[str], *, name: str) -> None:
@@ -93,14 +91,11 @@ def split_settings(
     known = [{field.name for _, field in scalar_fields(one)} for one in (settings, DataOptions)]
     for name in given:
         if not any(name in names for names in known):
-            raise ConfigError(f"unknown setting {name!r}. {suggestion(name, _arguments(call))}")
+            parameters = inspect.signature(call).parameters.values()
+            arguments = [one.name for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD]
+            raise ConfigError(f"unknown setting {name!r}. {suggestion(name, arguments)}")
     flags, columns = ({name: given[name] for name in given if name in names} for names in known)
     return flags, columns
-
-
-def _arguments(call: Callable[..., Any]) -> list[str]:
-    parameters = inspect.signature(call).parameters.values()
-    return [one.name for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD]
 
 
 def load_task(
@@ -175,8 +170,7 @@ def open_trained(
     bound, loaded = load_task(task, model, settings, device=device)
     source = as_source(data, name=name)
     options = data_options(model, bound, source, columns, labeled=labeled)
-    default = asdict(build(DataOptions, columns, where="columns"))
-    if used := {name: value for name, value in asdict(options).items() if value != default[name]}:
+    if used := _changes(options, build(DataOptions, columns, where="columns")):
         shown = " ".join(
             f"--{name.replace('_', '-')} {shlex.quote(value)}" if value is not False else f"--no-{name}"
             for name, value in used.items()
@@ -193,12 +187,12 @@ def saved_columns(options: DataOptions) -> dict[str, Any]:
 
     The options `glue` and `id_column` are left out.
     """
-    default = asdict(DataOptions())
-    return {
-        name: value
-        for name, value in asdict(options).items()
-        if value != default[name] and name not in ("glue", "id_column")
-    }
+    changes = _changes(options, DataOptions())
+    return {name: value for name, value in changes.items() if name not in ("glue", "id_column")}
+
+
+def _changes(options: DataOptions, default: DataOptions) -> dict[str, Any]:
+    return {name: value for name, value in asdict(options).items() if value != getattr(default, name)}
 
 
 def data_options(

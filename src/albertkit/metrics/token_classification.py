@@ -129,7 +129,8 @@ def span_scores(references: Sequence[Sequence[str]], predictions: Sequence[Seque
     for number, (reference, prediction) in enumerate(zip(references, predictions, strict=True)):
         if len(reference) != len(prediction):
             raise DataError(
-                f"sentence {number} has {len(reference)} words and {len(prediction)} predicted labels"
+                f"sentence {number} has {len(reference)} words and {len(prediction)} predicted labels. "
+                "Expected one for each word."
             )
         true_spans, predicted_spans = set(spans(reference)), set(spans(prediction))
         true.update(span.type for span in true_spans)

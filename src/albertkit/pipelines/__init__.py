@@ -242,7 +242,7 @@ def _choose_class(
     if isinstance(task, Task | type):
         return TaskPipeline.of(task_of(task))
     name = _infer_task(model, config, hub_options) if task is None else task
-    if name not in _PIPELINES:  # perhaps the name of a task of the user
+    if not isinstance(name, str) or name not in _PIPELINES:  # perhaps the name of a task of the user
         with suppress(OSError):  # if there is no such model, the name of the task is the first problem
             _refuse_user_task(model, config, hub_options)
         raise ConfigError(

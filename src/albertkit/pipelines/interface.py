@@ -12,18 +12,11 @@ from albertkit.devices import Device, read_device
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Engine, Row
 from albertkit.engines.light_model import LightModel, Model, class_names
-from albertkit.errors import (
-    AlbertKitError,
-    ConfigError,
-    DataError,
-    UnknownTokensWarning,
-    check_arguments,
-    warn_caller,
-)
+from albertkit.errors import AlbertKitError, ConfigError, DataError, check_arguments
 from albertkit.hub_upload import PushToHub
 from albertkit.pipelines.limits import check_size
 from albertkit.pipelines.sources import Source, check_table
-from albertkit.tasks.rows import UnknownTokens, tokens_cut
+from albertkit.tasks.rows import UnknownTokens, failures, tokens_cut
 from albertkit.tasks.settings import saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
@@ -32,6 +25,7 @@ _INPUTS_AHEAD = 512  # number of inputs of an iterable that are sorted by length
 _BATCHES_AHEAD = 16  # the same as a number of batches, if `batch_size` is set
 
 Features = Callable[[list[Any]], Sequence[Any]]
+_Read = Callable[[list[Any]], tuple[list[Any], Sequence[Any]]]
 
 
 class Shared(TypedDict, total=False):
@@ -168,13 +162,7 @@ class Pipeline(PushToHub, ABC):
 
     @classmethod
     def _check_arguments(cls, method: str, given: Mapping[str, Any], also: Iterable[str] = ()) -> None:
-        """Raise ConfigError for a keyword argument that a method does not have.
-
-        Args:
-            method: name of the method.
-            given: the keyword arguments.
-            also: names of other arguments that the caller could mean.
-        """
+        """Raise ConfigError for an argument that a method does not have; `also` are further suggestions."""
         if not given:
             return
         shared = Shared if method == "__init__" else Batching
@@ -218,14 +206,8 @@ class Pipeline(PushToHub, ABC):
     ) -> Any:
         """Answer all inputs, a few batches at a time.
 
-        Args:
-            inputs: one input, or several.
-            others: further positional arguments, which raise an error.
-            features: function that computes features of examples.
-            answer: function of examples, their features, and `batch_size`, which returns the answers.
-            batch_size: maximum number of rows in a batch; None for the pipeline's setting.
-            num_workers: see `Pipeline`.
-            further: other keyword arguments of the call, which raise an error.
+        `features` computes the features of examples. `answer` returns the answers for examples, their
+        features and `batch_size`. `others` and `further` are arguments of the call that raise an error.
         """
         self._check_arguments("__call__", further)
         if others:
@@ -235,12 +217,16 @@ class Pipeline(PushToHub, ABC):
         answer = partial(answer, batch_size=size)
         if not self.reads_lists:
             check_table(inputs, fields=self.fields, rest=self.rest, is_text=self._is_single(""))
+
+        def read(given: list[Any]) -> tuple[list[Any], Sequence[Any]]:
+            examples = [self._read(one) for one in given]
+            return examples, features(examples)
+
         if self._is_single(inputs):
-            examples = [self._read(inputs)]
-            found = features(examples)
+            examples, found = read([inputs])
             unknown = UnknownTokens(self.tokenizer)
             unknown.add(self._rows(found), count=1)
-            _warn_of(unknown)
+            unknown.warn()
             return answer(examples, found)[0]
         source = Source(
             inputs, expected=self._expected(), fields=self.fields, rest=self.rest, others=self.keeps_others
@@ -249,13 +235,13 @@ class Pipeline(PushToHub, ABC):
         if size == 1:  # then each input of a stream is answered immediately
             ahead = 1
         if not source.is_known:
-            return self._stream(source, features, answer, ahead)
+            return self._stream(source, read, answer, ahead)
         items = list(source.items)
         source.items = iter(items)
         checked = len(items) > ahead  # a single chunk is checked when it is read, before its answers
         if checked:
-            self._check(items, source, features)
-        answers = self._stream(source, features, answer, ahead, checked=checked)
+            self._check(items, source, read)
+        answers = self._stream(source, read, answer, ahead, checked=checked)
         return list(answers) if source.is_list else answers
 
     def _run_task(
@@ -269,17 +255,10 @@ class Pipeline(PushToHub, ABC):
         options: Mapping[str, Any] | None = None,
         **further: Any,
     ) -> Any:
-        """Answer all inputs with the predictions of a task.
+        """Answer all inputs with the predictions of a task; see `_run`.
 
-        Args:
-            inputs: one input, or several.
-            others: further positional arguments, which raise an error.
-            task: the task, bound to the model.
-            answer: function of an example, its prediction, and {"cut": number of removed tokens} if it was
-                truncated, otherwise {}; returns the answer.
-            features: function that computes features of examples; None for the method of the task.
-            options: further arguments of the task's `predictions`.
-            further: other keyword arguments of the call; see `_run`.
+        `answer` returns the answer for an example, its prediction, and {"cut": number of removed tokens}, or
+        {} if it was not truncated. `options` are further arguments of the task's `predictions`.
         """
 
         def answers(examples: list[Any], rows: Sequence[Row], *, batch_size: int | None) -> list[Any]:
@@ -296,7 +275,7 @@ class Pipeline(PushToHub, ABC):
     def _stream(
         self,
         source: Source,
-        features: Features,
+        read: _Read,
         answer: Callable[[list[Any], Sequence[Any]], list[Any]],
         ahead: int,
         *,
@@ -305,41 +284,30 @@ class Pipeline(PushToHub, ABC):
         start, unknown = 0, UnknownTokens(self.tokenizer)
         while some := list(islice(source.items, ahead)):
             try:
-                examples = [self._read(one) for one in some]
-                found = features(examples)
+                examples, found = read(some)
             except AlbertKitError as error:
-                problems = self._problems(some, features, start)
+                problems = failures(read, some, start)
                 raise source.error(problems, count=start + len(some)) if problems else error from error
             start += len(some)
             if not checked:
                 unknown.add(self._rows(found), count=len(some))
-                checked = _warn_of(unknown)  # once is enough
+                checked = unknown.warn()  # once is enough
             yield from answer(examples, found)
 
-    def _check(self, items: list[Any], source: Source, features: Features) -> None:
+    def _check(self, items: list[Any], source: Source, read: _Read) -> None:
         """Raise one error for all inputs that cannot be answered, before anything is computed."""
         unknown, problems = UnknownTokens(self.tokenizer), dict[int, AlbertKitError]()
         for start in range(0, len(items), _INPUTS_AHEAD):
             some = items[start : start + _INPUTS_AHEAD]
             try:
-                unknown.add(self._rows(features([self._read(one) for one in some])), count=len(some))
+                unknown.add(self._rows(read(some)[1]), count=len(some))
             except AlbertKitError:
-                if not (found := self._problems(some, features, start)):
+                if not (found := failures(read, some, start)):
                     raise
                 problems |= found
         if problems:
             raise source.error(problems, count=len(items))
-        _warn_of(unknown)
-
-    def _problems(self, some: list[Any], features: Features, start: int) -> dict[int, AlbertKitError]:
-        """Return the error of each input that fails on its own, by index."""
-        problems: dict[int, AlbertKitError] = {}
-        for number, one in enumerate(some, start):
-            try:
-                features([self._read(one)])
-            except AlbertKitError as error:
-                problems[number] = error
-        return problems
+        unknown.warn()
 
     def _expected(self) -> str:
         return "a text"
@@ -371,13 +339,6 @@ class Pipeline(PushToHub, ABC):
     @abstractmethod
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Return the predictions for one input, a list or other iterable of inputs, or a file of inputs."""
-
-
-def _warn_of(unknown: UnknownTokens) -> bool:
-    """Warn about texts that the vocabulary does not cover; return whether there are any."""
-    if note := unknown.note():
-        warn_caller(note, UnknownTokensWarning)
-    return note is not None
 
 
 def name_with_package(given: Any) -> str:

@@ -67,7 +67,9 @@ def merge_arguments(name: str, given: Mapping[str, Any] | None, **direct: Any) -
     given = check_dict(name, given, expected=f"some of {', '.join(_ARGUMENTS)}")
     unknown = [one for one in given if one not in _ARGUMENTS]
     if unknown:
-        raise ConfigError(f"{name} has {', '.join(unknown)}. Expected some of {', '.join(_ARGUMENTS)}.")
+        raise ConfigError(
+            f"{name} has {', '.join(map(str, unknown))}. Expected some of {', '.join(_ARGUMENTS)}."
+        )
     found = {argument: value for argument, value in direct.items() if value is not None}
     if twice := [argument for argument in found if argument in given]:
         raise ConfigError(f"{', '.join(twice)} is passed twice, directly and in {name}. Pass it once.")

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
+from albertkit.config_fields import SETTINGS_KEY
 from albertkit.datasets.reader import as_source, made_example
 from albertkit.datasets.table import Table
 from albertkit.engines.light_model import Model
 from albertkit.errors import DataError
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
+from albertkit.recipe import build
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
@@ -29,8 +31,8 @@ class TaskPipeline(Pipeline):
 
     def __init__(self, model: Model, tokenizer: TokenizerBase, **shared: Unpack[Shared]) -> None:
         super().__init__(model, tokenizer, **shared)
-        lengths: dict[str, Any] = {**saved_lengths(model.config)}
-        self.bound = self.definition.bind(tokenizer, model.config, TaskSettings(**lengths))
+        settings = build(TaskSettings, {**saved_lengths(model.config)}, where=f"{SETTINGS_KEY} in the config")
+        self.bound = self.definition.bind(tokenizer, model.config, settings)
 
     def __call__(
         self,

@@ -79,8 +79,8 @@ class TokenClassificationPipeline(Pipeline):
 
         Raises:
             DataError: an input is not a text or a list of words.
-            ConfigError: the strategy is unknown, `ignore_labels` is a string, `stride` is below 0, or
-                `batch_size` is below 1.
+            ConfigError: the strategy is unknown, `ignore_labels` is not a list of labels, `stride` is below
+                0, or `batch_size` is below 1.
         """
         entities = self._entities(aggregation_strategy, ignore_labels)
         task = self.token_classification if stride is None else self._task(stride)

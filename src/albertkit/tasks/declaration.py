@@ -32,7 +32,8 @@ class TaskDeclaration:
     output: ClassVar[Output] = "logits"
     """The output of the model that the task uses."""
     saved_settings: ClassVar[tuple[str, ...]] = ("max_length",)
-    """Settings that the config of a fine-tuned model records, so that it is used with the same ones."""
+    """Lengths in `TaskSettings` that the config of a fine-tuned model records, so that it is used with the
+    same ones."""
     training_multiple: ClassVar[int] = 8
     """Training batches are padded to a multiple of this number of tokens. In bfloat16, CPUs keep memory for
     each shape of a batch, so fewer shapes need less memory."""
@@ -74,19 +75,14 @@ class TaskDeclaration:
                 )
         self._check_architecture()
         metrics: Any = self.metrics
-        if isinstance(metrics, Mapping) and not metrics:
-            raise ConfigError(
-                f"{title} declares no metrics. Expected an attribute such as "
-                'metrics = directions("accuracy").'
-            )
         is_valid = isinstance(metrics, Mapping) and all(
             isinstance(name, str) and way in ("higher", "lower") for name, way in metrics.items()
         )
-        if not is_valid:
+        if not metrics or not is_valid:
             raise ConfigError(
                 f"the metrics of {self.name} are {metrics!r:.80}. Expected a mapping from the name of each "
-                "metric to 'higher' or 'lower', the values that are better. Use "
-                'directions("accuracy", lower=["error"]).'
+                "metric to 'higher' or 'lower', the values that are better, and at least one metric. Set "
+                'metrics = directions("accuracy", lower=["error"]).'
             )
 
     def _check_architecture(self) -> None:

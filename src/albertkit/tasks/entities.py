@@ -49,7 +49,7 @@ class Entities:
         ignored_labels: labels, or entity types, to leave out.
 
     Raises:
-        ConfigError: the aggregation is unknown, or `ignored_labels` is a string.
+        ConfigError: the aggregation is unknown, or `ignored_labels` is not a list of labels.
     """
 
     def __init__(
@@ -65,8 +65,13 @@ class Entities:
                 f"aggregation_strategy is {aggregation!r}. Expected one of "
                 f"{', '.join(get_args(Aggregation))}."
             )
-        if isinstance(ignored_labels, str):  # a string would be read as its letters
-            raise ConfigError(f"ignore_labels is {ignored_labels!r}. Expected a list, [{ignored_labels!r}].")
+        are_labels = isinstance(ignored_labels, Collection) and all(
+            isinstance(x, str) for x in ignored_labels
+        )
+        if isinstance(ignored_labels, str) or not are_labels:  # a string would be read as its letters
+            raise ConfigError(
+                f"ignore_labels is {ignored_labels!r:.60}. Expected a list of labels, such as ['O']."
+            )
         self.tokenizer = tokenizer
         self.labels = list(labels)
         self.aggregation: Aggregation = aggregation

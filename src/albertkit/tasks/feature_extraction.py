@@ -110,8 +110,11 @@ def chosen_prompt(modules: SentenceModules, name: str | None = None, text: str |
         text: the prompt itself, instead of one of the model's.
 
     Raises:
-        ConfigError: the model has no prompt of this name, or both name and text are passed.
+        ConfigError: the model has no prompt of this name, an argument is not text, or both are passed.
     """
+    for argument, value in (("prompt_name", name), ("prompt", text)):
+        if not isinstance(value, str | None):
+            raise ConfigError(f"{argument} is {value!r:.60}. Expected a text.")
     if name is not None and text is not None:
         raise ConfigError(f"prompt_name is {name!r} and prompt is {text!r:.60}. Expected only one of them.")
     if text is not None:

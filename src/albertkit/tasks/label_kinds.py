@@ -183,11 +183,7 @@ class _Numbers(LabelKind):
 
     def scores(self, true: Sequence[Any], predicted: Sequence[Any], names: Sequence[str]) -> dict[str, float]:
         found = number_scores(true, predicted)
-        correlations = ("pearson", "spearman")
-        return {
-            name: 0.0 if name in correlations and math.isnan(value) else value
-            for name, value in found.items()
-        }
+        return found | {name: 0.0 for name in ("pearson", "spearman") if math.isnan(found[name])}
 
     def main_metric(self, names: Sequence[str]) -> str:
         return "pearson"

@@ -60,7 +60,8 @@ class LabelSet:
     def __post_init__(self) -> None:
         if not self.names or len(set(self.names)) != len(self.names):
             raise ConfigError(
-                f"the labels are {list(self.names)!r:.200}. Expected at least one label, and no duplicates."
+                f"the labels are {list(self.names)!r:.200}. Expected at least one label, and no duplicates. "
+                "The labels of a model are in id2label of its config.json."
             )
 
     @classmethod

@@ -12,7 +12,7 @@ from albertkit.datasets.reader import ExampleT, Reader, ReadingReport, TableRead
 from albertkit.errors import AlbertKitError, ConfigError, DataError
 from albertkit.tasks.label_kinds import NUMBER, UnknownLabel
 from albertkit.tasks.labels import LabelSet
-from albertkit.tasks.rows import UnknownTokens
+from albertkit.tasks.rows import UnknownTokens, failures
 from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.task import Task, example_name
 
@@ -213,21 +213,17 @@ def features_of_all(task: Task, examples: Iterable[Any]) -> Iterator[tuple[list[
         DataError: examples are too long or invalid in another way. It is raised after all chunks have been
             read, with their number, the names of the first ones, and the first problem.
     """
-    count, wrong, first = 0, list[str](), None
+    count, wrong = 0, list[tuple[str, AlbertKitError]]()
     for chunk in chunks(examples):
-        count += len(chunk)
         try:
             yield chunk, task.checked_features(chunk)
-        except AlbertKitError as error:
-            before = len(wrong)
-            for number, example in enumerate(chunk, start=1):
-                try:
-                    task.checked_features([example])
-                except AlbertKitError as own:
-                    wrong.append(example_name(example, count - len(chunk) + number))
-                    first = first or own
-            if len(wrong) == before:  # the examples are only invalid together
-                raise error
-    if first is not None:
-        listed = ", ".join(wrong[:_LISTED]) + (", ..." if len(wrong) > _LISTED else "")
-        raise DataError(f"{len(wrong):,} of {count:,} examples cannot be used ({listed}). The first: {first}")
+        except AlbertKitError:
+            found = failures(task.checked_features, chunk)
+            if not found:  # the examples are only invalid together
+                raise
+            wrong += [(example_name(chunk[place], count + place + 1), one) for place, one in found.items()]
+        count += len(chunk)
+    if wrong:
+        listed = ", ".join(name for name, _ in wrong[:_LISTED]) + (", ..." if len(wrong) > _LISTED else "")
+        _, error = wrong[0]
+        raise DataError(f"{len(wrong):,} of {count:,} examples cannot be used ({listed}). The first: {error}")

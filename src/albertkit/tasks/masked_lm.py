@@ -112,15 +112,18 @@ class MaskedLM:
         A target is a piece as the vocabulary writes it, or a word that is a single piece.
 
         Raises:
-            DataError: a target is several pieces or none. A mask stands for one piece, so the score would
-                belong to another word.
+            DataError: a target is not text, or is several pieces or none. A mask stands for one piece, so the
+                score would belong to another word.
         """
-        ids = [self._target_id(target) for target in ([targets] if isinstance(targets, str) else targets)]
+        is_one = isinstance(targets, str) or not isinstance(targets, Iterable)
+        ids = [self._target_id(target) for target in ([targets] if is_one else targets)]
         if not ids:
             raise DataError("targets is empty. Expected at least one word, or None to score all words.")
         return list(dict.fromkeys(ids))
 
-    def _target_id(self, target: str) -> int:
+    def _target_id(self, target: Any) -> int:
+        if not isinstance(target, str):
+            raise DataError(f"the target is {target!r:.60}. Expected a word.")
         tokenizer = self.tokenizer
         pieces = tokenizer.tokenize(target)
         if len(pieces) == 1 and tokenizer.convert_tokens_to_ids(pieces[0]) != tokenizer.unk_token_id:

@@ -114,9 +114,11 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         """Read the config; raise ConfigError if a size leaves no room."""
         super().use_config(config)
         settings = self.settings
-        leasts = {"doc_stride": 0, "max_question_length": 1, "max_answer_length": 1, "n_best": 1}
+        # Half of a row is for the question. The rest must have room for 3 special tokens and the context.
+        positive = dict.fromkeys(("max_question_length", "max_answer_length", "n_best"), 1)
+        leasts = {"max_length": 7, "doc_stride": 0} | positive
         for name, least in leasts.items():
-            value = self.n_best if name == "n_best" else getattr(settings, name)
+            value = getattr(self if name in ("max_length", "n_best") else settings, name)
             if value is not None and value < least:
                 raise ConfigError(f"{name} is {value}. Expected at least {least}.")
         self.max_question_length = min(settings.max_question_length or self.max_length, self.max_length // 2)

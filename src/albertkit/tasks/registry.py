@@ -47,7 +47,7 @@ def task_of(task: str | Task[Any, Any, Any] | type[Task]) -> Task:
                 "another `name`, because models record it."
             )
         return task
-    if task not in TASKS:
+    if not isinstance(task, str) or task not in TASKS:
         raise ConfigError(
             f"the task is {task!r}{did_you_mean(str(task), TASKS)}. Expected one of {', '.join(TASKS)}, or a "
             "`Task` of your own."

@@ -1,7 +1,7 @@
 """Convert texts to rows of token ids. Truncation happens only on request, and is counted."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 
 from albertkit.config import IGNORED_LABEL
 from albertkit.engines.engine import Row
-from albertkit.errors import DataError
+from albertkit.errors import AlbertKitError, DataError, UnknownTokensWarning, warn_caller
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.model_file import WORD_START
 from albertkit.tokenization.options import read_strategy
@@ -128,6 +128,17 @@ def check_rows(rows: Any, examples: Sequence[Any], *, task: str, max_length: int
             )
 
 
+def failures(make: Callable[..., Any], items: Sequence[Any], first: int = 0) -> dict[int, AlbertKitError]:
+    """Return the error that `make([item])` raises for each item, by index; the first item has `first`."""
+    found: dict[int, AlbertKitError] = {}
+    for number, item in enumerate(items, first):
+        try:
+            make([item])
+        except AlbertKitError as error:
+            found[number] = error
+    return found
+
+
 def tokens_cut(rows: Iterable[Row], *, examples: int) -> list[int]:
     """Return the number of removed tokens of each example: the most of any of its rows."""
     cuts = [0] * examples
@@ -219,3 +230,9 @@ class UnknownTokens:
             "their tokens): the vocabulary does not cover their script or symbols, so the model cannot tell "
             "them apart"
         )
+
+    def warn(self) -> bool:
+        """Warn if an example is affected, and return whether one is."""
+        if note := self.note():
+            warn_caller(note, UnknownTokensWarning)
+        return note is not None

@@ -21,6 +21,8 @@ from albertkit.tasks.measuring import (
 
 ExampleT = TypeVar("ExampleT")
 PredictionT = TypeVar("PredictionT")
+RESERVED = ("row", "cut", "true")
+"""Columns that albertkit adds to the records of predictions and reports."""
 
 
 class TaskScoring(TaskDeclaration, ABC, Generic[ExampleT, PredictionT]):
@@ -38,7 +40,8 @@ class TaskScoring(TaskDeclaration, ABC, Generic[ExampleT, PredictionT]):
         """Return the result of `record`, with NumPy's values as numbers and lists.
 
         Raises:
-            DataError: the record is not a dict, or a value cannot be written as JSON.
+            DataError: the record is not a dict, has an invalid name of a column, or a value that cannot be
+                written as JSON.
         """
         record = self.record(example, prediction)
         if not isinstance(record, dict):
@@ -47,10 +50,10 @@ class TaskScoring(TaskDeclaration, ABC, Generic[ExampleT, PredictionT]):
                 "column to its value."
             )
         for column in record:
-            if not isinstance(column, str):
+            if not isinstance(column, str) or column in RESERVED:
                 raise DataError(
                     f"a record of {self.name} has the column {column!r:.60}. Expected text as the name of a "
-                    "column."
+                    f"column, except {', '.join(RESERVED)}: albertkit writes these columns itself."
                 )
         return {
             column: plain_value(value, what=f"the column {column!r} in a record of {self.name} is")

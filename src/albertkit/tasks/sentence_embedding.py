@@ -269,11 +269,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
 
 
 def _kind(examples: Sequence[PairExample], *, alone: bool = True) -> str:
-    """Return the kind of the examples, a key of `_KINDS`; all examples are of the same kind.
-
-    Raises:
-        DataError: the examples are single texts, and `alone` is False.
-    """
+    """Return the kind of all examples, a key of `_KINDS`. Unless `alone`, single texts are an error."""
     if examples[0].pair is None:
         if not alone:
             raise DataError(

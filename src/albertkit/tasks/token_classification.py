@@ -283,10 +283,6 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
             )
         ]
 
-    def items(self, rows: Sequence[WordsRow]) -> int:
-        """Count the pieces that have a training label."""
-        return sum(label != IGNORED_LABEL for row in rows for label in row.labels)
-
     def learnt_classes(self, rows: Iterable[WordsRow]) -> Counter[int]:
         """Count the labels of pieces."""
         counts = Counter(label for row in rows for label in row.labels)

@@ -9,7 +9,6 @@ into characters, like most of their tagged corpora.
 
 import re
 import unicodedata
-from typing import NamedTuple
 
 # Han with its extensions and iteration marks, Hiragana and Katakana
 _CHARACTER_WORD = re.compile(
@@ -19,21 +18,14 @@ _BETWEEN_SPACES = re.compile(r"\S+")
 _REPEATED = re.compile(r"(.)\1*", re.DOTALL)
 
 
-class Word(NamedTuple):
-    """Characters `start:end` of a text."""
-
-    start: int
-    end: int
-
-
-def split_words(text: str) -> list[Word]:
-    """Return the words of a text in order."""
-    words: list[Word] = []
+def split_words(text: str) -> list[tuple[int, int]]:
+    """Return the words of a text in order, each as the characters (start, end)."""
+    words: list[tuple[int, int]] = []
     for run in _BETWEEN_SPACES.finditer(text):
         start = run.start()
         for character in _CHARACTER_WORD.finditer(text, *run.span()):
             _add_run(words, text, start, character.start())
-            words.append(Word(*character.span()))
+            words.append(character.span())
             start = character.end()
         _add_run(words, text, start, run.end())
     return words
@@ -57,7 +49,7 @@ def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _add_run(words: list[Word], text: str, start: int, end: int) -> None:
+def _add_run(words: list[tuple[int, int]], text: str, start: int, end: int) -> None:
     """Append a run without spaces: punctuation, the word in it, punctuation."""
     first, last = start, end
     while first < last and _is_punctuation(text[first]):
@@ -66,13 +58,13 @@ def _add_run(words: list[Word], text: str, start: int, end: int) -> None:
         last -= 1
     _add_punctuation(words, text, start, first)
     if first < last:
-        words.append(Word(first, last))
+        words.append((first, last))
     _add_punctuation(words, text, last, end)
 
 
-def _add_punctuation(words: list[Word], text: str, start: int, end: int) -> None:
+def _add_punctuation(words: list[tuple[int, int]], text: str, start: int, end: int) -> None:
     # "..." and "--" are one word, ".)" are two
-    words.extend(Word(*same.span()) for same in _REPEATED.finditer(text, start, end))
+    words.extend(same.span() for same in _REPEATED.finditer(text, start, end))
 
 
 def _is_punctuation(character: str) -> bool:
