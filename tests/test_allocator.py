@@ -1,10 +1,13 @@
-"""Test of the settings of the memory allocator of glibc."""
+"""Tests of the settings of the memory allocator of glibc."""
 
+import ctypes
 import platform
 import subprocess
 import sys
 
 import pytest
+
+from albertkit.allocator import keep_freed_memory, return_memory, share_arenas
 
 # The code calls malloc directly. Libraries align their arrays, which changes how memory is reused.
 FAULTS = """
@@ -32,3 +35,15 @@ def test_freed_memory_is_reused_without_page_faults() -> None:
 
     assert faults("keep") < 16
     assert faults("default") >= 32  # with huge pages; otherwise 16,384
+
+
+@pytest.mark.parametrize("error", [AttributeError, OSError, TypeError])
+def test_other_libraries_are_left_alone(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python raises AttributeError on macOS, and TypeError on Windows."""
+
+    def raise_error(name: None) -> None:
+        raise error
+
+    monkeypatch.setattr(ctypes, "CDLL", raise_error)
+    for function in (keep_freed_memory, share_arenas, return_memory):
+        function()

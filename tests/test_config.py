@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from albertkit import config as config_module
@@ -108,9 +109,11 @@ def test_preset_overrides_and_unknown_presets():
         ({"label2id": {"no": 0, "yes": 0}}, "label2id .* several labels .* {'no': 0, 'yes': 0}"),
         ({"label2id": {"no": "first"}}, "label2id must map labels to whole numbers.*'first'"),
         ({"id2label": {0: "no"}, "label2id": ["no"]}, r"label2id must map labels .* got \['no'\]"),
+        ({"id2label": {0: ["no"]}}, r"id2label must map whole numbers to labels, got {0: \['no'\]}"),
         ({"pad_token_id": "0"}, "pad_token_id .'0'. must be an id"),
         ({"dtype": "float32", "torch_dtype": "float16"}, "dtype and torch_dtype"),
         ({"num_hiden_layers": 6}, "'num_hiden_layers'.*'num_hidden_layers'"),
+        ({"tie_word_embeddings": "false"}, "tie_word_embeddings must be True or False, got 'false'"),
         ({"my_attr": 3}, r"'my_attr'\. To add a key of your own, set it as an attribute"),
     ],
 )
@@ -129,9 +132,23 @@ def test_labels():
     assert config.id2label[2] == "maybe"  # the same number of labels keeps their names
     config.num_labels = 4
     assert config.id2label[3] == "LABEL_3"
+    assert AlbertConfig(num_labels=np.int64(3)) == AlbertConfig(num_labels=3)  # such as labels.max() + 1
     for label2id in ({"no": 0, "yes": 1}, {"no": "0", "yes": "1"}):
         config = AlbertConfig(label2id=label2id)
         assert (config.id2label, config.label2id) == ({0: "no", 1: "yes"}, {"no": 0, "yes": 1})
+
+
+def test_labels_that_contradict_each_other():
+    values = {"id2label": {0: "no", 1: "yes"}, "label2id": {"no": 1, "yes": 0}}
+    with pytest.warns(UserWarning, match="id2label gives 'no' the id 0, but label2id gives it the id 1"):
+        config = AlbertConfig(**values)
+    assert config.label2id == {"no": 0, "yes": 1}
+    with pytest.warns(UserWarning, match="albertkit uses id2label"):
+        assert AlbertConfig.from_dict(values).label2id == {"no": 0, "yes": 1}
+    synonyms = {"no": 0, "yes": 1, "y": 1}
+    assert AlbertConfig(id2label={0: "no", 1: "yes"}, label2id=synonyms).label2id == synonyms
+    config.id2label = {0: "yes", 1: "no"}
+    assert config.label2id == {"yes": 0, "no": 1}
 
 
 def test_json_round_trip(tmp_path: Path):

@@ -1,6 +1,7 @@
 """Tests of writing files: strict JSON, permissions, full disks, and paths that already exist."""
 
 import ast
+import errno
 import math
 import os
 import resource
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from places import ROOT
 
+from albertkit import files
 from albertkit.checkpoints.folder import write_folder
 from albertkit.config import AlbertConfig
 from albertkit.errors import DataError, DiskFullError
@@ -21,7 +23,9 @@ from albertkit.files import (
     by_number,
     check_new_file,
     check_new_folder,
+    complete_files,
     finite,
+    flush_to_disk,
     json_text,
     made_folder,
     write_json,
@@ -113,6 +117,41 @@ def test_a_write_protected_file_is_replaced_by_its_owner(tmp_path: Path, monkeyp
         new.write_text("new")
     assert (tmp_path / "file").read_text() == "new"
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o444
+
+
+def test_a_disk_that_is_full_when_files_are_flushed(tmp_path: Path, monkeypatch) -> None:
+    def fail(path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files, "flush_to_disk", fail)
+    with pytest.raises(DiskFullError, match="no space left on the disk"), complete_files(tmp_path) as folder:
+        (folder / "file").write_text("new")
+    assert not any(tmp_path.iterdir())
+
+
+def test_flushing_on_windows(tmp_path: Path, monkeypatch) -> None:
+    """Imitate Windows, which cannot open a folder, and flushes only files that are open for writing."""
+    flags_of: dict[int, int] = {}
+    os_open = os.open
+
+    def open_as_windows(path, flags: int) -> int:
+        if Path(path).is_dir():
+            raise PermissionError(path)
+        descriptor = os_open(path, flags)
+        flags_of[descriptor] = flags
+        return descriptor
+
+    def flush_as_windows(descriptor: int) -> None:
+        if not flags_of[descriptor] & os.O_RDWR:
+            raise OSError("not open for writing")
+
+    (tmp_path / "file").write_text("new")
+    monkeypatch.setattr(os, "name", "other")  # with "nt", pathlib would create Windows paths
+    monkeypatch.setattr(os, "open", open_as_windows)
+    monkeypatch.setattr(os, "fsync", flush_as_windows)
+    flush_to_disk(tmp_path)
+    flush_to_disk(tmp_path / "file")
+    assert len(flags_of) == 1
 
 
 @posix

@@ -44,6 +44,9 @@ def test_a_pushed_tokenizer_keeps_the_other_files(hub: Hub) -> None:
     tokenizer.push_to_hub("org/words", token=SECRET, tags=["albert", "english"])
     card = ModelCard(hub.repositories["org/words"]["main"]["README.md"].decode())
     assert card.data.tags == ["books", "albert", "english"]
+    tokenizer.push_to_hub("org/words", token=SECRET, tags="poems")
+    card = ModelCard(hub.repositories["org/words"]["main"]["README.md"].decode())
+    assert card.data.tags == ["books", "albert", "english", "poems"]
     loaded = AlbertTokenizer.from_pretrained("org/words")
     assert loaded("A quiet evening.") == tokenizer("A quiet evening.")
 
@@ -62,6 +65,12 @@ def test_a_card_that_cannot_be_downloaded_is_not_replaced(hub: Hub, problem: str
     with pytest.raises(UploadError, match=r"could not upload to 'org/words': "):
         tokenizer.push_to_hub("org/words", token=SECRET, tags=["albert"])
     assert files["README.md"] == card
+
+
+def test_a_config_is_pushed(hub: Hub) -> None:
+    albertkit.AlbertConfig.from_pretrained(BUNDLED).push_to_hub("org/config", token=SECRET)
+    assert set(hub.repositories["org/config"]["main"]) == {"config.json"}
+    assert albertkit.AlbertConfig.from_pretrained("org/config").hidden_size == 256
 
 
 def test_a_light_model_goes_to_a_branch_or_a_pull_request(hub: Hub) -> None:

@@ -112,7 +112,7 @@ def test_few_parts_are_in_memory(predictor: Predictor, two_cpu_ray: None) -> Non
             assert len(taken) - finished <= maximum
 
 
-@dataclass(frozen=True)
+@dataclass
 class Dying(Predictor):
     """A predictor that ends its process at a text, at most `most` times."""
 

@@ -160,6 +160,12 @@ def test_a_value_instead_of_a_table_is_an_error() -> None:
         settings_from(PretrainingSettings, {"batch_size": 8, "model": SHAPE, "training": 3}, {"steps": 50})
 
 
+@pytest.mark.parametrize("recipe", [5, ["epochs"], [("epochs", 1)]])
+def test_a_recipe_of_another_type_is_an_error(recipe: Any) -> None:
+    with pytest.raises(ConfigError, match=r"recipe is .*\. Expected a file, a mapping or FinetuningSettings"):
+        settings_from(FinetuningSettings, recipe, {})
+
+
 @pytest.mark.parametrize("seed", [-1, 2**64])
 def test_a_seed_out_of_range_is_an_error(seed: int) -> None:
     with pytest.raises(ConfigError, match=rf"seed must be between 0 and 2\*\*64 - 1, not {seed}"):

@@ -20,9 +20,9 @@ def keep_freed_memory() -> None:
     By default, large arrays get fresh pages each time, which the system first fills with zeros. A
     training step allocates the same arrays as the one before, and takes about a tenth less time this way.
     """
-    _set(_MMAP_MAX, 0)
-    _set(_TRIM_THRESHOLD, _NEVER)
-    _set(_TOP_PAD, _PAD)
+    _call("mallopt", _MMAP_MAX, 0)
+    _call("mallopt", _TRIM_THRESHOLD, _NEVER)
+    _call("mallopt", _TOP_PAD, _PAD)
 
 
 def share_arenas() -> None:
@@ -30,15 +30,14 @@ def share_arenas() -> None:
 
     Otherwise each thread keeps the memory of its largest request.
     """
-    _set(_ARENA_MAX, _ARENAS)
+    _call("mallopt", _ARENA_MAX, _ARENAS)
 
 
 def return_memory() -> None:
     """Return freed memory to the system."""
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).malloc_trim(0)
+    _call("malloc_trim", 0)
 
 
-def _set(parameter: int, value: int) -> None:
-    with suppress(AttributeError, OSError, TypeError):  # another library
-        ctypes.CDLL(None).mallopt(parameter, value)
+def _call(function: str, *arguments: int) -> None:
+    with suppress(AttributeError, OSError, TypeError):  # another library; Windows raises TypeError
+        getattr(ctypes.CDLL(None), function)(*arguments)

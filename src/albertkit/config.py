@@ -14,6 +14,7 @@ from albertkit.config_base import ConfigBase, takes_other_names
 from albertkit.config_fields import (
     ACTIVATION,
     CLASS_NAMES,
+    FLAG,
     POSITIVE,
     any_of,
     rate,
@@ -96,7 +97,7 @@ class AlbertConfig(ConfigBase):
     """Id of `[CLS]`."""
     eos_token_id: int = setting(3, written="always", unit="id")
     """Id of `[SEP]`."""
-    tie_word_embeddings: bool = setting(True)
+    tie_word_embeddings: bool = setting(True, FLAG)
     """Whether the masked language modeling head uses the word embeddings as its output matrix."""
     output_attentions: bool = setting(False)
     """Whether the forward pass returns attention probabilities. A call may override it."""
@@ -115,7 +116,8 @@ class AlbertConfig(ConfigBase):
     pruned_heads: dict[int, list[int]] = setting(None, convert=read_pruned_heads)
     """The removed heads of each layer with its own weights. `prune_heads` sets it."""
     id2label: dict[int, str] = setting(None, convert=read_labels, written="never")
-    """Names of the classes by id. Ids are int here and str in JSON. Default: LABEL_0 and LABEL_1."""
+    """Names of the classes by id. Ids are int here and str in JSON. Default: LABEL_0 and LABEL_1. Setting it
+    also sets `label2id`."""
     label2id: dict[str, int] = setting(None, written="never")
     """Ids of the classes by name."""
     attn_implementation: Literal["sdpa", "eager"] = setting(
@@ -139,8 +141,7 @@ class AlbertConfig(ConfigBase):
         @num_labels.setter
         def num_labels(self, value: int) -> None:
             if value != self.num_labels:
-                labels = settle_labels({"num_labels": value})
-                self.id2label, self.label2id = labels["id2label"], labels["label2id"]
+                self.id2label = settle_labels({"num_labels": value})["id2label"]
 
     def __post_init__(self) -> None:
         self.validate()

@@ -14,6 +14,7 @@ from albertkit.config_fields import (
     OTHER_NAMES,
     TASK_KEY,
     check_other_keys,
+    ids_of_labels,
     is_misspelled,
     settle_labels,
     under_one_name,
@@ -22,6 +23,7 @@ from albertkit.config_fields import (
 from albertkit.errors import ConfigError, ModelNotFoundError, warn_caller
 from albertkit.files import atomic_path, json_text, made_folder, read_json
 from albertkit.hub import as_path, refuse_push_to_hub, resolve, split_hub_options, take_loading_options
+from albertkit.hub_upload import PushToHub
 from albertkit.published import warn_of_contradictions
 
 CONFIG_FILE = "config.json"
@@ -66,7 +68,7 @@ def takes_other_names(config_class: type[_Config]) -> type[_Config]:
     return config_class
 
 
-class ConfigBase:
+class ConfigBase(PushToHub):
     """Base class of `AlbertConfig`, which declares the fields."""
 
     model_type: ClassVar[str]
@@ -104,6 +106,8 @@ class ConfigBase:
         if name in self._settings:
             convert = self._settings[name].metadata["convert"]
             super().__setattr__(name, convert(value) if convert else value)
+            if name == "id2label":
+                self.label2id = ids_of_labels(self.id2label)
         elif name in ("model_type", "is_encoder_decoder"):  # these cannot change
             check_other_keys({name: value})
         elif name == "extra" or hasattr(type(self), name):

@@ -4,9 +4,10 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
+from numbers import Integral
 from typing import Any, Literal
 
-from albertkit.errors import ConfigError, did_you_mean
+from albertkit.errors import ConfigError, did_you_mean, warn_caller
 
 # The names of `hidden_act`; modeling/layers.py defines the functions.
 ACTIVATION_NAMES = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
@@ -36,28 +37,41 @@ ACTIVATION: _Check = (
     lambda value: callable(value) or value in ACTIVATION_NAMES,
     f"a function or one of {', '.join(ACTIVATION_NAMES)}",
 )
+FLAG: _Check = (lambda value: isinstance(value, bool), "True or False")
 CLASS_NAMES: _Check = (
     lambda value: value is None or (isinstance(value, list) and all(isinstance(name, str) for name in value)),
     "a list of class names",
 )
 
 
-def _numbered(name: str, values: Any, read: Callable[[Any], Any]) -> dict[int, Any]:
-    """Return a mapping with its keys converted to integers; JSON has only string keys."""
+def _mapped(
+    name: str, expected: str, values: Any, read: Callable[[Any, Any], tuple[Any, Any]]
+) -> dict[Any, Any]:
+    """Return the mapping of the pairs that `read` returns for the keys and values of a mapping."""
     try:
-        return {int(number): read(value) for number, value in values.items()}
+        return dict(read(key, value) for key, value in values.items())
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(f"{name} must map whole numbers to values, got {values!r} ({error})") from error
+        raise ConfigError(f"{name} must map {expected}, got {values!r} ({error})") from error
 
 
 def read_labels(values: Any) -> dict[int, str]:
-    """Return a mapping from integer ids to labels."""
-    return _numbered("id2label", values, read=lambda label: label)
+    """Return a mapping from integer ids to labels; JSON has only string keys."""
+    return _mapped("id2label", "whole numbers to labels", values, lambda index, label: (int(index), label))
 
 
 def read_pruned_heads(values: Any) -> dict[int, list[int]]:
     """Return the sorted heads of each layer number. None gives an empty mapping."""
-    return _numbered("pruned_heads", values or {}, read=lambda heads: sorted(map(int, heads)))
+    return _mapped(
+        "pruned_heads",
+        "whole numbers to lists of heads",
+        values or {},
+        lambda layer, heads: (int(layer), sorted(map(int, heads))),
+    )
+
+
+def ids_of_labels(id2label: Mapping[int, str]) -> dict[str, int]:
+    """Return the inverse of `id2label`."""
+    return _mapped("id2label", "whole numbers to labels", id2label, lambda index, label: (label, index))
 
 
 def read_dtype(dtype: Any) -> str | None:
@@ -169,18 +183,16 @@ def unknown_arguments(names: Iterable[str], arguments: Iterable[str]) -> ConfigE
 LABEL_ARGUMENTS = ("num_labels", "id2label", "label2id")
 
 
-def _read_ids(label2id: Any) -> dict[str, int]:
-    """Return a mapping from labels to integer ids; some files have the ids as strings."""
-    try:
-        return {label: int(index) for label, index in label2id.items()}
-    except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(f"label2id must map labels to whole numbers, got {label2id!r} ({error})") from error
-
-
 def settle_labels(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments with both `id2label` and `label2id`, and without `num_labels`."""
+    """Return the arguments with both `id2label` and `label2id`, and without `num_labels`.
+
+    If the two mappings contradict each other, `id2label` takes precedence, with a warning.
+    """
     count, id2label, label2id = (arguments.get(name) for name in LABEL_ARGUMENTS)
-    label2id = None if label2id is None else _read_ids(label2id)
+    if label2id is not None:  # some files have the ids as strings
+        label2id = _mapped(
+            "label2id", "labels to whole numbers", label2id, lambda label, index: (label, int(index))
+        )
     if id2label is None and label2id is not None:
         id2label = {index: label for label, index in label2id.items()}
         if len(id2label) != len(label2id):
@@ -190,7 +202,7 @@ def settle_labels(arguments: dict[str, Any]) -> dict[str, Any]:
     if id2label is None:
         number = 2 if count is None else count
         # Each label needs memory, so limit the number from a damaged file.
-        if not isinstance(number, int) or not 1 <= number <= _MOST_LABELS:
+        if not isinstance(number, Integral) or not 1 <= int(number) <= _MOST_LABELS:
             raise ConfigError(
                 f"num_labels must be a whole number of at least 1, got {number!r} (maximum: {_MOST_LABELS:,})"
             )
@@ -201,6 +213,14 @@ def settle_labels(arguments: dict[str, Any]) -> dict[str, Any]:
             f"num_labels is {count}, but id2label names {len(id2label)} labels. "
             "Pass one of the two, or make them agree."
         )
-    label2id = {label: index for index, label in id2label.items()} if label2id is None else label2id
+    inverse = ids_of_labels(id2label)
+    label2id = inverse if label2id is None else label2id
+    wrong = [label for label, index in label2id.items() if label in inverse and id2label.get(index) != label]
+    if wrong:
+        warn_caller(
+            f"id2label gives {wrong[0]!r} the id {inverse[wrong[0]]}, but label2id gives it the id "
+            f"{label2id[wrong[0]]}. albertkit uses id2label. Correct label2id, or omit it."
+        )
+        label2id = inverse
     rest = {name: value for name, value in arguments.items() if name != "num_labels"}
     return {**rest, "id2label": id2label, "label2id": label2id}

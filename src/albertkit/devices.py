@@ -119,7 +119,7 @@ def choose_dtype(dtype: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     """Return PyTorch's data type for a name. "auto" means the data type of the arrays, None means float32.
 
     Raises:
-        ConfigError: The name is not a floating-point type.
+        ConfigError: The name is not a floating-point type, or PyTorch cannot compute with the type.
     """
     if dtype is None:
         return torch.float32
@@ -127,7 +127,8 @@ def choose_dtype(dtype: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         stored = next((array for array in arrays.values() if is_floating(array)), None)
         return torch.float32 if stored is None else getattr(torch, stored.dtype.name)
     chosen: Any = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
-    if not isinstance(chosen, torch.dtype) or not chosen.is_floating_point:
+    # PyTorch stores float8, but cannot compute with it.
+    if not isinstance(chosen, torch.dtype) or not chosen.is_floating_point or chosen.itemsize == 1:
         raise ConfigError(
             f"dtype is {dtype!r}. Use 'auto' or a floating-point type such as 'float32' or 'bfloat16'."
         )

@@ -53,15 +53,14 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
             if target.exists() and not target.is_symlink():
                 permissions = target.stat().st_mode & 0o777
             yield temporary
-            # Set the permissions after the flush, which cannot open a write-protected file. Set them last,
+            # Set the permissions after the flush, which may be unable to open a protected file, and last,
             # because a writer may have replaced our file with a file that has other permissions.
-            flush_to_disk(temporary, os.O_RDWR)
+            flush_to_disk(temporary)
             temporary.chmod(permissions)
             temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
-    if os.name == "posix":  # other systems cannot open a folder
-        flush_to_disk(target.parent)
+    flush_to_disk(target.parent)
 
 
 def copy_file(source: Path, target: Path) -> None:
@@ -130,12 +129,13 @@ def complete_files(folder: Path) -> Iterator[Path]:
         try:
             with full_disk_named(folder):
                 yield staged
-            for file in staged.rglob("*"):
-                flush_to_disk(file)
+                for file in staged.rglob("*"):
+                    flush_to_disk(file)
             for file in sorted(staged.iterdir()):
                 with suppress(FileNotFoundError):
                     file.chmod((folder / file.name).stat().st_mode & 0o777)
                 file.replace(folder / file.name)
+            flush_to_disk(folder)
         finally:
             shutil.rmtree(staged)
 
@@ -276,6 +276,14 @@ def model_folders(folder: Path) -> list[str]:
     return sorted(names, key=by_number)
 
 
+def hint_of_models(folder: Path) -> str:
+    """Return a sentence for an error message that lists the models in subfolders; "" if there are none."""
+    models = model_folders(folder)
+    if (folder / "checkpoints").is_dir():  # a run that has not finished
+        models += [f"checkpoints/{model}" for model in model_folders(folder / "checkpoints")]
+    return f" It has models in sub-folders. Pass one of them: {', '.join(models)}." if models else ""
+
+
 def by_number(path: str | Path) -> list[str | int]:
     """Return a sort key that compares numbers in names by value: step-20 comes before step-100."""
     parts = re.split("([0-9]+)", str(path))  # every second part is a number
@@ -288,9 +296,12 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def flush_to_disk(path: Path, flags: int = os.O_RDONLY) -> None:
+def flush_to_disk(path: Path) -> None:
     """Wait until a file or folder is written to the disk."""
-    descriptor = os.open(path, flags)
+    is_posix = os.name == "posix"
+    if not is_posix and path.is_dir():
+        return  # Windows cannot open a folder, and can only flush a file that is open for writing
+    descriptor = os.open(path, os.O_RDONLY if is_posix else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:

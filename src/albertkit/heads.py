@@ -85,23 +85,18 @@ class Network(Protocol):
 
     def linear(self, values: Any, name: str) -> Any:
         """Apply the linear map with this name: (..., inputs) -> (..., outputs)."""
-        ...
 
     def pool(self, states: Any) -> Any:
         """Apply the pooler and tanh: (..., H) -> (..., H)."""
-        ...
 
     def activate(self, values: Any) -> Any:
         """Apply the activation function of the config."""
-        ...
 
     def layer_norm(self, values: Any, name: str) -> Any:
         """Normalize the last dimension."""
-        ...
 
     def multiply_by_words(self, values: Any, bias: str) -> Any:
         """Multiply by the word embeddings and add a bias: (..., E) -> (..., V)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,13 +207,9 @@ _ORDER = (
 )  # fmt: skip
 
 
-def _keep(network: Network, states: Any) -> Any:
-    del network
-    return states
-
-
-def _pool(network: Network, states: Any) -> Any:
-    return network.pool(states)
+def _linear(name: str, *, of_pooled: bool = False) -> Callable[[Network, Any], Any]:
+    """Return the function that applies a linear map to hidden states, or to the pooled vectors."""
+    return lambda network, states: network.linear(network.pool(states) if of_pooled else states, name)
 
 
 def _score_words(network: Network, states: Any) -> Any:
@@ -229,24 +220,8 @@ def _score_words(network: Network, states: Any) -> Any:
     return network.multiply_by_words(narrow, "predictions.bias")
 
 
-def _score_order(network: Network, states: Any) -> Any:
-    return network.linear(network.pool(states), "sop_classifier.classifier")
-
-
-def _classify_text(network: Network, states: Any) -> Any:
-    return network.linear(network.pool(states), "classifier")
-
-
-def _classify_token(network: Network, states: Any) -> Any:
-    return network.linear(states, "classifier")
-
-
-def _score_answers(network: Network, states: Any) -> Any:
-    return network.linear(states, "qa_outputs")
-
-
-HIDDEN_STATES = Scores(("last_hidden_state",), _keep, "H")
-_OF_TEXT = Scores(("logits",), _classify_text, "K", reads_first=True)
+HIDDEN_STATES = Scores(("last_hidden_state",), lambda _, states: states, "H")
+_OF_TEXT = Scores(("logits",), _linear("classifier", of_pooled=True), "K", reads_first=True)
 
 HEADS: dict[str, Head] = {
     ENCODER: Head(
@@ -254,19 +229,21 @@ HEADS: dict[str, Head] = {
         _POOLER,
         {
             "hidden_states": HIDDEN_STATES,
-            "pooler_output": Scores(("pooler_output",), _pool, "H", True, needs="pooler.weight"),
+            "pooler_output": Scores(
+                ("pooler_output",), lambda network, states: network.pool(states), "H", True, "pooler.weight"
+            ),
         },
     ),
     "AlbertForSequenceClassification": Head(
         "text-classification", (*_POOLER, *_CLASSIFIER, *_EXITS), {"logits": _OF_TEXT}
     ),
     "AlbertForTokenClassification": Head(
-        "token-classification", _CLASSIFIER, {"logits": Scores(("logits",), _classify_token, "K")}
+        "token-classification", _CLASSIFIER, {"logits": Scores(("logits",), _linear("classifier"), "K")}
     ),
     "AlbertForQuestionAnswering": Head(
         "question-answering",
         _ANSWERS,
-        {"logits": Scores(("start_logits", "end_logits"), _score_answers, "2")},
+        {"logits": Scores(("start_logits", "end_logits"), _linear("qa_outputs"), "2")},
     ),
     "AlbertForMultipleChoice": Head(
         "multiple-choice", (*_POOLER, *_CLASSIFIER), {"logits": _OF_TEXT}, has_choices=True
@@ -277,7 +254,9 @@ HEADS: dict[str, Head] = {
         (*_POOLER, *_MASKED_WORDS, *_ORDER),
         {
             "logits": Scores(("prediction_logits",), _score_words, "V"),
-            "order": Scores(("sop_logits",), _score_order, "K", reads_first=True),
+            "order": Scores(
+                ("sop_logits",), _linear("sop_classifier.classifier", of_pooled=True), "K", reads_first=True
+            ),
         },
     ),
 }

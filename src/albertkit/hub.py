@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 
 from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError
-from albertkit.files import contents, model_folders
+from albertkit.files import contents, hint_of_models
 from albertkit.published import REPOSITORIES
 
 MODULES_FILE = "modules.json"
@@ -182,13 +182,9 @@ def _require_one_of(patterns: tuple[str, ...], folder: Path, name: str | Path) -
     files = (child.name for child in folder.iterdir() if child.is_file() and not child.name.startswith("."))
     if any(fnmatch(file, pattern) for file in files for pattern in patterns):
         return
-    models = model_folders(folder)
-    if (folder / "checkpoints").is_dir():  # a run that has not finished
-        models += [f"checkpoints/{model}" for model in model_folders(folder / "checkpoints")]
     raise ModelNotFoundError(
         f"{str(name)!r} is not the folder of one model. Expected {' or '.join(patterns)} in {folder}, "
-        f"which {contents(folder)}."
-        + (f" It has models in sub-folders. Pass one of them: {', '.join(models)}." if models else "")
+        f"which {contents(folder)}." + hint_of_models(folder)
     )
 
 

@@ -103,6 +103,7 @@ def upload(
             api.create_branch(repository, branch=revision, exist_ok=True)
         if tags:
             step = f"read {CARD}"
+            tags = [tags] if isinstance(tags, str) else tags
             files = {**files, CARD: _card_with_tags(repository, tags, token, revision)}
         step = f"commit {len(files)} files"
         commit = api.create_commit(

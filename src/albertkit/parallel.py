@@ -95,14 +95,14 @@ def _process_map(
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
     waiting: deque[tuple[str, Any]] = deque()
     started = False  # whether any worker has returned a result
+    items = iter(items)
     try:
-        for item in items:
-            waiting.append((name(item), pool.submit(work, item)))
-            if len(waiting) > workers + 1:  # one item is ready for the next worker; more would use memory
-                yield waiting[0][1].result()
-                waiting.popleft()
-                started = True
-        while waiting:
+        while True:
+            # One item is ready for the next worker; more would use memory.
+            for item in islice(items, workers + 2 - len(waiting)):
+                waiting.append((name(item), pool.submit(work, item)))
+            if not waiting:
+                return
             yield waiting[0][1].result()
             waiting.popleft()
             started = True

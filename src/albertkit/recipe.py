@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from albertkit.errors import ConfigError, suggestion
 
@@ -96,15 +96,17 @@ def settings_from(
         given: Values by field name, including fields of tables.
 
     Raises:
-        ConfigError: A name is unknown or missing, or a value has the wrong type.
+        ConfigError: A name is unknown or missing, or a value or the recipe has the wrong type.
     """
     where = "settings"
     if isinstance(recipe, str | Path):
         where, table = str(recipe), read_recipe(Path(recipe))
     elif isinstance(recipe, settings):
         table = dict(vars(recipe))
+    elif recipe is None or isinstance(recipe, Mapping):
+        table = dict(recipe or {})
     else:
-        table = dict(cast(Mapping[str, Any], recipe or {}))
+        raise ConfigError(f"recipe is {recipe!r:.60}. Expected a file, a mapping or {settings.__name__}.")
     return build(settings, merge(table, given, settings), where=where)
 
 

@@ -209,7 +209,7 @@ def damaged(write_model: WriteModel, name: str) -> Path:
     )
     folder = write_model(*kinds)
     if "Dense" in kinds:
-        add_dense(folder / "2_Dense")
+        add_dense(folder / "2_Dense", inputs=HIDDEN + (name == "size"))
         config = json.loads((folder / "2_Dense" / "config.json").read_text())
         changes = {
             "activation": {"activation_function": "my.Function"},
@@ -244,6 +244,7 @@ def damaged(write_model: WriteModel, name: str) -> Path:
         ("activation", "activation_function is 'my.Function'.*Expected torch"),
         ("input", "module_input_name is 'token_embeddings'.*Expected sentence_embedding"),
         ("shape", r"linear.weight \(5, 32\).*Expected linear.weight \(6, 32\)"),
+        ("size", r"a Dense module expects vectors of size 33, but the modules before it return size 32"),
         ("pooling", r"pooling is 'median'. Expected one of mean, cls, max"),
         ("outside", "'../..' leads out of the folder"),
         ("json", "modules.json is damaged: expected a list of modules"),

@@ -128,9 +128,9 @@ def test_a_metric_on_labeled_examples(labeled: Path, tmp_path: Path, run) -> Non
 
 
 def test_too_large_a_loss_leaves_no_file(labeled: Path, tmp_path: Path, monkeypatch, run) -> None:
-    from albertkit.onnx import graph
+    from albertkit.onnx import graph, network
 
-    monkeypatch.setattr(graph, "COMPUTED_LARGEST", 1)  # nothing but -1, 0 and 1
+    monkeypatch.setattr(network, "COMPUTED_LARGEST", 1)  # nothing but -1, 0 and 1
     monkeypatch.setattr(graph, "STORED_LARGEST", 1)
     file = tmp_path / "texts.txt"
     file.write_text("\n".join(TEXTS) + "\n")

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albertkit.modeling import losses
-from albertkit.modeling.losses import vocabulary_loss
+from albertkit.modeling.losses import classification_loss, loss_of_step, vocabulary_loss
 
 IGNORED = -100
 
@@ -65,3 +65,11 @@ class TestVocabularyLoss:
         logits = torch.zeros(2, 4)
         logits[0, 1] = torch.nan
         assert torch.isnan(vocabulary_loss(logits, torch.tensor([0, 1]))[0])
+
+
+def test_labels_of_eight_bits_equal_those_of_64() -> None:
+    labels = torch.tensor([156, 3, 7])  # in eight bits, 156 has the bits of -100
+    logits = scores(torch.float32, rows=3, columns=200)[0]
+    loss, short = classification_loss(logits, labels), labels.to(torch.uint8)
+    assert torch.equal(classification_loss(logits, short), loss)
+    assert torch.equal(loss_of_step(loss, short, 4), loss_of_step(loss, labels, 4))

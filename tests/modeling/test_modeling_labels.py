@@ -94,6 +94,14 @@ def test_spans_need_both_ends():
         make("AlbertForQuestionAnswering")(**batch(), start_positions=torch.tensor([1, 2, 3]))
 
 
+def test_spans_may_have_eight_bits():
+    model = make("AlbertForQuestionAnswering", max_position_embeddings=300)
+    inputs, begin = batch(length=300), torch.tensor([1, 2, 255])
+    expected = model(**inputs, start_positions=begin, end_positions=begin).loss
+    begin = begin.to(torch.uint8)
+    assert model(**inputs, start_positions=begin, end_positions=begin).loss == expected
+
+
 def test_multiple_choice_needs_choices():
     with pytest.raises(ValueError, match=r"\(B, C, T\).*\(3, 12\)"):
         make("AlbertForMultipleChoice")(**batch())

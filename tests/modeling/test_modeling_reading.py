@@ -11,7 +11,9 @@ from albertkit.modeling.arguments import query_positions
 READING = ["AlbertForPreTraining", "AlbertForMaskedLM"]
 
 
-@pytest.mark.parametrize(("rows", "length", "reads"), [(3, 10, 7), (1, 8, 0), (4, 128, 80), (2, 8, 16)])
+@pytest.mark.parametrize(
+    ("rows", "length", "reads"), [(3, 10, 7), (1, 8, 0), (0, 8, 0), (4, 128, 80), (2, 8, 16)]
+)
 def test_positions_by_row_are_the_flat_ones(rows: int, length: int, reads: int) -> None:
     torch.manual_seed(reads)
     flat = torch.randperm(rows * length)[:reads]

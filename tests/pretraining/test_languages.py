@@ -192,6 +192,8 @@ def test_too_many_characters_for_the_pieces(tmp_path: Path) -> None:
         train_vocabulary([SENTENCES["zh"]], tmp_path, vocab_size=50, character_coverage=1, num_threads=1)
     with pytest.raises(ConfigError, match=r"character_coverage must be between 0.98 and 1, not 0.5"):
         train_vocabulary([SENTENCES["zh"]], tmp_path, vocab_size=50, character_coverage=0.5)
+    with pytest.raises(ConfigError, match=r"num_threads is 0\. Expected a whole number of at least 1"):
+        train_vocabulary([SENTENCES["zh"]], tmp_path, vocab_size=50, num_threads=0)
     assert not any(tmp_path.glob("*.model"))
 
 

@@ -1,6 +1,5 @@
 """Tests of the model that a pretraining run keeps: the mean of checkpoints, and early stopping."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,13 +96,6 @@ def test_early_stopping_keeps_the_model_with_the_lowest_loss(
     assert (result.finished, result.state.step, result.state.best_step) == (True, 8, 4)
     assert result.metrics == {"masked_loss": 3.0, "order_loss": 1.0}
     assert run(data, tmp_path, settings).metrics == result.metrics  # the run is finished
-    state = tmp_path / "checkpoints/step-0000008/training_state.json"
-    document = json.loads(state.read_text())
-    older = {name: value for name, value in document.items() if name not in ("metrics", "best_metrics")}
-    for content, metrics in ((older, result.metrics), (document, result.metrics), (older, {})):
-        state.write_text(json.dumps(content))
-        assert run(data, tmp_path, settings).metrics == metrics
-        (tmp_path / "metrics.jsonl").unlink(missing_ok=True)
     final, best = (
         load_file(tmp_path / name / "model.safetensors") for name in ("", "checkpoints/step-0000004")
     )

@@ -150,6 +150,8 @@ def test_unusable_inputs_are_an_error(tmp_path: Path) -> None:
         read()
     with pytest.raises(DataError, match="no such file or folder"):
         read(tmp_path / "nothing*.txt")
+    with pytest.raises(DataError, match=r"a\*\*b: no such file or folder"):
+        Corpus.find("a**b")  # not a pattern in Python before 3.13
     with pytest.raises(DataError, match=r"no \.txt, \.jsonl, \.parquet file"):
         read(tmp_path)
     parquet.write_table(pa.table({"a": ["x"], "b": ["y"]}), tmp_path / "t.parquet")

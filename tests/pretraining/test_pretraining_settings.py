@@ -1,4 +1,4 @@
-"""Tests of the default learning rate of pretraining, and of warnings about settings."""
+"""Tests of the default learning rate of pretraining, and of errors and warnings about settings."""
 
 from dataclasses import replace
 
@@ -6,7 +6,8 @@ import pytest
 from pretraining_runs import SETTINGS, SIZES
 from quick_runs import quick_runs  # noqa: F401  # a fixture
 
-from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
+from albertkit.errors import ConfigError
+from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings, TokenizerSettings
 from albertkit.training.settings import TrainingSettings
 
 
@@ -71,3 +72,9 @@ def test_a_length_warmup_without_documents_causes_a_warning() -> None:
     (warning,) = replace(SETTINGS, examples=examples).warnings()
     assert warning.startswith("warmup_seq_length is 24, but warmup_documents is 0")
     assert not replace(SETTINGS, examples=replace(examples, warmup_documents=64)).warnings()
+
+
+@pytest.mark.parametrize("name", ["vocab_size", "threads"])
+def test_a_vocabulary_needs_pieces_and_a_thread(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} must be 1 or more, not 0"):
+        TokenizerSettings(**{name: 0})

@@ -74,6 +74,7 @@ EDGES_WITHIN_A_LEVEL = {
     ("config_base", "errors"),
     ("config_base", "files"),
     ("config_base", "hub"),
+    ("config_base", "hub_upload"),
     ("config_base", "published"),
     ("config", "errors"),
     ("config", "published"),

@@ -206,6 +206,7 @@ def test_wrong_inputs_are_an_error(tmp_path: Path) -> None:
             lambda: model(ids, head_mask=np.ones(3)),
             r"head_mask must have one of the shapes \[\(4,\), \(1, 4\)\]",
         ),
+        (lambda: model(np.ones((2, 0), int)), r"input_ids .* at least one token .T > 0., got \(2, 0\)"),
         (lambda: model(np.ones((1, 25), int)), "25 tokens, more than max_position_embeddings"),
         (lambda: model(keras.Input((None,))), "an Input of Keras needs dtype='int32'"),
     ):

@@ -9,6 +9,7 @@ from keras_models import DEEP, SHALLOW, on_tensorflow_alone
 from modeling_twins import batch, make
 
 import albertkit
+import albertkit.hub_upload
 import albertkit.keras
 from albertkit import AlbertModel
 from albertkit.checkpoints.arrays import to_torch
@@ -34,6 +35,19 @@ def test_every_format_loads(tmp_path: Path) -> None:
         tensors = tensors_of(model)
         for name, tensor in expected.items():
             assert torch.equal(to_torch(tensors[f"albert.{name}"]), tensor), name
+
+
+@on_tensorflow_alone
+def test_options_of_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = albertkit.keras.TFAlbertModel(make("AlbertModel", **SHALLOW).config, dtype="float64")
+    model.save_pretrained(tmp_path, push_to_hub=False, max_shard_size="10KB")
+    assert (tmp_path / "model.safetensors.index.json").exists()
+    again = tensors_of(albertkit.keras.TFAlbertModel.from_pretrained(tmp_path, dtype="float64"))
+    assert all((again[name] == tensor).all() for name, tensor in tensors_of(model).items())
+    with pytest.raises(ConfigError, match=r"Call push_to_hub\('ORGANIZATION/NAME'\)"):
+        model.save_pretrained(tmp_path, push_to_hub=True)
+    monkeypatch.setattr(albertkit.hub_upload, "upload", lambda files, repo_id, **_: (repo_id, [*files]))
+    assert model.push_to_hub("my/model") == ("my/model", ["config.json", "model.safetensors"])
 
 
 @on_tensorflow_alone

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from albertkit.errors import TokenizerError
-from albertkit.tokenization.special_tokens import fold
+from albertkit.tokenization.special_tokens import SpecialTokens, fold
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
 
@@ -218,3 +218,14 @@ def test_roles_of_tokens_that_are_not_in_the_vocabulary(cls, files, tmp_path: Pa
     )
     assert tokenizer.tokenize("a[NEW]")[-1] == "[NEW]"
     assert tokenizer.sep_token_id == 3
+
+
+def test_other_threads_never_see_a_part_of_the_added_tokens() -> None:
+    """Another thread may run between any two steps, so the attribute is set only when it is complete."""
+    tokens = SpecialTokens(size=5, ignore_case=True)
+    seen = []
+    tokens._fold = lambda text: seen.append(tokens._words) or text.lower()
+    for number, token in enumerate(("Kiwistan", "Brillig")):
+        tokens.add(token, vocabulary_id=None, added_id=5 + number)
+    assert tokens.words == {"kiwistan": "Kiwistan", "brillig": "Brillig"}
+    assert seen == [None, None]

@@ -41,6 +41,8 @@ def test_missing_and_damaged_files(tiny_vocabulary: Path, tmp_path: Path) -> Non
     for cls in (AlbertTokenizer, AlbertTokenizerFast):
         with pytest.raises(ModelNotFoundError, match=r"nowhere\.model"):
             cls(tmp_path / "nowhere.model")
+    with pytest.raises(ModelNotFoundError, match=r"nowhere\.model does not exist\. Expected a tokenizer"):
+        AutoTokenizer.from_pretrained(tiny_vocabulary, vocab_file="nowhere.model")
     with pytest.raises(TokenizerError, match="vocab_file"):
         AlbertTokenizerFast()
     (tmp_path / "tokenizer.json").write_text('{"model": {"type": "WordPiece", "vocab": {}}}')

@@ -55,8 +55,26 @@ def test_tokens_and_ids_as_inputs(tiny: TokenizerBase) -> None:
         == tiny.encode_plus(SHORT, tiny.tokenize("fox [MASK]"))
         == expected
     )
+    for wrong in ([5, 2.5], [None], ["fox", {}]):
+        with pytest.raises(TokenizerError, match=r"is not an id\. Expected a whole number, 0 to 499\."):
+            tiny.encode(wrong)
+        with pytest.raises(TokenizerError, match="is not an id"):
+            tiny.prepare_for_model(wrong)
+    for wrong in (5, ["fox", 5]):
+        with pytest.raises(TokenizerError, match=r"received 5 \(int\)\. Expected a token or a list"):
+            tiny.convert_tokens_to_ids(wrong)
+    with pytest.raises(TokenizerError, match=r"received None \(NoneType\) for text\. Expected a string,"):
+        tiny.tokenize(None)  # type: ignore[arg-type]
     plain = {"parse_special_tokens": False}
     assert tiny.encode_plus(ids, "fox [MASK]", **plain) == tiny(SHORT, "fox [MASK]", **plain)
+
+
+def test_lists_of_arrays_and_numbers_are_ids(tiny: TokenizerBase) -> None:
+    ids = tiny.encode(SHORT, add_special_tokens=False)
+    for mixed in ([2, *np.array(ids)], [np.int64(2), *ids]):
+        assert tiny.decode(mixed) == tiny.decode([2, *ids])
+        assert tiny.convert_ids_to_tokens(mixed) == tiny.convert_ids_to_tokens([2, *ids])
+        assert tiny.prepare_for_model(mixed) == tiny.prepare_for_model([2, *ids])
 
 
 def test_tensors(tiny: TokenizerBase) -> None:
@@ -101,6 +119,12 @@ def test_pad(tiny: TokenizerBase) -> None:
     assert padded["attention_mask"].tolist() == [[1, 1, 0, 0]]
     with pytest.raises(TokenizerError, match="input_ids"):
         tiny.pad({"ids": [[1]]})
+    for column in ("a text", ["a", "text"]):
+        with pytest.raises(TokenizerError, match=r"words contains text.* Remove it from the rows"):
+            tiny.pad([{"input_ids": [2, 3], "words": column}], return_tensors="pt")
+    for rows in ("ab", [1, 2], 5, [{"input_ids": [1]}, {"attention_mask": [1]}]):
+        with pytest.raises(TokenizerError, match=r"received .* to pad\. Expected a mapping, or mappings"):
+            tiny.pad(rows)
 
 
 def test_a_deep_copy_keeps_the_word_ids(tiny: TokenizerBase) -> None:
@@ -147,6 +171,14 @@ def test_a_maximum_length_without_truncation_warns_once(
         assert ("truncates longer texts" in caplog.text) == warns
 
 
+def test_a_maximum_length_that_is_no_number(tiny_vocabulary: Path) -> None:
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    tokenizer.model_max_length = "8"  # type: ignore[assignment]
+    for call in (tokenizer, tokenizer.encode, lambda text: tokenizer.pad(tokenizer(text))):
+        with pytest.raises(TokenizerError, match="model_max_length='8': expected a whole number"):
+            call(LONG)
+
+
 def test_padding_without_a_maximum_length(tiny_vocabulary: Path) -> None:
     tokenizer = AlbertTokenizer(tiny_vocabulary, model_max_length=10**30)
     with pytest.raises(TokenizerError, match="needs a maximum length, but this tokenizer has none"):
@@ -166,6 +198,7 @@ def test_padding_without_a_maximum_length(tiny_vocabulary: Path) -> None:
         ((["a", None],), {}, "None"),
         ((b"bytes",), {}, "bytes"),
         ((["a", "b"], ["c"]), {}, "2 texts and 1"),
+        (("a b",), {"is_split_into_words": True}, "received 'a b' .str. for text. Expected a list of words"),
         (("a",), {"padding": "longst"}, "longst"),
         (("a",), {"truncation": "first"}, "first"),
         (("a",), {"return_tensors": "jx"}, "'pt', 'np' or 'tf'"),
@@ -197,10 +230,12 @@ def test_wrong_inputs_and_options(arguments, options, message: str, tiny: Tokeni
 
 
 def test_unknown_arguments(tiny: TokenizerBase, tiny_vocabulary: Path) -> None:
-    with pytest.raises(TypeError, match="do_lowercase"):
+    with pytest.raises(TypeError, match=r"no argument 'do_lowercase' .did you mean 'do_lower_case'"):
         type(tiny)(tiny_vocabulary, do_lowercase=True)
+    with pytest.raises(TokenizerError, match=r"received \['<a>'\]\. Expected a mapping from roles to tokens"):
+        tiny.add_special_tokens(["<a>"])  # type: ignore[arg-type]
     with pytest.raises(
-        TypeError, match=r"no argument truncation\. Pass it in calls: tokenizer\(text, trunca"
+        TypeError, match=r"no argument 'truncation'\. Pass it in calls: tokenizer\(text, trunca"
     ):
         type(tiny)(tiny_vocabulary, truncation=True)
     with pytest.raises(TypeError, match="return_tensor"):

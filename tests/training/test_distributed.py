@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from two_processes import in_two_processes
 
 import albertkit
+from albertkit.errors import ConfigError
 from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World, join_world
 from albertkit.training.state import checkpoints
@@ -94,6 +95,13 @@ def test_processes_with_one_objective_and_muon(
     one, two = (figures(tmp_path / name, "train/masked_loss") for name in ("one", "two"))
     assert one[0] - one[-1] > 0.05
     assert two == pytest.approx(one, abs=5e-3)
+
+
+def test_an_incomplete_environment_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(ConfigError, match="WORLD_SIZE=2, but not LOCAL_RANK, MASTER_ADDR, MASTER_PORT"):
+        join_world("cpu").__enter__()
 
 
 def test_processes_end_only_after_the_main_process(tmp_path: Path, warm_shell: dict[str, str]) -> None:

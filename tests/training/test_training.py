@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -182,6 +183,19 @@ def test_minutes_left_follow_the_speed_of_this_process(monkeypatch: pytest.Monke
     figures = meter.figures(state, done=state.step, length=170)
     assert figures["tokens_per_second"] == pytest.approx(2.0)
     assert figures["minutes_left"] == pytest.approx(60 * 5 / 60)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [("VmHWM:\t     7 kB\n", 7 << 10), ("VmRSS:\t5 kB\n", 9 << 10)]
+)
+def test_peak_memory_where_the_system_does_not_list_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str, expected: int
+) -> None:
+    (tmp_path / "status").write_text(status)
+    monkeypatch.setattr(throughput, "Path", lambda _: tmp_path / "status")
+    monkeypatch.setattr(throughput.resource, "getrusage", lambda _: SimpleNamespace(ru_maxrss=9))
+    monkeypatch.setattr(throughput.sys, "platform", "linux")
+    assert throughput.peak_memory(torch.device("cpu")) == expected
 
 
 def test_a_run_keeps_freed_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

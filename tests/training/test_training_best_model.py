@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from quick_runs import quick_runs  # noqa: F401  # a fixture
 from safetensors.torch import load_file
 from training_runs import BadOnce, batches, objective, run, settings, tiny_model
 
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, TrainingError
 from albertkit.training.loop import train
 from albertkit.training.state import checkpoint_folder
 
@@ -115,6 +116,19 @@ def test_the_best_model_is_kept_and_a_run_that_gets_no_better_ends(tmp_path: Pat
     # Of equals the first is kept, but not a model before any training.
     equal = trained(tmp_path / "equal", [0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.3])
     assert (equal.state.best, equal.state.best_step) == (0.7, 2)
+
+
+def test_the_last_model_does_not_replace_a_missing_best_one(tmp_path: Path) -> None:
+    run_with(tmp_path / "finished", iter([0.1, 0.5, 0.4, 0.3, 0.3, 0.2, 0.2]))
+    best = load_file(tmp_path / "finished/model.safetensors")
+    shutil.rmtree(tmp_path / "finished/best")
+    assert run_with(tmp_path / "finished", iter([])).finished
+    final = load_file(tmp_path / "finished/model.safetensors")
+    assert all(torch.equal(final[name], best[name]) for name in best)
+    run_with(tmp_path / "stopped", iter([0.9]), max_minutes=1e-9)
+    shutil.rmtree(tmp_path / "stopped/best")
+    with pytest.raises(TrainingError, match=r"best is missing\. It had the best model, that of step 0"):
+        run_with(tmp_path / "stopped", iter([0.5, 0.4, 0.3, 0.3, 0.2, 0.2]))
 
 
 @pytest.mark.parametrize(

@@ -166,8 +166,9 @@ def test_figures_without_their_checkpoints_are_not_overwritten(tmp_path: Path) -
         run(left, settings())
     file = tmp_path / "file"
     file.write_text("precious")
-    with pytest.raises(TrainingError, match="file is a file"):
-        run(file, settings())
+    for output in (file, file / "run"):
+        with pytest.raises(TrainingError, match="file is a file"):
+            run(output, settings())
     assert file.read_text() == "precious"
 
 

@@ -25,7 +25,7 @@ from albertkit.checkpoints.sentence_modules import FILES as SENTENCE_FILES
 from albertkit.config_base import CONFIG_FILE
 from albertkit.errors import CheckpointError, ConfigError, DataError, DiskFullError, MissingExtraError
 from albertkit.extras import optional
-from albertkit.files import atomic_path, contents, json_text, made_folder, model_folders, read_json
+from albertkit.files import atomic_path, contents, hint_of_models, json_text, made_folder, read_json
 from albertkit.hub import MODULES_FILE, HubOptions, resolve
 
 torch: Any = optional("torch", extra="torch")
@@ -78,10 +78,9 @@ def read_folder(
     has_config = (folder / CONFIG_FILE).is_file()
     weights = _weights_in(folder)
     if needs_config and not has_config:
-        models = model_folders(folder)
         raise CheckpointError(
             f"{folder} has no {CONFIG_FILE}: it {contents(folder)}."
-            + (f" It has models in sub-folders. Pass one of them: {', '.join(models)}." if models else "")
+            + hint_of_models(folder)
             + (" Pass config=..., or write the file with config.save_pretrained(folder)." if weights else "")
         )
     if weights is None:
@@ -147,8 +146,9 @@ def write_folder(
     except DiskFullError:
         raise
     except (OSError, DataError, SafetensorError) as error:
+        reason = str(error).rstrip(".")
         raise CheckpointError(
-            f"Could not save the model in {folder}: {error}. An older model there is unchanged."
+            f"Could not save the model in {folder}: {reason}. An older model there is unchanged."
         ) from error
 
 

@@ -90,7 +90,7 @@ def read(path: Path) -> Checkpoint:
     notes: list[str] = []
     tensors = _read_tensors(bundle, variables, notes)
     heads = object_graph.merge_heads(tensors) if variables else None
-    tensors = {name: in_our_layout(name, tensor) for name, tensor in tensors.items()}
+    tensors = {name: turned(name, tensor) for name, tensor in tensors.items()}
     folder = prefix.parent.parent if prefix.parent.name == "variables" else prefix.parent
     values, is_google = _read_config(folder, tensors, notes)
     if heads is not None and values.get("num_attention_heads") != heads:
@@ -143,8 +143,8 @@ def write(folder: Path, checkpoint: Checkpoint) -> list[Path]:
 # --- shared with Julia's files ------------------------------------------------------------------
 
 
-def in_our_layout(name: str, tensor: np.ndarray) -> np.ndarray:
-    """Return a tensor of a file in PyTorch's layout, with right-multiplied matrices transposed."""
+def turned(name: str, tensor: np.ndarray) -> np.ndarray:
+    """Convert a tensor from TensorFlow's layout to PyTorch's, or back, by its name in the file."""
     return np.ascontiguousarray(tensor.T) if tensor.ndim == 2 and is_turned(name) else tensor
 
 
@@ -155,9 +155,7 @@ def google_tensors(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         CheckpointError: Google's models do not have a tensor.
     """
     named = {to_google(name): tensor for name, tensor in tensors.items()}
-    return {
-        name: np.ascontiguousarray(tensor.T) if is_turned(name) else tensor for name, tensor in named.items()
-    }
+    return {name: turned(name, tensor) for name, tensor in named.items()}
 
 
 def google_config(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from safetensors.numpy import save
 
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import SETTINGS_KEY, TASK_KEY
-from albertkit.errors import ConfigError
+from albertkit.errors import CheckpointError, ConfigError
 from albertkit.files import json_bytes
 from albertkit.hub import MODULES_FILE
 
@@ -105,9 +105,22 @@ class SentenceModules:
     """Name of the model's similarity function. albertkit saves it, but does not use it."""
 
     def size(self, hidden_size: int) -> int:
-        """Return the number of dimensions of a vector."""
-        sizes = [len(step.weight) for step in self.steps if isinstance(step, Dense)]
-        return sizes[-1] if sizes else len(self.pooling) * hidden_size
+        """Return the number of dimensions of a vector.
+
+        Raises:
+            CheckpointError: A Dense module expects vectors of another size.
+        """
+        size = len(self.pooling) * hidden_size
+        for step in self.steps:
+            if isinstance(step, Dense):
+                outputs, inputs = step.weight.shape
+                if inputs != size:
+                    raise CheckpointError(
+                        f"a Dense module expects vectors of size {inputs}, but the modules before it return "
+                        f"size {size}. Copy the folder of the model again."
+                    )
+                size = outputs
+        return size
 
     def entries(self) -> dict[str, Any]:
         """Return the entries of the config that tasks and pipelines read."""
@@ -149,7 +162,8 @@ def sentence_modules(config: AlbertConfig) -> SentenceModules | None:
 
 
 def attach(config: AlbertConfig, modules: SentenceModules) -> None:
-    """Add the modules of a model to its config."""
+    """Add the modules of a model to its config; raise CheckpointError if their sizes do not match."""
+    modules.size(config.hidden_size)
     config.sentence_modules = modules
     config.extra |= modules.entries()
 

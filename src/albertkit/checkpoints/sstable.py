@@ -11,7 +11,7 @@ A block ends with the positions of complete keys ("restarts") and their number. 
 for its compression and a checksum: CRC-32C, "masked" because a checksum of checksums is weak.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from albertkit.checkpoints.cursor import Cursor
@@ -23,7 +23,6 @@ _crc32c = optional("crc32c", extra="convert")
 _FOOTER_SIZE = 48
 _MAGIC = 0xDB4775248B80FB57
 _NO_COMPRESSION, _SNAPPY = 0, 1
-_BLOCK_SIZE = 256 * 1024
 _KEYS_PER_RESTART = 16
 _LARGEST_GAIN = 64
 """Maximum number of bytes that one byte of Snappy can expand to: a copy of 64 bytes takes at least two."""
@@ -148,32 +147,19 @@ def decompress(source: Cursor) -> bytes:
 
 
 def write_table(path: Path, entries: Mapping[bytes, bytes]) -> None:
-    """Write a table with exactly the bytes that TensorFlow writes if one block holds all entries."""
+    """Write a table with a single data block.
+
+    The bytes are those of TensorFlow, which begins another block after 256 kB. Readers accept blocks of any
+    size.
+    """
     table = bytearray()
-    index: list[tuple[bytes, bytes]] = []
-    for group in _groups(sorted(entries.items())):
-        handle = _append(table, _encode_block(group, _KEYS_PER_RESTART))
-        index.append((group[-1][0], handle))
-    if index:
-        index[-1] = (_short_successor(index[-1][0]), index[-1][1])
+    items = sorted(entries.items())
+    handle = _append(table, _encode_block(items, _KEYS_PER_RESTART))
     metaindex = _append(table, _encode_block([], _KEYS_PER_RESTART))
-    footer = metaindex + _append(table, _encode_block(index, 1))
+    index = _encode_block([(_short_successor(items[-1][0]), handle)], 1)
+    footer = metaindex + _append(table, index)
     table += footer.ljust(_FOOTER_SIZE - 8, b"\0") + _MAGIC.to_bytes(8, "little")
     path.write_bytes(table)
-
-
-def _groups(entries: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Yield the entries of each block, as many as fill its size."""
-    group: list[tuple[bytes, bytes]] = []
-    size = 0
-    for key, value in entries:
-        group.append((key, value))
-        size += len(key) + len(value)
-        if size >= _BLOCK_SIZE:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
 
 
 def _encode_block(entries: list[tuple[bytes, bytes]], keys_per_restart: int) -> bytes:

@@ -41,7 +41,6 @@ def fill_mask(
 
 
 def _print_words(text: str, masks: list[list[dict[str, Any]]], tokenizer: Any) -> None:
-    """Print the words for each mask."""
     console = new_console()
     print_title(console, text)
     for number, words in enumerate(masks, start=1):

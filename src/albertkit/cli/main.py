@@ -132,7 +132,6 @@ def run() -> None:
 
 
 def _print_warning(message: Warning | str, *_: object) -> None:
-    """Log a warning as a line of text."""
     logging.getLogger("albertkit").warning("%s", message)
 
 
@@ -154,11 +153,9 @@ def usage_error(error: Any) -> str:
         nearest = _nearest_option(error)
         message = error.message + (f" (did you mean {nearest}?)" if nearest else _usage(error.ctx))
     else:
-        message = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
+        message = " ".join(error.format_message().split()).rstrip(".")
         if choice := re.search(r"'([^']*)' is not one of (.*)", message):
             message += did_you_mean(choice[1], re.findall(r"'([^']*)'", choice[2]))
-    if received := re.search(r"input_value=('[^']*')", str(error.__cause__ or error.__context__ or "")):
-        message += "" if received[1] in message else f", but received {received[1]}"
     command = error.ctx.command_path if getattr(error, "ctx", None) else "albertkit"
     return f"{message}{'' if message.endswith('?') else '.'} See {command} --help"
 

@@ -61,7 +61,6 @@ class PlainEngine(Engine):
 def _scores(
     model: AlbertPreTrainedModel, batch: Batch, output: Output, positions: list[Sequence[int]]
 ) -> Sequence[Tensor]:
-    """Return the scores (R, K) of each row."""
     if output == "hidden_states":
         states = model.base_model(**batch, return_dict=True).last_hidden_state  # (B, T, H)
         return _select(states, positions)

@@ -180,7 +180,6 @@ class TorchEngine(Engine):
         return [packed[layer] for layer in executed]
 
     def _score(self, head: Head, layers: list[PackedLayer], batch: Batch) -> Sequence[np.ndarray]:
-        """Return the scores (R, K) of each row."""
         embedded = self._embed(batch)
         places = torch.tensor(batch.read_tokens(), dtype=torch.long, device=embedded.device)
         states = run_layers(layers, embedded, batch.groups(), places)

@@ -21,8 +21,7 @@ class TFAlbertModel(TFAlbertPreTrainedModel):
     architecture = "AlbertModel"
     output_name = "BaseModelOutputWithPooling"
 
-    def answer(self, encoded: Any) -> dict[str, Tensor]:
-        """Return the hidden states of all tokens (B, T, H) and the pooled vector of [CLS] (B, H)."""
+    def _answer(self, encoded: Any) -> dict[str, Tensor]:
         return {"last_hidden_state": encoded.last_hidden_state, "pooler_output": encoded.pooler_output}
 
 
@@ -53,8 +52,7 @@ class AlbertDecoder(keras.layers.Layer):
 class AlbertMLMHead(Brick):
     """Maps hidden states to logits over the vocabulary: (..., H) -> (..., V)."""
 
-    def make_parts(self, *, table: keras.layers.Embedding | None) -> None:
-        """Create the map from H to E, its LayerNorm, and the decoder, which is tied to `table` if passed."""
+    def _make_parts(self, *, table: keras.layers.Embedding | None) -> None:
         config = self.config
         self.hidden = self.dense("dense", config.hidden_size, config.embedding_size)
         self.activation = make_activation(config.hidden_act)
@@ -69,8 +67,7 @@ class AlbertMLMHead(Brick):
 class AlbertSOPHead(Brick):
     """Maps (B, H) to logits (B, K): "in order" (0), "swapped" (1); without dropout as in the original."""
 
-    def make_parts(self) -> None:
-        """Create the linear map from H to K."""
+    def _make_parts(self) -> None:
         self.classifier = self.dense("classifier", self.config.hidden_size, self.config.num_labels)
 
     def call(self, pooled: Tensor) -> Tensor:
@@ -98,13 +95,11 @@ class TFAlbertForPreTraining(_MaskedWordModel):
     output_name = "AlbertForPreTrainingOutput"
     label_names = ("labels", "sentence_order_label")
 
-    def make_parts(self) -> None:
-        """Create the masked language modeling head and the sentence-order head."""
+    def _make_parts(self) -> None:
         self.predictions = self._make_head()
         self.sop_classifier = AlbertSOPHead(self.config, name="sop_classifier", dtype=self.dtype_policy)
 
-    def answer(self, encoded: Any) -> dict[str, Tensor]:
-        """Return the logits of masked words (B, T, V) and of sentence order (B, K)."""
+    def _answer(self, encoded: Any) -> dict[str, Tensor]:
         return {
             "prediction_logits": self.predictions(encoded.last_hidden_state),
             "sop_logits": self.sop_classifier(encoded.pooler_output),
@@ -118,12 +113,10 @@ class TFAlbertForMaskedLM(_MaskedWordModel):
     architecture = "AlbertForMaskedLM"
     output_name = "MaskedLMOutput"
 
-    def make_parts(self) -> None:
-        """Create the masked language modeling head."""
+    def _make_parts(self) -> None:
         self.predictions = self._make_head()
 
-    def answer(self, encoded: Any) -> dict[str, Tensor]:
-        """Return the logits (B, T, V)."""
+    def _answer(self, encoded: Any) -> dict[str, Tensor]:
         return {"logits": self.predictions(encoded.last_hidden_state)}
 
 
@@ -135,14 +128,12 @@ class TFAlbertForQuestionAnswering(TFAlbertPreTrainedModel):
     output_name = "QuestionAnsweringModelOutput"
     label_names = ("start_positions", "end_positions")
 
-    def make_parts(self) -> None:
-        """Create the linear map from H to 2, for start and end."""
+    def _make_parts(self) -> None:
         self.qa_outputs = make_dense(
             self.config, "qa_outputs", self.config.hidden_size, 2, dtype=self.dtype_policy
         )
 
-    def answer(self, encoded: Any) -> dict[str, Tensor]:
-        """Return the start and end logits, each (B, T)."""
+    def _answer(self, encoded: Any) -> dict[str, Tensor]:
         logits = self.qa_outputs(encoded.last_hidden_state)  # (B, T, 2)
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
@@ -152,17 +143,17 @@ class _ClassifyingModel(TFAlbertPreTrainedModel):
 
     reads = "pooler_output"
 
-    def make_parts(self) -> None:
-        """Create the dropout, which `call` applies before `answer`, and the linear map from H to K."""
+    def _make_parts(self) -> None:
         config = self.config
         rate = config.classifier_dropout_prob
+        # `call` applies it before `_answer`.
         self.dropout = keras.layers.Dropout(rate, name="dropout", dtype=self.dtype_policy)
         labels = self.head.size("K", config)
         self.classifier = make_dense(
             config, "classifier", config.hidden_size, labels, dtype=self.dtype_policy
         )
 
-    def answer(self, encoded: Any) -> dict[str, Tensor]:
+    def _answer(self, encoded: Any) -> dict[str, Tensor]:
         """Return the logits: (B, K) for texts, (B, T, K) for tokens, (B * C, 1) for choices."""
         return {"logits": self.classifier(encoded[self.reads])}
 

@@ -87,8 +87,8 @@ def as_tensors(inputs: Mapping[str, Any], config: AlbertConfig, *, choices: bool
         choices: Whether each input has a dimension of choices after the batch.
 
     Raises:
-        ValueError: Both or neither of `input_ids` and `inputs_embeds` are passed, a sequence is longer than
-            `max_position_embeddings`, or an input has the wrong shape or values.
+        ValueError: Both or neither of `input_ids` and `inputs_embeds` are passed, a sequence is empty or
+            longer than `max_position_embeddings`, or an input has the wrong shape or values.
         IndexError: A token id, segment or position has no embedding.
     """
     if ("input_ids" in inputs) == ("inputs_embeds" in inputs):
@@ -170,6 +170,8 @@ def _check_shapes(
         raise ValueError(f"{name} must have shape ({', '.join(map(str, wanted))}), got {given}")
     text = given[: len(outer) + 1]  # (B, T) or (B, C, T)
     batch, length = text[0], text[-1]
+    if length == 0:
+        raise ValueError(f"{name} must have at least one token (T > 0), got {given}")
     limit = config.max_position_embeddings
     if "position_ids" not in shapes and length is not None and length > limit:
         raise ValueError(

@@ -38,10 +38,10 @@ class Brick(keras.layers.Layer):
         super().__init__(name=name, dtype=dtype)
         self.config = config
         with keras.name_scope(name):
-            self.make_parts(**options)
+            self._make_parts(**options)
         self.built = True
 
-    def make_parts(self, *args: Any, **options: Any) -> None:
+    def _make_parts(self, *args: Any, **options: Any) -> None:
         """Create the sublayers and variables."""
         raise NotImplementedError
 
@@ -122,8 +122,7 @@ def look_up(table: keras.layers.Embedding, ids: Tensor) -> Tensor:
 class AlbertEmbeddings(Brick):
     """The normalized sum of word, segment and position embeddings: (B, T) -> (B, T, E)."""
 
-    def make_parts(self) -> None:
-        """Create the tables of words, positions and segments, LayerNorm and dropout."""
+    def _make_parts(self) -> None:
         config = self.config
         self.word_embeddings = self._table("word_embeddings", config.vocab_size)
         self.position_embeddings = self._table("position_embeddings", config.max_position_embeddings)
@@ -166,8 +165,7 @@ class AlbertEmbeddings(Brick):
 class AlbertAttention(Brick):
     """Multi-head self-attention with residual connection and LayerNorm: (B, T, H) -> (B, T, H)."""
 
-    def make_parts(self, *, pruned_heads: list[int]) -> None:
-        """Create the four projections for the heads that are not pruned, LayerNorm and dropout."""
+    def _make_parts(self, *, pruned_heads: list[int]) -> None:
         config = self.config
         self.kept_heads = [head for head in range(config.num_attention_heads) if head not in pruned_heads]
         self.head_size = config.hidden_size // config.num_attention_heads
@@ -218,8 +216,7 @@ class AlbertAttention(Brick):
 class AlbertLayer(Brick):
     """Attention and feed-forward network, each with residual and LayerNorm: (B, T, H) -> (B, T, H)."""
 
-    def make_parts(self, *, pruned_heads: list[int]) -> None:
-        """Create the attention without its pruned heads, and the feed-forward network H -> I -> H."""
+    def _make_parts(self, *, pruned_heads: list[int]) -> None:
         config = self.config
         self.attention = AlbertAttention(
             config, pruned_heads=pruned_heads, name="attention", dtype=self.dtype_policy
@@ -243,8 +240,7 @@ class AlbertLayer(Brick):
 class AlbertLayerGroup(Brick):
     """The inner layers of one group, applied one after the other."""
 
-    def make_parts(self, *, group: int) -> None:
-        """Create the layers of the group with this number, counted from 0, without their pruned heads."""
+    def _make_parts(self, *, group: int) -> None:
         first = group * self.config.inner_group_num
         self.albert_layers = [
             AlbertLayer(
@@ -263,8 +259,7 @@ class AlbertTransformer(Brick):
     Group g computes the repetitions i with g = i // (num_hidden_layers / number of groups).
     """
 
-    def make_parts(self) -> None:
-        """Create the map from E to H, and the layer groups."""
+    def _make_parts(self) -> None:
         config = self.config
         self.embedding_hidden_mapping_in = self.dense(
             "embedding_hidden_mapping_in", config.embedding_size, config.hidden_size
@@ -326,8 +321,7 @@ class AlbertTransformer(Brick):
 class AlbertMainLayer(Brick):
     """Embeddings, encoder and pooler. Every model contains this layer as `albert`."""
 
-    def make_parts(self, *, add_pooling_layer: bool) -> None:
-        """Create the embeddings, the encoder and, with `add_pooling_layer`, the pooler from H to H."""
+    def _make_parts(self, *, add_pooling_layer: bool) -> None:
         config = self.config
         self.embeddings = AlbertEmbeddings(config, name="embeddings", dtype=self.dtype_policy)
         self.encoder = AlbertTransformer(config, name="encoder", dtype=self.dtype_policy)

@@ -15,7 +15,8 @@ from albertkit.early_exit import KEY as EARLY_EXIT
 from albertkit.early_exit import exit_count
 from albertkit.errors import ConfigError, warn_caller
 from albertkit.heads import ENCODER, HEADS, Head
-from albertkit.hub import split_hub_options, take_loading_options
+from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
+from albertkit.hub_upload import PushToHub
 from albertkit.keras.inputs import NAMES, as_tensors, merge_choices, name_inputs, take_options
 from albertkit.keras.layers import AlbertMainLayer, Tensor, keras, ops, undrawn
 from albertkit.keras.tensorflow_only import (
@@ -29,7 +30,7 @@ from albertkit.keras.weights import fill, tensors_of
 from albertkit.tuple_outputs import make_output
 
 
-class TFAlbertPreTrainedModel(keras.Model):
+class TFAlbertPreTrainedModel(keras.Model, PushToHub):
     """Base class of all Keras ALBERT models: a `keras.Model` whose variables exist after construction.
 
     Args:
@@ -60,7 +61,7 @@ class TFAlbertPreTrainedModel(keras.Model):
             self.albert = AlbertMainLayer(
                 config, name="albert", dtype=self.dtype_policy, add_pooling_layer=pools
             )
-            self.make_parts()
+            self._make_parts()
         self.built = True
 
     @property
@@ -75,7 +76,7 @@ class TFAlbertPreTrainedModel(keras.Model):
             return ()
         return tuple(name for scores in self.head.scores.values() for name in scores.names)
 
-    def make_parts(self) -> None:
+    def _make_parts(self) -> None:
         """Create the head with its variables."""
 
     def __call__(
@@ -158,7 +159,7 @@ class TFAlbertPreTrainedModel(keras.Model):
         if self.reads is not None:
             read = self.dropout(encoded[self.reads], training=training)
             encoded = encoded._replace(**{self.reads: read})
-        entries = self.answer(encoded)
+        entries = self._answer(encoded)
         if self.head.has_choices:
             choices = ops.shape(inputs["input_ids" if "input_ids" in inputs else "inputs_embeds"])[1]
             entries = {name: ops.reshape(scores, (-1, choices)) for name, scores in entries.items()}
@@ -169,7 +170,7 @@ class TFAlbertPreTrainedModel(keras.Model):
             attentions=getattr(encoded, "attentions", None),
         )
 
-    def answer(self, encoded: Any) -> dict[str, Tensor]:
+    def _answer(self, encoded: Any) -> dict[str, Tensor]:
         """Return this model's entries of the output, computed from the encoder's output."""
         raise NotImplementedError
 
@@ -234,7 +235,13 @@ class TFAlbertPreTrainedModel(keras.Model):
         return model
 
     def save_pretrained(
-        self, save_directory: str | Path, *, saved_model: bool = False, version: int = 1
+        self,
+        save_directory: str | Path,
+        *,
+        saved_model: bool = False,
+        version: int = 1,
+        push_to_hub: bool = False,
+        max_shard_size: int | str | None = None,
     ) -> None:
         """Write `config.json` and `model.safetensors`, which the PyTorch classes read.
 
@@ -244,18 +251,28 @@ class TFAlbertPreTrainedModel(keras.Model):
             saved_model: Whether to also write a TensorFlow SavedModel to `saved_model/VERSION`, for
                 TensorFlow Serving. Its inputs are `input_ids`, `attention_mask` and `token_type_ids`.
             version: Version number of the SavedModel.
+            push_to_hub: Must be False.
+            max_shard_size: Maximum size of a weights file, in bytes or as text such as "500MB". None writes a
+                single file.
 
         Raises:
-            ConfigError: `hidden_act` is a function, or a SavedModel is requested with a backend other than
-                TensorFlow.
+            ConfigError: `hidden_act` is a function, `push_to_hub` is True, or a SavedModel is requested with
+                a backend other than TensorFlow.
             CheckpointError: The folder cannot be written.
         """
+        refuse_push_to_hub(push_to_hub, save_directory)
         if saved_model:
             check_backend(self)
         config = self.config.replace(architectures=[self.architecture], dtype=self.variable_dtype)
         if exit_count(config):
             del config.extra[EARLY_EXIT]  # a Keras model has only the classifier of the last layer
-        write_folder(save_directory, config.to_dict(), tensors_of(self), beside=files_of(config))
+        write_folder(
+            save_directory,
+            config.to_dict(),
+            tensors_of(self),
+            beside=files_of(config),
+            max_shard_size=max_shard_size,
+        )
         if saved_model:
             write_saved_model(self, Path(save_directory) / "saved_model" / str(version))
 

@@ -35,7 +35,9 @@ def fill(
     )
     for name, variable in variables.items():
         if name in matched:
-            values = matched[name].astype(np.float32)
+            values = matched[name]
+            # Not every backend reads half precision.
+            values = values.astype(np.promote_types(values.dtype, np.float32), copy=False)
             variable.assign(values.T if _step(variable) < 0 else values)
         elif len(variable.shape) > 1:
             variable.assign(initializer(model.config)(variable.shape, dtype=variable.dtype))

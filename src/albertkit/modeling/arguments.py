@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from albertkit.errors import DataError
@@ -79,7 +78,7 @@ def query_positions(flat: Tensor, *, batch: int, length: int) -> tuple[Tensor, T
     most = 1 + (int(counts.max()) if len(counts) else 0)
     reads = most + -most % READ_MULTIPLE
     order = row[others].argsort(stable=True)
-    starts = F.pad(counts.cumsum(0), (1, -1))
+    starts = counts.cumsum(0) - counts
     slots = torch.zeros_like(flat)  # (P,)
     places = torch.arange(len(order), device=flat.device) - starts[row[others][order]] + 1
     slots[others.nonzero().flatten()[order]] = places

@@ -71,7 +71,6 @@ class _ChunkedLoss(Function):
 
 
 def _chunks(logits: Tensor) -> list[slice]:
-    """Return the rows of each chunk."""
     size = max(1, _CHUNK_SCORES // max(1, logits.shape[-1]))
     return [slice(begin, begin + size) for begin in range(0, len(logits), size)]
 
@@ -90,7 +89,8 @@ def classification_loss(
     check_tensors({name: labels}, dtypes=CLASSES)
     classes = logits.shape[-1]
     logits = logits.reshape(-1, classes)  # (..., K) -> (-1, K)
-    shape, labels = tuple(labels.shape), labels.reshape(-1)
+    # In eight bits, class 156 would equal -100.
+    shape, labels = tuple(labels.shape), labels.reshape(-1).long()
     if not torch.compiler.is_compiling():
         if len(labels) != len(logits):
             raise DataError(
@@ -123,7 +123,7 @@ def loss_of_step(loss: Tensor, labels: Tensor, num_items_in_batch: Tensor | int 
         return loss
     total = torch.as_tensor(num_items_in_batch, device=labels.device).reshape(())
     # If all labels of a step are ignored, the loss of the step is 0.
-    return loss * ((labels != IGNORED_LABEL).sum() / total.clamp(min=1))
+    return loss * ((labels.long() != IGNORED_LABEL).sum() / total.clamp(min=1))
 
 
 def multi_label_loss(logits: Tensor, labels: Tensor) -> Tensor:

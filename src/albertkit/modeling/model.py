@@ -200,7 +200,6 @@ class AlbertModel(AlbertPreTrainedModel):
         return "; ".join(problems)
 
     def _expand_head_mask(self, head_mask: Tensor | None) -> Tensor | None:
-        """Expand a head mask (N,) or (L, N) to (L, N)."""
         if head_mask is None:
             return None
         depth, heads = self.config.depth, self.config.num_attention_heads

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from albertkit.config import AlbertConfig
 from albertkit.early_exit import check_patience, exit_count, exits_of
-from albertkit.modeling.arguments import check_tensors, first_token
+from albertkit.modeling.arguments import CLASSES, check_tensors, first_token
 from albertkit.modeling.exits import exit_depths, weighted_mean
 from albertkit.modeling.losses import classification_loss, loss_of_step, multi_label_loss, regression_loss
 from albertkit.modeling.model import AlbertModel, OutputOptions
@@ -375,9 +375,9 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
 
 
 def _span_loss(logits: Tensor, positions: Tensor, *, name: str) -> Tensor:
-    check_tensors({name: positions})
+    check_tensors({name: positions}, dtypes=CLASSES)
     length = logits.shape[1]
-    return classification_loss(logits, positions.clamp(0, length), ignored=length, name=name)
+    return classification_loss(logits, positions.long().clamp(0, length), ignored=length, name=name)
 
 
 def _merge_choices(values: Tensor | None) -> Tensor | None:

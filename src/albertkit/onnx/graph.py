@@ -4,7 +4,6 @@ The graph has standard operators, except for integer products, an operator of ON
 opset, several older operators replace a newer one.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from albertkit import __version__
 from albertkit.checkpoints.onnx_file import PRODUCER, SCALE
 from albertkit.errors import CheckpointError
 from albertkit.extras import optional
-from albertkit.onnx.int8 import COMPUTED_LARGEST, STORED_LARGEST, is_computed, is_stored, quantize
+from albertkit.onnx.int8 import STORED_LARGEST, is_stored, quantize
 
 onnx = optional("onnx")
 
@@ -24,10 +23,8 @@ OLDEST_OPSET = 17
 OPSET = 20
 """The default version, the first with Gelu. ONNX Runtime 1.17 and later support it."""
 
-_RUNTIME = "com.microsoft"
+RUNTIME = "com.microsoft"
 """The domain of ONNX Runtime's own operators."""
-_ZERO_POINT = 128  # represents 0 in a rounded activation, because these bytes have no sign
-_TINY = 1e-30
 _LARGE = 4096
 """Minimum number of bytes of an external weight; smaller ones cost less inside the graph."""
 
@@ -76,7 +73,6 @@ class Graph:
         self._stored: dict[str, Any] = {}
         self._cast: dict[str, str] = {}
         self._rounded: dict[str, tuple[str, str]] = {}
-        self._activations: dict[str, tuple[str, str]] = {}
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -93,15 +89,15 @@ class Graph:
 
     def vector(self, *numbers: int) -> str:
         """Return a constant int64 vector."""
-        return self._constant(f"constants/int64_{'_'.join(map(str, numbers))}", np.array(numbers, np.int64))
+        return self.constant(f"constants/int64_{'_'.join(map(str, numbers))}", np.array(numbers, np.int64))
 
     def index(self, number: int) -> str:
         """Return a constant int64 scalar."""
-        return self._constant(f"constants/int64_scalar_{number}", np.array(number, np.int64))
+        return self.constant(f"constants/int64_scalar_{number}", np.array(number, np.int64))
 
     def number(self, value: float) -> str:
         """Return a constant scalar of the data type of the computation."""
-        return self._constant(f"constants/float_{value:.9g}", np.array(value, self.compute))
+        return self.constant(f"constants/float_{value:.9g}", np.array(value, self.compute))
 
     def weight(self, name: str, *, transposed: bool = False) -> str:
         """Return a tensor of the model, stored under its own name, optionally transposed.
@@ -110,9 +106,9 @@ class Graph:
             CheckpointError: the source has no such tensor, or it has an unsupported data type.
         """
         if name not in self._cast and self.rounds_tables and is_stored(name):
-            self._cast[name] = self._restore(*self._round(name, STORED_LARGEST, transposed=transposed))
+            self._cast[name] = self._restore(*self.round_rows(name, STORED_LARGEST, transposed=transposed))
         if name not in self._cast:
-            tensor = self._tensor(name)
+            tensor = self.tensor(name)
             self._store(name, tensor.T if transposed else tensor)
             if tensor.dtype != self.compute:
                 self._cast[name] = f"{name}/computed"
@@ -121,29 +117,35 @@ class Graph:
                 self._cast[name] = name
         return self._cast[name]
 
-    def _tensor(self, name: str) -> np.ndarray:
+    def rows(self, name: str, numbers: str) -> str:
+        """Take rows of a table by their numbers: (...) -> (..., width)."""
+        if not (self.rounds_tables and is_stored(name)):
+            return self.node("Gather", self.weight(name), numbers)
+        rounded = self.round_rows(name, STORED_LARGEST, transposed=False)
+        return self._restore(*(self.node("Gather", part, numbers) for part in rounded))
+
+    def tensor(self, name: str) -> np.ndarray:
+        """Return a tensor of the model, without storing it."""
         if name not in self.weights:
             raise CheckpointError(
                 f"The model has no tensor {name}, which this architecture needs. Choose another architecture."
             )
         return self.weights[name]
 
-    def _round(self, name: str, largest: int, *, transposed: bool) -> tuple[str, str]:
-        """Return a matrix in int8 and its scales."""
+    def round_rows(self, name: str, largest: int, *, transposed: bool) -> tuple[str, str]:
+        """Return a matrix in int8, with values up to `largest`, and the scales of its rows."""
         if name not in self._rounded:
-            numbers, scales = quantize(self._tensor(name), largest=largest)
+            numbers, scales = quantize(self.tensor(name), largest=largest)
             if transposed:
                 numbers, scales = np.ascontiguousarray(numbers.T), scales.reshape(-1)
-            self._rounded[name] = (
-                self._constant(name, numbers),
-                self._constant(f"{name}{SCALE}", scales),
-            )
+            self._rounded[name] = self.constant(name, numbers), self.constant(f"{name}{SCALE}", scales)
         return self._rounded[name]
 
     def _restore(self, numbers: str, scales: str) -> str:
         return self.node("Mul", self.node("Cast", numbers, to=onnx.TensorProto.FLOAT), scales)
 
-    def _constant(self, name: str, value: np.ndarray) -> str:
+    def constant(self, name: str, value: np.ndarray) -> str:
+        """Return a constant, stored under this name."""
         if name not in self._stored:
             self._stored[name] = onnx.numpy_helper.from_array(value, name)
         return name
@@ -208,7 +210,7 @@ class Graph:
         opsets = [onnx.helper.make_opsetid("", self.opset)]
         return onnx.helper.make_model(
             graph,
-            opset_imports=opsets + ([onnx.helper.make_opsetid(_RUNTIME, 1)] if self.int8 else []),
+            opset_imports=opsets + ([onnx.helper.make_opsetid(RUNTIME, 1)] if self.int8 else []),
             ir_version=onnx.helper.find_min_ir_version_for(opsets),
             producer_name=PRODUCER,
             producer_version=__version__,
@@ -218,76 +220,3 @@ class Graph:
     def weight_bytes(self) -> int:
         """Bytes of the weights stored so far, each counted once, in their original data type."""
         return sum(self.weights[name].nbytes for name in self._cast.keys() | self._rounded)
-
-    # --- what networks are made of --------------------------------------------------------------
-
-    def linear(self, values: str, name: str) -> str:
-        """Add a linear map (..., inputs) -> (..., outputs) with the matrix and bias of that name."""
-        matrix, bias = f"{name}.weight", self.weight(f"{name}.bias")
-        if self.int8 and is_computed(matrix, self._tensor(matrix)):
-            return self.node("Add", self._integer_product(values, matrix), bias)
-        if self.flat:
-            return self.node("Gemm", values, self.weight(matrix), bias, transB=1)
-        return self.node("Add", self.node("MatMul", values, self.weight(matrix, transposed=True)), bias)
-
-    def product_with_rows(self, values: str, table: str, *, bias: str) -> str:
-        """Multiply by the rows of a table, and add a bias: (..., width) -> (..., rows)."""
-        if self.flat:
-            return self.node("Gemm", values, self.weight(table), self.weight(bias), transB=1)
-        columns = self.node("Transpose", self.weight(table), perm=[1, 0])
-        return self.node("Add", self.node("MatMul", values, columns), self.weight(bias))
-
-    def rows(self, name: str, numbers: str) -> str:
-        """Take rows of a table by their numbers: (...) -> (..., width)."""
-        if not (self.rounds_tables and is_stored(name)):
-            return self.node("Gather", self.weight(name), numbers)
-        rounded = self._round(name, STORED_LARGEST, transposed=False)
-        return self._restore(*(self.node("Gather", part, numbers) for part in rounded))
-
-    def _integer_product(self, values: str, name: str) -> str:
-        """Multiply as integers: (..., inputs) -> (..., outputs)."""
-        matrix, scales = self._round(name, COMPUTED_LARGEST, transposed=True)
-        if values not in self._activations:
-            self._activations[values] = self._round_activation(values, width=self._tensor(name).shape[1])
-        rounded, token_scales = self._activations[values]
-        product = self.node(
-            "MatMulIntegerToFloat", rounded, matrix, self.number(1.0), scales, self._zero(), domain=_RUNTIME
-        )
-        return self.node("Mul", product, token_scales)
-
-    def _round_activation(self, values: str, *, width: int) -> tuple[str, str]:
-        """Round values (..., width) to bytes, and return them with the scale of each token, (..., 1)."""
-        least = self.node("Neg", self.node("ReduceMin", values, self.vector(-1)))
-        most = self.node("Max", self.node("ReduceMax", values, self.vector(-1)), least, self.number(_TINY))
-        scales = self.node("Mul", most, self.number(1 / STORED_LARGEST))
-        flat_scales = self.node("Reshape", scales, self.vector(-1))
-        zeros = self.node("Expand", self._zero(), self.node("Shape", flat_scales))
-        flat = self.node("Reshape", values, self.vector(-1, width))
-        rounded = self.node("QuantizeLinear", flat, flat_scales, zeros, axis=0)
-        return self.node("Reshape", rounded, self.node("Shape", values)), scales
-
-    def _zero(self) -> str:
-        return self._constant("constants/uint8_zero", np.array(_ZERO_POINT, np.uint8))
-
-    def layer_norm(self, values: str, name: str, *, epsilon: float) -> str:
-        """Normalize the last dimension."""
-        scale, shift = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
-        return self.node("LayerNormalization", values, scale, shift, epsilon=epsilon)
-
-    def activation(self, values: str, name: str) -> str:
-        """Apply the function that `hidden_act` names."""
-        if name == "relu":
-            return self.node("Relu", values)
-        if name in ("silu", "swish"):
-            return self.node("Mul", values, self.node("Sigmoid", values))
-        tanh = name in ("gelu_new", "gelu_pytorch_tanh")
-        if self.opset >= OPSET:
-            return self.node("Gelu", values, approximate="tanh" if tanh else "none")
-        if tanh:
-            cube = self.node("Mul", values, self.node("Mul", values, values))
-            inner = self.node("Add", values, self.node("Mul", cube, self.number(0.044715)))
-            bend = self.node("Tanh", self.node("Mul", inner, self.number(math.sqrt(2 / math.pi))))
-        else:
-            bend = self.node("Erf", self.node("Mul", values, self.number(math.sqrt(0.5))))
-        share = self.node("Mul", self.node("Add", bend, self.number(1.0)), self.number(0.5))
-        return self.node("Mul", values, share)

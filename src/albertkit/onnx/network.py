@@ -9,12 +9,17 @@ R queries and T keys of a row.
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from albertkit.config import AlbertConfig
 from albertkit.heads import base_prefix
-from albertkit.onnx.graph import Graph
+from albertkit.onnx.graph import OPSET, RUNTIME, Graph
+from albertkit.onnx.int8 import COMPUTED_LARGEST, STORED_LARGEST, is_computed
 
 UNSEEN = -10000.0
 """The number that is added to the attention scores of masked tokens, as in the original."""
+_ZERO_POINT = 128  # represents 0 in a rounded activation, because these bytes have no sign
+_TINY = 1e-30
 
 Attend = Callable[[str, str, str], str]
 """A function of queries, keys and values, each (..., N*D), that returns contexts, shaped as the queries."""
@@ -35,6 +40,7 @@ class Network:
         self.prefix = base_prefix(architecture)
         self.attentions: list[str] = []
         """The attention probabilities (B, N, R, T) of each layer that has been written."""
+        self._rounded: dict[str, tuple[str, str]] = {}  # values -> the same in bytes, and their scales
 
     @property
     def head_width(self) -> int:
@@ -94,16 +100,70 @@ class Network:
 
     def linear(self, values: str, name: str) -> str:
         """Apply the linear map of that name: (..., inputs) -> (..., outputs)."""
-        return self.graph.linear(values, name)
+        graph, matrix = self.graph, f"{name}.weight"
+        bias = graph.weight(f"{name}.bias")
+        if graph.int8 and is_computed(matrix, graph.tensor(matrix)):
+            return graph.node("Add", self._integer_product(values, matrix), bias)
+        if graph.flat:
+            return graph.node("Gemm", values, graph.weight(matrix), bias, transB=1)
+        return graph.node("Add", graph.node("MatMul", values, graph.weight(matrix, transposed=True)), bias)
 
     def activate(self, values: str) -> str:
         """Apply `hidden_act`."""
-        return self.graph.activation(values, str(self.config.hidden_act))
+        graph, name = self.graph, self.config.hidden_act
+        if name == "relu":
+            return graph.node("Relu", values)
+        if name in ("silu", "swish"):
+            return graph.node("Mul", values, graph.node("Sigmoid", values))
+        tanh = name in ("gelu_new", "gelu_pytorch_tanh")
+        if graph.opset >= OPSET:
+            return graph.node("Gelu", values, approximate="tanh" if tanh else "none")
+        if tanh:
+            cube = graph.node("Mul", values, graph.node("Mul", values, values))
+            inner = graph.node("Add", values, graph.node("Mul", cube, graph.number(0.044715)))
+            bend = graph.node("Tanh", graph.node("Mul", inner, graph.number(math.sqrt(2 / math.pi))))
+        else:
+            bend = graph.node("Erf", graph.node("Mul", values, graph.number(math.sqrt(0.5))))
+        share = graph.node("Mul", graph.node("Add", bend, graph.number(1.0)), graph.number(0.5))
+        return graph.node("Mul", values, share)
 
     def layer_norm(self, values: str, name: str) -> str:
         """Normalize the last dimension."""
-        return self.graph.layer_norm(values, name, epsilon=self.config.layer_norm_eps)
+        graph = self.graph
+        scale, shift = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias")
+        return graph.node("LayerNormalization", values, scale, shift, epsilon=self.config.layer_norm_eps)
 
     def multiply_by_words(self, values: str, bias: str) -> str:
         """Multiply by the word embeddings, and add a bias: (..., E) -> (..., V)."""
-        return self.graph.product_with_rows(values, word_table(self.architecture), bias=bias)
+        graph = self.graph
+        words = graph.weight(word_table(self.architecture))
+        if graph.flat:
+            return graph.node("Gemm", values, words, graph.weight(bias), transB=1)
+        columns = graph.node("Transpose", words, perm=[1, 0])
+        return graph.node("Add", graph.node("MatMul", values, columns), graph.weight(bias))
+
+    def _integer_product(self, values: str, name: str) -> str:
+        """Multiply by a matrix as integers: (..., inputs) -> (..., outputs)."""
+        graph = self.graph
+        matrix, scales = graph.round_rows(name, COMPUTED_LARGEST, transposed=True)
+        if values not in self._rounded:
+            self._rounded[values] = self._round(values, width=graph.tensor(name).shape[1])
+        rounded, token_scales = self._rounded[values]
+        inputs = rounded, matrix, graph.number(1.0), scales, self._zero()
+        return graph.node("Mul", graph.node("MatMulIntegerToFloat", *inputs, domain=RUNTIME), token_scales)
+
+    def _round(self, values: str, *, width: int) -> tuple[str, str]:
+        """Round values (..., width) to bytes, and return them with the scale of each token, (..., 1)."""
+        graph = self.graph
+        least = graph.node("Neg", graph.node("ReduceMin", values, graph.vector(-1)))
+        most = graph.node("ReduceMax", values, graph.vector(-1))
+        most = graph.node("Max", most, least, graph.number(_TINY))
+        scales = graph.node("Mul", most, graph.number(1 / STORED_LARGEST))
+        flat_scales = graph.node("Reshape", scales, graph.vector(-1))
+        zeros = graph.node("Expand", self._zero(), graph.node("Shape", flat_scales))
+        flat = graph.node("Reshape", values, graph.vector(-1, width))
+        rounded = graph.node("QuantizeLinear", flat, flat_scales, zeros, axis=0)
+        return graph.node("Reshape", rounded, graph.node("Shape", values)), scales
+
+    def _zero(self) -> str:
+        return self.graph.constant("constants/uint8_zero", np.array(_ZERO_POINT, np.uint8))

@@ -231,7 +231,6 @@ class ExampleStream(Iterator[PretrainingBatch]):
         self._block: tuple[int, int, list[list[Example]]] | None = None  # (epoch, block, its batches)
 
     def __next__(self) -> PretrainingBatch:
-        """Return the next batch."""
         empty_blocks = 0
         while True:
             epoch, block, batch = self.position.epoch, self.position.block, self.position.batch

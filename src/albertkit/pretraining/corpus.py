@@ -15,7 +15,7 @@ more often a failed download than intended.
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -271,7 +271,11 @@ def _files_of(name: str) -> list[Path]:
         files = [path]
     else:
         folder = path.anchor or "."
-        files = sorted(file for file in Path(folder).glob(str(path.relative_to(folder))) if file.is_file())
+        files = []
+        with suppress(ValueError):  # the name is not a pattern
+            files = sorted(
+                file for file in Path(folder).glob(str(path.relative_to(folder))) if file.is_file()
+            )
         if not files:
             raise DataError(f"{name}: no such file or folder, and nothing matches it as a pattern")
     for file in files:

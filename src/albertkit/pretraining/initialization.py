@@ -47,8 +47,7 @@ def initialize(settings: PretrainingSettings, shards: ShardSet) -> AlbertForPreT
     if config.vocab_size != shards.manifest.vocabulary_size:
         raise ConfigError(
             f"the model of {settings.init_from} has {config.vocab_size} pieces, but the tokenizer of the "
-            "shards has "
-            f"{shards.manifest.vocabulary_size}. Prepare the text with the model's own tokenizer."
+            f"shards has {shards.manifest.vocabulary_size}. Prepare the text with the model's own tokenizer."
         )
     if settings.examples.max_seq_length > config.max_position_embeddings:
         raise ConfigError(

@@ -2,9 +2,8 @@
 
 It differs from `chunks` and `masking` in that
 
-* a chunk of a single sentence takes B from a random position of another document and is labeled as swapped,
-  so
-  the label distinguishes topics, not orders;
+* a chunk of a single sentence takes B from a random position of another document and is labeled as
+  swapped, so the label distinguishes topics, not orders;
 * no chunk is too short to be used;
 * one document in ten, not one chunk in ten, is split into shorter sequences;
 * word boundaries are decided piece by piece (`WordTable.original_starts`): a piece after a symbol belongs to

@@ -139,11 +139,12 @@ def _prepare(
 ) -> PrepareReport:
     start = time.monotonic()
     corpus = Corpus.find(inputs, text_column=chosen.text_column, sentence_per_line=chosen.sentence_per_line)
-    encoder, tokenizer_sha256 = _open_tokenizer(tokenizer)
+    vocabulary = folder.locate_model_file(tokenizer)
+    encoder = UnigramModel(vocabulary, Normalization.of(folder.read_settings(vocabulary)))
     if message := unreachable_warning(encoder):
         warn_caller(f"{tokenizer}: {message}")
     identity = {
-        "tokenizer": tokenizer_sha256,
+        "tokenizer": file_sha256(vocabulary),
         "normalization": asdict(encoder.normalization),
         "sentences": {
             "language": chosen.language,
@@ -205,12 +206,6 @@ def _prepare(
         reused_shards=reused,
         seconds=time.monotonic() - start,
     )
-
-
-def _open_tokenizer(name_or_path: str | Path) -> tuple[UnigramModel, str]:
-    """Return the tokenizer's encoder, and the hash of its vocabulary."""
-    file = folder.locate_model_file(name_or_path)
-    return UnigramModel(file, Normalization.of(folder.read_settings(file))), file_sha256(file)
 
 
 _DOCUMENT_HINT = (

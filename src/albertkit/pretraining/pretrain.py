@@ -124,6 +124,12 @@ def pretrain(
                 f"of training; model in {output}"
             )
     return PretrainingRun(
-        *(output, result.finished, state.step, state.tokens, state.seconds / 60, result.metrics),
-        *(result.signal, asdict(chosen)),
+        folder=output,
+        finished=result.finished,
+        step=state.step,
+        tokens=state.tokens,
+        minutes=state.seconds / 60,
+        metrics=result.metrics,
+        signal=result.signal,
+        settings=asdict(chosen),
     )

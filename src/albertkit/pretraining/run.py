@@ -2,7 +2,6 @@
 
 import itertools
 import logging
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -27,7 +26,6 @@ from albertkit.training.callbacks import Callback
 from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World
 from albertkit.training.loop import train
-from albertkit.training.progress import METRICS
 from albertkit.training.run_state import RunResult
 from albertkit.training.signals import ignore_stop_signals
 from albertkit.training.state import checkpoint_step, checkpoints, choose_precision
@@ -160,10 +158,9 @@ def run_pretraining(
         shown = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
         logger.info("the model is the mean of the checkpoints at steps %s  %s", steps, shown)
         return replace(result, metrics=metrics)
-    state, metrics, step = result.state, result.metrics, None
-    if best_metric is not None and result.finished and state.best is not None:  # the best model is kept
-        metrics, step = state.best_metrics, state.best_step
-    return replace(result, metrics=metrics or _logged_metrics(output, step))
+    if best_metric is not None and result.finished and result.state.best is not None:
+        return replace(result, metrics=result.state.best_metrics)  # the best model is kept
+    return result
 
 
 # Settings that are not part of a run's identity here: the loop compares the training settings itself, and the
@@ -215,22 +212,6 @@ def _training_flops(model: AlbertForPreTraining, settings: PretrainingSettings) 
     share = settings.examples.masked_lm_probability if settings.examples.masked_lm else 0.0
     forward = footprint.flops(settings.examples.max_seq_length) + share * footprint.head_flops
     return TRAINING_PASSES * forward
-
-
-def _logged_metrics(output: Path, step: int | None) -> dict[str, float]:
-    """Return the metrics that `metrics.jsonl` has for a step (None: the last one), for older checkpoints."""
-    found: dict[str, float] = {}
-    if not (output / METRICS).is_file():
-        return found
-    for line in read_metrics(output):
-        metrics = {
-            name.removeprefix("eval/"): math.nan if value is None else value
-            for name, value in line.items()
-            if name.startswith("eval/")
-        }
-        if metrics and step in (None, line["step"]):
-            found = metrics
-    return found
 
 
 def _with_tenths_logged(settings: PretrainingSettings) -> PretrainingSettings:

@@ -8,7 +8,7 @@ from typing import Any
 from albertkit.config import ARGUMENTS
 from albertkit.errors import ConfigError, suggestion
 from albertkit.recipe import SHARE, number
-from albertkit.training.settings import TrainingSettings
+from albertkit.training.settings import TrainingSettings, check_minimum
 
 LENGTH_MULTIPLE = 8  # gives few different matrix shapes, which hardware computes fast
 
@@ -31,6 +31,9 @@ class TokenizerSettings:
     """Number of SentencePiece threads."""
     seed: int = 0
     """Random seed for sampling the training lines."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "vocab_size", "threads")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,17 +65,13 @@ class PreparationSettings:
             raise ConfigError(
                 f"holdout_every must be 2 or more, or None to hold nothing out, not {self.holdout_every}"
             )
-        if self.unit_characters < 1:
-            raise ConfigError(f"unit_characters must be 1 or more, not {self.unit_characters}")
+        check_minimum(self, 1, "unit_characters")
+        check_minimum(self, 0, "section_sentences")
         # sentencex accepts any string, and uses English rules for unknown languages.
         if not re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]+)*", self.language):
             raise ConfigError(
                 f"language must be an ISO 639 code such as en, de or zh (perhaps with a region: de-at), "
                 f"not {self.language!r}"
-            )
-        if self.section_sentences < 0:
-            raise ConfigError(
-                f"section_sentences must be 0 (whole documents) or more, not {self.section_sentences}"
             )
 
 
@@ -113,8 +112,7 @@ class ExampleSettings:
                 raise ConfigError(
                     f"{name} must be a multiple of {LENGTH_MULTIPLE} and 16 or more, not {value}"
                 )
-        if self.warmup_documents < 0:
-            raise ConfigError(f"warmup_documents must be 0 or more, not {self.warmup_documents}")
+        check_minimum(self, 0, "warmup_documents")
         if self.warmup_documents and self.warmup_seq_length > self.max_seq_length:
             raise ConfigError(
                 f"warmup_seq_length is {self.warmup_seq_length}, longer than max_seq_length, which is "
@@ -123,9 +121,7 @@ class ExampleSettings:
         for share in (one.name for one in fields(self) if one.metadata.get("unit") == SHARE):
             if not 0 <= getattr(self, share) <= 1:
                 raise ConfigError(f"{share} must be between 0 and 1, not {getattr(self, share)}")
-        for name in ("max_ngram", "max_predictions"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ConfigError(f"{name} must be 1 or more, not {value}")
+        check_minimum(self, 1, "max_ngram", "max_predictions")
         if not (self.masked_lm or self.sentence_order):
             raise ConfigError("masked_lm and sentence_order are both off. Turn at least one of them on.")
         if self.excerpt_probability and (self.original_quirks or not self.sentence_order):
@@ -193,9 +189,7 @@ class PretrainingSettings:
                 f"batch_size is {self.batch_size} and batch_tokens is {self.batch_tokens}. Set the size of a "
                 "batch either in sequences (batch_size) or in tokens (batch_tokens)."
             )
-        for name in ("batch_size", "batch_tokens", "evaluation_sequences", "average_checkpoints"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ConfigError(f"{name} must be 1 or more, not {value}")
+        check_minimum(self, 1, "batch_size", "batch_tokens", "evaluation_sequences", "average_checkpoints")
         self._check_average()
         if not 0 <= self.order_weight < math.inf:
             raise ConfigError(f"order_weight must be finite and 0 or more, not {self.order_weight}")

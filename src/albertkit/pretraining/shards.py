@@ -140,7 +140,6 @@ class ShardSet:
         return ShardSet, (self.folder,)
 
     def __len__(self) -> int:
-        """Return the number of documents."""
         return self._starts[-1]
 
     def document(self, index: int) -> list[np.ndarray]:
@@ -258,7 +257,6 @@ class ShardBuilder:
         self._ids.append(np.array([id_ for sentence in document for id_ in sentence], dtype=self._type))
 
     def __len__(self) -> int:
-        """Return the number of documents."""
         return len(self._document_lengths)
 
     def finish(self, file: str) -> Shard:

@@ -26,6 +26,7 @@ from albertkit.tokenization.options import (
     Side,
     read_examples,
     read_fit,
+    read_max_length,
     read_side,
     read_strategy,
     take_settings,
@@ -139,9 +140,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         if options.get("is_split_into_words") or not any(isinstance(row, (list, tuple)) for row in rows):
             return self(text, text_pair, **options)
         parse = self._parsing(Options.read(**options))
-        ids = [
-            self._encoder.ids([row], parse)[0] if isinstance(row, str) else self._ids_of(row) for row in rows
-        ]
+        ids = [self._encoder.ids([row], parse)[0] if isinstance(row, str) else row for row in rows]
         return self.prepare_for_model(*ids, **options)
 
     def batch_encode_plus(
@@ -153,8 +152,12 @@ class TokenizerBase(TokenVocabulary, PushToHub):
     def prepare_for_model(
         self, ids: list[int], pair_ids: list[int] | None = None, **options: Unpack[CallOptions]
     ) -> BatchEncoding:
-        """Add special tokens to ids, then truncate, pad and split into windows as `__call__` does."""
-        sequences = [Sequence(list(row)) for row in (ids, pair_ids) if row is not None]
+        """Add special tokens to ids, then truncate, pad and split into windows as `__call__` does.
+
+        Raises:
+            TokenizerError: A value is not an id or a token.
+        """
+        sequences = [Sequence(self._ids_of(row)) for row in (ids, pair_ids) if row is not None]
         return self._assemble([sequences], Options.read(**options), batched=False)
 
     def truncate_sequences(
@@ -202,10 +205,10 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         are tensors or arrays, so is the result, unless `return_tensors` requests another type.
 
         Raises:
-            TokenizerError: The rows have no `input_ids`.
+            TokenizerError: The rows have no `input_ids`, or are not mappings with the same names.
         """
         options = Options(padding=padding, max_length=max_length, pad_to_multiple_of=pad_to_multiple_of)
-        fit = read_fit(options, model_max_length=self.model_max_length)
+        fit = read_fit(options, model_max_length=read_max_length(self.model_max_length))
         marks = self._special.marks(around=False, padding=fit.padding != "do_not_pad")
         padded = pad_rows(
             encoded_inputs,
@@ -233,8 +236,12 @@ class TokenizerBase(TokenVocabulary, PushToHub):
             pair: The second text, or None.
             add_special_tokens: Whether to put [CLS] and [SEP] around the texts.
             options: See `Options`. Only the options for parsing special tokens are allowed.
+
+        Raises:
+            TokenizerError: An input is not a text.
         """
         parse = self._parsing(Options.read_parsing(**options))
+        read_examples(text, pair, is_split_into_words=False)  # raises if a value is not a text
         sequences = [self._encoder.pieces(each, parse) for each in (text, pair) if each is not None]
         if not add_special_tokens:
             return [piece for pieces in sequences for piece in pieces]
@@ -257,7 +264,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         return self.parse_special_tokens if asked is None else asked
 
     def _assemble(self, sequences: list[list[Sequence]], options: Options, *, batched: bool) -> BatchEncoding:
-        fit = read_fit(options, model_max_length=self.model_max_length)
+        fit = read_fit(options, model_max_length=read_max_length(self.model_max_length))
         if options.truncation is None and fit.truncation != "do_not_truncate" and options.verbose:
             self._warn_once(TRUNCATED_BY_DEFAULT, fit.max_length)
         encoding, longest = assemble(

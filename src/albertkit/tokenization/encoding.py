@@ -262,46 +262,39 @@ class BatchEncoding(UserDict[str, Any]):
 
     def token_to_sequence(self, batch_or_token_index: int, token_index: int | None = None) -> int | None:
         """Return the number of the text that contains a token."""
-        row, index = self._row_and_index(batch_or_token_index, token_index)
-        return row.token_to_sequence(index)
+        return self._ask(Encoding.token_to_sequence, batch_or_token_index, token_index)
 
     def token_to_word(self, batch_or_token_index: int, token_index: int | None = None) -> int | None:
         """Return the number of the word that contains a token."""
-        row, index = self._row_and_index(batch_or_token_index, token_index)
-        return row.token_to_word(index)
+        return self._ask(Encoding.token_to_word, batch_or_token_index, token_index)
 
     def token_to_chars(self, batch_or_token_index: int, token_index: int | None = None) -> CharSpan | None:
         """Return the start and end of a token in its text."""
-        row, index = self._row_and_index(batch_or_token_index, token_index)
-        return row.token_to_chars(index)
+        return self._ask(Encoding.token_to_chars, batch_or_token_index, token_index)
 
     def char_to_token(
         self, batch_or_char_index: int, char_index: int | None = None, sequence_index: int = 0
     ) -> int | None:
         """Return the index of the token that covers a character."""
-        row, index = self._row_and_index(batch_or_char_index, char_index)
-        return row.char_to_token(index, sequence_index)
+        return self._ask(Encoding.char_to_token, batch_or_char_index, char_index, sequence_index)
 
     def char_to_word(
         self, batch_or_char_index: int, char_index: int | None = None, sequence_index: int = 0
     ) -> int | None:
         """Return the number of the word that covers a character."""
-        row, index = self._row_and_index(batch_or_char_index, char_index)
-        return row.char_to_word(index, sequence_index)
+        return self._ask(Encoding.char_to_word, batch_or_char_index, char_index, sequence_index)
 
     def word_to_tokens(
         self, batch_or_word_index: int, word_index: int | None = None, sequence_index: int = 0
     ) -> TokenSpan | None:
         """Return the range of a word's tokens."""
-        row, index = self._row_and_index(batch_or_word_index, word_index)
-        return row.word_to_tokens(index, sequence_index)
+        return self._ask(Encoding.word_to_tokens, batch_or_word_index, word_index, sequence_index)
 
     def word_to_chars(
         self, batch_or_word_index: int, word_index: int | None = None, sequence_index: int = 0
     ) -> CharSpan | None:
         """Return the start and end of a word in its text."""
-        row, index = self._row_and_index(batch_or_word_index, word_index)
-        return row.word_to_chars(index, sequence_index)
+        return self._ask(Encoding.word_to_chars, batch_or_word_index, word_index, sequence_index)
 
     def convert_to_tensors(
         self, tensor_type: str | None = None, prepend_batch_axis: bool = False
@@ -309,7 +302,7 @@ class BatchEncoding(UserDict[str, Any]):
         """Convert the lists to tensors: PyTorch ("pt"), NumPy ("np") or TensorFlow ("tf"); None keeps lists.
 
         Raises:
-            TokenizerError: The rows have different lengths.
+            TokenizerError: The rows have different lengths, or contain text.
             MissingExtraError: The library is not installed.
         """
         if tensor_type is None:
@@ -321,6 +314,10 @@ class BatchEncoding(UserDict[str, Any]):
             try:
                 self.data[name] = to_tensor([value] if prepend_batch_axis else value)
             except (ValueError, TypeError) as error:
+                if _has_text(value):
+                    raise TokenizerError(
+                        f"{name} contains text, which cannot become a tensor. Remove it from the rows."
+                    ) from error
                 lengths = sorted({len(row) for row in value if hasattr(row, "__len__")})
                 raise TokenizerError(
                     f"{name} cannot become a tensor: its rows have {lengths} entries. Pass padding=True, and "
@@ -343,8 +340,10 @@ class BatchEncoding(UserDict[str, Any]):
             )
         return self._encodings
 
-    def _row_and_index(self, batch_or_index: int, index: int | None) -> tuple[Encoding, int]:
-        return (self._rows[0], batch_or_index) if index is None else (self._rows[batch_or_index], index)
+    def _ask(self, method: Callable[..., _T], batch_or_index: int, index: int | None, *sequence: int) -> _T:
+        if index is None:
+            return method(self._rows[0], batch_or_index, *sequence)
+        return method(self._rows[batch_or_index], index, *sequence)
 
 
 def _tensor_maker(tensor_type: str) -> Callable[[Any], Any]:
@@ -367,6 +366,10 @@ def _tensor_maker(tensor_type: str) -> Callable[[Any], Any]:
             ) from error
         return lambda value: tensorflow.constant(value, dtype=tensorflow.int64 if _is_empty(value) else None)
     raise TokenizerError(f"return_tensors is {tensor_type!r}. Expected 'pt', 'np' or 'tf'.")
+
+
+def _has_text(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and any(map(_has_text, value)))
 
 
 def _is_empty(value: Any) -> bool:

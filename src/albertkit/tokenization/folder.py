@@ -121,7 +121,8 @@ def find_files(path: Path, vocabulary_file: str) -> dict[str, Path | None]:
 
 def missing(path: Path, expected: str) -> ModelNotFoundError:
     """Return the error for a folder without the expected file."""
-    holds = contents(path) if path.is_dir() else "is a file of another kind"
+    kind = "is a file of another kind" if path.is_file() else "does not exist"
+    holds = contents(path) if path.is_dir() else kind
     hint = "; AutoTokenizer opens its vocab.txt" if find(path, WORD_LIST_FILE) else ""
     return ModelNotFoundError(f"{path} {holds}. Expected {expected}{hint}")
 

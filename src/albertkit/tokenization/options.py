@@ -320,10 +320,10 @@ def read_examples(
     if single:
         examples = [(text, text_pair)]
     elif text_pair is None:
-        entries = _as_list("text", text)
+        entries = _as_list("text", text, expected)
         examples = [entry if _is_pair(entry, is_text) else (entry, None) for entry in entries]
     else:
-        texts, pairs = _as_list("text", text), _as_list("text_pair", text_pair)
+        texts, pairs = _as_list("text", text, expected), _as_list("text_pair", text_pair, expected)
         if len(texts) != len(pairs):
             raise TokenizerError(
                 f"received {len(texts)} texts and {len(pairs)} second texts. Expected equal numbers."
@@ -350,7 +350,7 @@ def _is_words(text: Any) -> bool:
     return isinstance(text, (list, tuple)) and all(isinstance(word, str) for word in text)
 
 
-def _as_list(name: str, texts: Any) -> list[Any]:
+def _as_list(name: str, texts: Any, expected: str) -> list[Any]:
     """Return a batch, which may be a list, tuple, NumPy array or table column, as a list."""
     if (
         isinstance(texts, (str, bytes, dict))
@@ -358,7 +358,7 @@ def _as_list(name: str, texts: Any) -> list[Any]:
         or not hasattr(texts, "__iter__")
     ):
         raise TokenizerError(
-            f"received {texts!r:.80} ({type(texts).__name__}) for {name}. Expected a string or a list"
+            f"received {texts!r:.80} ({type(texts).__name__}) for {name}. Expected {expected}."
         )
     return list(texts)
 

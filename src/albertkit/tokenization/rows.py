@@ -79,11 +79,16 @@ def pad_rows(
     """Pad rows that are already encoded. `values` gives the padding value of each column that is padded.
 
     Raises:
-        TokenizerError: The rows have no `input_ids`.
+        TokenizerError: The rows have no `input_ids`, or are not mappings with the same names.
     """
     if not hasattr(encoded, "keys"):
-        names = list(encoded[0]) if len(encoded) else []
-        encoded = {name: [row[name] for row in encoded] for name in names}
+        try:
+            names = list(encoded[0]) if len(encoded) else []
+            encoded = {name: [row[name] for row in encoded] for name in names}
+        except (TypeError, KeyError) as error:
+            raise TokenizerError(
+                f"received {encoded!r:.80} to pad. Expected a mapping, or mappings with the same names."
+            ) from error
     columns = {name: _as_lists(encoded[name]) for name in encoded}
     if "input_ids" not in columns:
         raise TokenizerError(f"received {sorted(columns)} to pad. Expected input_ids among them.")

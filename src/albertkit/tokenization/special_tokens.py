@@ -134,11 +134,11 @@ class SpecialTokens:
     def words(self) -> dict[str, str]:
         """The added tokens by their text to search for; of tokens that differ only in case, the first."""
         if self._words is None:
-            special = set(self.special)
-            self._words = {}
+            special, words = set(self.special), {}
             for token in self.ids:
                 if token not in special:
-                    self._words.setdefault(self._fold(token), token)
+                    words.setdefault(self._fold(token), token)
+            self._words = words  # only now, because other threads read it
         return self._words
 
     def word_in_any_case(self, token: str) -> str | None:

@@ -1,7 +1,7 @@
 """ALBERT's tokenizers, which compute the ids of the original from a spiece.model or a tokenizer.json."""
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -102,7 +102,8 @@ class AlbertTokenizer(TokenizerBase):
             special_tokens_map: Must be None: the vocabulary always has ALBERT's special tokens.
 
         Raises:
-            TokenizerError: `special_tokens_map` was passed, or `text_iterator` is a string or yields dicts.
+            TokenizerError: `special_tokens_map` was passed, or `text_iterator` has other values than texts.
+            ConfigError: `vocab_size` is not a whole number of at least 1.
             DataError: The text is too short for this vocabulary size.
         """
         if special_tokens_map:
@@ -113,9 +114,7 @@ class AlbertTokenizer(TokenizerBase):
         # Import here: reading a vocabulary does not need the training modules.
         from albertkit.tokenization.trainer import train_model
 
-        model, *_ = train_model(
-            _texts(text_iterator), vocab_size=vocab_size, normalization=self._model.normalization
-        )
+        model, *_ = train_model(text_iterator, vocab_size=vocab_size, normalization=self._model.normalization)
         extra = [*self.extra_special_tokens, *token_texts(new_special_tokens or ())]
         settings: dict[str, Any] = {**self.init_kwargs, "additional_special_tokens": extra}
         with tempfile.TemporaryDirectory() as folder_name:
@@ -125,22 +124,6 @@ class AlbertTokenizer(TokenizerBase):
         trained.add_tokens(list(self._special.words.values()))
         trained.name_or_path = self.name_or_path
         return trained
-
-
-def _texts(batches: Iterable[Any]) -> Iterator[str]:
-    """Yield the texts of an iterable of texts or batches."""
-    if isinstance(batches, str):
-        raise TokenizerError(
-            f"text_iterator is the text {batches!r:.60}. Expected an iterable of texts. Put a single text "
-            "into a list."
-        )
-    for batch in batches:
-        if isinstance(batch, Mapping):
-            raise TokenizerError(
-                f"text_iterator yields {batch!r:.60}. Expected texts, or lists of texts. Pass only the texts "
-                'of the rows, for example (row["text"] for row in rows).'
-            )
-        yield from [batch] if isinstance(batch, str) else batch
 
 
 class AlbertTokenizerFast(AlbertTokenizer):

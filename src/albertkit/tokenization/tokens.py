@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar
 
-from albertkit.errors import TokenizerError
+from albertkit.errors import TokenizerError, did_you_mean
 from albertkit.extras import optional
 from albertkit.tokenization.options import CallOptions, TokenizerSettings
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text, token_texts
@@ -57,8 +56,12 @@ class TokenVocabulary:
         unknown = settings.keys() - TokenizerSettings.__annotations__.keys()
         if unknown:
             of_calls = sorted(unknown & CallOptions.__annotations__.keys())
-            hint = f". Pass it in calls: tokenizer(text, {of_calls[0]}=...)" if of_calls else ""
-            raise TypeError(f"{type(self).__name__} has no argument {', '.join(sorted(unknown))}{hint}")
+            name = [*of_calls, *sorted(unknown)][0]
+            known = [*TokenizerSettings.__annotations__, *asdict(model.normalization)]
+            hint = (
+                f". Pass it in calls: tokenizer(text, {name}=...)" if of_calls else did_you_mean(name, known)
+            )
+            raise TypeError(f"{type(self).__name__} has no argument {name!r}{hint}")
         self._model = model
         self._special = SpecialTokens(size=model.size, ignore_case=model.normalization.do_lower_case)
         self._restore(settings.get("added_tokens", {}), source)
@@ -223,8 +226,13 @@ class TokenVocabulary:
             The number of new ids.
 
         Raises:
-            TokenizerError: A role is unknown, or a value is not a token.
+            TokenizerError: A role is unknown, a value is not a token, or the argument is not a mapping.
         """
+        if not isinstance(special_tokens_dict, Mapping):
+            raise TokenizerError(
+                f"received {special_tokens_dict!r:.60}. Expected a mapping from roles to tokens, such as "
+                "{'pad_token': '[PAD]'}."
+            )
         before = len(self._special.added)
         for role, value in special_tokens_dict.items():
             if role in ("additional_special_tokens", "extra_special_tokens"):
@@ -240,9 +248,17 @@ class TokenVocabulary:
         return len(self._special.added) - before
 
     def convert_tokens_to_ids(self, tokens: Any) -> Any:
-        """Return the id of a token, or of each token in a list. Unknown tokens get the id of `unk_token`."""
+        """Return the id of a token, or of each token in a list. Unknown tokens get the id of `unk_token`.
+
+        Raises:
+            TokenizerError: A value is not a token.
+        """
         if tokens is None:
             return None
+        if not isinstance(tokens, Iterable):
+            raise TokenizerError(
+                f"received {tokens!r:.60} ({type(tokens).__name__}). Expected a token or a list of tokens."
+            )
         if not isinstance(tokens, str):
             return [self.convert_tokens_to_ids(token) for token in tokens]
         token_id = self._special.ids.get(tokens)
@@ -254,7 +270,10 @@ class TokenVocabulary:
 
     def _ids_of(self, tokens: Iterable[str | int]) -> list[int]:
         """Return the ids of tokens, some of which may already be ids."""
-        return [self.convert_tokens_to_ids(one) if isinstance(one, str) else int(one) for one in tokens]
+        return [
+            self.convert_tokens_to_ids(one) if isinstance(one, str) else self._checked_id(one)
+            for one in _plain(tokens)
+        ]
 
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
         """Return the token of an id, or of each id in a list.
@@ -268,12 +287,15 @@ class TokenVocabulary:
         skipped = set(self.all_special_ids) if skip_special_tokens else ()
         return [self._token_of(token_id) for token_id in ids if token_id not in skipped]
 
-    def _token_of(self, token_id: int) -> str:
-        if not isinstance(token_id, Integral):
+    def _checked_id(self, token_id: Any) -> int:
+        if not isinstance(token_id, int):
             raise TokenizerError(
                 f"{token_id!r:.60} is not an id. Expected a whole number, 0 to {len(self) - 1}."
             )
-        if 0 <= token_id < self.vocab_size:
+        return token_id
+
+    def _token_of(self, token_id: Any) -> str:
+        if 0 <= self._checked_id(token_id) < self.vocab_size:
             return self._model.id_to_token(token_id)
         for token, added_id in self._special.added.items():
             if added_id == token_id:
@@ -384,5 +406,4 @@ def _plain(ids: Any) -> Any:
         raise TokenizerError(
             f"received {ids!r:.60} ({type(ids).__name__}). Expected ids, which are whole numbers."
         )
-    ids = list(ids)
-    return [row.tolist() for row in ids] if ids and hasattr(ids[0], "tolist") else ids
+    return [one.tolist() if hasattr(one, "tolist") else one for one in ids]

@@ -10,11 +10,12 @@ itself, with a limit on its characters: it reads a corpus of any size once, as a
 import io
 import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import sentencepiece
 
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, TokenizerError
 from albertkit.tokenization.normalization import Normalization
 
 CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
@@ -27,7 +28,7 @@ LINE_CHARACTERS = 1_000  # SentencePiece skips lines over 4,192 bytes; a charact
 
 
 def train_model(
-    texts: Iterable[str],
+    texts: Iterable[str] | Iterable[list[str]],
     *,
     vocab_size: int,
     normalization: Normalization,
@@ -35,16 +36,21 @@ def train_model(
     num_threads: int = 2,
     seed: int = 0,
 ) -> tuple[bytes, "Sample", "Sample"]:
-    """Train a SentencePiece model. For arguments and errors see `train_vocabulary`.
+    """Train a SentencePiece model on texts, or on batches of texts.
+
+    For the other arguments and the errors see `train_vocabulary`.
 
     Returns:
         The content of the model file, the training lines, and the held-out lines.
     """
+    for name, value in (("vocab_size", vocab_size), ("num_threads", num_threads)):
+        if not isinstance(value, int) or value < 1:
+            raise ConfigError(f"{name} is {value!r}. Expected a whole number of at least 1.")
     if not 0.98 <= character_coverage <= 1:
         raise ConfigError(f"character_coverage must be between 0.98 and 1, not {character_coverage}")
     sample = Sample(SAMPLE_CHARACTERS, seed)
     held_out = Sample(HELD_OUT_LINES * LINE_CHARACTERS, seed + 1, max_lines=HELD_OUT_LINES)
-    for number, line in enumerate(_lines(texts, normalization)):
+    for number, line in enumerate(_lines(_texts(texts), normalization)):
         (held_out if number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1 else sample).offer(line)
     if not sample.lines:
         raise DataError("no text to train a vocabulary on: every input was empty")
@@ -69,12 +75,30 @@ def train_model(
             num_threads=num_threads,
             minloglevel=2,
         )
-    except (RuntimeError, OSError) as error:
+    except (RuntimeError, OSError, ValueError) as error:  # ValueError for a number over 32 bits
         raise DataError(
             f"SentencePiece could not train {vocab_size} pieces (vocab_size) on {len(sample.lines)} lines "
             f"({sample.characters} characters): {_reason(str(error))}"
         ) from error
     return model.getvalue(), sample, held_out
+
+
+def _texts(batches: Iterable[Any]) -> Iterator[str]:
+    """Yield the texts of an iterable of texts or batches."""
+    if isinstance(batches, str) or not isinstance(batches, Iterable):
+        raise TokenizerError(
+            f"received {batches!r:.60} ({type(batches).__name__}) for the texts. Expected an iterable of "
+            "texts. Put a single text into a list."
+        )
+    for batch in batches:
+        is_batch = isinstance(batch, Iterable) and not isinstance(batch, str | Mapping)
+        for text in batch if is_batch else [batch]:
+            if not isinstance(text, str):
+                raise TokenizerError(
+                    f"received {text!r:.60} ({type(text).__name__}) for a text. Expected a string. Pass "
+                    'only the texts of rows, for example (row["text"] for row in rows).'
+                )
+            yield text
 
 
 def _lines(texts: Iterable[str], normalization: Normalization) -> Iterator[str]:

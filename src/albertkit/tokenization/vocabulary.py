@@ -68,9 +68,11 @@ def train_vocabulary(
         seed: Seed of the sample. The same texts, settings and seed give the same file.
 
     Raises:
-        ConfigError: SentencePiece does not accept the character coverage.
+        ConfigError: `vocab_size` or `num_threads` is not a whole number of at least 1, or SentencePiece does
+            not accept the character coverage.
         DataError: There is no text, too little text for this vocabulary size, or a vocabulary size too
             small for the number of different characters.
+        TokenizerError: A value in `texts` is not a text.
         OSError: `output` cannot be written. It is then unchanged.
     """
     normalization = normalization or Normalization()

@@ -20,7 +20,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from albertkit.devices import choose_device
+from albertkit.errors import ConfigError
 
+_SET_BY_TORCHRUN = ("LOCAL_RANK", "RANK", "MASTER_ADDR", "MASTER_PORT")
 _NO_LIMIT = timedelta(days=365)
 _RELEASED_WITHIN = 5.0  # seconds; usually a few microseconds
 
@@ -100,11 +102,20 @@ def join_world(device: str) -> Iterator[World]:
     On GPUs, each process uses the GPU of its local rank if `device` is "auto" or "cuda". Processes other than
     the main one log only errors. At its end, the block waits for all processes: when one exits with an error,
     such as 143 after SIGTERM, `torchrun` ends the others, and the main process may still write.
+
+    Raises:
+        ConfigError: the environment has only some of the variables that `torchrun` sets, or there is no such
+            device.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield World(choose_device(device))
         return
+    if missing := [name for name in _SET_BY_TORCHRUN if name not in os.environ]:
+        raise ConfigError(
+            f"the environment has WORLD_SIZE={size}, but not {', '.join(missing)}. Start the processes with "
+            "torchrun, or train in one process: unset WORLD_SIZE."
+        )
     local_rank = int(os.environ["LOCAL_RANK"])
     if device == "cuda" or (device == "auto" and torch.cuda.is_available()):
         device = f"cuda:{local_rank}"

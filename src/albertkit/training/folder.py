@@ -56,11 +56,11 @@ def refuse_other_folders(output: Path, own: Set[str]) -> None:
         output: folder of the run; it may be missing.
         own: names of the files and folders that the run itself may have left in it.
     """
-    if not output.exists():
-        return
-    if not output.is_dir():
-        raise TrainingError(f"{output} is a file. Choose another output folder.")
-    if any(not name.endswith(".tmp") for name in {file.name for file in output.iterdir()} - own):
+    for folder in (output, *output.parents):
+        if folder.exists() and not folder.is_dir():
+            raise TrainingError(f"{folder} is a file. Choose another output folder.")
+    others = {file.name for file in output.iterdir()} - own if output.exists() else set()
+    if any(not name.endswith(".tmp") for name in others):
         raise TrainingError(
             f"{output} {contents(output)}: a new run would overwrite it. Choose another output folder."
         )

@@ -174,7 +174,6 @@ class _Run:
         return ended or self.place() >= self.settings.length
 
     def is_stale(self) -> bool:
-        """Return whether the run no longer improves."""
         return 0 < self.settings.early_stopping <= self.state.stale_evaluations
 
     def resume_or_start(self) -> None:
@@ -214,7 +213,8 @@ class _Run:
         self.model.train()
         self.meter.start()
         self.meter.mark(self.state)
-        if self.is_finished():
+        was_finished = self.is_finished()
+        if was_finished:
             self.say(f"already finished, at step {self.state.step}")
         elif not self.callbacks.failed:
             for batch, next_position in batches(self.state.position):
@@ -242,13 +242,27 @@ class _Run:
                     break
         if self.state.step != self.saved_step:  # the stream of batches ended early
             self.save()
+        if self.world.is_main:
+            self.write_model(was_finished=was_finished)
+        return signal
+
+    def write_model(self, *, was_finished: bool) -> None:
+        """Write the last model, or the best one if the run has ended and keeps it.
+
+        Raises:
+            TrainingError: the best model is missing, and no earlier call has written it.
+        """
         best = self.output / BEST
-        if self.world.is_main and self.is_finished() and self.best_metric and best.is_dir():
+        if not (self.is_finished() and self.best_metric and self.state.best is not None):
+            self.save_model(self.output)
+        elif best.is_dir():
             for file in filter(Path.is_file, best.rglob("*")):
                 copy_file(file, self.output / file.relative_to(best))
-        elif self.world.is_main:
-            self.save_model(self.output)
-        return signal
+        elif not was_finished:
+            raise TrainingError(
+                f"{best} is missing. It had the best model, that of step {self.state.best_step}. Restore the "
+                "folder, or start again in another output folder."
+            )
 
     def step(self, batch: Batch, next_position: dict[str, int]) -> float | None:
         """Take one optimizer step and return the norm of the gradients; roll back after a bad loss."""
@@ -289,7 +303,6 @@ class _Run:
         return float(grad_norm)
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Return the context that computes the model in the precision of the run."""
         return torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.bf16)
 
     def roll_back(self, loss: float, position: dict[str, int]) -> None:
@@ -369,7 +382,6 @@ class _Run:
             self.say(f"ended early: {count} without improvement since step {state.best_step}")
 
     def load(self, checkpoint: Path) -> None:
-        """Load a checkpoint's weights, optimizer and state."""
         run = {"model": self.model, "optimizer": self.optimizer, "fingerprint": self.fingerprint}
         defaults = default_values(TrainingSettings) | self.defaults
         self.state = load_checkpoint(checkpoint, **run, defaults=defaults)
@@ -394,6 +406,5 @@ class _Run:
         self.meter.start()
 
     def say(self, line: str) -> None:
-        """Log a line, in the main process."""
         if self.world.is_main:
             logger.info("%s", line)

@@ -17,7 +17,7 @@ class Batch(Protocol):
     """The rows of one batch in this process."""
 
     def split(self, parts: int) -> list[Any]:
-        """Return the batch in `count` parts, or fewer if it has fewer rows."""
+        """Return the batch in this number of parts, or fewer if it has fewer rows."""
         ...
 
 

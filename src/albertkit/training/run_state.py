@@ -53,11 +53,11 @@ class RunState:
     best_step: int = 0
     """Step of the best value."""
     best_metrics: dict[str, float] = field(default_factory=dict)
-    """All metrics of the best step; empty before the first value, and in older checkpoints."""
+    """All metrics of the best step; empty before the first value."""
     stale_evaluations: int = 0
     """Number of evaluations since then."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """Metrics of the last evaluation; empty before it, and in older checkpoints."""
+    """Metrics of the last evaluation; empty before it."""
     given_up: str | None = None
     """Why the run ended before its length, if it collapsed."""
     stopped: str | None = None

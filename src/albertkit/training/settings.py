@@ -11,6 +11,14 @@ OptimizerName = Literal["lamb", "adamw", "adamw-corrected", "muon"]
 ScheduleName = Literal["linear", "trapezoid"]
 
 
+def check_minimum(settings: Any, minimum: int, *names: str) -> None:
+    """Raise ConfigError if one of these fields is less than `minimum` or NaN. None is allowed."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not value >= minimum:
+            raise ConfigError(f"{name} must be {minimum} or more, not {value}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """Settings that pretraining and fine-tuning share, with the same defaults."""
@@ -99,10 +107,10 @@ class TrainingSettings(RunSettings):
                     f"{name} is set, but the length of the run is in {self.unit}. Use "
                     f"{name.replace(other, self.unit)}."
                 )
-        counts = ("accumulation", "max_rollbacks", "evaluate_every", "save_every")
-        for name in (self.unit, *counts, "keep_checkpoints", "log_every"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        check_minimum(self, 1, self.unit, "accumulation", "max_rollbacks", "evaluate_every", "save_every")
+        check_minimum(self, 1, "keep_checkpoints", "log_every")
+        check_minimum(self, 0, "warmup_steps", "warmup_tokens", "decay_steps", "decay_tokens")
+        check_minimum(self, 0, "weight_decay", "early_stopping")
         rates = ("learning_rate", "adamw_learning_rate")
         for name in (*rates, "max_grad_norm", "max_minutes", "spike"):
             value = getattr(self, name)
@@ -116,16 +124,6 @@ class TrainingSettings(RunSettings):
                 f"adamw_learning_rate is for the optimizer 'muon', but the optimizer is {self.optimizer!r}. "
                 "Use learning_rate."
             )
-        for name in (
-            "warmup_steps",
-            "warmup_tokens",
-            "decay_steps",
-            "decay_tokens",
-            "weight_decay",
-            "early_stopping",
-        ):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)}")
         if self.decay and self.schedule == "linear":
             raise ConfigError(
                 f"decay_{self.unit} is {self.decay:,}, but the linear schedule decays over the whole run. "

@@ -111,9 +111,10 @@ def peak_memory(device: torch.device) -> int:
     """Return the peak memory of this process in bytes: on a GPU of its tensors, otherwise resident memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    if (status := Path("/proc/self/status")).exists():
+    status = Path("/proc/self/status")  # some sandboxes do not have the peak in it
+    if status.exists() and (peak := re.search(r"VmHWM:\s*(\d+) kB", status.read_text())):
         # Not `ru_maxrss`, which starts at the value of the parent process.
-        return int(status.read_text().partition("VmHWM:")[2].split()[0]) * 1024
+        return int(peak[1]) * 1024
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return kilobytes if sys.platform == "darwin" else kilobytes * 1024
 
