@@ -8,7 +8,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: help demo test test-fast light check format bench compat gpu docs clean
+.PHONY: help demo test test-fast light oldest check format bench compat gpu docs clean
 
 help: ## Show these targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,13 @@ help: ## Show these targets.
 	.venv-light/bin/python $(PIP_INSTALL) --editable . pytest hypothesis
 	@touch $@
 
+# The base install with the oldest versions that pyproject.toml allows. uv resolves them.
+.venv-oldest/installed: .venv/pyvenv.cfg pyproject.toml
+	$(BIN)/python -m venv --clear .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check uv pytest hypothesis
+	.venv-oldest/bin/uv pip install --quiet --python .venv-oldest --resolution lowest-direct --editable .
+	@touch $@
+
 demo: .venv/installed-base ## Fill in three masked words with the bundled model, offline.
 	@HF_HUB_OFFLINE=1 $(BIN)/albertkit fill-mask \
 		"She opened the [MASK] and went into the room." \
@@ -54,6 +61,9 @@ test-fast: .venv/installed-test ## Run the tests that neither start processes no
 
 light: .venv-light/installed ## Run the tests marked `light` with the base install, without PyTorch.
 	OMP_NUM_THREADS=1 .venv-light/bin/python -m pytest -m light $$(grep -rl --include='test_*.py' 'mark\.light' tests)
+
+oldest: .venv-oldest/installed ## Run the same tests with the oldest versions that pyproject.toml allows.
+	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -m light $$(grep -rl --include='test_*.py' 'mark\.light' tests)
 
 check: .venv/installed-test ## Check lint, format, spelling, prose and types.
 	$(BIN)/ruff check .
@@ -92,4 +102,4 @@ docs: .venv/installed-docs ## Build the documentation into site/; warnings are e
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 clean: ## Remove the environments, caches and build outputs.
-	rm -rf .venv .venv-light .compat .pytest_cache .ruff_cache .hypothesis dist build site
+	rm -rf .venv .venv-light .venv-oldest .compat .pytest_cache .ruff_cache .hypothesis dist build site

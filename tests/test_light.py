@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from light_models import MASKED, PAIR
+from packaging.version import Version
 from requirements import required
 
 from albertkit.tokenization.tokenizer import AlbertTokenizer
@@ -48,7 +49,10 @@ def test_torch_is_not_importable_in_the_light_environment() -> None:
 def test_the_base_install_needs_neither_torch_nor_tokenizers() -> None:
     needed = required()
     assert {"numpy", "onnxruntime", "sentencepiece", "pyyaml"} <= needed
-    assert needed & {"torch", "tokenizers", "transformers", "scipy", "sympy"} == set()
+    heavy = {"torch", "tokenizers", "transformers", "scipy", "sympy"}
+    if Version(importlib.metadata.version("onnxruntime")) < Version("1.25"):
+        heavy.remove("sympy")  # ONNX Runtime needed it
+    assert needed & heavy == set()
 
 
 def test_a_tokenizer_json_alone_needs_no_rust_library(tiny_vocabulary: Path, tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def model_files(label: str) -> dict[str, bytes]:
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
     """Start a hub that this process uses instead of the real hub, with an empty cache."""
-    from huggingface_hub import constants
+    from huggingface_hub import constants, file_download
 
     repositories = {
         "org/model": {"main": model_files("main"), "v1.0": model_files("v1.0")},
@@ -220,9 +220,9 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
     }
     with Hub(repositories, private={"org/secret"}, gated={"org/terms"}) as hub:
         monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-        monkeypatch.setattr(
-            constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}"
-        )
+        for module in (constants, file_download):  # before 1.0, file_download has a copy
+            url = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+            monkeypatch.setattr(module, "HUGGINGFACE_CO_URL_TEMPLATE", url, raising=False)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))

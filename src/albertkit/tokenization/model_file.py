@@ -202,10 +202,15 @@ def model_from_lines(lines: Sequence[str]) -> bytes:
         _KINDS.get(piece, NORMAL if score else USER_DEFINED)
         for piece, score in zip(pieces, scores, strict=True)
     )
-    table = PieceTable(pieces=pieces, scores=scores, kinds=kinds, character_map=b"")
-    # The fields of a protocol buffer may have any order, so the library's normalizer comes first.
-    model = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc").serialized_model_proto()
-    model += _pieces_content(table)
+    # Only the library's table: in versions before 0.2.3, the rest of its normalizer keeps spaces as they are.
+    normalizer = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc").serialized_model_proto()
+    table = PieceTable(
+        pieces=pieces,
+        scores=scores,
+        kinds=kinds,
+        character_map=read_piece_table(normalizer).character_map,
+    )
+    model = model_content(table)
     try:
         sentencepiece.SentencePieceProcessor().LoadFromSerializedProto(model)
     except RuntimeError as error:
