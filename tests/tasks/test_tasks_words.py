@@ -146,7 +146,7 @@ class TestWords:
     def test_words_contain_all_characters_except_spaces(self, text):
         words = split_words(text)
         assert "".join(text[start:end] for start, end in words) == "".join(text.split())
-        assert all(one.end <= two.start for one, two in pairwise(words))
+        assert all(end <= start for (_, end), (start, _) in pairwise(words))
 
 
 class TestEntities:

@@ -200,8 +200,9 @@ def test_early_stopping_finishes_the_run_in_all_processes(tmp_path: Path, warm_s
 def test_only_the_main_process_logs_warnings(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, rank: int, said: list[str]
 ) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("LOCAL_RANK", str(rank))
+    environment = {"WORLD_SIZE": "2", "RANK": str(rank), "LOCAL_RANK": str(rank)}
+    for name, value in (environment | {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"}).items():
+        monkeypatch.setenv(name, value)
     for name in ("init_process_group", "barrier", "destroy_process_group"):
         monkeypatch.setattr(torch.distributed, name, lambda *_, **__: None)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: rank)
