@@ -103,7 +103,7 @@ TASKS = {
         files=sst2,
         options=DataOptions(header=False, text_column="0", label_column="1"),
         settings={"epochs": 5, "learning_rate": 2e-4},
-        pretrained=LESS_DROPOUT,
+        pretrained=LESS_DROPOUT | {"optimizer": "muon", "learning_rate": 3e-4},
     ),
     "rte": FigureTask(
         title="RTE, accuracy",
@@ -120,7 +120,7 @@ TASKS = {
         files=conll2000,
         options=DataOptions(),
         settings={"epochs": 3, "learning_rate": 6e-4},
-        pretrained=NO_DROPOUT | {"classifier_dropout": 0.1},
+        pretrained=NO_DROPOUT | {"classifier_dropout": 0.1, "optimizer": "muon"},
     ),
     "xquad": FigureTask(
         title="XQuAD in English, exact match / F1",
