@@ -382,7 +382,8 @@ def test_schemathesis_finds_nothing_undescribed(server: Running) -> None:
             @given(case=operation.as_strategy(generation_mode=mode))
             def ask(case: Any) -> None:
                 response = case.call()
-                late = response.status_code == 504  # as described, for an X-Request-Timeout of 1e-287 seconds
+                # An X-Request-Timeout of 1e-287 seconds ends in a 504, as described.
+                late = response.status_code == 504 and "X-Request-Timeout" in (case.headers or {})
                 excluded = [not_a_server_error] if late else []
                 case.validate_response(response, checks=wanted, excluded_checks=excluded)
                 statuses.append(response.status_code)
