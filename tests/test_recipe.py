@@ -19,7 +19,6 @@ from albertkit.recipe import (
     scalar_fields,
     settings_from,
 )
-from albertkit.tasks.settings import TaskSettings
 from albertkit.training.settings import TrainingSettings
 
 pytestmark = pytest.mark.light
@@ -170,14 +169,6 @@ def test_a_recipe_of_another_type_is_an_error(recipe: Any) -> None:
 def test_a_seed_out_of_range_is_an_error(seed: int) -> None:
     with pytest.raises(ConfigError, match=rf"seed must be between 0 and 2\*\*64 - 1, not {seed}"):
         FinetuningSettings(seed=seed)
-
-
-def test_former_names_of_settings() -> None:
-    assert build(TaskSettings, {"labelled_pieces": "all"}, where="r").labeled_tokens == "all"
-    both = {"labeled_tokens": "first", "labelled_pieces": "all"}
-    assert build(TaskSettings, both, where="r").labeled_tokens == "first"
-    merged = merge({}, {"labelled_pieces": "all"}, FinetuningSettings)
-    assert build(FinetuningSettings, merged, where="r").task.labeled_tokens == "all"
 
 
 def test_defaults_are_those_of_settings_without_values() -> None:

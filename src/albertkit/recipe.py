@@ -22,8 +22,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 SHARE = "0 to 1"
 """Unit of shares and probabilities."""
-FORMER_NAMES = {"labelled_pieces": "labeled_tokens"}
-"""Former name -> name of a setting. Recipes, arguments, flags and checkpoints may have either."""
 _NAMES: dict[Any, str] = {
     int: "a whole number",
     float: "a number",
@@ -65,7 +63,7 @@ def build(settings: type[Settings], values: dict[str, Any], *, where: str) -> Se
     fields = {field.name: field for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(settings)
     arguments: dict[str, Any] = {}
-    for name, value in current_names(values).items():
+    for name, value in values.items():
         if name not in fields:
             raise ConfigError(f"{where}: unknown setting {name!r}. {suggestion(name, fields)}")
         if dataclasses.is_dataclass(hints[name]) and isinstance(value, dict):
@@ -110,12 +108,6 @@ def settings_from(
     return build(settings, merge(table, given, settings), where=where)
 
 
-def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings under their current names. A current name overrides its former one."""
-    former = {FORMER_NAMES[name]: value for name, value in values.items() if name in FORMER_NAMES}
-    return former | {name: value for name, value in values.items() if name not in FORMER_NAMES}
-
-
 def merge(recipe: dict[str, Any], overrides: dict[str, Any], settings: type) -> dict[str, Any]:
     """Return the recipe with each override in the table whose dataclass has the field.
 
@@ -125,7 +117,7 @@ def merge(recipe: dict[str, Any], overrides: dict[str, Any], settings: type) -> 
     merged = {key: _table_of(value) for key, value in recipe.items()}
     owners = {field.name: owner for owner, field in scalar_fields(settings)}
     tables = {field.name for field in dataclasses.fields(settings)} - owners.keys()
-    for name, value in current_names(overrides).items():
+    for name, value in overrides.items():
         if name not in owners and name not in tables:
             raise ConfigError(f"unknown setting {name!r}. {suggestion(name, [*owners, *tables])}")
         if value is None:

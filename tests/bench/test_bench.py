@@ -390,6 +390,9 @@ except MissingExtraError as error:
             "(600 tokens exceed the model's maximum, 24)",
             "choose other --lengths",
         )
+        for minutes in ("nan", "inf"):
+            found = run("bench", "--model", folder, "--device", "cpu", "--minutes", minutes)
+            assert_one_line_error(found, f"minutes is {minutes}. Expected a number of minutes.")
 
 
 def test_figures_have_the_json_of_the_benchmark_scripts(capsys):

@@ -193,28 +193,10 @@ def test_usage_errors_have_one_line(run: Run, given: str, message: str) -> None:
     assert "Value error" not in line
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("fill-mask [MASK] --backend onxx", "no engine 'onxx'. Did you mean 'onnx'?"),
-        ("predict text-classification --input a --output b --backend=ray", "Use --runner ray"),
-        ("predict text-classification --input a --output b --engine local", "Use --runner local"),
-        ("prepare a --tokenizer bundled --output b --engine rya", "no runner 'rya'. Did you mean 'ray'?"),
-    ],
-)
-def test_former_names_of_options(run: Run, given: str, message: str) -> None:
-    """They work, and no help shows them."""
-    assert_one_line_error(run(*given.split()), message)
-    verb = given.split()[0]
-    assert "--backend" not in run(verb, "--help").output
-    assert ("--engine" in run(verb, "--help").output) == (verb != "prepare")
-
-
-def test_former_names_of_settings(run: Run) -> None:
-    found = run("finetune", "token-classification", "--labelled-pieces", "none")
-    assert found.status == 2
-    assert "'--labeled-tokens': 'none' is not one of" in found.errors
-    assert "--labelled-pieces" not in run("finetune", "--help").output
+@pytest.mark.parametrize("runner", ["ray", "local"])
+def test_the_name_of_a_runner_is_not_an_engine(run: Run, runner: str) -> None:
+    found = run("predict", "text-classification", "--input", "a", "--output", "b", "--engine", runner)
+    assert_one_line_error(found, f"Use --runner {runner}")
 
 
 def test_no_arguments_are_a_request_for_help(run: Run) -> None:

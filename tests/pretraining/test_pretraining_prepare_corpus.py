@@ -148,6 +148,8 @@ def test_paths_may_be_text_and_any_iterable(tmp_path: Path) -> None:
 def test_unusable_inputs_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no input"):
         read()
+    with pytest.raises(DataError, match="the name of an input is empty"):
+        Corpus.find([""])
     with pytest.raises(DataError, match="no such file or folder"):
         read(tmp_path / "nothing*.txt")
     with pytest.raises(DataError, match=r"a\*\*b: no such file or folder"):

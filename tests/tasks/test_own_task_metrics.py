@@ -12,7 +12,6 @@ from small_task import FAST, ROWS, Small, changed, scores_of, train
 
 from albertkit.datasets.examples import TextExample
 from albertkit.errors import ConfigError, DataError, TrainingError
-from albertkit.files import write_json
 from albertkit.finetuning.evaluate import evaluate
 from albertkit.finetuning.run import FinetuningRun
 from albertkit.finetuning.train import finetune
@@ -81,10 +80,6 @@ def test_a_run_cannot_be_resumed_with_other_metrics(
         with pytest.raises(TrainingError, match=f"cannot be resumed with these settings .*{message}"):
             costly(model, folder, metrics=metrics)
     assert stopped or report.read_bytes() == before
-    for file in folder.rglob("training_state.json"):  # as earlier versions wrote it
-        document = json.loads(file.read_text())
-        del document["fingerprint"]["main_metric"], document["fingerprint"]["own_metrics"]
-        write_json(file, document)
     assert costly(model, folder).loop.finished
 
 

@@ -150,7 +150,7 @@ def test_a_run_cannot_be_resumed_with_other_settings(
 
 
 def test_a_checkpoint_without_a_new_setting_resumes_with_its_default(tmp_path: Path) -> None:
-    saved = {"data": "books", "task": {"length": 8, "labelled_pieces": "all"}}
+    saved = {"data": "books", "task": {"length": 8, "labeled_tokens": "all"}}
     run(tmp_path, settings(max_minutes=1e-9), saved)
     file = checkpoints(tmp_path)[-1] / "training_state.json"
     state = json.loads(file.read_text())

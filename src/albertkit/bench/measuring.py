@@ -19,6 +19,7 @@ from albertkit.bench.timing import Clock, Side, clock_of, in_turn, largest_produ
 from albertkit.cores import compute_threads, processor, usable_cores
 from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model, class_name
+from albertkit.errors import ConfigError
 from albertkit.extras import optional, version_of
 from albertkit.footprint import Footprint
 from albertkit.footprint import measure as measure_footprint
@@ -109,7 +110,12 @@ def run(
         rounds: maximum number of timed calls of each side per measurement.
         clock: clock in seconds; None for the elapsed time.
         progress: function that is called with a description of the current measurement.
+
+    Raises:
+        ConfigError: `minutes` is NaN or infinite.
     """
+    if not math.isfinite(minutes):
+        raise ConfigError(f"minutes is {minutes}. Expected a number of minutes.")
     clock = clock or clock_of(model.device)
     end = clock() + 60 * minutes
     footprint = measure_footprint(class_name(model), model.config)

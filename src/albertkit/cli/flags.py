@@ -71,11 +71,6 @@ def text_flags(command: Callable[..., None]) -> Callable[..., None]:
     return settings_flags(TextOptions, parameter="options", panel=None)(with_options)
 
 
-def old_names(**names: str) -> Callable[[str], str]:
-    """Return the function that replaces old option names, which no help shows, by the current ones."""
-    return lambda name: names.get(name, name)
-
-
 def _help(doc: str, *, with_default: bool) -> str:
     """Return the docstring of a field as the help of its flag, with or without "(default: ...)"."""
     text = " ".join(doc.split())

@@ -13,10 +13,8 @@ import typer
 from rich.markup import escape
 
 from albertkit import __version__
-from albertkit.cli.flags import old_names
 from albertkit.errors import OTHER_NAMES, AlbertKitError, did_you_mean
 from albertkit.logs import lines_shown
-from albertkit.recipe import FORMER_NAMES
 
 TEXT, RAW, LABELED, CHECKPOINTS = (
     "Use a model on text",
@@ -46,8 +44,6 @@ VERBS = {
     "inspect": ("inspect", "app", CHECKPOINTS),
 }
 """Verb -> file in this room, function or group of verbs in it, panel in the help."""
-OLD_NAMES = {"prepare": {"engine": "runner"}}
-"""Verb -> former names of its options, besides those of all verbs: `--backend` and `recipe.FORMER_NAMES`."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -73,13 +69,7 @@ def make_app(verbs: Iterable[str] = VERBS) -> typer.Typer:
         'Example: albertkit fill-mask "She opened the [MASK] and went into the room."',
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        context_settings={
-            "help_option_names": ["-h", "--help"],
-            "token_normalize_func": old_names(
-                backend="engine",
-                **{old.replace("_", "-"): new.replace("_", "-") for old, new in FORMER_NAMES.items()},
-            ),
-        },
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
     for verb in verbs:
@@ -88,8 +78,7 @@ def make_app(verbs: Iterable[str] = VERBS) -> typer.Typer:
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=verb, rich_help_panel=panel)
         else:
-            settings = {"token_normalize_func": old_names(**OLD_NAMES[verb])} if verb in OLD_NAMES else None
-            app.command(verb, rich_help_panel=panel, context_settings=settings)(found)
+            app.command(verb, rich_help_panel=panel)(found)
     return app
 
 

@@ -230,13 +230,6 @@ def _train(
     training = settings.training(steps_per_epoch=epochs.steps, hidden_size=prepared.task.config.hidden_size)
     metric, lower = _best_by(prepared, settings)
     watch = CollapseWatch(training, prior)
-    added = {  # checkpoints of earlier versions lack these values
-        "main_metric": metric,
-        "own_metrics": prepared.task.own_directions,
-        "task_name": prepared.task.name,  # "task" has the settings of the task
-        "objective": prepared.task.objective_name,
-        "validation_data": fingerprint([prepared.validation.rows]),  # the best value so far belongs to it
-    }
 
     def save_model(target: Path) -> None:
         model.save_pretrained(target)
@@ -272,9 +265,16 @@ def _train(
         lower_is_better=lower,
         is_hopeless=watch if watched else None,
         fingerprint=_identity(settings)
-        | {"model": prepared.start, "training_data": fingerprint(prepared.units)}
-        | added,
-        defaults=default_values(FinetuningSettings) | added,
+        | {
+            "model": prepared.start,
+            "training_data": fingerprint(prepared.units),
+            "main_metric": metric,
+            "own_metrics": prepared.task.own_directions,
+            "task_name": prepared.task.name,  # "task" has the settings of the task
+            "objective": prepared.task.objective_name,
+            "validation_data": fingerprint([prepared.validation.rows]),  # the best value so far belongs to it
+        },
+        defaults=default_values(FinetuningSettings),
         world=world,
         callbacks=callbacks,
         about={"task": prepared.task.name, "model": prepared.start} | scalar_values(settings),

@@ -19,7 +19,7 @@ from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError, did_you_mean, suggestion
 from albertkit.files import read_json
 from albertkit.finetuning.report import REPORT_JSON
-from albertkit.recipe import build, current_names, scalar_fields
+from albertkit.recipe import build, scalar_fields
 from albertkit.tasks.loading import open_reader
 from albertkit.tasks.registry import TASKS, task_for
 from albertkit.tasks.settings import TaskSettings, saved_lengths
@@ -87,7 +87,6 @@ def split_settings(
     Raises:
         ConfigError: an argument is a field of neither.
     """
-    given = current_names(given)
     known = [{field.name for _, field in scalar_fields(one)} for one in (settings, DataOptions)]
     for name in given:
         if not any(name in names for names in known):

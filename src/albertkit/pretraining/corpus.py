@@ -261,6 +261,8 @@ def _check_characters(text: str, origin: str) -> None:
 
 
 def _files_of(name: str) -> list[Path]:
+    if not name:  # as a path, it would be the current folder
+        raise DataError("the name of an input is empty. Expected a file, a folder or a pattern.")
     path = Path(name)
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file() and file_format(file)[0] in FORMATS)

@@ -31,7 +31,7 @@ from albertkit.checkpoints.arrays import to_tensors
 from albertkit.checkpoints.folder import read_folder
 from albertkit.errors import TrainingError
 from albertkit.files import finite, full_disk_named, read_json, write_json
-from albertkit.recipe import build, current_names
+from albertkit.recipe import build
 from albertkit.training.distributed import World
 from albertkit.training.folder import written_folder
 from albertkit.training.optimizers import learning_rate_factor
@@ -168,7 +168,7 @@ def _read_document(folder: Path) -> dict[str, Any]:
         if not all(type(place) is int for place in dict(document["position"] or {}).values()):
             raise ValueError(f"{STATE_JSON}: the position has values that are not whole numbers")
         for name in _METRICS:
-            found = dict(document.get(name) or {})  # checkpoints of earlier versions lack them
+            found = dict(document.get(name) or {})
             document[name] = {one: math.nan if value is None else value for one, value in found.items()}
             if not all(type(value) in (int, float) for value in document[name].values()):
                 raise ValueError(f"{STATE_JSON}: {name} has values that are not numbers")
@@ -203,17 +203,15 @@ def _require_same_run(
 
 
 _SHOWN = 8  # maximum number of differences in a message
-_WHOLE = ("own_metrics",)
-"""Entries of a fingerprint that a checkpoint has completely or not at all."""
 
 
 def _completed(saved: dict[str, Any], current: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """Return the saved values under their current names, with the defaults of those they lack."""
-    completed = current_names(saved)
+    """Return the saved values, with the defaults of those that an earlier version did not have."""
+    completed = dict(saved)
     for key in current:
         if key not in completed and key in defaults:
             completed[key] = defaults[key]
-        elif key not in _WHOLE and isinstance(completed.get(key), dict) and isinstance(current[key], dict):
+        elif isinstance(completed.get(key), dict) and isinstance(current[key], dict):
             completed[key] = _completed(completed[key], current[key], defaults.get(key, {}))
     return completed
 
