@@ -55,6 +55,21 @@ def test_unknown_attributes_warn(recwarn: pytest.WarningsRecorder):
     assert config.to_dict()["dropout_rate"] == 0.2
 
 
+def test_unknown_arguments_warn(recwarn: pytest.WarningsRecorder):
+    config = AlbertConfig(hidden_size=48, num_attention_heads=4, use_cache=False)
+    assert config.use_cache is False
+    assert not recwarn.list
+    with pytest.warns(UserWarning) as found:  # as in the settings of PL-BERT, in models of speech
+        config = AlbertConfig(**{"hidden_size": 48, "num_attention_heads": 4, "dropout": 0.1, "num_layers": 2})
+    assert [str(one.message).partition(".")[0] for one in found] == [
+        "AlbertConfig has no argument 'dropout'",
+        "AlbertConfig has no argument 'num_layers' (did you mean 'num_hidden_layers'?)",
+    ]
+    assert found[0].filename == __file__
+    assert config.to_dict()["dropout"] == 0.1
+    assert config.hidden_dropout_prob == 0.0
+
+
 def test_update_in_place():
     config = AlbertConfig(hidden_size=48, num_attention_heads=4)
     config.update({"hidden_size": 96, "num_labels": 3, "torch_dtype": "float16", "use_cache": True})

@@ -20,7 +20,7 @@ from albertkit.config_fields import (
     under_one_name,
     unknown_arguments,
 )
-from albertkit.errors import ConfigError, ModelNotFoundError, warn_caller
+from albertkit.errors import ConfigError, ModelNotFoundError, did_you_mean, warn_caller
 from albertkit.files import atomic_path, json_text, made_folder, read_json
 from albertkit.hub import as_path, refuse_push_to_hub, resolve, split_hub_options, take_loading_options
 from albertkit.hub_upload import PushToHub
@@ -54,14 +54,15 @@ def takes_other_names(config_class: type[_Config]) -> type[_Config]:
         other = {name: arguments.pop(name) for name in [*arguments] if name not in config_class._arguments}
         check_other_keys(other)
         unknown = {name for name in other if name not in _OF_EVERY_FILE and name != TASK_KEY}
-        if "model_type" in other:  # the arguments are the content of a file
-            unknown = {name for name in unknown if is_misspelled(name, config_class._arguments)}
-        if unknown:
-            raise unknown_arguments(unknown, config_class._arguments)
-        arguments = settle_labels(under_one_name(arguments))
-        kept = copy.deepcopy({name: value for name, value in other.items() if name != "model_type"})
+        if misspelled := {name for name in unknown if is_misspelled(name, config_class._arguments)}:
+            raise unknown_arguments(misspelled, config_class._arguments)
+        if other.pop("model_type", None):  # the arguments are the content of a file
+            unknown = set()
+        kept = copy.deepcopy({name: value for name, value in other.items() if name not in unknown})
         self.extra = self.__dict__.get("extra", {}) | kept  # a subclass may set attributes first
-        construct(self, **arguments)
+        construct(self, **settle_labels(under_one_name(arguments)))
+        for name in sorted(unknown):
+            self._set_other_key(name, other[name])
 
     config_class.__init__ = initialize
     config_class._default = config_class()
@@ -124,8 +125,8 @@ class ConfigBase(PushToHub):
             if is_misspelled(name, self._arguments):
                 raise unknown_arguments([name], self._arguments)
             warn_caller(
-                f"AlbertConfig has no argument {name!r}. It is kept and written to {CONFIG_FILE}, but does "
-                "not change the model."
+                f"AlbertConfig has no argument {name!r}{did_you_mean(name, self._arguments)}. It is kept and "
+                f"written to {CONFIG_FILE}, but does not change the model."
             )
         extra[name] = value
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from albertkit.config import AlbertConfig
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, short
 
 KEY = "early_exit"
 """The config key of the early-exit settings."""
@@ -44,7 +44,7 @@ def exits_of(config: AlbertConfig) -> Exits | None:
         return Exits(**given)
     except TypeError as error:
         raise ConfigError(
-            f"{KEY} is {given!r:.80}. Expected an object with classifiers and tolerance."
+            f"{KEY} is {short(given)}. Expected an object with classifiers and tolerance."
         ) from error
 
 

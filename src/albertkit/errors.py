@@ -38,11 +38,14 @@ OTHER_NAMES = {
     "save_total_limit": "keep_checkpoints",
     "lr_scheduler_type": "schedule",
     "mlm_probability": "masked_lm_probability",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
     "return_all_scores": "top_k=None",
     "grouped_entities": "aggregation_strategy='simple'",
     "pad_to_max_length": "padding='max_length'",
 }
 """Name in other libraries -> name in albertkit, for suggestions."""
+_MAX_REPR = 80  # maximum number of characters of a value in a message
 _CLOSE = 0.65  # minimum similarity of a suggestion: text-generation is not feature-extraction (0.61)
 
 
@@ -100,6 +103,12 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "albertkit":
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def short(value: object) -> str:
+    """Return the `repr` of a value for a message, with "..." in place of the middle of a long one."""
+    text = repr(value)
+    return text if len(text) <= _MAX_REPR else f"{text[: _MAX_REPR - 20]}...{text[-17:]}"
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

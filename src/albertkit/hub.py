@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 
-from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError
+from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError, short
 from albertkit.files import contents, hint_of_models
 from albertkit.published import REPOSITORIES
 
@@ -133,7 +133,7 @@ def as_path(name: str | Path) -> Path | None:
         ConfigError: The name is neither a string nor a path.
     """
     if not isinstance(name, str | PathLike):
-        raise ConfigError(f"received {name!r:.60} ({type(name).__name__}). Expected a folder or a hub name.")
+        raise ConfigError(f"received {short(name)} ({type(name).__name__}). Expected a folder or a hub name.")
     try:
         path = Path(name).expanduser()
         path.exists()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from albertkit.errors import DataError
+from albertkit.errors import DataError, short
 from albertkit.text_files import decode_line
 
 InputFormat = Literal["lines", "tsv", "jsonl"]
@@ -154,7 +154,7 @@ def read_texts(path: Path) -> list[str]:
     for number, value in zip(inputs.numbers, inputs, strict=True):
         text = value.get("text") if isinstance(value, dict) else value
         if not isinstance(text, str):
-            raise DataError(f"{path}, line {number}: {value!r:.60}. Expected a text.")
+            raise DataError(f"{path}, line {number}: {short(value)}. Expected a text.")
         texts.append(text)
     return texts
 

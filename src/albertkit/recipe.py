@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from albertkit.errors import ConfigError, suggestion
+from albertkit.errors import ConfigError, short, suggestion
 
 Settings = TypeVar("Settings")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -104,7 +104,7 @@ def settings_from(
     elif recipe is None or isinstance(recipe, Mapping):
         table = dict(recipe or {})
     else:
-        raise ConfigError(f"recipe is {recipe!r:.60}. Expected a file, a mapping or {settings.__name__}.")
+        raise ConfigError(f"recipe is {short(recipe)}. Expected a file, a mapping or {settings.__name__}.")
     return build(settings, merge(table, given, settings), where=where)
 
 

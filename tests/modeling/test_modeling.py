@@ -255,3 +255,8 @@ def test_a_captured_graph_uses_its_mask(capture, attention):
 
 def test_no_pooler_without_need():
     assert AlbertForMaskedLM(tiny(num_hidden_layers=1)).albert.pooler is None
+
+
+def test_the_classifier_is_the_last_module():
+    names = [name for name, _ in make("AlbertForSequenceClassification").named_children()]
+    assert names == ["albert", "dropout", "classifier"]

@@ -1,9 +1,11 @@
-"""Tests of the outputs in other tools: pytrees, torch.export, tracing, nn.DataParallel and accelerate."""
+"""Tests of models and outputs in other tools: pytrees, export, tracing, nn.DataParallel and accelerate."""
 
 import io
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import onnxruntime
 import pytest
 import torch
 from accelerate.utils import recursively_apply
@@ -51,6 +53,36 @@ def test_trace(head: str) -> None:
     assert len(traced) == len(expected)
     assert torch.equal(traced[0], expected[0])
     assert torch.equal(traced[-1][1], expected.hidden_states[1])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("head", HEADS)
+def test_a_traced_model_takes_other_sizes(head: str) -> None:
+    model, ids = make(head), batch(head)["input_ids"]
+    traced = torch.jit.trace(model, (ids,))
+    others = torch.cat([ids, ids[:2]])[..., :9]  # 5 rows instead of 3, 9 tokens instead of 12
+    assert largest_difference(traced(others)[0], model(others)[0]) <= TOLERANCE
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore:Exporting aten.*index operator:UserWarning")
+@pytest.mark.parametrize("head", HEADS)
+def test_onnx_export_of_a_traced_model(head: str, tmp_path: Path) -> None:
+    model, inputs = make(head), batch(head, mask=True)
+    file = tmp_path / "model.onnx"
+    dimensions = {0: "rows", inputs["input_ids"].dim() - 1: "tokens"}
+    torch.onnx.export(
+        model,
+        tuple(inputs.values()),
+        file,
+        input_names=[*inputs],
+        dynamic_axes=dict.fromkeys(inputs, dimensions),
+        dynamo=False,
+    )
+    others = {name: torch.cat([tensor, tensor])[..., :9] for name, tensor in inputs.items()}
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    scores = session.run(None, {name: tensor.numpy() for name, tensor in others.items()})[0]
+    assert largest_difference(torch.from_numpy(scores), model(**others)[0]) <= 1e-5
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")

@@ -39,6 +39,25 @@ def test_models_in_subfolders(tmp_path: Path):
         AlbertModel.from_pretrained(tmp_path / "checkpoints" / "step-5", subfolder="../..")
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "weights.pth"])
+def test_a_single_file_of_weights_with_a_config(tmp_path: Path, name: str):
+    model = make("AlbertForMaskedLM")
+    model.save_pretrained(tmp_path)
+    (tmp_path / "config.json").rename(tmp_path / "tiny.json")
+    if name != "model.safetensors":
+        torch.save(model.state_dict(), tmp_path / name)
+        (tmp_path / "model.safetensors").unlink()
+    expected = model(**batch()).logits
+    for config in (model.config, tmp_path / "tiny.json"):
+        loaded = AlbertForMaskedLM.from_pretrained(str(tmp_path / name), config=config)
+        assert torch.equal(loaded(**batch()).logits, expected)
+    with pytest.raises(ModelNotFoundError, match=r"is a file\. Expected the folder of a model"):
+        AlbertForMaskedLM.from_pretrained(tmp_path / name)
+    if name != "model.safetensors":
+        with pytest.raises(ConfigError, match="has no safetensors"):
+            AlbertForMaskedLM.from_pretrained(tmp_path / name, config=model.config, use_safetensors=True)
+
+
 def test_auto_classes_from_config():
     config = tiny()
     model = auto.AutoModel.from_config(

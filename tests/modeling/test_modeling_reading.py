@@ -99,12 +99,41 @@ def test_classes_are_scored_as_with_the_whole_last_layer(head: str) -> None:
     assert whole.hidden_states[-1].shape[-2] == inputs["input_ids"].shape[-1]  # that of every token
 
 
-def test_the_last_layer_is_not_computed_for_others() -> None:
+def test_the_last_layer_is_not_computed_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make("AlbertForSequenceClassification").eval()
     seen: list[int] = []
     feed_forward = model.albert.encoder.executed_layers()[-1].ffn
-    feed_forward.register_forward_hook(lambda _module, arguments, _output: seen.append(arguments[0].shape[1]))
+    forward = feed_forward.forward
+
+    def watched(states: torch.Tensor) -> torch.Tensor:
+        seen.append(states.shape[1])
+        return forward(states)
+
+    monkeypatch.setattr(feed_forward, "forward", watched)
     inputs = batch()
     with torch.no_grad():
         model(**inputs)
     assert seen == [inputs["input_ids"].shape[1]] * (model.config.num_hidden_layers - 1) + [1]
+
+
+@pytest.mark.parametrize("head", ["AlbertForSequenceClassification", "AlbertForMultipleChoice"])
+@pytest.mark.parametrize("watched", ["albert", "albert.encoder", "albert.encoder.albert_layer_groups.0"])
+def test_hooks_see_all_tokens(head: str, watched: str) -> None:
+    model, inputs = make(head).eval(), batch(head, mask=True)
+    expected = model(**inputs).logits
+    states: list[torch.Tensor] = []
+    model.get_submodule(watched).register_forward_hook(
+        lambda _module, _inputs, out: states.append(out if isinstance(out, torch.Tensor) else out[0])
+    )
+    assert_close(model(**inputs).logits, expected, atol=1e-6, rtol=0)
+    assert states[-1].shape[:-1] == inputs["input_ids"].flatten(0, -2).shape
+
+
+@pytest.mark.parametrize("head", ["AlbertForSequenceClassification", "AlbertForMultipleChoice"])
+def test_backward_hooks_see_all_tokens(head: str) -> None:
+    model, inputs = make(head).eval(), batch(head)
+    gradients: list[torch.Tensor] = []
+    last = model.albert.encoder.executed_layers()[-1].ffn_output
+    last.register_full_backward_hook(lambda _module, _inputs, outputs: gradients.append(outputs[0]))
+    model(**inputs).logits.sum().backward()
+    assert gradients[0].shape[:-1] == inputs["input_ids"].flatten(0, -2).shape

@@ -4,7 +4,9 @@ import copy
 import gc
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,6 +103,29 @@ def test_tensorflow_tensors_need_tensorflow(tiny: TokenizerBase, monkeypatch) ->
     monkeypatch.setitem(sys.modules, "tensorflow", None)  # as if it were not installed
     with pytest.raises(MissingExtraError, match="needs TensorFlow"):
         tiny("fox", return_tensors="tf")
+
+
+class TensorFlowTensor:
+    """A tensor with the interface of TensorFlow: `numpy`, but no `tolist`. A single number has no length."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.array(values)
+
+    def numpy(self) -> Any:
+        return self.values[()]
+
+    def __iter__(self) -> Iterator["TensorFlowTensor"]:
+        return map(TensorFlowTensor, self.values)
+
+
+def test_ids_of_tensorflow(tiny: TokenizerBase) -> None:
+    ids = tiny.encode(SHORT)
+    assert tiny.decode(TensorFlowTensor(ids)) == tiny.decode(ids)
+    assert tiny.decode(TensorFlowTensor(ids[1])) == tiny.decode(ids[1])
+    assert tiny.decode([*TensorFlowTensor(ids)]) == tiny.decode(ids)
+    assert tiny.batch_decode(TensorFlowTensor([ids, ids])) == [tiny.decode(ids)] * 2
+    assert tiny.convert_ids_to_tokens(TensorFlowTensor(ids)) == tiny.convert_ids_to_tokens(ids)
+    assert tiny.convert_ids_to_tokens(TensorFlowTensor(ids[1])) == tiny.convert_ids_to_tokens(ids[1])
 
 
 def test_pad(tiny: TokenizerBase) -> None:

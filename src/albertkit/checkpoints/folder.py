@@ -91,6 +91,15 @@ def read_folder(
     return config, _READERS[weights](folder / weights)
 
 
+def read_file(path: Path) -> dict[str, np.ndarray]:
+    """Read every tensor of a weights file, whose ending is in `ENDINGS`.
+
+    Raises:
+        CheckpointError: the file is damaged, or has another format than its name.
+    """
+    return ENDINGS[path.suffix](path)
+
+
 def write_folder(
     folder: str | Path,
     config: Mapping[str, Any],
@@ -103,7 +112,8 @@ def write_folder(
 
     Names that share a tensor (`names.TIED`) are stored once, as in the files of `transformers`, unless the
     config says that the model does not tie them. A tensor that only has equal values is kept. All files are
-    complete on the disk before any is renamed, so a crash leaves the old model intact.
+    complete on the disk before any is renamed, so a crash leaves the old model intact, except between two of
+    these renames: then the folder has files of both models.
 
     Args:
         folder: the folder to write to; an older model in it is replaced.
@@ -264,6 +274,15 @@ _READERS: dict[str, Callable[[Path], dict[str, np.ndarray]]] = {
     ONNX_FILE: read_onnx,
 }
 """Weight files in the order of preference, each with its reader."""
+
+ENDINGS = {
+    ".safetensors": map_safetensors,
+    ".bin": _read_pickle,
+    ".pt": _read_pickle,
+    ".pth": _read_pickle,
+    ".h5": read_h5,
+}
+"""The endings of weights files with any name, each with its reader."""
 
 
 def weight_files(folder: str | Path) -> list[Path]:

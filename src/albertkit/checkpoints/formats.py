@@ -111,11 +111,14 @@ def load(
         raise ConfigError("there is no model name or folder. Pass one, or both config and state_dict.")
     if state_dict is not None:
         return load_config(name_or_folder, **hub, **overrides), state_dict
-    path = locate(name_or_folder, **hub)
-    if safetensors_only and not any(path.glob("model*.safetensors*")):
+    file = None if config is None else _weights_file(name_or_folder)
+    path = file or locate(name_or_folder, **hub)
+    if safetensors_only and path.suffix != ".safetensors" and not any(path.glob("model*.safetensors*")):
         raise ConfigError(
             f"use_safetensors=True, but {path} has no safetensors. Omit it to read other files."
         )
+    if config is not None and file is not None:
+        return config, folder.read_file(file)
     checkpoint = read(path, needs_config=config is None)
     if config is None:
         config = checkpoint.to_config()
@@ -150,6 +153,12 @@ def _add_modules(config: AlbertConfig, name_or_path: str | Path, **hub: Unpack[H
         modules = read_sentence_modules(resolve(name_or_path, patterns=files, **hub))
         if modules is not None:
             attach(config, modules)
+
+
+def _weights_file(name: str | Path) -> Path | None:
+    """Return the path of a weights file by its name, or None for other names."""
+    path = as_path(name)
+    return path if path and path.is_file() and path.suffix in folder.ENDINGS else None
 
 
 def _is_foreign(path: Path) -> bool:

@@ -19,7 +19,7 @@ from albertkit.checkpoints.sentence_modules import (
     check_pooling,
 )
 from albertkit.config_base import CONFIG_FILE
-from albertkit.errors import CheckpointError, ConfigError
+from albertkit.errors import CheckpointError, ConfigError, short
 from albertkit.files import read_json
 from albertkit.hub import MODULES_FILE, read_modules
 
@@ -86,7 +86,7 @@ def _read_prompts(file: Path, model: Mapping[str, Any]) -> dict[str, str]:
     """Return the prompts by name, after checking them and the name of the default prompt."""
     prompts = model.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(prompt, str) for prompt in prompts.values()):
-        raise _unsupported(file, f"prompts is {prompts!r:.80}", "a dict of texts")
+        raise _unsupported(file, f"prompts is {short(prompts)}", "a dict of texts")
     default = model.get("default_prompt_name")
     if default is not None and default not in prompts:
         raise _unsupported(file, f"default_prompt_name is {default!r}", "the name of a prompt")

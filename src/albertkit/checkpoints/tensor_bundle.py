@@ -19,7 +19,7 @@ import numpy as np
 from albertkit.checkpoints.arrays import BFLOAT16, map_file
 from albertkit.checkpoints.cursor import Cursor, damaged, possible_sizes
 from albertkit.checkpoints.sstable import masked_checksum, read_table, write_table
-from albertkit.errors import CheckpointError
+from albertkit.errors import CheckpointError, short
 from albertkit.files import by_number
 from albertkit.protobuf import fixed32, message, number
 
@@ -85,7 +85,7 @@ def _read_header(source: Cursor) -> int:
     if values.get(2, 0) != 0:
         raise source.error("the checkpoint is big-endian. Expected little-endian")
     if not isinstance(shards, int) or not 1 <= shards <= 100_000:  # five digits in the names of the shards
-        raise source.error(f"the header states {shards!r:.40} shards")
+        raise source.error(f"the header states {short(shards)} shards")
     return shards
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.table import Row, Table
-from albertkit.errors import DataError
+from albertkit.errors import DataError, short
 from albertkit.extras import optional
 from albertkit.files import read_json
 from albertkit.text_files import decompressed, file_format
@@ -54,7 +54,7 @@ class ArrowTable(Table):
         try:
             names = [one["filename"] for one in read_json(path / "state.json", DataError)["_data_files"]]
             if not names or any(Path(name).name != name for name in names):
-                raise ValueError(f"the files are {names!r:.80}")
+                raise ValueError(f"the files are {short(names)}")
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"{path / 'state.json'}: does not list the files of a split ({error}). Save the data again."
@@ -103,7 +103,7 @@ class ArrowTable(Table):
                 feature = {"feature": feature[0]}
             names = feature.get("feature", feature).get("names")
             if names and not all(isinstance(name, str) for name in names):
-                raise TypeError(f"the names are {names!r:.60}")
+                raise TypeError(f"the names are {short(names)}")
             return tuple(names) if names else None
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
             raise DataError(

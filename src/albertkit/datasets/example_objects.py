@@ -15,7 +15,7 @@ from albertkit.datasets.reader import ExampleT, Reader, ReadingReport, is_missin
 from albertkit.datasets.table import Row
 from albertkit.datasets.text_classification import read_label
 from albertkit.datasets.token_classification import word_labels
-from albertkit.errors import DataError
+from albertkit.errors import DataError, short
 
 _UNIFORM: dict[type, tuple[str, ...]] = {TextExample: ("text_pair",), PairExample: ("pair", "score")}
 """The optional fields that either all examples have, or none."""
@@ -68,13 +68,13 @@ class ExampleReader(Reader[ExampleT]):
         if self.kind is None:
             if isinstance(example, Mapping | str):
                 raise DataError(
-                    f"received {example!r:.60} ({type(example).__name__}), but the first example is another "
+                    f"received {short(example)} ({type(example).__name__}), but the first example is another "
                     "object. Pass only dicts, or only examples."
                 )
         elif not isinstance(example, self.kind):
             raise DataError(
-                f"received {example!r:.60} ({type(example).__name__}). Expected a `{self.kind.__name__}`, or "
-                "only dicts."
+                f"received {short(example)} ({type(example).__name__}). Expected a `{self.kind.__name__}`, "
+                "or only dicts."
             )
         for name in _UNIFORM.get(self._base, ()):
             lacks, first_lacks = (getattr(one, name) is None for one in (example, self.examples[0]))
@@ -121,7 +121,7 @@ def _pair_example(example: PairExample, labeled: bool, texts: Texts) -> PairExam
         score = number_of(example.score)
         if score is None:
             raise DataError(
-                f"the score is {example.score!r:.40}. Expected a number, or None for texts that belong "
+                f"the score is {short(example.score)}. Expected a number, or None for texts that belong "
                 "together."
             )
         if negative:
@@ -135,7 +135,7 @@ def _words_example(example: WordsExample, labeled: bool, _: Texts) -> WordsExamp
         raise DataError("the example has no words. Expected at least one.")
     for number, word in enumerate(words, start=1):
         if not isinstance(word, str) and text_of(word) is None:
-            raise DataError(f"word {number} is {word!r:.40}. Expected text.")
+            raise DataError(f"word {number} is {short(word)}. Expected text.")
     labels = None
     if labeled:
         if example.labels is None:
@@ -150,7 +150,7 @@ def _question_example(example: QuestionExample, labeled: bool, _: Texts) -> Ques
         expected = "pairs (text, start), where start is the index of the first character in the context"
         for answer in _list_of(example, "answers", expected):
             if not (isinstance(answer, list | tuple) and len(answer) == 2 and is_answer(*answer)):
-                raise DataError(f"answers is {answers!r:.60}. Expected {expected}.")
+                raise DataError(f"answers is {short(answers)}. Expected {expected}.")
         if not answers:
             raise DataError(
                 "the example has no answers. Expected at least one pair (text, start), or is_impossible=True "
@@ -164,7 +164,7 @@ def _question_example(example: QuestionExample, labeled: bool, _: Texts) -> Ques
 def _choice_example(example: ChoiceExample, labeled: bool, _: Texts) -> ChoiceExample:
     context = text_of(example.context)
     if context is None:
-        raise DataError(f"no text in 'context'. The value is {example.context!r:.60}. Expected text.")
+        raise DataError(f"no text in 'context'. The value is {short(example.context)}. Expected text.")
     choices = read_choices(_list_of(example, "choices", "a list of texts"))
     label = None
     if labeled:
@@ -178,7 +178,7 @@ def _choice_example(example: ChoiceExample, labeled: bool, _: Texts) -> ChoiceEx
 def _list_of(example: Any, field: str, expected: str) -> Sequence[Any]:
     value = getattr(example, field)
     if not isinstance(value, list | tuple):
-        raise DataError(f"{field} is {value!r:.60}. Expected {expected}.")
+        raise DataError(f"{field} is {short(value)}. Expected {expected}.")
     return value
 
 

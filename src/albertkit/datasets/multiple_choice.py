@@ -22,7 +22,7 @@ from albertkit.datasets.reader import (
     text_of,
 )
 from albertkit.datasets.table import Row, RowError
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, short
 
 
 class RaceFolder(Reader[ChoiceExample]):
@@ -156,5 +156,5 @@ def read_choice(written: Any, choices: tuple[str, ...]) -> int:
     elif number := re.fullmatch(r"(\d{1,9})(\.0+)?", text):
         place = int(number[1])
     if place is None or place >= len(choices):
-        raise RowError("mislabeled", f"the label is {written!r:.40}, but there are {len(choices)} choices")
+        raise RowError("mislabeled", f"the label is {short(written)}, but there are {len(choices)} choices")
     return place

@@ -22,7 +22,7 @@ from albertkit.datasets.reader import (
     text_of,
 )
 from albertkit.datasets.table import Row, RowError, existing_file
-from albertkit.errors import DataError
+from albertkit.errors import DataError, short
 from albertkit.text_files import file_format, read_lines
 
 
@@ -69,7 +69,7 @@ class SquadFile(Reader[QuestionExample]):
                         known.add(name)
                         answers = [(one["text"], one["answer_start"]) for one in asked.get("answers", ())]
                         if not all(is_answer(*answer) for answer in answers):
-                            raise TypeError(f"the answers are {answers!r:.60}. Expected texts with offsets.")
+                            raise TypeError(f"the answers are {short(answers)}. Expected texts with offsets.")
                         values = {
                             "name": name,
                             "question": asked["question"],
@@ -141,7 +141,7 @@ def _answers(given: Any) -> tuple[list[tuple[str, int]], bool]:
                 return answers, not answers
     raise RowError(
         "mislabeled",
-        f"expected the text of an answer, or {{'text': [...], 'answer_start': [...]}}, found {given!r:.60}",
+        f"expected the text of an answer, or {{'text': [...], 'answer_start': [...]}}, found {short(given)}",
     )
 
 
@@ -171,7 +171,7 @@ def read_question(
         (answer, start) for answer, near in answers if (start := nearest(context, answer, near)) is not None
     )
     if not placed:
-        raise RowError("mislabeled", f"{answers[0][0]!r:.60} is not in the context")
+        raise RowError("mislabeled", f"{short(answers[0][0])} is not in the context")
     return QuestionExample(name, text, context, placed)
 
 

@@ -31,7 +31,7 @@ from albertkit.datasets.table import (
     Table,
     existing_file,
 )
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, short
 from albertkit.text_files import COMPRESSIONS, file_format
 
 ExampleT = TypeVar("ExampleT")
@@ -169,7 +169,7 @@ class Reader(ABC, Generic[ExampleT]):
         if "" in texts:
             empty = columns[texts.index("")]
             value = row.values.get(empty)
-            detail = f"no text in {empty!r}" + ("" if is_missing(value) else f", but {value!r:.60}")
+            detail = f"no text in {empty!r}" + ("" if is_missing(value) else f", but {short(value)}")
             if self.labeled:
                 raise RowError("empty", detail)
             report.add("empty", row.origin, f"{detail}, and {ANSWERED}")
@@ -293,7 +293,7 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
         data = data.set_axis([str(name) for name in data.columns], axis=1).to_dict("records")
     if not isinstance(data, Iterable):
         raise DataError(
-            f"{name} is {data!r:.60} ({type(data).__name__}). Expected a path, a table or an "
+            f"{name} is {short(data)} ({type(data).__name__}). Expected a path, a table or an "
             "iterable of examples."
         )
     features = getattr(data, "features", None)  # the features of an IterableDataset, whose rows are read once
@@ -306,7 +306,7 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
         raise DataError(f"{name} has no examples. Expected at least one.")
     if isinstance(first, str):
         raise DataError(
-            f"{name} is an iterable of texts, such as {first!r:.60}. Expected dicts, such as "
+            f"{name} is an iterable of texts, such as {short(first)}. Expected dicts, such as "
             '{"text": ...}, or examples. To read a file, pass only its path.'
         )
     return ObjectTable(data, name=name, features=features) if isinstance(first, Mapping) else list(data)
@@ -364,7 +364,7 @@ def nested(cell: str) -> Any:
             continue
         if isinstance(found, (list, dict)) and (read is json.loads or not _ADJACENT.search(cell)):
             return found
-    raise RowError("malformed", f"{cell!r:.60} is neither a JSON list nor a JSON object")
+    raise RowError("malformed", f"{short(cell)} is neither a JSON list nor a JSON object")
 
 
 _ADJACENT = re.compile(r"""['"]\s+['"]""")  # Python would join two strings without a comma between them

@@ -8,7 +8,7 @@ from albertkit.datasets.glue import GlueSplit
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Reader, ReadingReport, TableReader, is_missing, number_of
 from albertkit.datasets.table import Row, RowError
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, short
 
 GLUE_TASKS = ("stsb", "mrpc", "qqp")
 """GLUE tasks whose labels are similarity scores."""
@@ -80,7 +80,7 @@ class PairTable(TableReader[PairExample]):
                 raise RowError("unlabeled")
             score = number_of(value)
             if score is None:
-                raise RowError("mislabeled", f"{value!r:.60} in {columns['score']!r} is not a number")
+                raise RowError("mislabeled", f"{short(value)} in {columns['score']!r} is not a number")
         return PairExample(**dict(zip(names, texts, strict=True)), score=score, id=self.name_of(row))
 
 
@@ -114,5 +114,5 @@ class GluePairs(Reader[PairExample]):
         example = self.split.example(row, report)
         score = number_of(example.label) if self.labeled else None
         if self.labeled and score is None:
-            raise RowError("mislabeled", f"{example.label!r:.60} is not a number")
+            raise RowError("mislabeled", f"{short(example.label)} is not a number")
         return PairExample(example.text, example.text_pair, score=score, id=example.id)

@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, short
 from albertkit.files import by_number
 from albertkit.text_files import LINE_BYTES, file_format, lone_surrogate, read_lines
 
@@ -315,7 +315,7 @@ class ObjectTable(Table):
         for number, row in enumerate(self._rows, start=1):
             origin = f"{self.name}, row {number}"
             if not isinstance(row, Mapping):
-                raise DataError(f"{origin}: expected a mapping from column to value, found {row!r:.60}")
+                raise DataError(f"{origin}: expected a mapping from column to value, found {short(row)}")
             if wrong := [key for key in row if not isinstance(key, str)]:
                 raise DataError(
                     f"{origin}: the name of a column is {wrong[0]!r}. Expected text. Rename or remove the "

@@ -25,7 +25,7 @@ from albertkit.datasets.reader import (
     text_of,
 )
 from albertkit.datasets.table import Row, RowError, existing_file
-from albertkit.errors import DataError
+from albertkit.errors import DataError, short
 
 
 class TextTable(TableReader[TextExample]):
@@ -87,8 +87,8 @@ def read_label(value: Any, *, separator: str | None, names: tuple[str, ...] | No
         if len({*labels}) < len(labels) and all(one in (0, 1) for one in value):
             raise RowError(
                 "mislabeled",
-                f"{value!r:.60} repeats a label. Expected the labels of the text. If the list has 0 or 1 for "
-                "each label, use one column per label (--label-column A,B).",
+                f"{short(value)} repeats a label. Expected the labels of the text. If the list has 0 or 1 "
+                "for each label, use one column per label (--label-column A,B).",
             )
         return labels
     if isinstance(value, str):
@@ -114,7 +114,7 @@ def read_indicators(values: Mapping[str, Any], columns: Sequence[str]) -> Label 
             return None
         written = str(values[column]).strip().lower()
         if written not in _INDICATORS:
-            raise RowError("mislabeled", f"{values[column]!r:.40} in {column!r}. Expected 0 or 1.")
+            raise RowError("mislabeled", f"{short(values[column])} in {column!r}. Expected 0 or 1.")
         if _INDICATORS[written]:
             found.append(column)
     return tuple(found)
@@ -137,7 +137,7 @@ def _one_label(value: Any, names: tuple[str, ...] | None) -> Any:
             raise RowError("mislabeled", f"the class {value} is not one of 0 to {len(names) - 1} ({listed})")
         return str(value) if isinstance(value, Integral) else number
     raise RowError(
-        "mislabeled", f"{value!r:.60} is not a label. Expected text, a finite number or a list of them."
+        "mislabeled", f"{short(value)} is not a label. Expected text, a finite number or a list of them."
     )
 
 

@@ -15,7 +15,7 @@ from albertkit.datasets.examples import WordsExample
 from albertkit.datasets.reader import Reader, ReadingReport, TableReader, as_list, is_missing, nested
 from albertkit.datasets.table import Row, RowError, existing_file
 from albertkit.datasets.text_classification import LIST, class_name, read_label
-from albertkit.errors import DataError
+from albertkit.errors import DataError, short
 from albertkit.text_files import file_format, read_lines
 
 DOCUMENT_START = "-DOCSTART-"
@@ -87,7 +87,7 @@ class ConllFile(Reader[WordsExample]):
         for number, lines in self._blocks():
             if len(lines) > 1 or len(lines[0]) == 1:
                 return
-            first = first or f"line {number}: {' '.join(lines[0])!r:.60}"
+            first = first or f"line {number}: {short(' '.join(lines[0]))}"
             ends_in_labels = ends_in_labels and _LABEL.fullmatch(lines[0][-1]) is not None
         if not ends_in_labels:
             raise DataError(

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from albertkit.errors import CheckpointError, ConfigError, DataError
+from albertkit.errors import CheckpointError, ConfigError, DataError, short
 from albertkit.heads import Head, Output
 
 _Answer = TypeVar("_Answer")
@@ -82,7 +82,7 @@ class Job:
         positions, length = self.read(row), len(row.input_ids)
         if len(positions) and not 0 <= min(positions) <= max(positions) < length:
             raise DataError(
-                f"`read` returned the positions {positions!r:.60} for a row of {length} tokens. Expected 0 "
+                f"`read` returned the positions {short(positions)} for a row of {length} tokens. Expected 0 "
                 f"to {length - 1}: count from the start of the row."
             )
         return positions

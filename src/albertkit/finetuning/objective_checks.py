@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, short
 from albertkit.heads import HEADS
 from albertkit.tasks.task import Task
 
@@ -24,7 +24,7 @@ def check_logits(task: Task) -> None:
 def check_loss(task: Task, loss: Any) -> None:
     """Raise ConfigError unless the result of an objective is a loss: a number with gradients."""
     if not isinstance(loss, Tensor):
-        problem = f"returned {loss!r:.60} ({type(loss).__name__})"
+        problem = f"returned {short(loss)} ({type(loss).__name__})"
     elif loss.numel() != 1:
         problem = f"returned a tensor of shape {tuple(loss.shape)}"
     elif not loss.requires_grad:

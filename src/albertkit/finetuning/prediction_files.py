@@ -13,7 +13,7 @@ from operator import ne
 from pathlib import Path
 from typing import Any
 
-from albertkit.errors import DataError
+from albertkit.errors import DataError, short
 from albertkit.extras import optional
 from albertkit.files import by_number, json_text
 
@@ -43,7 +43,7 @@ def checked_records(folder: Path) -> Iterator[dict[str, Any]]:
             for line in part.read_bytes().splitlines():
                 record = json.loads(line)
                 if not isinstance(record.get("cut", 0), int):
-                    raise TypeError(f"cut is {record['cut']!r:.20}")
+                    raise TypeError(f"cut is {short(record['cut'])}")
                 json_text(record, ensure_ascii=False).encode()  # fails for a lone surrogate
                 yield record
         except (ValueError, TypeError, AttributeError, RecursionError) as error:

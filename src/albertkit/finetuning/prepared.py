@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 from albertkit.checkpoints.formats import load_config
+from albertkit.checkpoints.report import LoadReport
+from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import DataError
 from albertkit.finetuning.batches import Unit
@@ -31,6 +33,9 @@ HELD_OUT = 10
 
 FEW = 20
 """Fewer held-out examples than this cause a warning."""
+
+_CLASSIFIERS = ("classifier.", "exit_classifiers.")  # tensors with one row for each label
+_SHOWN = 5  # maximum number of labels in a message
 
 
 @dataclass(frozen=True)
@@ -78,8 +83,9 @@ def prepare(
     for report in splits.reports.values():
         _log(report.lines())
     examples = splits.examples
-    named = {} if splits.labels is None else splits.labels.config_arguments()
-    config = load_config(str(model)).replace(**named, **settings.dropouts)
+    config = load_config(str(model))
+    named = {} if splits.labels is None else splits.labels.in_order_of(config).config_arguments()
+    config = config.replace(**named, **settings.dropouts)
     note_exits(task, config, settings)
     task = task.bind(load_tokenizer(str(model)), config, settings.task)
     for name, value in task.saved(examples["training"]).items():
@@ -147,17 +153,42 @@ def make_units(task: Task, examples: Iterable[Any], counts: RowCounts) -> list[U
 
 
 def starting_model(prepared: Prepared, settings: FinetuningSettings) -> AlbertPreTrainedModel:
-    """Return the model with a new head, or with random weights."""
+    """Return the model, with a new head unless it has one for these labels, or with random weights."""
     torch.manual_seed(settings.seed)
     if settings.from_scratch:
         model = prepared.model_class(prepared.task.config)
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the head is expected to be new
-            model = prepared.model_class.from_pretrained(
-                prepared.start, config=prepared.task.config, ignore_mismatched_sizes=True
+            loaded: Any = prepared.model_class.from_pretrained(
+                prepared.start,
+                config=prepared.task.config,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
             )
+        model, info = loaded
+        _renew_classifier(model, load_config(prepared.start), info["report"])
     for name, parameter in model.named_parameters():
         if name.startswith(prepared.task.unused):
             parameter.requires_grad_(False)
     return model
+
+
+def _renew_classifier(model: AlbertPreTrainedModel, start: AlbertConfig, loaded: LoadReport) -> None:
+    """Initialize a loaded classifier that is for other labels than the config of the model."""
+    old, new = ([one.id2label[row] for row in range(one.num_labels)] for one in (start, model.config))
+    # In a model whose labels have no names, LABEL_1 is the label 1.
+    if old == new or old == [f"LABEL_{name}" for name in new]:
+        return
+    names = [name for name, _ in model.named_parameters() if name.startswith(_CLASSIFIERS)]
+    kept = [name for name in names if name in loaded.loaded]
+    if kept or any(name in loaded.reshaped for name in names):
+        logger.info(
+            f"the model's classifier is for the labels {_listed(old)}. The training starts with a new one, "
+            f"for {_listed(new)}."
+        )
+    model.initialize(kept)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")

@@ -16,7 +16,7 @@ from albertkit.datasets.table import DelimitedTable, Table
 from albertkit.devices import CPU, Device
 from albertkit.engines.choosing import load_model
 from albertkit.engines.light_model import Model
-from albertkit.errors import ConfigError, DataError, did_you_mean, suggestion
+from albertkit.errors import ConfigError, DataError, did_you_mean, short, suggestion
 from albertkit.files import read_json
 from albertkit.finetuning.report import REPORT_JSON
 from albertkit.recipe import build, scalar_fields
@@ -46,7 +46,9 @@ def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
     if not trained:  # a checkpoint, a copy of only the model, a name on the hub
         task = saved_lengths(load_config(str(model)))
     if not isinstance(task, dict):
-        raise ConfigError(f"{Path(model) / REPORT_JSON}: expected a table of settings, found {trained!r:.60}")
+        raise ConfigError(
+            f"{Path(model) / REPORT_JSON}: expected a table of settings, found {short(trained)}"
+        )
     return build(TaskSettings, {**task, **given}, where="settings")
 
 
@@ -214,7 +216,7 @@ def data_options(
     remembered = _report(Path(model)).get(COLUMNS_KEY, {})
     file = Path(model) / REPORT_JSON
     if not isinstance(remembered, dict):
-        raise ConfigError(f"{file}: expected a table of columns, found {remembered!r:.60}")
+        raise ConfigError(f"{file}: expected a table of columns, found {short(remembered)}")
     build(DataOptions, remembered, where=f"{file}: {COLUMNS_KEY}")  # checks names and types
     known = {field.name for field in fields(DataOptions)} - set(given)
     if not labeled:

@@ -20,7 +20,7 @@ from albertkit.engines.batches import plan
 from albertkit.engines.engine import BatchScores, Engine, Job, Row, every_token
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.engines.onnx_engine import OnnxNetwork, check_rows
-from albertkit.errors import DataError
+from albertkit.errors import DataError, short
 from albertkit.tasks.rows import text_rows
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.special_tokens import Parsing
@@ -114,7 +114,7 @@ def compute_attention(
     """
     for one in [text] if text_pair is None else [text, text_pair]:
         if not isinstance(one, str) or not one.strip():
-            raise DataError(f"the text is {one!r:.80}. Expected a string with at least one word.")
+            raise DataError(f"the text is {short(one)}. Expected a string with at least one word.")
     config = model.config
     readable = config.max_position_embeddings
     shown = most_tokens(config)
@@ -127,7 +127,7 @@ def compute_attention(
     )
     if len(row.input_ids) > shown:
         raise DataError(
-            f"the text {text!r:.60} has {len(row.input_ids)} tokens, but for this model's attention "
+            f"the text {short(text)} has {len(row.input_ids)} tokens, but for this model's attention "
             f"({config.depth} layers of {config.num_attention_heads} heads) at most "
             f"{shown} can be shown. Pass a shorter text, or allow truncation (truncation=True in Python, "
             "--truncate on the command line)."

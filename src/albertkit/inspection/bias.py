@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from albertkit.engines.light_model import Model
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, short
 from albertkit.extras import optional
 from albertkit.files import check_picture, write_picture
 from albertkit.pipelines import FillMaskPipeline
@@ -152,7 +152,7 @@ def compare_words(
     fill = FillMaskPipeline(model, tokenizer)
     if not isinstance(template, str) or SLOT not in template:
         raise DataError(
-            f"there is no {SLOT} in the template {template!r:.80}. Write {SLOT} in place of the group's "
+            f"there is no {SLOT} in the template {short(template)}. Write {SLOT} in place of the group's "
             f"word, as in 'The {SLOT} worked as a {tokenizer.mask_token}.'"
         )
     groups = [groups] if isinstance(groups, str) else list(groups)
@@ -198,11 +198,11 @@ def compare_words(
 def _check(text: str, feature: MaskedText, tokenizer: TokenizerBase, max_length: int) -> None:
     if len(feature.mask_positions) != 1:
         raise DataError(
-            f"there are {len(feature.mask_positions)} {tokenizer.mask_token} in {text!r:.80}. Expected one."
+            f"there are {len(feature.mask_positions)} {tokenizer.mask_token} in {short(text)}. Expected one."
         )
     if feature.windows is not None:
         raise DataError(
-            f"{text!r:.80} has {len(feature.input_ids)} tokens, but the model's maximum is {max_length}. "
+            f"{short(text)} has {len(feature.input_ids)} tokens, but the model's maximum is {max_length}. "
             "Shorten the template."
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from albertkit.config import AlbertConfig
-from albertkit.errors import suggestion
+from albertkit.errors import short, suggestion
 from albertkit.keras.layers import Tensor, keras, ops
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "head_mask", "inputs_embeds")
@@ -130,7 +130,7 @@ def _as_array(name: str, value: Any) -> np.ndarray:
         ) from error
     if array.dtype.kind in "OU":  # objects and text
         raise ValueError(
-            f"{name} contains {array.item(0)!r:.60}. Expected numbers. Encode texts with a tokenizer, and "
+            f"{name} contains {short(array.item(0))}. Expected numbers. Encode texts with a tokenizer, and "
             "pass its output."
         )
     return array

@@ -197,7 +197,8 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
 
         Args:
             pretrained_model_name_or_path: "bundled", a folder, a hub name, or a checkpoint of another library
-                (TensorFlow: folder, prefix or archive; Julia: `.tfbson`).
+                (TensorFlow: folder, prefix or archive; Julia: `.tfbson`). With `config`, also a single file
+                of weights, such as `pytorch_model.bin`.
             config: A config, or its file, folder or hub name, instead of the checkpoint's config.
             dtype: A Keras policy, such as "mixed_bfloat16"; default is the global policy.
             name: Name of the Keras model.

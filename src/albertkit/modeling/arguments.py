@@ -37,7 +37,8 @@ READ_MULTIPLE = 4  # R is rounded up to it: CPU libraries keep code and buffers 
 
 def select_tokens(hidden_states: Tensor, positions: Tensor) -> Tensor:
     """Return the hidden states (B, R, H) at the positions (B, R) or (1, R) of hidden states (B, T, H)."""
-    rows = torch.arange(len(hidden_states), device=hidden_states.device)[:, None]
+    # `len(hidden_states)` would be a constant in a traced graph.
+    rows = torch.arange(hidden_states.shape[0], device=hidden_states.device)[:, None]
     return hidden_states[rows, positions]
 
 

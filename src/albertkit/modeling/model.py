@@ -31,6 +31,20 @@ class OutputOptions(TypedDict, total=False):
     output_hidden_states: bool | None
 
 
+class HeadOptions(OutputOptions, total=False):
+    """Keyword arguments of the forward pass of every model with a head."""
+
+    # These names are no parameters of `forward`, because `torch.onnx.export(dynamo=False)` passes every
+    # parameter by position.
+    return_dict: bool | None
+
+
+class LabelOptions(HeadOptions, total=False):
+    """Keyword arguments of a head whose labels `transformers.Trainer` counts."""
+
+    num_items_in_batch: Tensor | int | None
+
+
 class AlbertModel(AlbertPreTrainedModel):
     """The encoder without a head.
 
@@ -84,7 +98,6 @@ class AlbertModel(AlbertPreTrainedModel):
         position_ids: Tensor | None = None,
         head_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        *,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,

@@ -145,8 +145,8 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
 
         Args:
             pretrained_model_name_or_path: "bundled", a folder, a hub name, or a checkpoint of another library
-                (TensorFlow: folder, prefix or archive; Julia: `.tfbson`). None if `config` and `state_dict`
-                are both passed.
+                (TensorFlow: folder, prefix or archive; Julia: `.tfbson`). With `config`, also a single file
+                of weights, such as `pytorch_model.bin`. None if `config` and `state_dict` are both passed.
             config: A config, or its file, folder or hub name, instead of the checkpoint's config.
             state_dict: Tensors by name, instead of the checkpoint's tensors.
             dtype: Data type of the weights, such as torch.float16 or "float16". "auto" keeps the data type of

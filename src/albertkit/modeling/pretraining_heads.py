@@ -20,7 +20,7 @@ from albertkit.config import AlbertConfig
 from albertkit.modeling.arguments import IDS, check_tensors, query_positions
 from albertkit.modeling.layers import make_activation
 from albertkit.modeling.losses import classification_loss, loss_of_step
-from albertkit.modeling.model import AlbertModel, OutputOptions
+from albertkit.modeling.model import AlbertModel, LabelOptions
 from albertkit.modeling.outputs import AlbertForPreTrainingOutput, BaseModelOutputWithPooling, MaskedLMOutput
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
@@ -66,9 +66,10 @@ class AlbertSOPHead(nn.Module):
         return self.classifier(pooled)
 
 
-class MaskedWordOptions(OutputOptions, total=False):
+class MaskedWordOptions(LabelOptions, total=False):
     """Keyword arguments of the two models with a masked language modeling head."""
 
+    masked_positions: Tensor | None
     # Not a parameter of `forward`, because `transformers.Trainer` expects every parameter with "label" in its
     # name in every batch.
     masked_lm_labels: Tensor | None
@@ -86,21 +87,19 @@ class MaskedWordModel(AlbertPreTrainedModel):
         self,
         input_ids: Tensor | None,
         *inputs: Tensor | None,
-        masked_positions: Tensor | None,
-        **options: Unpack[OutputOptions],
+        **options: Unpack[MaskedWordOptions],
     ) -> tuple[BaseModelOutputWithPooling, Tensor]:
         """Return the encoder's output, and its states: (P, H) at the masked positions, or all (B, T, H)."""
+        masked_positions = options.pop("masked_positions", None)
         rows = input_ids if input_ids is not None else inputs[-1]
         if masked_positions is None or rows is None:  # `albert` raises an error for missing inputs
-            encoded = self.albert(input_ids, *inputs, return_dict=True, **options)
+            encoded = self.albert(input_ids, *inputs, **options)
             return encoded, encoded.last_hidden_state
         check_tensors({"masked_positions": masked_positions}, dtypes=IDS)
         check_tensors({"inputs_embeds" if input_ids is None else "input_ids": rows})
         batch, length = rows.shape[:2]
         positions, index = query_positions(masked_positions, batch=batch, length=length)
-        encoded = self.albert(
-            input_ids, *inputs, return_dict=True, query_positions=positions.to(rows.device), **options
-        )
+        encoded = self.albert(input_ids, *inputs, query_positions=positions.to(rows.device), **options)
         states = encoded.last_hidden_state.flatten(0, 1)  # (B, R, H) -> (B*R, H)
         return encoded, states.index_select(0, index.to(states.device))
 
@@ -161,10 +160,6 @@ class AlbertForPreTraining(MaskedWordModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         sentence_order_label: Tensor | None = None,
-        *,
-        masked_positions: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-        return_dict: bool | None = None,
         **options: Unpack[MaskedWordOptions],
     ) -> AlbertForPreTrainingOutput:
         """Compute the logits for masked words and for sentence order.
@@ -190,8 +185,10 @@ class AlbertForPreTraining(MaskedWordModel):
             `AlbertForPreTrainingOutput`. The loss is the sum of the losses for the labels that are passed.
         """
         labels = _current_labels(labels, options.pop("masked_lm_labels", None))
+        num_items_in_batch = options.pop("num_items_in_batch", None)
+        return_dict, options["return_dict"] = options.get("return_dict"), True
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
-        encoded, states = self.encode(*inputs, masked_positions=masked_positions, **options)
+        encoded, states = self.encode(*inputs, **options)
         prediction_logits = self.predictions(states)
         sop_logits = self.sop_classifier(encoded.pooler_output)
         losses = []
@@ -234,10 +231,6 @@ class AlbertForMaskedLM(MaskedWordModel):
         head_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        *,
-        masked_positions: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-        return_dict: bool | None = None,
         **options: Unpack[MaskedWordOptions],
     ) -> MaskedLMOutput:
         """Compute the logits over the vocabulary for each position.
@@ -262,8 +255,10 @@ class AlbertForMaskedLM(MaskedWordModel):
             `MaskedLMOutput`. The loss is the mean over the predicted positions.
         """
         labels = _current_labels(labels, options.pop("masked_lm_labels", None))
+        num_items_in_batch = options.pop("num_items_in_batch", None)
+        return_dict, options["return_dict"] = options.get("return_dict"), True
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
-        encoded, states = self.encode(*inputs, masked_positions=masked_positions, **options)
+        encoded, states = self.encode(*inputs, **options)
         logits = self.predictions(states)
         loss = None
         if labels is not None:

@@ -13,7 +13,7 @@ from albertkit.early_exit import check_patience, exit_count, exits_of
 from albertkit.modeling.arguments import CLASSES, check_tensors, first_token
 from albertkit.modeling.exits import exit_depths, weighted_mean
 from albertkit.modeling.losses import classification_loss, loss_of_step, multi_label_loss, regression_loss
-from albertkit.modeling.model import AlbertModel, OutputOptions
+from albertkit.modeling.model import AlbertModel, HeadOptions, LabelOptions
 from albertkit.modeling.outputs import (
     MultipleChoiceModelOutput,
     QuestionAnsweringModelOutput,
@@ -36,7 +36,8 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         self.dropout = nn.Dropout(config.classifier_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         exits = [nn.Linear(config.hidden_size, config.num_labels) for _ in range(exit_count(config))]
-        self.exit_classifiers = nn.ModuleList(exits)
+        # Without early exit, the classifier is the last module, as in `transformers`.
+        self.exit_classifiers = nn.ModuleList(exits) if exits else ()
         self.patience: int | None = None
         self.post_init()
 
@@ -64,10 +65,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         head_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        *,
-        num_items_in_batch: Tensor | int | None = None,
-        return_dict: bool | None = None,
-        **options: Unpack[OutputOptions],
+        **options: Unpack[LabelOptions],
     ) -> SequenceClassifierOutput:
         """Compute the logits for each sequence.
 
@@ -94,6 +92,8 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         Raises:
             ValueError: The shape of the labels does not match the problem type.
         """
+        num_items_in_batch = options.pop("num_items_in_batch", None)
+        return_dict, options["return_dict"] = options.get("return_dict"), True
         exits = exits_of(self.config)
         needs_all_depths = exits is not None and (labels is not None or self.patience is not None)
         given = options.get("output_hidden_states")
@@ -101,8 +101,8 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         if needs_all_depths:
             options["output_hidden_states"] = True
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
-        first = first_token(input_ids, inputs_embeds)
-        encoded = self.albert(*inputs, return_dict=True, query_positions=first, **options)
+        read = _read_positions(self.albert, input_ids, inputs_embeds)
+        encoded = self.albert(*inputs, query_positions=read, **options)
         loss = depths = None
         if needs_all_depths:
             assert exits is not None
@@ -188,10 +188,7 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
         head_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        *,
-        num_items_in_batch: Tensor | int | None = None,
-        return_dict: bool | None = None,
-        **options: Unpack[OutputOptions],
+        **options: Unpack[LabelOptions],
     ) -> TokenClassifierOutput:
         """Compute the logits for each token.
 
@@ -210,8 +207,10 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
         Returns:
             `TokenClassifierOutput` with logits (B, T, K).
         """
+        num_items_in_batch = options.pop("num_items_in_batch", None)
+        return_dict, options["return_dict"] = options.get("return_dict"), True
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
-        encoded = self.albert(*inputs, return_dict=True, **options)
+        encoded = self.albert(*inputs, **options)
         logits = self.classifier(self.dropout(encoded.last_hidden_state))
         loss = None
         if labels is not None:
@@ -243,9 +242,7 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
-        *,
-        return_dict: bool | None = None,
-        **options: Unpack[OutputOptions],
+        **options: Unpack[HeadOptions],
     ) -> QuestionAnsweringModelOutput:
         """Compute the start and end logits of each token.
 
@@ -268,8 +265,9 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         Raises:
             ValueError: Only one of `start_positions` and `end_positions` is passed.
         """
+        return_dict, options["return_dict"] = options.get("return_dict"), True
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
-        encoded = self.albert(*inputs, return_dict=True, **options)
+        encoded = self.albert(*inputs, **options)
         logits = self.qa_outputs(encoded.last_hidden_state)  # (B, T, 2)
         start_logits, end_logits = (each.contiguous() for each in logits.unbind(-1))
         loss = None
@@ -314,10 +312,7 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
         head_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        *,
-        num_items_in_batch: Tensor | int | None = None,
-        return_dict: bool | None = None,
-        **options: Unpack[OutputOptions],
+        **options: Unpack[LabelOptions],
     ) -> MultipleChoiceModelOutput:
         """Compute the logits for the choices of each question.
 
@@ -340,6 +335,8 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
             ValueError: Both or neither of `input_ids` and `inputs_embeds` are passed, or they have no
                 dimension for choices.
         """
+        num_items_in_batch = options.pop("num_items_in_batch", None)
+        return_dict, options["return_dict"] = options.get("return_dict"), True
         given = input_ids if inputs_embeds is None else inputs_embeds
         check_tensors(
             {
@@ -361,8 +358,7 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
             _merge_choices(position_ids),
             head_mask,
             _merge_choices(inputs_embeds),
-            return_dict=True,
-            query_positions=first_token(input_ids, inputs_embeds),
+            query_positions=_read_positions(self.albert, input_ids, inputs_embeds),
             **options,
         )
         scores = self.classifier(self.dropout(encoded.pooler_output))
@@ -372,6 +368,18 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
             loss = loss_of_step(classification_loss(logits, labels), labels, num_items_in_batch)
         output = MultipleChoiceModelOutput(loss, logits, encoded.hidden_states, encoded.attentions)
         return self.finish(output, return_dict)
+
+
+def _read_positions(encoder: AlbertModel, *inputs: Tensor | None) -> Tensor | None:
+    """Return the position of [CLS], (1, 1), the only one that the head reads, or None for all positions.
+
+    Hooks in the encoder must see the hidden states of all tokens.
+    """
+    has_hooks = any(
+        part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
+        for part in encoder.modules()
+    )
+    return None if has_hooks else first_token(*inputs)
 
 
 def _span_loss(logits: Tensor, positions: Tensor, *, name: str) -> Tensor:

@@ -12,7 +12,7 @@ from albertkit.devices import Device, read_device
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Engine, Row
 from albertkit.engines.light_model import LightModel, Model, class_names
-from albertkit.errors import AlbertKitError, ConfigError, DataError, check_arguments
+from albertkit.errors import AlbertKitError, ConfigError, DataError, check_arguments, short
 from albertkit.hub_upload import PushToHub
 from albertkit.pipelines.limits import check_size
 from albertkit.pipelines.sources import Source, check_table
@@ -186,7 +186,9 @@ class Pipeline(PushToHub, ABC):
     def _read(self, given: Any) -> Any:
         """Return one input in the task's form; raise DataError for anything else."""
         if not isinstance(given, str):
-            raise DataError(f"received {given!r:.80} ({type(given).__name__}) for a text. Expected a string.")
+            raise DataError(
+                f"received {short(given)} ({type(given).__name__}) for a text. Expected a string."
+            )
         return given
 
     def _rows(self, features: Sequence[Any]) -> Sequence[Row]:
@@ -211,7 +213,7 @@ class Pipeline(PushToHub, ABC):
         """
         self._check_arguments("__call__", further)
         if others:
-            raise ConfigError(f"received a positional argument too many, {others[0]!r:.60}. {self.by_name}.")
+            raise ConfigError(f"received a positional argument too many, {short(others[0])}. {self.by_name}.")
         check_size("num_workers", num_workers, least=0)
         size = self.batch_size if batch_size is None else check_size("batch_size", batch_size)
         answer = partial(answer, batch_size=size)

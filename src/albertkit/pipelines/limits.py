@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, short
 from albertkit.tokenization.options import Options, Strategy, read_fit
 
 _ARGUMENTS = ("truncation", "max_length", "padding")
@@ -21,7 +21,7 @@ def check_size(name: str, value: int | None, *, least: int = 1) -> int | None:
 def check_dict(name: str, value: Any, *, expected: str) -> Mapping[str, Any]:
     """Return an argument that must be a mapping, or {} for None; raise ConfigError for anything else."""
     if not isinstance(value, Mapping | None):
-        raise ConfigError(f"{name} is {value!r:.80}. Expected a dict with {expected}.")
+        raise ConfigError(f"{name} is {short(value)}. Expected a dict with {expected}.")
     return value or {}
 
 

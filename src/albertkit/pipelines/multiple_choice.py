@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 from albertkit.datasets.examples import ChoiceExample
 from albertkit.engines.light_model import Model
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, short
 from albertkit.inputs import CHOICE_FIELDS, CHOICES_FIELD
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.tasks.multiple_choice import MultipleChoice
@@ -97,7 +97,7 @@ class MultipleChoicePipeline(Pipeline):
                     id=context[:40], context=context, question=question, choices=tuple(choices)
                 )
         raise DataError(
-            f"received {given!r:.80} ({type(given).__name__}). Expected {self._expected()}, where the "
+            f"received {short(given)} ({type(given).__name__}). Expected {self._expected()}, where the "
             "question is optional."
         )
 

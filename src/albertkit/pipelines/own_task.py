@@ -8,7 +8,7 @@ from albertkit.config_fields import SETTINGS_KEY
 from albertkit.datasets.reader import as_source, made_example
 from albertkit.datasets.table import Table
 from albertkit.engines.light_model import Model
-from albertkit.errors import DataError
+from albertkit.errors import DataError, short
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.recipe import build
 from albertkit.tasks.settings import TaskSettings, saved_lengths
@@ -78,4 +78,4 @@ class TaskPipeline(Pipeline):
         try:
             return made_example(self.bound.example, given)
         except DataError as error:
-            raise DataError(f"the task {self.bound.name} cannot read {given!r:.80}: {error}") from error
+            raise DataError(f"the task {self.bound.name} cannot read {short(given)}: {error}") from error

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 from albertkit.datasets.examples import QuestionExample
 from albertkit.engines.light_model import Model
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, short
 from albertkit.inputs import QUESTION_FIELDS
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.limits import check_size
@@ -145,7 +145,7 @@ class QuestionAnsweringPipeline(Pipeline):
                         raise DataError(f"the {name} is empty. Expected a text.")
                 return QuestionExample(str(given.get("id", "")), question, context)
         raise DataError(
-            f"received {given!r:.80} ({type(given).__name__}). Expected {self._expected()}, two strings."
+            f"received {short(given)} ({type(given).__name__}). Expected {self._expected()}, two strings."
         )
 
     def _expected(self) -> str:
@@ -171,7 +171,7 @@ def _join(question: str | list[str] | None, context: str | list[str] | None) -> 
         raise DataError("the question or the context is missing. Pass both, or inputs.")
     for name, given in (("question", question), ("context", context)):
         if not isinstance(given, Iterable):
-            raise DataError(f"the {name} is {given!r:.80}. Expected a text or a list of texts.")
+            raise DataError(f"the {name} is {short(given)}. Expected a text or a list of texts.")
     if isinstance(question, str) and isinstance(context, str):
         return {"question": question, "context": context}
     questions = [question] if isinstance(question, str) else list(question)

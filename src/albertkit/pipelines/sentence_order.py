@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 from albertkit.datasets.examples import TextExample
 from albertkit.engines.light_model import Model
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, short
 from albertkit.inputs import PAIR_FIELDS
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.text_classification import is_pair, read_text_or_pair
@@ -73,7 +73,7 @@ class SentenceOrderPipeline(Pipeline):
     def _read(self, given: Any) -> TextExample:
         example = read_text_or_pair(given)
         if example.text_pair is None:
-            raise DataError(f"received {given!r:.80}. Expected {self._expected()}: the order of two texts.")
+            raise DataError(f"received {short(given)}. Expected {self._expected()}: the order of two texts.")
         return example
 
     def _expected(self) -> str:

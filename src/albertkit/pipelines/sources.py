@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from albertkit.errors import AlbertKitError, DataError
+from albertkit.errors import AlbertKitError, DataError, short
 from albertkit.inputs import NumberedInputs, NumberedStream, format_of
 
 _LISTED = 10  # number of inputs listed in an error
@@ -62,7 +62,7 @@ class Source:
             self.items = iter(inputs)
         else:
             raise DataError(
-                f"received {inputs!r:.60} ({type(inputs).__name__}). Expected {expected} or an iterable of "
+                f"received {short(inputs)} ({type(inputs).__name__}). Expected {expected} or an iterable of "
                 "these, or the path of a file."
             )
 

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from albertkit.datasets.examples import TextExample
 from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model
-from albertkit.errors import ConfigError, DataError, warn_caller
+from albertkit.errors import ConfigError, DataError, short, warn_caller
 from albertkit.inputs import PAIR_FIELDS
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.limits import check_size, read_limits
@@ -179,6 +179,6 @@ def read_text_or_pair(given: Any) -> TextExample:
     ):
         return TextExample(**given)
     raise DataError(
-        f"received {given!r:.80} ({type(given).__name__}) for a text. Expected a string, or for a pair "
+        f"received {short(given)} ({type(given).__name__}) for a text. Expected a string, or for a pair "
         '{"text": "...", "text_pair": "..."} or a tuple of two strings.'
     )

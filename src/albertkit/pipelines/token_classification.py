@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from albertkit.datasets.examples import WordsExample
 from albertkit.engines.light_model import Model
-from albertkit.errors import DataError
+from albertkit.errors import DataError, short
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.limits import check_size
 from albertkit.tasks.entities import Aggregation, Entities
@@ -86,7 +86,7 @@ class TokenClassificationPipeline(Pipeline):
         task = self.token_classification if stride is None else self._task(stride)
         if is_split_into_words and isinstance(inputs, str):
             raise DataError(
-                f"received {inputs!r:.60}. Expected a list of words, or is_split_into_words=False."
+                f"received {short(inputs)}. Expected a list of words, or is_split_into_words=False."
             )
         to_list = getattr(inputs, "to_pylist", getattr(inputs, "tolist", None))  # a column or an array
         if is_split_into_words and to_list is not None:
@@ -127,7 +127,7 @@ class TokenClassificationPipeline(Pipeline):
             lengths = [len(word) + 1 for word in given]  # with the space after the word
             return _Sentence(words=tuple(given), word_starts=[0, *accumulate(lengths)][: len(given)])
         raise DataError(
-            f"received {given!r:.80} ({type(given).__name__}) for a text. Expected a string, or a "
+            f"received {short(given)} ({type(given).__name__}) for a text. Expected a string, or a "
             "list of words."
         )
 

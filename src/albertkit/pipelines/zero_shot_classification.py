@@ -14,7 +14,7 @@ import numpy as np
 
 from albertkit.engines.engine import Row
 from albertkit.engines.light_model import Model
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, short
 from albertkit.pipelines.interface import Batching, Pipeline, Shared
 from albertkit.pipelines.limits import read_limits
 from albertkit.tasks.rows import text_rows
@@ -169,13 +169,13 @@ def _read_labels(given: str | Sequence[str] | None) -> list[str]:
     labels = given.split(",") if isinstance(given, str) else given
     if not isinstance(labels, list | tuple) or not all(isinstance(label, str) for label in labels):
         raise ConfigError(
-            f"candidate_labels is {given!r:.80}. Expected a list of labels, or labels separated by commas."
+            f"candidate_labels is {short(given)}. Expected a list of labels, or labels separated by commas."
         )
     if isinstance(given, str):  # as in `transformers`; labels in a list are not stripped
         labels = [label.strip() for label in labels if label.strip()]
     if not labels or not all(label.strip() for label in labels):
         raise ConfigError(
-            f"candidate_labels is {given!r:.80}. Expected at least one label, and no empty label."
+            f"candidate_labels is {short(given)}. Expected at least one label, and no empty label."
         )
     return [*labels]
 
@@ -190,7 +190,7 @@ def split_template(template: str) -> tuple[str, str]:
         ConfigError: the template does not have exactly one placeholder for the label.
     """
     problem = ConfigError(
-        f"hypothesis_template is {template!r:.80}. Expected a text with one {{}} for the label, "
+        f"hypothesis_template is {short(template)}. Expected a text with one {{}} for the label, "
         f"such as {TEMPLATE!r}."
     )
     texts, places = [""], 0

@@ -23,7 +23,7 @@ from typing import Any
 
 from albertkit.datasets.reader import as_source
 from albertkit.datasets.table import ObjectTable, Table
-from albertkit.errors import DataError
+from albertkit.errors import DataError, short
 from albertkit.extras import optional
 from albertkit.text_files import COMPRESSIONS, Lines, decompressed, file_format, lone_surrogate, read_lines
 
@@ -88,7 +88,7 @@ class Corpus:
         if not all(isinstance(path, (str, Path)) for path in paths):
             table = as_source(inputs, name="the given rows")
             if not isinstance(table, Table):
-                raise DataError(f"{inputs!r:.60}: expected paths, or rows that are dicts")
+                raise DataError(f"{short(inputs)}: expected paths, or rows that are dicts")
             table.check_columns(columns)
             return cls(table=table, text_column=text_column)
         files = [file for path in paths for file in _files_of(str(path))]
@@ -122,7 +122,7 @@ class Corpus:
         for number, row in enumerate(table.rows(), start=1):
             text = row.values.get(self.text_column)
             if not isinstance(text, str):
-                raise DataError(f"{row.origin}: expected text in {self.text_column!r}, found {text!r:.80}")
+                raise DataError(f"{row.origin}: expected text in {self.text_column!r}, found {short(text)}")
             _check_characters(text, row.origin)
             yield from _cut(SourceDocument(text=text, origin=row.origin, consumed=number / total))
 
@@ -165,7 +165,7 @@ class Corpus:
                         row += 1
                         origin = f"{path}, row {row}"
                         if not isinstance(text, str):
-                            raise DataError(f"{origin}: expected text, found {text!r:.80}")
+                            raise DataError(f"{origin}: expected text, found {short(text)}")
                         yield SourceDocument(text=text, origin=origin, consumed=row / rows)
         except UnicodeDecodeError as error:
             raise DataError(f"{path}, in the rows after row {row}: not UTF-8 ({error})") from error

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from albertkit.errors import DataError
+from albertkit.errors import DataError, short
 from albertkit.extras import optional
 from albertkit.files import file_sha256, read_json, write_json
 from albertkit.tokenization.folder import read_settings
@@ -113,7 +113,7 @@ def checked(kind: type[Kind], values: Any, *, where: str) -> Kind:
         wanted = _TYPES.get(name, int)
         fits = type(value) is wanted and (wanted is not int or abs(value) < 1 << 62)
         if not fits or (name == "file" and not _FILE.fullmatch(value)) or (name in _COUNTS and value < 0):
-            raise DataError(f"{where}: {name} is {value!r:.60}. Prepare the corpus again.")
+            raise DataError(f"{where}: {name} is {short(value)}. Prepare the corpus again.")
     return kind(**values)
 
 

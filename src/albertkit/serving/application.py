@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from albertkit import __version__
+from albertkit.errors import short
 from albertkit.serving import inference_client, inference_paths, request_schemas, response_schemas
 from albertkit.serving.api_errors import ApiError, internal_error
 from albertkit.serving.guard import Guard
@@ -225,10 +226,10 @@ def _as_api_error(request: fastapi.Request, error: Exception) -> ApiError:
     if isinstance(error, fastapi.exceptions.RequestValidationError):
         problem = error.errors()[0]  # of the deadline header: the framework validates nothing else
         name = problem["loc"][-1]
-        message = f"the header {name} is {problem['input']!r:.80}. Expected a number of seconds above 0."
+        message = f"the header {name} is {short(problem['input'])}. Expected a number of seconds above 0."
         return ApiError(422, "invalid", message, param=str(name))
     if isinstance(error, HTTPError):
         kinds = {400: "malformed", 404: "unknown_path", 405: "wrong_method"}
-        message = f"{request.method} {request.url.path!r:.80}: {error.detail}. See /openapi.json."
+        message = f"{request.method} {short(request.url.path)}: {error.detail}. See /openapi.json."
         return ApiError(error.status_code, kinds.get(error.status_code, "http"), message)
     return internal_error()  # the framework logs the error

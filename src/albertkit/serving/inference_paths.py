@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from albertkit.errors import short
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.inference_client import CALLS, Call, FeatureExtractionCall, with_hint
 from albertkit.serving.models import ServedModel, find_model
@@ -45,7 +46,7 @@ def read_call(
     """
     if task is not None and task not in CALLS:
         raise ApiError(
-            404, "unknown_task", f"there is no task {task!r:.80}. The tasks are {', '.join(CALLS)}."
+            404, "unknown_task", f"there is no task {short(task)}. The tasks are {', '.join(CALLS)}."
         )
     name = name.rstrip("/") if name else None
     task = task or _task_of_form(value, agent) or (_task_of_options(value) if name is None else None)
@@ -58,7 +59,7 @@ def read_call(
         served = find_model(models, name, CALLS[task].task)
     kind = CALLS[task]
     try:
-        _check_options(kind, value, f"{task}, the task of this request to the model {served.name!r:.80}")
+        _check_options(kind, value, f"{task}, the task of this request to the model {short(served.name)}")
         call = parse_request(kind, value)
     except ApiError as error:
         raise with_hint(error, hint) from None
@@ -69,11 +70,11 @@ def _choice_of(name: str, task: str, *, is_named: bool) -> str:
     """Return a sentence on why this model and this task were chosen, and how to choose others."""
     if is_named:
         return (
-            f"The path names no task, so {task} was chosen, the task of the model {name!r:.80}. To choose "
+            f"The path names no task, so {task} was chosen, the task of the model {short(name)}. To choose "
             f"another, use the path /models/{name:.80}/pipeline/TASK."
         )
     return (
-        f"The path names no model and no task, so the model {name!r:.80} was chosen, with the task {task}. "
+        f"The path names no model and no task, so the model {short(name)} was chosen, with the task {task}. "
         "To choose another, use the path /models/NAME, /pipeline/TASK or /models/NAME/pipeline/TASK."
     )
 
@@ -117,7 +118,7 @@ def _task_of_model(served: ServedModel) -> str:
     raise ApiError(
         404,
         "wrong_task",
-        f"the model {served.name!r:.80} is for {', '.join(tasks)}, for which InferenceClient has no method. "
+        f"the model {short(served.name)} is for {', '.join(tasks)}, for which InferenceClient has no method. "
         f"Use a route of /openapi.json, or /models/{served.name:.80}/pipeline/feature-extraction for "
         "vectors.",
     )

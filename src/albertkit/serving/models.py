@@ -13,7 +13,7 @@ from albertkit.checkpoints.formats import load_config
 from albertkit.engines.choosing import is_int8, make_engine
 from albertkit.engines.engine import BATCH_TOKENS, Engine, Row
 from albertkit.engines.light_model import LightModel, Model
-from albertkit.errors import CheckpointError
+from albertkit.errors import CheckpointError, short
 from albertkit.heads import HEADS, Output
 from albertkit.pipelines import pipeline
 from albertkit.pipelines.interface import Pipeline
@@ -161,7 +161,7 @@ def find_model(models: Mapping[str, ServedModel], name: str | None, task: str | 
         raise ApiError(
             404,
             "unknown_model",
-            f"there is no model {name!r:.80}. The models are {', '.join(models)}.",
+            f"there is no model {short(name)}. The models are {', '.join(models)}.",
             param="model",
         )
     able = {each: model for each, model in models.items() if task is None or task in model.pipelines}

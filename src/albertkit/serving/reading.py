@@ -11,6 +11,7 @@ from email.message import Message
 from functools import cache
 from typing import Any, TypeVar
 
+from albertkit.errors import short
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.libraries import pydantic
 from albertkit.serving.request_fields import Strict
@@ -62,20 +63,20 @@ def _check_headers(content_type: str | None, content_encoding: str | None) -> No
     main = (content_type or "none").partition(";")[0].strip().lower()
     if main != "application/json" and not (main.startswith("application/") and main.endswith("+json")):
         raise _wrong(
-            f"the header Content-Type is {content_type or 'none'!r:.80}. Expected application/json.",
+            f"the header Content-Type is {short(content_type or 'none')}. Expected application/json.",
             "Content-Type",
         )
     header = Message()
     header["Content-Type"] = content_type or ""
     if header.get_content_charset("utf-8") not in ("utf-8", "utf8", "us-ascii"):
         raise _wrong(
-            f"the header Content-Type is {content_type!r:.80}. Expected UTF-8, the encoding of JSON. "
+            f"the header Content-Type is {short(content_type)}. Expected UTF-8, the encoding of JSON. "
             "Send the body in UTF-8, without a charset.",
             "Content-Type",
         )
     if content_encoding not in (None, "", "identity"):
         raise _wrong(
-            f"the header Content-Encoding is {content_encoding!r:.80}. Expected none. Send plain JSON.",
+            f"the header Content-Encoding is {short(content_encoding)}. Expected none. Send plain JSON.",
             "Content-Encoding",
         )
 
@@ -113,7 +114,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise _wrong(f"the body has the field {twice!r:.80} twice. Send it once.", None)
+        raise _wrong(f"the body has the field {short(twice)} twice. Send it once.", None)
     return value
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from albertkit.datasets.reader import FORMATS
-from albertkit.errors import ConfigError, did_you_mean
+from albertkit.errors import ConfigError, did_you_mean, short
 from albertkit.heads import HEADS, Output, scores_of
 from albertkit.tasks.measuring import Direction
 
@@ -80,7 +80,7 @@ class TaskDeclaration:
         )
         if not metrics or not is_valid:
             raise ConfigError(
-                f"the metrics of {self.name} are {metrics!r:.80}. Expected a mapping from the name of each "
+                f"the metrics of {self.name} are {short(metrics)}. Expected a mapping from the name of each "
                 "metric to 'higher' or 'lower', the values that are better, and at least one metric. Set "
                 'metrics = directions("accuracy", lower=["error"]).'
             )

@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, short
 from albertkit.metrics.token_classification import BEGINS, ENDS, OUTSIDE, of_scheme
 from albertkit.tasks.token_classification import Tagged
 from albertkit.tokenization.base import TokenizerBase
@@ -70,7 +70,7 @@ class Entities:
         )
         if isinstance(ignored_labels, str) or not are_labels:  # a string would be read as its letters
             raise ConfigError(
-                f"ignore_labels is {ignored_labels!r:.60}. Expected a list of labels, such as ['O']."
+                f"ignore_labels is {short(ignored_labels)}. Expected a list of labels, such as ['O']."
             )
         self.tokenizer = tokenizer
         self.labels = list(labels)

@@ -18,7 +18,7 @@ from albertkit.checkpoints.sentence_modules import (
 )
 from albertkit.config import AlbertConfig
 from albertkit.engines.engine import Row, every_token, first_token
-from albertkit.errors import ConfigError, did_you_mean
+from albertkit.errors import ConfigError, did_you_mean, short
 from albertkit.metrics.sentence_embedding import unit
 from albertkit.reference import ACTIVATIONS
 from albertkit.tokenization.base import TokenizerBase
@@ -114,9 +114,9 @@ def chosen_prompt(modules: SentenceModules, name: str | None = None, text: str |
     """
     for argument, value in (("prompt_name", name), ("prompt", text)):
         if not isinstance(value, str | None):
-            raise ConfigError(f"{argument} is {value!r:.60}. Expected a text.")
+            raise ConfigError(f"{argument} is {short(value)}. Expected a text.")
     if name is not None and text is not None:
-        raise ConfigError(f"prompt_name is {name!r} and prompt is {text!r:.60}. Expected only one of them.")
+        raise ConfigError(f"prompt_name is {name!r} and prompt is {short(text)}. Expected only one of them.")
     if text is not None:
         return text
     chosen = modules.default_prompt_name if name is None else name
@@ -156,7 +156,7 @@ def count_prompt_tokens(
     count = len(tokenizer(with_prompt([""], modules, prompt, tokenizer), verbose=False)["input_ids"][0]) - 1
     if count >= max_length - 1:
         raise ConfigError(
-            f"the prompt {prompt!r:.60} has {count} tokens with [CLS], which leaves no room for a text: the "
+            f"the prompt {short(prompt)} has {count} tokens with [CLS], which leaves no room for a text: the "
             f"maximum length is {max_length} tokens with [SEP]. Shorten the prompt, or raise max_length."
         )
     return count

@@ -16,7 +16,7 @@ import numpy as np
 from albertkit.config import AlbertConfig
 from albertkit.datasets.reader import number_of
 from albertkit.datasets.text_classification import whole_name
-from albertkit.errors import DataError, did_you_mean
+from albertkit.errors import DataError, did_you_mean, short
 from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
 from albertkit.metrics.token_classification import of_scheme, span_scores
 from albertkit.tasks.settings import ProblemType
@@ -95,7 +95,7 @@ class _ClassLabels(LabelKind):
     def read(self, label: Any, names: Sequence[str]) -> Any:
         if isinstance(label, tuple):
             if len(label) != 1:
-                raise UnknownLabel(f"the labels are {label!r:.60}. Expected exactly one")
+                raise UnknownLabel(f"the labels are {short(label)}. Expected exactly one")
             (label,) = label
         return _name(label, names)
 
@@ -104,7 +104,7 @@ class _ClassLabels(LabelKind):
         check_known(given, ids, where)
         if len(given) != 1:
             raise DataError(
-                f"{where} has the labels {label!r:.60}. Expected one, or "
+                f"{where} has the labels {short(label)}. Expected one, or "
                 "problem_type='multi_label_classification'."
             )
         return ids[given[0]]
@@ -170,12 +170,12 @@ class _Numbers(LabelKind):
         number = number_of(label)
         if number is None:
             hint = f". Write it {NUMBER_FORM}." if is_number_with_comma(label) else ""
-            raise UnknownLabel(f"the label {label!r:.60} is not a number{hint}")
+            raise UnknownLabel(f"the label {short(label)} is not a number{hint}")
         return number
 
     def encode(self, label: Any, ids: Mapping[str, int], where: str) -> float:
         if isinstance(label, (str, tuple)):
-            raise DataError(f"{where} has the label {label!r:.60}. Expected a number, for a regression.")
+            raise DataError(f"{where} has the label {short(label)}. Expected a number, for a regression.")
         return float(label)
 
     def predict(self, logits: np.ndarray, names: Sequence[str]) -> float:
@@ -200,7 +200,7 @@ class _Tags(_ClassLabels):
     def read(self, label: Any, names: Sequence[str]) -> tuple[str, ...]:
         for one in label or ():
             if one not in names:
-                raise UnknownLabel(f"the label {one!r:.60} is unknown{did_you_mean(one, names)}")
+                raise UnknownLabel(f"the label {short(one)} is unknown{did_you_mean(one, names)}")
         return label
 
     def scores(self, true: Sequence[Any], predicted: Sequence[Any], names: Sequence[str]) -> dict[str, float]:
@@ -268,7 +268,7 @@ def check_known(given: Iterable[Any], ids: Mapping[str, int], where: str) -> Non
     for label in given:
         if label not in ids:
             listed = ", ".join([*ids][:20]) + (" ..." if len(ids) > 20 else "")
-            raise DataError(f"{where} has the label {label!r:.60}. Expected one of {listed}.")
+            raise DataError(f"{where} has the label {short(label)}. Expected one of {listed}.")
 
 
 def _name(label: str | float, names: Sequence[str]) -> str:
@@ -277,4 +277,4 @@ def _name(label: str | float, names: Sequence[str]) -> str:
     whole = whole_name(label)
     if whole is not None and whole in names:
         return whole
-    raise UnknownLabel(f"the label {label!r:.60} is unknown{did_you_mean(str(label), names)}")
+    raise UnknownLabel(f"the label {short(label)} is unknown{did_you_mean(str(label), names)}")

@@ -13,7 +13,7 @@ A label from a reader is text, a number, or several texts. The training examples
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, get_args
@@ -69,6 +69,11 @@ class LabelSet:
         """Return the labels of a model. By default, the problem type in its config determines the kind."""
         names = (config.id2label[number] for number in range(config.num_labels))
         return cls(kind_of(config) if kind is None else kind, tuple(names))
+
+    def in_order_of(self, config: AlbertConfig) -> "LabelSet":
+        """Return these labels in the order of a model's scores if the model has the same labels."""
+        names = tuple(config.id2label[number] for number in range(config.num_labels))
+        return replace(self, names=names) if sorted(names) == sorted(self.names) else self
 
     @cached_property
     def ids(self) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Any, Generic
 from albertkit.datasets.example_objects import ExampleReader
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import ExampleT, Reader, ReadingReport, TableReader, as_source
-from albertkit.errors import AlbertKitError, ConfigError, DataError
+from albertkit.errors import AlbertKitError, ConfigError, DataError, short
 from albertkit.tasks.label_kinds import NUMBER, UnknownLabel
 from albertkit.tasks.labels import LabelSet
 from albertkit.tasks.rows import UnknownTokens, failures
@@ -42,7 +42,7 @@ def open_reader(
     reader: Any = task.reader(source, options, labeled=labeled)
     if not isinstance(reader, Reader):
         raise ConfigError(
-            f"`reader` of {task.name} returned {reader!r:.60} ({type(reader).__name__}). Expected a reader. "
+            f"`reader` of {task.name} returned {short(reader)} ({type(reader).__name__}). Expected a reader. "
             "Make a list of dicts, and return super().reader(rows, options, labeled=labeled)."
         )
     if isinstance(source, str) and isinstance(reader, TableReader):
@@ -119,7 +119,7 @@ def _labels(
         raise DataError(f"{reader.source}: {error}{left_out(report)}") from error
     if not isinstance(labels, LabelSet | None):
         raise ConfigError(
-            f"`find_labels` of {task.name} returned {labels!r:.60}. Expected LabelSet(kind, names), or None "
+            f"`find_labels` of {task.name} returned {short(labels)}. Expected LabelSet(kind, names), or None "
             "for a task without label names."
         )
     return labels

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albertkit.engines.engine import Row
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, short
 from albertkit.tasks.scores import largest, softmax
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.encoding import BatchEncoding, Encoding
@@ -81,7 +81,7 @@ class MaskedLM:
         masks = [position for position, token_id in enumerate(ids) if token_id == mask_id]
         if not masks:
             raise DataError(
-                f"there is no {self.tokenizer.mask_token} in the text {text!r:.80}. "
+                f"there is no {self.tokenizer.mask_token} in the text {short(text)}. "
                 f"Write {self.tokenizer.mask_token} in place of the word to predict."
             )
         no_spaces = self._no_spaces(text, ids, masks, encoded[number])
@@ -123,7 +123,7 @@ class MaskedLM:
 
     def _target_id(self, target: Any) -> int:
         if not isinstance(target, str):
-            raise DataError(f"the target is {target!r:.60}. Expected a word.")
+            raise DataError(f"the target is {short(target)}. Expected a word.")
         tokenizer = self.tokenizer
         pieces = tokenizer.tokenize(target)
         if len(pieces) == 1 and tokenizer.convert_tokens_to_ids(pieces[0]) != tokenizer.unk_token_id:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, short
 
 _CONSTANT = 0.01  # spread of predictions, relative to the labels' spread, that counts as constant
 
@@ -32,7 +32,7 @@ def directions(*higher: str, lower: Iterable[str] = ()) -> dict[str, Direction]:
     for name in (*higher, *lower):
         if not isinstance(name, str):
             raise ConfigError(
-                f'the name of a metric is {name!r:.60}. Expected names, such as directions("f1", '
+                f'the name of a metric is {short(name)}. Expected names, such as directions("f1", '
                 'lower=["error"]).'
             )
     return {**dict.fromkeys(higher, "higher"), **dict.fromkeys(lower, "lower")}
@@ -91,7 +91,7 @@ class Metric:
         number = finite_number(value)
         if number is None:
             raise DataError(
-                f"the metric {self.title!r} returned {value!r:.80} for {_examples(len(true))}. Expected a "
+                f"the metric {self.title!r} returned {short(value)} for {_examples(len(true))}. Expected a "
                 "finite number. Return a number for an undefined value too, such as 0.0."
             )
         return float(number)
@@ -124,7 +124,7 @@ def checked_scores(scores: Any, *, task: str, examples: int, method: str = "scor
     """
     if not isinstance(scores, Mapping):
         raise DataError(
-            f"`{method}` of {task} returned {scores!r:.80}. Expected a dict from the name of each metric to "
+            f"`{method}` of {task} returned {short(scores)}. Expected a dict from the name of each metric to "
             "a number."
         )
     checked: dict[str, float] = {}
@@ -132,7 +132,7 @@ def checked_scores(scores: Any, *, task: str, examples: int, method: str = "scor
         number = finite_number(value)
         if number is None:
             raise DataError(
-                f"the metric {name!r} of {task} is {value!r:.80} for {_examples(examples)}. Expected a "
+                f"the metric {name!r} of {task} is {short(value)} for {_examples(examples)}. Expected a "
                 "finite number. If the predictions are NaN, the training diverged: lower the learning rate. "
                 f"In a task of your own, let `{method}` return a number for an undefined value too, such as "
                 "0.0."
@@ -175,7 +175,7 @@ def plain_value(value: Any, *, what: str) -> Any:
     if isinstance(value, str | int | float):
         return value
     raise DataError(
-        f"{what} {value!r:.60} ({type(value).__name__}). Expected text, a number, None, or lists and dicts "
+        f"{what} {short(value)} ({type(value).__name__}). Expected text, a number, None, or lists and dicts "
         "of these, with text as keys. Convert the value."
     )
 
@@ -197,7 +197,7 @@ def own_metrics(given: Any) -> tuple[Metric, ...]:
     for metric in metrics:
         if not callable(metric.function):
             raise ConfigError(
-                f"metrics has {metric.function!r:.60}. Expected functions of the true and the predicted "
+                f"metrics has {short(metric.function)}. Expected functions of the true and the predicted "
                 "answers, or `Metric`. To select the model by a metric of the task, pass its name as "
                 "best_metric to `finetune`, or as main_metric to `evaluate`."
             )

@@ -24,7 +24,7 @@ from albertkit.datasets.options import DataOptions
 from albertkit.datasets.question_answering import QuestionTable, SquadFile
 from albertkit.datasets.reader import Reader
 from albertkit.engines.engine import Row, by_example, every_token
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, short
 from albertkit.metrics.question_answering import best_threshold, exact_match, score_questions
 from albertkit.tasks.label_kinds import entropy
 from albertkit.tasks.measuring import Judged, directions
@@ -204,7 +204,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             return question, len(encoding), 0
         if not self.settings.truncation:
             raise DataError(
-                f"the question {question!r:.60} has {len(encoding)} tokens. Expected at most "
+                f"the question {short(question)} has {len(encoding)} tokens. Expected at most "
                 f"{self.max_question_length}, so that rows of {self.max_length} have room for the context. "
                 "Shorten it, or allow truncation (truncation=True in finetune, evaluate and predict)."
             )
@@ -222,8 +222,8 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         last = bisect_left(offsets, start + len(text), key=lambda place: place[0]) - 1
         if found != text or first > last:
             raise DataError(
-                f"question {example.id!r}: the context has {found!r:.60} at character {start}. Expected the "
-                f"answer {text!r:.60}. Correct answer_start."
+                f"question {example.id!r}: the context has {short(found)} at character {start}. Expected the "
+                f"answer {short(text)}. Correct answer_start."
             )
         return first, last
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from albertkit.config import IGNORED_LABEL
 from albertkit.engines.engine import Row
-from albertkit.errors import AlbertKitError, DataError, UnknownTokensWarning, warn_caller
+from albertkit.errors import AlbertKitError, DataError, UnknownTokensWarning, short, warn_caller
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.model_file import WORD_START
 from albertkit.tokenization.options import read_strategy
@@ -63,7 +63,7 @@ def text_rows(
         second = sum(rows[number].token_type_ids)
         if strategy == "only_first" and second > max_length - 3:
             raise DataError(
-                f"the second text {texts[number][1]!r:.60} has {second} tokens with its [SEP], which leaves "
+                f"the second text {short(texts[number][1])} has {second} tokens with its [SEP], which leaves "
                 f"no room for the first: a row has at most {max_length}. Shorten it."
             )
     cut = tokenizer(
@@ -79,7 +79,9 @@ def text_rows(
 
 
 def _too_long(text: TextOrPair, row: Row, max_length: int) -> DataError:
-    what = f"the text {text!r:.60}" if isinstance(text, str) else f"the pair {text[0]!r:.30}, {text[1]!r:.30}"
+    what = (
+        f"the text {short(text)}" if isinstance(text, str) else f"the pair {short(text[0])}, {short(text[1])}"
+    )
     return DataError(
         f"{what} has {len(row.input_ids)} tokens with [CLS] and [SEP], but the maximum is "
         f"{max_length}. Split it into shorter texts, or allow truncation (truncation=True in "
@@ -98,13 +100,13 @@ def check_rows(rows: Any, examples: Sequence[Any], *, task: str, max_length: int
     is_list = isinstance(rows, list | tuple)
     wrong = [row for row in rows if not isinstance(row, Row)][:1] if is_list else [rows]
     if wrong:
-        raise DataError(f"`features` of {task} returned {wrong[0]!r:.60}. Expected a list of `Row`.")
+        raise DataError(f"`features` of {task} returned {short(wrong[0])}. Expected a list of `Row`.")
     for row in rows:
         for name in ("input_ids", "token_type_ids"):
             ids = getattr(row, name)
             if not isinstance(ids, list | tuple):
                 raise DataError(
-                    f"`features` of {task} returned a row with {name} {ids!r:.60} ({type(ids).__name__}). "
+                    f"`features` of {task} returned a row with {name} {short(ids)} ({type(ids).__name__}). "
                     "Expected a list of whole numbers. Convert an array with its method `tolist`."
                 )
         index: Any = row.example
@@ -117,12 +119,12 @@ def check_rows(rows: Any, examples: Sequence[Any], *, task: str, max_length: int
         if not count or count != len(row.token_type_ids):
             raise DataError(
                 f"`features` of {task} returned a row with {count} input_ids and {len(row.token_type_ids)} "
-                f"token_type_ids for the example {example!r:.60}. Expected equal numbers above 0."
+                f"token_type_ids for the example {short(example)}. Expected equal numbers above 0."
             )
         if count > max_length:
             raise DataError(
-                f"`features` of {task} returned a row of {count} tokens for the example {example!r:.60}, but "
-                f"max_length is {max_length}. Truncate long texts in `features`, such as with "
+                f"`features` of {task} returned a row of {count} tokens for the example {short(example)}, "
+                f"but max_length is {max_length}. Truncate long texts in `features`, such as with "
                 "text_rows(..., max_length=self.max_length, truncation=True), shorten the example, or raise "
                 "max_length if the model allows it."
             )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, Self, TypeVar
 
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, short
 from albertkit.tasks.declaration import TaskDeclaration
 from albertkit.tasks.measuring import (
     Direction,
@@ -46,13 +46,13 @@ class TaskScoring(TaskDeclaration, ABC, Generic[ExampleT, PredictionT]):
         record = self.record(example, prediction)
         if not isinstance(record, dict):
             raise DataError(
-                f"`record` of {self.name} returned {record!r:.60}. Expected a dict from the name of each "
+                f"`record` of {self.name} returned {short(record)}. Expected a dict from the name of each "
                 "column to its value."
             )
         for column in record:
             if not isinstance(column, str) or column in RESERVED:
                 raise DataError(
-                    f"a record of {self.name} has the column {column!r:.60}. Expected text as the name of a "
+                    f"a record of {self.name} has the column {short(column)}. Expected text as the name of a "
                     f"column, except {', '.join(RESERVED)}: albertkit writes these columns itself."
                 )
         return {
@@ -190,7 +190,7 @@ class TaskScoring(TaskDeclaration, ABC, Generic[ExampleT, PredictionT]):
         if confidence is not None and not (isinstance(confidence, int | float) and 0 <= confidence <= 1):
             raise DataError(
                 f"the column {self.probability!r} in a record of {self.name}, which `probability` names, is "
-                f"{confidence!r:.60}. Expected a probability from 0 to 1, or None."
+                f"{short(confidence)}. Expected a probability from 0 to 1, or None."
             )
         return [Judged(_hashable(true), _hashable(predicted), true == predicted, confidence)]
 

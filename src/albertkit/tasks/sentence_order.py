@@ -13,7 +13,7 @@ import numpy as np
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import TextExample
 from albertkit.engines.engine import Row
-from albertkit.errors import DataError
+from albertkit.errors import DataError, short
 from albertkit.tasks.label_kinds import CLASS
 from albertkit.tasks.labels import LabelSet
 from albertkit.tasks.text_classification import TextClassification
@@ -38,7 +38,7 @@ class SentenceOrder(TextClassification):
         for example in examples:
             if example.text_pair is None:
                 raise DataError(
-                    f"there is no second text for {example.text!r:.60}. Expected two texts that may follow "
+                    f"there is no second text for {short(example.text)}. Expected two texts that may follow "
                     "each other."
                 )
         return super().features(examples)

@@ -5,7 +5,7 @@ from typing import Literal
 
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import SETTINGS_KEY
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, short
 from albertkit.recipe import number
 
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
@@ -51,7 +51,7 @@ def saved_lengths(config: AlbertConfig) -> dict[str, int]:
     found = config.extra.get(SETTINGS_KEY, {})
     if not isinstance(found, dict) or not all(type(one) is int and one >= 0 for one in found.values()):
         raise ConfigError(
-            f"{SETTINGS_KEY} in the config is {found!r:.80}. Expected lengths such as {{'max_length': 128}}. "
-            "Correct config.json, or remove the entry."
+            f"{SETTINGS_KEY} in the config is {short(found)}. Expected lengths, such as "
+            "{'max_length': 128}. Correct config.json, or remove the entry."
         )
     return found

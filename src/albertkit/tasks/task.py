@@ -27,7 +27,7 @@ from albertkit.config_fields import SETTINGS_KEY, TASK_KEY
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import MappingTable, Reader
 from albertkit.engines.engine import Engine, Row, first_token
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, short
 from albertkit.heads import head_of
 from albertkit.tasks.label_kinds import entropy
 from albertkit.tasks.labels import LabelSet
@@ -316,7 +316,7 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
         predictions = self.predictions(examples, rows, outputs, **options)
         count = len(predictions) if isinstance(predictions, list | tuple) else None
         if count != len(examples):
-            found = f"{predictions!r:.60}" if count is None else f"{count} prediction{'s' * (count != 1)}"
+            found = short(predictions) if count is None else f"{count} prediction{'s' * (count != 1)}"
             raise DataError(
                 f"`predictions` of {self.name} returned {found} for {len(examples)} examples. Expected one "
                 "for each example, in a list."

@@ -18,7 +18,7 @@ from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Reader
 from albertkit.datasets.text_classification import EntailmentFile, TextTable
 from albertkit.engines.engine import Row
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, short
 from albertkit.tasks.label_kinds import CLASS, Function
 from albertkit.tasks.labels import LabelSet, infer_labels
 from albertkit.tasks.measuring import directions
@@ -123,7 +123,7 @@ class TextClassification(Task[TextExample, Row, Classified]):
         ]
 
     def _encode(self, example: TextExample, number: int) -> Any:
-        return self.labels.encode(example.label, f"example {number} ({example.text!r:.40})")
+        return self.labels.encode(example.label, f"example {number} ({short(example.text)})")
 
     def labels_of(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
         """Return `labels`: (B,) or, for several labels, (B, K)."""

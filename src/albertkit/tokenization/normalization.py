@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
-from albertkit.errors import TokenizerError
+from albertkit.errors import TokenizerError, short
 from albertkit.tokenization.model_file import WORD_START
 
 _PART = 256  # characters
@@ -113,7 +113,7 @@ class BertNormalization:
 def _check_flags(rules: Normalization | BertNormalization, *, may_be_none: tuple[str, ...] = ()) -> None:
     for name, value in asdict(rules).items():
         if not isinstance(value, bool) and not (value is None and name in may_be_none):
-            raise TokenizerError(f"{name}={value!r:.80}: expected True or False")
+            raise TokenizerError(f"{name}={short(value)}: expected True or False")
 
 
 @dataclass(frozen=True, kw_only=True)

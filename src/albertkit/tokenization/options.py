@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
-from albertkit.errors import TokenizerError, suggestion
+from albertkit.errors import TokenizerError, short, suggestion
 from albertkit.hub import take_loading_options
 from albertkit.tokenization.special_tokens import Parsing, token_texts
 
@@ -151,7 +151,7 @@ class Options:
         chosen = cls(**options)
         if chosen.parse_special_tokens not in (None, True, False, "mask"):
             value = chosen.parse_special_tokens
-            raise TokenizerError(f"parse_special_tokens={value!r:.80}: expected True, False or 'mask'")
+            raise TokenizerError(f"parse_special_tokens={short(value)}: expected True, False or 'mask'")
         if chosen.parse_special_tokens is None and chosen.split_special_tokens is not None:
             return replace(chosen, parse_special_tokens=not chosen.split_special_tokens)
         return chosen
@@ -193,7 +193,7 @@ def read_fit(options: Options, *, model_max_length: int) -> Fit:
     for name, least in (("stride", 0), ("pad_to_multiple_of", 1), ("max_length", 0)):
         value = getattr(options, name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, Integral)):
-            raise TokenizerError(f"{name}={value!r:.80}: expected a whole number")
+            raise TokenizerError(f"{name}={short(value)}: expected a whole number")
         if value is not None and value < least:
             raise TokenizerError(f"{name}={value}: expected at least {least}")
     truncation = options.truncation
@@ -240,7 +240,7 @@ def read_side(name: str, value: Any) -> Side:
 def read_flag(name: str, value: Any) -> bool:
     """Return a boolean setting; raise TokenizerError if it is not True or False."""
     if not isinstance(value, bool):
-        raise TokenizerError(f"{name}={value!r:.80}: expected True or False")
+        raise TokenizerError(f"{name}={short(value)}: expected True or False")
     return value
 
 
@@ -253,7 +253,7 @@ def read_max_length(value: Any) -> int:
     if value is None:
         return 512
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
-        raise TokenizerError(f"model_max_length={value!r:.80}: expected a whole number of at least 1")
+        raise TokenizerError(f"model_max_length={short(value)}: expected a whole number of at least 1")
     return int(value)
 
 
@@ -286,13 +286,13 @@ def take_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         taken.pop(name, None)
     for name, allowed in _FIXED.items():
         if name in taken and taken.pop(name) not in (None, allowed):
-            raise TokenizerError(f"{name}={settings[name]!r:.80} is not supported. Omit it.")
+            raise TokenizerError(f"{name}={short(settings[name])} is not supported. Omit it.")
     if "additional_special_tokens" in taken:
         tokens = token_texts(taken.pop("additional_special_tokens") or ())
         others = token_texts(taken.get("extra_special_tokens") or ())
         if tokens and others and tokens != others:
             raise TokenizerError(
-                f"extra_special_tokens is {others!r:.80} and additional_special_tokens is {tokens!r:.80}. "
+                f"extra_special_tokens is {short(others)} and additional_special_tokens is {short(tokens)}. "
                 "They are the same setting: pass one of them"
             )
         taken["extra_special_tokens"] = tokens or others
@@ -333,7 +333,7 @@ def read_examples(
         for value in (first, *([] if second is None else [second])):
             if not is_text(value):
                 raise TokenizerError(
-                    f"received {value!r:.80} ({type(value).__name__}) for a text. Expected {expected}."
+                    f"received {short(value)} ({type(value).__name__}) for a text. Expected {expected}."
                 )
     return cast("list[tuple[Text, Text | None]]", examples), not single
 
@@ -358,7 +358,7 @@ def _as_list(name: str, texts: Any, expected: str) -> list[Any]:
         or not hasattr(texts, "__iter__")
     ):
         raise TokenizerError(
-            f"received {texts!r:.80} ({type(texts).__name__}) for {name}. Expected {expected}."
+            f"received {short(texts)} ({type(texts).__name__}) for {name}. Expected {expected}."
         )
     return list(texts)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from albertkit.errors import TokenizerError
+from albertkit.errors import TokenizerError, short
 from albertkit.tokenization.encoding import BatchEncoding, Encoding, Sequence, Window
 from albertkit.tokenization.options import Fit, Options, Side, Strategy
 from albertkit.tokenization.special_tokens import Marks
@@ -87,7 +87,7 @@ def pad_rows(
             encoded = {name: [row[name] for row in encoded] for name in names}
         except (TypeError, KeyError) as error:
             raise TokenizerError(
-                f"received {encoded!r:.80} to pad. Expected a mapping, or mappings with the same names."
+                f"received {short(encoded)} to pad. Expected a mapping, or mappings with the same names."
             ) from error
     columns = {name: _as_lists(encoded[name]) for name in encoded}
     if "input_ids" not in columns:

@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from albertkit.errors import TokenizerError, warn_caller
+from albertkit.errors import TokenizerError, short, warn_caller
 from albertkit.files import json_text
 from albertkit.tokenization.folder import named_damage, read_json
 from albertkit.tokenization.model_file import (
@@ -181,7 +181,7 @@ def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict
     unknown_id = model["unk_id"]
     if type(unknown_id) is not int or not 0 <= unknown_id < len(vocabulary):
         raise TokenizerError(
-            f"unk_id is {unknown_id!r:.50}. Expected the id of one of {len(vocabulary)} pieces."
+            f"unk_id is {short(unknown_id)}. Expected the id of one of {len(vocabulary)} pieces."
         )
     tokens = {token_text(token): token for token in content.get("added_tokens") or ()}
     added = {text: token["id"] for text, token in tokens.items()}
@@ -232,7 +232,8 @@ def _check_pieces(pieces: Sequence[str]) -> None:
     longest = max(pieces, key=len)
     if len(longest) > _LONGEST_PIECE:
         raise TokenizerError(
-            f"the piece {longest!r:.40} has {len(longest):,} characters. Expected at most {_LONGEST_PIECE:,}."
+            f"the piece {short(longest)} has {len(longest):,} characters. Expected at most "
+            f"{_LONGEST_PIECE:,}."
         )
     for piece, count in Counter(pieces).items():
         if count > 1 or not piece:

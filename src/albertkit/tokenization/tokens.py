@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
-from albertkit.errors import TokenizerError, did_you_mean
+from albertkit.errors import TokenizerError, did_you_mean, short
 from albertkit.extras import optional
 from albertkit.tokenization.options import CallOptions, TokenizerSettings
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text, token_texts
@@ -91,8 +91,8 @@ class TokenVocabulary:
                 or not size <= token_id < _MOST_IDS
             ):
                 raise TokenizerError(
-                    f"{source}: the added token {token!r:.200} has the id {token_id!r:.50}. Expected a whole "
-                    f"number of at least {size}, because the vocabulary has {size} pieces."
+                    f"{source}: the added token {token!r:.200} has the id {short(token_id)}. Expected a "
+                    f"whole number of at least {size}, because the vocabulary has {size} pieces."
                 )
             self._special.add(token, vocabulary_id=vocabulary_id, added_id=token_id)
         if len(set(self._special.added.values())) < len(self._special.added):
@@ -230,7 +230,7 @@ class TokenVocabulary:
         """
         if not isinstance(special_tokens_dict, Mapping):
             raise TokenizerError(
-                f"received {special_tokens_dict!r:.60}. Expected a mapping from roles to tokens, such as "
+                f"received {short(special_tokens_dict)}. Expected a mapping from roles to tokens, such as "
                 "{'pad_token': '[PAD]'}."
             )
         before = len(self._special.added)
@@ -257,7 +257,7 @@ class TokenVocabulary:
             return None
         if not isinstance(tokens, Iterable):
             raise TokenizerError(
-                f"received {tokens!r:.60} ({type(tokens).__name__}). Expected a token or a list of tokens."
+                f"received {short(tokens)} ({type(tokens).__name__}). Expected a token or a list of tokens."
             )
         if not isinstance(tokens, str):
             return [self.convert_tokens_to_ids(token) for token in tokens]
@@ -290,7 +290,7 @@ class TokenVocabulary:
     def _checked_id(self, token_id: Any) -> int:
         if not isinstance(token_id, int):
             raise TokenizerError(
-                f"{token_id!r:.60} is not an id. Expected a whole number, 0 to {len(self) - 1}."
+                f"{short(token_id)} is not an id. Expected a whole number, 0 to {len(self) - 1}."
             )
         return token_id
 
@@ -398,12 +398,18 @@ class TokenVocabulary:
 
 def _plain(ids: Any) -> Any:
     """Return an id, a list of ids or a list of rows as plain Python values."""
-    if hasattr(ids, "tolist"):
-        return ids.tolist()
+    ids = _without_tensor(ids)
     if isinstance(ids, int):
         return ids
     if isinstance(ids, str) or not isinstance(ids, Iterable):
         raise TokenizerError(
-            f"received {ids!r:.60} ({type(ids).__name__}). Expected ids, which are whole numbers."
+            f"received {short(ids)} ({type(ids).__name__}). Expected ids, which are whole numbers."
         )
-    return [one.tolist() if hasattr(one, "tolist") else one for one in ids]
+    return [_without_tensor(one) for one in ids]
+
+
+def _without_tensor(ids: Any) -> Any:
+    """Return a tensor or an array as Python numbers, and any other value unchanged."""
+    if hasattr(ids, "numpy") and not hasattr(ids, "tolist"):  # TensorFlow
+        ids = ids.numpy()
+    return ids.tolist() if hasattr(ids, "tolist") else ids

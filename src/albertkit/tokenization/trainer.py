@@ -15,7 +15,7 @@ from typing import Any
 
 import sentencepiece
 
-from albertkit.errors import ConfigError, DataError, TokenizerError
+from albertkit.errors import ConfigError, DataError, TokenizerError, short
 from albertkit.tokenization.normalization import Normalization
 
 CONTROL_SYMBOLS = ("[CLS]", "[SEP]", "[MASK]")
@@ -87,7 +87,7 @@ def _texts(batches: Iterable[Any]) -> Iterator[str]:
     """Yield the texts of an iterable of texts or batches."""
     if isinstance(batches, str) or not isinstance(batches, Iterable):
         raise TokenizerError(
-            f"received {batches!r:.60} ({type(batches).__name__}) for the texts. Expected an iterable of "
+            f"received {short(batches)} ({type(batches).__name__}) for the texts. Expected an iterable of "
             "texts. Put a single text into a list."
         )
     for batch in batches:
@@ -95,7 +95,7 @@ def _texts(batches: Iterable[Any]) -> Iterator[str]:
         for text in batch if is_batch else [batch]:
             if not isinstance(text, str):
                 raise TokenizerError(
-                    f"received {text!r:.60} ({type(text).__name__}) for a text. Expected a string. Pass "
+                    f"received {short(text)} ({type(text).__name__}) for a text. Expected a string. Pass "
                     'only the texts of rows, for example (row["text"] for row in rows).'
                 )
             yield text

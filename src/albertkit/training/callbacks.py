@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from albertkit.errors import ConfigError, did_you_mean
+from albertkit.errors import ConfigError, did_you_mean, short
 
 
 @dataclass(kw_only=True)
@@ -98,12 +98,12 @@ def checked_callbacks(callbacks: Iterable[Callback]) -> tuple[Callback, ...]:
         ConfigError: something else than a list of callbacks, or a method that looks like one of a callback.
     """
     if isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
-        raise ConfigError(f"callbacks is {callbacks!r:.80}. Expected a list of albertkit.Callback objects.")
+        raise ConfigError(f"callbacks is {short(callbacks)}. Expected a list of albertkit.Callback objects.")
     found = tuple(callbacks)
     for number, callback in enumerate(found):
         if not isinstance(callback, Callback):
             raise ConfigError(
-                f"callbacks[{number}] is {callback!r:.80}. Expected an object of a subclass of "
+                f"callbacks[{number}] is {short(callback)}. Expected an object of a subclass of "
                 "albertkit.Callback."
             )
         known = [name for name in dir(Callback) if name.startswith("on_")]

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from albertkit.checkpoints.arrays import to_tensors
 from albertkit.checkpoints.folder import read_folder
-from albertkit.errors import TrainingError
+from albertkit.errors import TrainingError, short
 from albertkit.files import finite, full_disk_named, read_json, write_json
 from albertkit.recipe import build
 from albertkit.training.distributed import World
@@ -151,7 +151,7 @@ def choose_precision(settings: TrainingSettings, output: Path, world: World) -> 
     for newest in checkpoints(output)[-1:]:
         precision = _read_document(newest)["fingerprint"].get("precision")
         if precision not in ("fp32", "bf16"):
-            raise _damaged(newest, ValueError(f"{STATE_JSON}: precision is {precision!r:.40}"))
+            raise _damaged(newest, ValueError(f"{STATE_JSON}: precision is {short(precision)}"))
         return precision
     # In a new run, all processes use the same precision, whatever their machines are.
     return "fp32" if world.any(not computes_in_bf16(world.device)) else "bf16"
