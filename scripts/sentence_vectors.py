@@ -268,7 +268,9 @@ def main() -> None:
     vectors = first_vectors(corpus, len(tokenizer), rng)
     vectors = train(vectors, corpus, batches, arguments.steps)
     set_special(vectors, tokenizer, rng)
-    as_albert(vectors).half().save_pretrained(arguments.output)
+    model = as_albert(vectors).half()
+    tokenizer.model_max_length = model.config.max_position_embeddings
+    model.save_pretrained(arguments.output)
     tokenizer.save_pretrained(arguments.output)
     print(f"written to {arguments.output}")
 

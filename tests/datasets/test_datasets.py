@@ -177,6 +177,23 @@ def test_wrong_files_and_columns_are_an_error(write: Write, name: str, content: 
         TextTable(write(name, content))
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"text_column": "b"},
+            "the column 'b' is both --text-column and --label-column. Expected two",
+        ),
+        ({"pair_column": "a"}, "the column 'a' is both --text-column and --pair-column. Expected .* a, b"),
+    ],
+)
+def test_a_column_with_two_roles_is_an_error(write: Write, options: dict[str, str], message: str) -> None:
+    file = write("a.csv", "a,b\nx,y\n")
+    with pytest.raises(DataError, match=message):
+        TextTable(file, DataOptions(**{"text_column": "a", "label_column": "b"} | options))
+    assert TextTable(file, DataOptions(text_column="a", label_column="b", id_column="a"))
+
+
 def test_tables_in_memory_with_two_columns_of_one_name_are_an_error() -> None:
     pd = pytest.importorskip("pandas")
     names, cells = ["text", "text", "label"], [["x", "y", "a"]]

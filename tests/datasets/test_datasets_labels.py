@@ -101,6 +101,9 @@ def test_an_unknown_label_is_an_error_with_its_row(write: Write) -> None:
     labels = load_splits({"train": train}).labels
     with pytest.raises(DataError, match=r"'postive' is unknown.* The model has negative, positive"):
         load_splits({"test": test}, labels=labels)
+    unnamed = LabelSet(CLASS, ("LABEL_0", "LABEL_1"))
+    with pytest.raises(DataError, match=r"'positive' is unknown.* or give the model's labels their names"):
+        load_splits({"test": test}, labels=unnamed)
 
 
 def test_errors_about_labels_list_unreadable_rows(write: Write) -> None:

@@ -74,15 +74,16 @@ class Table(ABC):
         return None
 
     def check_columns(self, wanted: Mapping[str, str | Sequence[str] | None]) -> None:
-        """Check that columns exist.
+        """Check that columns exist, and that only `--id-column` names a column that has another role.
 
         Args:
             wanted: the columns by the flag that names them; None if no column is wanted.
 
         Raises:
-            DataError: a column does not exist.
+            DataError: a column does not exist, or has two roles.
         """
         columns = self.columns()
+        roles: dict[str, str] = {}
         for flag, names in wanted.items():
             for name in [names] if isinstance(names, str) else names or ():
                 if name not in columns:
@@ -93,6 +94,11 @@ class Table(ABC):
                 if columns.count(name) > 1:
                     raise DataError(
                         f"{self.name}: {columns.count(name)} columns are named {name!r}. Rename all but one."
+                    )
+                if flag != "--id-column" and roles.setdefault(name, flag) != flag:
+                    raise DataError(
+                        f"{self.name}: the column {name!r} is both {roles[name]} and {flag}. Expected two "
+                        f"columns among {', '.join(columns)}."
                     )
 
     def _hint(self, columns: list[str], flag: str) -> str:

@@ -138,7 +138,7 @@ def run_pretraining(
         best_metric=best_metric,
         lower_is_better=True,
         fingerprint={key: value for key, value in asdict(settings).items() if key not in _FREE}
-        | {"data": [shard.sha256 for shard in train_shards.manifest.shards]},
+        | {"shards of data": [shard.sha256 for shard in train_shards.manifest.shards]},
         defaults=default_values(PretrainingSettings),
         world=world,
         flops_per_token=_training_flops(model, settings),

@@ -8,7 +8,7 @@ A label from a reader is text, a number, or several texts. The training examples
 | mostly numbers, some with a fraction | `NUMBER`: a regression |
 | whole numbers | `CLASS`, in numeric order ("1.0" is "1": tables with gaps write whole numbers like this) |
 | anything else | `CLASS`, in alphabetical order |
-| one for each word | `TAGS`: O first, then ordered by type |
+| one for each word | `TAGS`, in alphabetical order; in a scheme such as BIO, O first, then ordered by type |
 """
 
 from collections import Counter
@@ -74,6 +74,11 @@ class LabelSet:
         """Return these labels in the order of a model's scores if the model has the same labels."""
         names = tuple(config.id2label[number] for number in range(config.num_labels))
         return replace(self, names=names) if sorted(names) == sorted(self.names) else self
+
+    @property
+    def are_unnamed(self) -> bool:
+        """Whether the names are those of a config without names: LABEL_0, LABEL_1, ..."""
+        return self.names == tuple(f"LABEL_{number}" for number in range(len(self.names)))
 
     @cached_property
     def ids(self) -> dict[str, int]:

@@ -156,6 +156,8 @@ def _checked(
         (first, error), *others = unknown
         also = f" ({len(unknown):,} rows have an unknown label)" if others else ""
         whose, otherwise = "The model", "evaluate a model with these labels"
+        if labels.are_unnamed:
+            otherwise = "give the model's labels their names, in id2label of its config.json"
         if training:
             whose, otherwise = "Training", "add training examples with this label"
         # Training examples with this label may have been left out.
