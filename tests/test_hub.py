@@ -1,6 +1,7 @@
 """Tests of names that resolve to folders: bundled models, local folders, downloads from a local hub."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -259,6 +260,17 @@ def test_file_instead_of_folder(tmp_path: Path) -> None:
     file = make_model(tmp_path / "model") / "config.json"
     with pytest.raises(ModelNotFoundError, match=r"is a file. Expected the folder"):
         resolve(str(file), patterns=PATTERNS)
+
+
+def test_an_onnx_file_is_not_the_folder_of_a_model(tmp_path: Path) -> None:
+    path = tmp_path / "my.ONNX"
+    path.write_bytes(b"")
+    message = (
+        f"{str(path)!r} is an ONNX file, which has no tokenizer. Expected a folder with the model and its "
+        "tokenizer. To write such a folder: albertkit export onnx MODEL FOLDER."
+    )
+    with pytest.raises(ModelNotFoundError, match=f"^{re.escape(message)}$"):
+        resolve(str(path), patterns=PATTERNS)
 
 
 def test_the_error_of_a_folder_without_a_model_lists_its_files(tmp_path: Path) -> None:

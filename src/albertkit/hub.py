@@ -151,6 +151,11 @@ def _local(name: str | Path) -> Path | None:
         is_file = path.is_file()
     except (OSError, RuntimeError) as error:  # too long, not readable, home of an unknown user
         raise ModelNotFoundError(f"{str(name)!r} cannot be the name of a model: {error}.") from error
+    if name and is_file and path.suffix.lower() == ".onnx":
+        raise ModelNotFoundError(
+            f"{str(name)!r} is an ONNX file, which has no tokenizer. Expected a folder with the model and "
+            "its tokenizer. To write such a folder: albertkit export onnx MODEL FOLDER."
+        )
     if name and is_file:
         raise ModelNotFoundError(f"{str(name)!r} is a file. Expected the folder of a model.")
     if isinstance(name, Path) or not name or _PATH_LIKE.match(name):

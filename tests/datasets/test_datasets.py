@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -289,6 +290,50 @@ def test_other_sources_that_cannot_be_read(tmp_path: Path, write: Write) -> None
     (tmp_path / "latin.csv").write_bytes(b"text,label\nf\xfcr,1\n")
     with pytest.raises(DataError, match=r"latin.csv, line 2: not UTF-8"):
         list(TextTable(tmp_path / "latin.csv"))
+
+
+def test_a_hyphen_is_not_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for reader in (TextTable, EntailmentFile):
+        with pytest.raises(
+            DataError, match=r"^-: no such file. Standard input cannot .* to a file first. Comma"
+        ):
+            reader("-")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "text,label\rx,1\ry,0\r"),
+        ("a.csv", "text,label\rx,1\ry,0"),
+        ("a.csv", 'text,label\r"two\nlines",1\ry,0\r'),
+        ("a.tsv", "text\tlabel\rx\t1\ry\t0\r"),
+    ],
+)
+def test_lines_that_end_in_cr_are_an_error(write: Write, name: str, content: str) -> None:
+    path = write(name, content)
+    message = (
+        f"{path}: the lines end in CR (carriage return), as in files from old Mac programs. Expected LF or "
+        r"CRLF. To convert the file: tr '\r' '\n' < old.csv > new.csv."
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        list(TextTable(path))
+    for ending in ("\n", "\r\n"):
+        path = write(name, content.replace("\n", " ").replace("\r", ending))
+        assert [one.label for one in TextTable(path)] == ["1", "0"]
+
+
+def test_a_cr_inside_a_line(write: Write) -> None:
+    """In CSV, it needs quotes. In TSV, it is part of the text."""
+    path = write("a.csv", "text,label\nx,1\ny\rz,0\n")
+    message = (
+        f"{path}, record from line 3: a cell without quotes contains a CR (carriage return). Expected lines "
+        "that end in LF or CRLF. Remove the CR, or quote the cell."
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        list(TextTable(path))
+    for name, content in (("b.csv", 'text,label\n"y\rz",0\n'), ("a.tsv", "text\tlabel\ny\rz\t0\n")):
+        assert [one.text for one in TextTable(write(name, content))] == ["y\rz"]
 
 
 def test_long_cells_are_read(write: Write) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from albertkit.cli.options import Device, Model
-from albertkit.cli.printing import new_console, new_table, print_json
+from albertkit.cli.printing import new_console, new_table, print_json, print_table
 from albertkit.errors import ConfigError
 from albertkit.hub import BUNDLED
 
@@ -171,7 +171,7 @@ def _print_table(title: str, report: "Report", sides: list[str], show: "Callable
     for name in ("batch", "tokens", *sides):
         dtype = report.about["computed_in"].get(name, report.about["dtype"])
         other_type = "" if dtype == report.about["dtype"] else f" ({dtype})"
-        table.add_column(name + other_type, justify="right", overflow="fold")
+        table.add_column(name + other_type, justify="right")
     rows: dict[tuple[int, int], dict[str, str]] = {}
     for one in (*report.texts, *sorted(report.grid, key=lambda one: (one.length, one.batch))):
         rows.setdefault((one.length, one.batch), {})[one.side] = show(one)
@@ -180,5 +180,5 @@ def _print_table(title: str, report: "Report", sides: list[str], show: "Callable
         table.add_row(str(batch), tokens, *(own[side] for side in sides))
     console = new_console()
     console.print(title, style="italic")
-    console.print(table)
+    print_table(console, table)
     console.print()

@@ -7,13 +7,14 @@ import typer
 
 from albertkit.cli.flags import text_flags
 from albertkit.cli.options import Model, TextOptions, Texts, Truncate, answered
-from albertkit.cli.printing import new_console, new_table, print_json
+from albertkit.cli.printing import new_console, new_table, print_json, print_table
 from albertkit.hub import BUNDLED_SENTENCES
 
 if TYPE_CHECKING:
     import numpy as np
 
 _MOST_COMPARED = 12  # maximum number of texts whose similarity table fits into a terminal
+_LEAST_TEXT, _MOST_TEXT = 10, 50  # columns of the texts in this table; with less room, the texts are left out
 
 
 @text_flags
@@ -113,11 +114,16 @@ def _print_vectors(texts: list[str], vectors: list["np.ndarray"], output: Path |
     if len(texts) > _MOST_COMPARED:
         return
     scaled = unit(matrix)
+    cosines = [[f"{cosine:.2f}" for cosine in row] for row in scaled @ scaled.T]
     table = new_table(title="cosine similarity", title_justify="left", padding=(0, 1))
-    table.add_column("")
-    table.add_column("text", overflow="ellipsis", no_wrap=True, max_width=50)
+    table.add_column("", no_wrap=True)
+    number_width = max(len(cosine) for row in cosines for cosine in row)
+    text_width = console.width - len(str(len(texts))) - len(texts) * (number_width + 2) - 2
+    has_texts = text_width >= _LEAST_TEXT
+    if has_texts:
+        table.add_column("text", no_wrap=True, max_width=min(text_width, _MOST_TEXT), overflow="ellipsis")
     for number in range(1, len(texts) + 1):
-        table.add_column(str(number), justify="right")
-    for number, (text, row) in enumerate(zip(texts, scaled @ scaled.T, strict=True), start=1):
-        table.add_row(str(number), Text(text), *(f"{cosine:.2f}" for cosine in row))
-    console.print(table)
+        table.add_column(str(number), justify="right", no_wrap=True)
+    for number, (text, row) in enumerate(zip(texts, cosines, strict=True), start=1):
+        table.add_row(str(number), *([Text(text)] if has_texts else []), *row)
+    print_table(console, table)

@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 from albertkit.cli.completing import models_and_shapes
 from albertkit.cli.options import Device, JsonReport, Model, Truncate
-from albertkit.cli.printing import new_console, new_table, print_cut, print_json, print_title
+from albertkit.cli.printing import new_console, new_table, print_cut, print_json, print_table, print_title
 from albertkit.hub import BUNDLED
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _print_model(report: dict[str, Any]) -> None:
     )
     if report.get("tokenizer"):
         facts.add_row("tokenizer", _describe(report["tokenizer"]))
-    console.print(facts)
+    print_table(console, facts)
     table = new_table("parameters")
     table.add_column("stored", justify="right")
     table.add_column("as executed", justify="right")
@@ -172,7 +172,7 @@ def _print_model(report: dict[str, Any]) -> None:
         style = "bold" if part == "total" else None
         table.add_row(part, f"{one['distinct']:,}", f"{one['executed']:,}", style=style)
     console.print()
-    console.print(table)
+    print_table(console, table)
 
 
 def _describe(tokenizer: dict[str, Any]) -> str:
@@ -205,7 +205,7 @@ def _print_attention(report: "AttentionReport", html: Path | None) -> None:
             f"{report.cosine_to_previous[number - 1].mean():.3f}",
             f"{report.cosine_to_last[number].mean():.3f}",
         )
-    console.print(table)
+    print_table(console, table)
     if html is None:
         console.print("--html FILE shows the attention of every layer and head", style="dim")
     else:
@@ -224,12 +224,12 @@ def _print_bias(report: "GroupComparison", plot: Path | None) -> None:
     names = {word.token: word.name for word in report.words}
     best = new_table()
     for group in report.groups:
-        best.add_column(Text(group), overflow="fold")
+        best.add_column(Text(group))
         best.add_column("", justify="right", no_wrap=True)
     for answers in zip(*report.predictions.values(), strict=True):
         cells = ((Text(names[one["token"]]), f"{100 * one['score']:.3g}%") for one in answers)
         best.add_row(*(cell for pair in cells for cell in pair))
-    console.print(best)
+    print_table(console, best)
     first, *others = report.groups
     table = new_table("word")
     for group in report.groups:
@@ -240,7 +240,7 @@ def _print_bias(report: "GroupComparison", plot: Path | None) -> None:
         shares = (f"{100 * score:.3g}%" for score in word.scores.values())
         table.add_row(Text(word.name), *shares, *(f"{ratio:+.2f}" for ratio in word.log2_ratios.values()))
     console.print()
-    console.print(table)
+    print_table(console, table)
     console.print("log2 of the ratio: +1 is twice as probable, -1 half", style="dim")
     if plot is not None:
         console.print(f"plot written to {plot}", markup=False)

@@ -1,7 +1,9 @@
 """The `albertkit` command: its verbs, and errors as one line."""
 
+import codecs
 import difflib
 import importlib
+import io
 import logging
 import re
 import sys
@@ -93,13 +95,17 @@ def _needed(arguments: list[str]) -> Iterable[str]:
 def _in_words(error: Exception) -> str:
     """Return the message of an error; for operating system errors, the file comes first, without a number."""
     if type(error).__module__ == "builtins" and isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        if isinstance(error, FileNotFoundError) and str(error.filename) == "-":
+            message += ". Pass the name of a file: '-' does not mean standard input here."
+        return message
     return str(error)
 
 
 def run() -> None:
     """Run the command line. Expected errors are one line on stderr with exit status 1, wrong usage 2."""
     warnings.showwarning = _print_warning
+    _set_encoding()
     try:
         # The name also applies to `python -m`. The library itself would print wrong usage in a box.
         with lines_shown(always=True):
@@ -118,6 +124,18 @@ def run() -> None:
         else:
             _print_error(usage_error(error))
         sys.exit(2)
+
+
+def _set_encoding() -> None:
+    """Write files and pipes in UTF-8. In a terminal, replace characters that its encoding does not have."""
+    for stream in (sys.stdout, sys.stderr):
+        if not isinstance(stream, io.TextIOWrapper):  # none, or a stream in memory
+            continue
+        if stream.isatty():
+            if stream.errors == "strict":
+                stream.reconfigure(errors="replace")
+        elif codecs.lookup(stream.encoding).name != "utf-8":
+            stream.reconfigure(encoding="utf-8", errors=stream.errors)
 
 
 def _print_warning(message: Warning | str, *_: object) -> None:

@@ -137,6 +137,10 @@ class TextOptions:
         if given:
             return NumberedInputs(given, None, [*range(1, len(given) + 1)], kind=kind)
         if self.file is not None:
+            if self.file == Path("-") and not self.file.exists():
+                raise DataError(
+                    "--file is '-', and there is no file of that name. To read standard input, omit --file."
+                )
             format = self.format or format_of(self.file)
             if self.file.is_file():
                 return NumberedInputs.read(self.file, format=format, fields=fields, rest=rest)

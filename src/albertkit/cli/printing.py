@@ -9,6 +9,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+_UNLIMITED = 1 << 20  # larger than the width of any cell
+_LONG_WORD = 20  # in a narrow terminal, longer words are split
+_LONG_BAR = 30
+_SHORT_BAR = 10  # bars are shorter only if a name would be split in a word
+
 
 def print_json(value: dict[str, Any]) -> None:
     """Print a value as one line of JSON."""
@@ -73,31 +78,68 @@ def print_title(console: "Console", given: Any) -> None:
             console.print(str(value), style="bold", markup=False)
 
 
+def print_table(console: "Console", table: "Table") -> None:
+    """Print a table without cutting its cells.
+
+    If the terminal is too narrow, columns wrap at words, except those with `no_wrap`. If that is not enough,
+    the lines of the table are longer than the terminal. A column is cut only if it has a `max_width`.
+    """
+    from rich.measure import measure_renderables
+
+    options = console.options.update_width(_UNLIMITED)
+    for column in table.columns:
+        needed = measure_renderables(console, options, [column.header, *column.cells])
+        width = needed.maximum if column.no_wrap else min(needed.minimum, _LONG_WORD)
+        column.min_width = min(width, column.max_width or width)
+        if not column.no_wrap:
+            column.overflow = "fold"
+    _, right, _, left = table.padding
+    needed_width = sum(column.min_width or 0 for column in table.columns)
+    needed_width += (left + right) * (len(table.columns) - 1)
+    if needed_width > console.width:
+        table.width = needed_width
+    console.print(table, crop=False)
+
+
 def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
-    """Print one line per name, with a bar whose length is its probability relative to the best."""
+    """Print one line per name, with a bar whose length is its probability relative to the best.
+
+    In a narrow terminal, the bars become shorter before the names wrap.
+    """
     from rich.bar import Bar
+    from rich.measure import measure_renderables
     from rich.text import Text
 
+    names = [Text(name) for name, _ in shares]
+    percents = [f"{100 * score:.3g}%" for _, score in shares]
+    name_width = measure_renderables(console, console.options.update_width(_UNLIMITED), names)
+    rest = console.width - max(map(len, percents)) - 4  # two spaces after each of two columns
+    shortest = min(_SHORT_BAR, rest - min(name_width.minimum, _LONG_WORD))
+    bar_width = min(_LONG_BAR, max(rest - name_width.maximum, shortest))
     table = new_table(show_header=False)
-    table.add_column(overflow="fold")
+    table.add_column()
     table.add_column(justify="right", no_wrap=True)
-    table.add_column(no_wrap=True)
+    if bar_width > 0:
+        table.add_column(no_wrap=True)
     best = max(score for _, score in shares)
-    for name, score in shares:
-        bar = Bar(size=best, begin=0, end=score, width=30, color="cyan")
-        table.add_row(Text(name), f"{100 * score:.3g}%", bar)
-    console.print(table)
+    for name, percent, (_, score) in zip(names, percents, shares, strict=True):
+        bar = Bar(size=best, begin=0, end=score, width=bar_width, color="cyan")
+        table.add_row(name, percent, *([bar] if bar_width > 0 else []))
+    print_table(console, table)
 
 
 def print_places(console: "Console", places: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
     """Print one line per span: its label, its text, its probability, its characters."""
     from rich.text import Text
 
-    table = new_table(show_header=False)
-    for name, text, place in places:
-        cells = [Text(name), *([Text(text)] if text else [])]
-        table.add_row(*cells, f"{100 * place['score']:.3g}%", f"{place['start']}:{place['end']}")
-    console.print(table if places else "nothing found", style=None if places else "dim")
+    if not places:
+        console.print("nothing found", style="dim")
+    else:
+        table = new_table(show_header=False)
+        for name, text, place in places:
+            cells = [Text(name), *([Text(text)] if text else [])]
+            table.add_row(*cells, f"{100 * place['score']:.3g}%", f"{place['start']}:{place['end']}")
+        print_table(console, table)
     console.print()
 
 

@@ -176,6 +176,8 @@ class DelimitedTable(Table):
         if not self._is_quoted:
             quoted = 0
             for number, line, _ in lines:
+                if number == 1 and not line.endswith("\n") and "\r" in line.rstrip("\r"):
+                    raise DataError(self._cr_ends())
                 if line := line.rstrip("\r\n"):
                     cells = line.split(self.delimiter)
                     if self._warns and '""' in line:
@@ -193,10 +195,25 @@ class DelimitedTable(Table):
                     yield begins, cells
                 begins = reader.line_num + 1
         except csv.Error as error:
+            if "new-line character" in str(error):
+                raise DataError(self._cr_ends() if begins == 1 else self._cr_in_cell(begins)) from error
             hint = (
                 ". If quotes are part of the text, rename the file to .tsv" if self.delimiter == "\t" else ""
             )
             raise DataError(f"{self.path}, record from line {begins}: not CSV ({error}){hint}") from error
+
+    def _cr_ends(self) -> str:
+        """Return the error for a file without line feeds."""
+        return (
+            f"{self.path}: the lines end in CR (carriage return), as in files from old Mac programs. "
+            r"Expected LF or CRLF. To convert the file: tr '\r' '\n' < old.csv > new.csv."
+        )
+
+    def _cr_in_cell(self, line: int) -> str:
+        return (
+            f"{self.path}, record from line {line}: a cell without quotes contains a CR (carriage return). "
+            "Expected lines that end in LF or CRLF. Remove the CR, or quote the cell."
+        )
 
     def _warn_of_quotes(self, line: int) -> None:
         self._warns = False
@@ -348,6 +365,12 @@ def existing_file(path: str | Path) -> Path:
         raise DataError(
             f"{path} is {kind}. Expected a regular file, because it is read more than once. Write the rows "
             "to a file first."
+        )
+    if path == Path("-") and not path.is_file():
+        raise DataError(
+            "-: no such file. Standard input cannot be read here, because the rows are read more than once. "
+            "Write the rows to a file first. Commands for texts, such as `albertkit classify`, read standard "
+            "input if --file is omitted."
         )
     if not path.is_file():
         names = sorted((one.name for one in path.parent.glob("*")), key=by_number)

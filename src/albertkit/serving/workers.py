@@ -122,7 +122,12 @@ class _Supervisor(Multiprocess):
                 self.listening.listen(BACKLOG)
                 self.ready(names)
         if self._is_ready:
+            before = [(process, process.process.is_alive()) for process in self.processes]
             super().keep_subprocess_alive()
+            for (old, was_alive), new in zip(before, self.processes, strict=True):
+                if old is not new and not self.signal_queue:  # Ctrl-C also ends the workers
+                    reason = _reason(old.exitcode, was_alive, self.config.timeout_worker_healthcheck)
+                    logger.warning("worker process %s %s. Process %s replaces it.", old.pid, reason, new.pid)
         elif not all(process.process.is_alive() for process in self.processes):
             self._died_early = not (self.signal_queue or self.should_exit.is_set())
             self.should_exit.set()
@@ -133,6 +138,24 @@ class _Supervisor(Multiprocess):
         super().handle_hup()
         if not any(old is new for old, new in zip(before, self.processes, strict=False)):
             logger.info("reloaded the models in %d processes", len(before))
+
+
+def _reason(exitcode: int | None, was_alive: bool, seconds: float) -> str:
+    """Return why a worker is replaced.
+
+    Args:
+        exitcode: Exit status of the worker, or the negative number of the signal that terminated it.
+        was_alive: Whether the worker was alive when the supervisor asked it for an answer.
+        seconds: Maximum time for this answer.
+    """
+    if exitcode is None or exitcode >= 0:
+        return f"ended with exit status {exitcode}"
+    if was_alive and -exitcode == getattr(signal, "SIGKILL", signal.SIGTERM):  # the supervisor killed it
+        return f"did not answer for {seconds:g} seconds and was killed"
+    try:
+        return f"was terminated by {signal.Signals(-exitcode).name}"
+    except ValueError:  # a signal without a name
+        return f"was terminated by signal {-exitcode}"
 
 
 def _load_application(settings: ServingSettings, names: "SimpleQueue[list[str]]") -> Callable[..., Any]:

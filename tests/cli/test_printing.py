@@ -1,0 +1,170 @@
+"""Tests of the tables that commands print in narrow terminals."""
+
+import io
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from albertkit.cli import bench
+from albertkit.cli.embed import _print_vectors
+from albertkit.cli.inspect import _print_attention, _print_bias, _print_model
+from albertkit.cli.printing import print_bars, print_places
+from albertkit.inspection.model import inspect_model
+
+pytestmark = pytest.mark.light
+WIDTHS = (1, 8, 30, 80)
+TEXTS = [
+    f"sentence {number} has about ninety characters, and the table must cut it, not the numbers"
+    for number in range(13)
+]
+
+
+def console(width: int) -> Console:
+    """Return a console that writes to a string."""
+    return Console(file=io.StringIO(), width=width, highlight=False, emoji=False)
+
+
+def lines(printed: Console) -> list[str]:
+    assert isinstance(printed.file, io.StringIO)
+    return printed.file.getvalue().splitlines()
+
+
+class TestBars:
+    SHARES = (("doors", 0.25), ("window", 0.125))
+
+    @pytest.mark.parametrize("width", WIDTHS)
+    def test_answers_are_whole(self, width: int) -> None:
+        printed = console(width)
+        print_bars(printed, self.SHARES)
+        assert [line.split()[:2] for line in lines(printed)] == [["doors", "25%"], ["window", "12.5%"]]
+
+    @pytest.mark.parametrize(("width", "bar"), [(80, 30), (45, 30), (40, 25), (30, 15), (16, 1), (15, 0)])
+    def test_the_bar_takes_the_rest_of_the_line(self, width: int, bar: int) -> None:
+        printed = console(width)
+        print_bars(printed, self.SHARES)
+        assert lines(printed)[0].count("█") == bar
+        assert all(len(line) <= width for line in lines(printed))
+
+    def test_a_long_name_wraps_next_to_a_short_bar(self) -> None:
+        name = "the captain opened the door and went into the room " * 3
+        printed = console(60)
+        print_bars(printed, [(name, 1.0)])
+        cells = " ".join(lines(printed)).replace("█", "").replace("100%", "")
+        assert cells.split() == name.split()
+        assert lines(printed)[0].count("█") == 10
+        assert all(len(line) <= 60 for line in lines(printed))
+
+    def test_a_name_without_spaces_is_folded(self) -> None:
+        printed = console(30)
+        print_bars(printed, [("船" * 40, 1.0)])
+        assert "".join(lines(printed)).count("船") == 40
+        assert "100%" in lines(printed)[0]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_labels_and_numbers_of_spans_are_whole(width: int) -> None:
+    printed = console(width)
+    text = "the harbor of the town of Leith in the county of Edinburgh"
+    print_places(
+        printed,
+        [
+            ("LOC", text, {"score": 0.5, "start": 100, "end": 158}),
+            ("PER", "Anne", {"score": 1, "start": 0, "end": 4}),
+        ],
+    )
+    shown = lines(printed)
+    assert {"LOC", "50%", "100:158"} <= set(shown[0].split())
+    assert ["PER", "Anne", "100%", "0:4"] in [line.split() for line in shown]
+    assert [word for line in shown for word in line.split() if word in text.split()] == text.split()
+
+
+class TestSimilarities:
+    def shown(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], count: int, width: int
+    ) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(width))
+        vectors = list(np.eye(count, 4, dtype=np.float32) - 0.25)
+        _print_vectors(TEXTS[:count], vectors, None)
+        return capsys.readouterr().out.splitlines()
+
+    @pytest.mark.parametrize(("count", "width", "text"), [(6, 80, 35), (6, 200, 50), (4, 50, 19)])
+    def test_the_text_is_cut_and_the_numbers_are_not(self, monkeypatch, capsys, count, width, text) -> None:
+        shown = self.shown(monkeypatch, capsys, count, width)
+        assert all(len(line) <= width for line in shown)
+        first = shown[3]
+        assert first.startswith("1  " + TEXTS[0][: text - 1].rstrip())
+        assert "…" in first
+        numbers = [line.split()[-count:] for line in shown[3:]]
+        assert [row[number] for number, row in enumerate(numbers)] == ["1.00"] * count
+        assert numbers[0][1] == numbers[1][0] == "-0.33"
+
+    @pytest.mark.parametrize(("count", "width"), [(12, 80), (6, 30), (12, 1)])
+    def test_the_texts_are_left_out_if_there_is_no_room(self, monkeypatch, capsys, count, width) -> None:
+        shown = self.shown(monkeypatch, capsys, count, width)
+        assert "…" not in "".join(shown)
+        rows = [line.split() for line in shown if line[:2].strip().isdigit()][-count:]
+        assert [len(row) for row in rows] == [count + 1] * count
+        assert [row[number] for number, row in enumerate(rows, start=1)][:4] == ["1.00"] * 4
+
+
+@pytest.mark.parametrize("width", [30, 80])
+def test_numbers_of_reports_are_whole(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    _print_model(inspect_model("xxlarge-v2"))
+    words = capsys.readouterr().out.split()
+    assert {"maximum", "length", "222,595,584", "2,653,476,864"} & set(words)
+    assert "…" not in "".join(words)
+
+    cosines = np.full((3, 4), 0.125)
+    layer = SimpleNamespace(stored=10)
+    attention = SimpleNamespace(
+        text="a",
+        text_pair=None,
+        cut=0,
+        layers=[layer, layer],
+        cosine_to_last=cosines,
+        cosine_to_previous=cosines,
+    )
+    _print_attention(attention, None)  # type: ignore[arg-type]
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["2", "10", "0.125", "0.125"] in rows
+
+    groups = ("woman", "gentleman")
+    words_ = [
+        SimpleNamespace(
+            token=1, name="photographer", scores=dict.fromkeys(groups, 0.123), log2_ratios={"gentleman": 0.5}
+        )
+    ]
+    bias = SimpleNamespace(
+        template="a",
+        words=words_,
+        groups=groups,
+        predictions={one: [{"token": 1, "score": 0.123}] for one in groups},
+    )
+    _print_bias(bias, None)  # type: ignore[arg-type]
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["photographer", "12.3%", "photographer", "12.3%"] in rows
+    assert ["photographer", "12.3%", "12.3%", "+0.50"] in rows
+
+
+@pytest.mark.parametrize("width", [30, 80])
+def test_speeds_are_whole(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    sides = ["onnx", "onnx-int8", "torch", "plain", "transformers", "onnxruntime"]
+    timings = [SimpleNamespace(length=512, batch=32, side=side) for side in sides]
+    report = SimpleNamespace(
+        about={"computed_in": {"torch": "bfloat16"}, "dtype": "float32"},
+        texts=[],
+        grid=timings,
+        tokens_per_text=9,
+    )
+    bench._print_table("speed", report, sides, lambda _: "12,345.6")  # type: ignore[arg-type]
+    shown = capsys.readouterr().out
+    assert ["32", "512", *["12,345.6"] * 6] in [line.split() for line in shown.splitlines()]
+    assert set(sides) <= set(shown.split())
