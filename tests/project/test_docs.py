@@ -3,11 +3,12 @@
 The blocks of a page run one after the other in one folder. A block with a title creates the file of that
 name. The test compares a `text` block without a title with the output of the block before it. The line `...`
 matches any lines. `GIVEN` in documented_files.py lists the files that a page needs. In
-documented_commands.py, `SMALLER` lists the commands that run with other settings, and `NOT_RUN` the blocks
-that do not run.
+documented_commands.py, `SMALLER` and `SHORTER` list the commands that run with other settings, and `NOT_RUN`
+the blocks that do not run.
 
 `--write-outputs` writes the new outputs into the pages, for example after the bundled model has changed. It
-skips outputs with `...` and the pages in `SMALLER`: edit those by hand.
+runs the commands in `SHORTER` as they are shown, and compares all numbers. It cannot write outputs with `...`
+and the pages in `SMALLER`: edit those by hand. For the former, the test fails and shows the output.
 """
 
 import re
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from documented_commands import NOT_RUN, NUMBERS_VARY, PRINTED, SMALLER, VARYING
+from documented_commands import LOCAL, NOT_RUN, NUMBERS_VARY, PRINTED, SHORTER, SMALLER, VARYING
 from documented_files import FILES, GIVEN
 from markdown_it import MarkdownIt
 from places import ROOT
@@ -101,6 +102,8 @@ def test_blocks(
     request: pytest.FixtureRequest,
 ) -> None:
     may_write = request.config.getoption("write_outputs") and page not in SMALLER
+    changes = LOCAL.get(page, {}) | SMALLER.get(page, {}) | ({} if may_write else SHORTER.get(page, {}))
+    vary = page in NUMBERS_VARY and not may_write
     for name, kind in GIVEN.get(page, {}).items():
         if not (prepared_files / kind).exists():
             FILES[kind](prepared_files / kind, tiny_texts, warm_shell)
@@ -112,10 +115,10 @@ def test_blocks(
         environment = warm_shell | {"PORT": str(free.getsockname()[1]), "BLANK_PICTURES": "1"}
     printed = output = ""
     ran = False
-    smaller, not_run = SMALLER.get(page, {}), tuple(NOT_RUN.get(page, ()))
+    not_run = tuple(NOT_RUN.get(page, ()))
     for block in blocks_of(page):
         code = block.code
-        for text, replacement in smaller.items():
+        for text, replacement in changes.items():
             code = code.replace(text, replacement)
         if block.title:
             (folder / block.title).write_text(code, encoding="utf-8")
@@ -127,7 +130,7 @@ def test_blocks(
             shown, given = (
                 re.sub(VARYING[page], "#", text) if page in VARYING else text for text in (block.code, output)
             )
-            same = prints(shown, given, vary=page in NUMBERS_VARY)
+            same = prints(shown, given, vary=vary)
             if may_write and not same and "...\n" not in block.code:
                 write_output(path_of(page), block.code, output)
             else:
@@ -210,11 +213,12 @@ def test_blocks_have_a_known_language(page: str) -> None:
 
 
 def test_exceptions_refer_to_pages_and_blocks_that_exist() -> None:
-    for exceptions in (GIVEN, SMALLER, NOT_RUN, PRINTED, NUMBERS_VARY, VARYING):
+    for exceptions in (GIVEN, SMALLER, SHORTER, LOCAL, NOT_RUN, PRINTED, NUMBERS_VARY, VARYING):
         assert exceptions.keys() <= set(PAGES)
     for page, beginnings in NOT_RUN.items():
         for beginning in beginnings:
             assert any(block.code.startswith(beginning) for block in blocks_of(page)), f"{page}: {beginning}"
-    for page, changes in SMALLER.items():
-        for text in changes:
-            assert any(text in block.code for block in blocks_of(page)), f"{page}: {text}"
+    for exceptions in (SMALLER, SHORTER, LOCAL):
+        for page, changes in exceptions.items():
+            for text in changes:
+                assert any(text in block.code for block in blocks_of(page)), f"{page}: {text}"

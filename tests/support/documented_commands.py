@@ -24,19 +24,9 @@ SMALLER: dict[str, dict[str, str]] = {
         "--holdout-every 8": "--holdout-every 8 --workers 1",
         "--recipe books.toml": f"--recipe books.toml {ONE_STEP} --decay-steps 0",
     },
-    "how-to/answer.md": {"--steps 60": f"--steps 20 {IN_FP32}"},
     "dev/bundled-model.md": TINY_CORPUS
     | {f"{stage}.toml --data": f"{stage}.toml {ONE_STEP} --data" for stage in STAGES}
     | {"decay.toml --data": f"decay.toml {ONE_STEP} --decay-steps 0 --data"},
-    "how-to/classify.md": {"--steps 30": f"--steps 30 {IN_FP32}"},
-    "how-to/clients.md": {
-        '"http://localhost:8080/models/bundled"': 'os.path.expandvars("http://localhost:$PORT/models/bundled")',
-        "from huggingface_hub": "import os\nos.environ.pop('HF_HUB_OFFLINE', None)\nfrom huggingface_hub",
-    },
-    "reference/cli.md": {
-        'of Leith." --model my-model': 'of Leith." --model tagger',
-        'the harbor." --model my-model': 'the harbor." --model reader',
-    },
     "how-to/continue-pretraining.md": {
         "--holdout-every 20": "--holdout-every 20 --workers 1",
         "--batch-tokens 2048 --steps 1000 --warmup-steps 50": ONE_STEP,
@@ -55,27 +45,11 @@ SMALLER: dict[str, dict[str, str]] = {
         "--holdout-every 10": "--holdout-every 10 --workers 1",
         "max_minutes = 5": "max_minutes = 0.001",
     },
-    "how-to/own-task.md": {
-        'output="letters"': 'output="letters", steps=1, precision="fp32"',
-        "epochs=6, batch_size=16": 'steps=1, precision="fp32"',
-    },
-    "how-to/transformers-trainer.md": {"max_steps=40": "max_steps=40, report_to=[], use_cpu=True"},
-    "how-to/peft.md": {"max_steps=40": "max_steps=40, report_to=[], use_cpu=True"},
-    "how-to/accelerate.md": {
-        # The warm shell has no `accelerate`. If the interface is not set, gloo asks the name server.
-        "accelerate launch": f"GLOO_SOCKET_IFNAME=lo {sys.executable} -m accelerate.commands.launch"
-    },
-    "how-to/training-callbacks.md": {"epochs=6, batch_size=16": 'epochs=1, batch_size=16, precision="fp32"'},
-    "how-to/pandas-and-pytorch.md": {
-        "epochs=6, batch_size=16": 'epochs=4, batch_size=16, precision="fp32"',
-        "epochs=2": 'epochs=1, precision="fp32"',
-    },
     "how-to/pretrain.md": TINY_CORPUS
     | {
         "recipes/smoke.toml": f"recipes/smoke.toml {ONE_STEP}",
         "recipes/paper/albert-base-v2.toml": f"recipes/smoke.toml {ONE_STEP}",
     },
-    "how-to/serve.md": {"localhost:8080": "localhost:$PORT"},
     "how-to/speed.md": {
         # tests/bench runs it with transformers
         "--against transformers,": "--lengths 16 --batches 4 --rounds 1 --minutes 0.02 --against ",
@@ -84,20 +58,52 @@ SMALLER: dict[str, dict[str, str]] = {
     },
     "how-to/embed.md": {"finetune sentence-embedding": f"finetune sentence-embedding {STEPS}"},
     "how-to/train-on-gpus.md": {"finetune text-classification": f"finetune text-classification {STEPS}"},
+}
+"""Page -> {text in its blocks: replacement}, for commands that need hours, data or published models."""
+
+SHORTER: dict[str, dict[str, str]] = {
+    "how-to/answer.md": {"--steps 60": f"--steps 20 {IN_FP32}"},
+    "how-to/classify.md": {"--steps 30": f"--steps 30 {IN_FP32}"},
     "how-to/multiple-choice.md": {"--steps 40": f"--steps 40 {IN_FP32}"},
-    "tutorials/csv-to-server.md": {
-        "--epochs 12": f"--epochs 12 {IN_FP32}",
-        "localhost:8080": "localhost:$PORT",
+    "how-to/own-task.md": {
+        'output="letters"': 'output="letters", steps=1, precision="fp32"',
+        "epochs=6, batch_size=16": 'steps=1, precision="fp32"',
+    },
+    "how-to/pandas-and-pytorch.md": {
+        "epochs=6, batch_size=16": 'epochs=4, batch_size=16, precision="fp32"',
+        "epochs=2": 'epochs=1, precision="fp32"',
     },
     "how-to/tag.md": {"--steps 60": f"--steps 20 {IN_FP32}"},
+    "how-to/training-callbacks.md": {"epochs=6, batch_size=16": 'epochs=1, batch_size=16, precision="fp32"'},
     "how-to/zero-shot.md": {
         # documented_files.py trains the model of this page with all steps.
         "--steps 60": "--steps 1 --warmup-steps 0",
         "--output topics": "--output again",
-        "localhost:8080": "localhost:$PORT",
     },
+    "tutorials/csv-to-server.md": {"--epochs 12": f"--epochs 12 {IN_FP32}"},
 }
-"""Page -> {text in its blocks: replacement}, for commands that need hours, data or published models."""
+"""Likewise, for commands that take less than a minute. With `--write-outputs`, they run as they are shown."""
+
+LOCAL: dict[str, dict[str, str]] = {
+    "how-to/accelerate.md": {
+        # The warm shell has no `accelerate`. If the interface is not set, gloo asks the name server.
+        "accelerate launch": f"GLOO_SOCKET_IFNAME=lo {sys.executable} -m accelerate.commands.launch"
+    },
+    "how-to/clients.md": {
+        '"http://localhost:8080/models/bundled"': 'os.path.expandvars("http://localhost:$PORT/models/bundled")',
+        "from huggingface_hub": "import os\nos.environ.pop('HF_HUB_OFFLINE', None)\nfrom huggingface_hub",
+    },
+    "how-to/peft.md": {"max_steps=40": "max_steps=40, report_to=[], use_cpu=True"},
+    "how-to/serve.md": {"localhost:8080": "localhost:$PORT"},
+    "how-to/transformers-trainer.md": {"max_steps=40": "max_steps=40, report_to=[], use_cpu=True"},
+    "how-to/zero-shot.md": {"localhost:8080": "localhost:$PORT"},
+    "reference/cli.md": {
+        'of Leith." --model my-model': 'of Leith." --model tagger',
+        'the harbor." --model my-model': 'the harbor." --model reader',
+    },
+    "tutorials/csv-to-server.md": {"localhost:8080": "localhost:$PORT"},
+}
+"""Likewise, for what differs between machines but does not change the outputs."""
 
 PIP = "installs packages"
 NOT_RUN: dict[str, dict[str, str]] = {
