@@ -230,8 +230,8 @@ class TestPage:
         held: list[Any] = []
         page.context.route("**/model.onnx.gz?*", lambda route: held.append(route))
         page.goto(site.address)
-        until(page, "document.getElementById('progress').value > 0.5", seconds=60)
-        assert 0.5 < page.evaluate("document.getElementById('progress').value") < 1
+        until(page, "document.getElementById('progress').value > 0.3", seconds=60)  # all files but the model
+        assert 0.3 < page.evaluate("document.getElementById('progress').value") < 0.6
         about = json.loads((root / "small" / "page" / "files.json").read_text())
         total = sum(download["bytes"] for download in about["downloads"]) / 1e6
         assert re.match(rf"\d\.\d of {total:.1f} MB\.", page.locator("#loaded").inner_text())
@@ -370,10 +370,10 @@ class TestPage:
         assert [(rule["id"], rule["nodes"][0]["html"]) for rule in results["violations"]] == []
         assert len(results["passes"]) > 15
 
-    def test_the_bundled_model_takes_less_than_5_megabytes(self, root: Path) -> None:
+    def test_the_size_of_the_page_with_the_bundled_model(self, root: Path) -> None:
         page = root / "small"
         files = [path for path in (page / "page").rglob("*") if path.is_file()]
         total = sum(path.stat().st_size for path in (*files, page / "index.html", page / "service-worker.js"))
-        assert 4_000_000 < total < 5_000_000  # the exact size depends on the weights
+        assert 5_000_000 < total < 5_200_000  # 5.1 MB in docs/how-to/browser.md
         about = json.loads((page / "page" / "files.json").read_text())
         assert sum(download["bytes"] for download in about["downloads"]) < total
