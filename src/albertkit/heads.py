@@ -139,10 +139,21 @@ class Head:
         return all(one.reads_first for one in self.scores.values())
 
     @property
+    def has_labels(self) -> bool:
+        """Whether the head has a score for each label of the config."""
+        return not self.has_choices and any("K" in spec.shape.split() for spec in self.tensors)
+
+    @property
     def scores_tokens(self) -> bool:
         """Whether the logits are one set of scores for each token, so that labels are (B, T) or (B, T, K)."""
         logits = self.scores.get("logits")
         return logits is not None and len(logits.names) == 1 and not logits.reads_first
+
+    @property
+    def compares_tokens(self) -> bool:
+        """Whether the loss compares the tokens of a row, including padding: a start and an end are chosen."""
+        logits = self.scores.get("logits")
+        return logits is not None and len(logits.names) > 1
 
     def size(self, dimension: str, config: AlbertConfig) -> int:
         """Return the size of a dimension, given as a letter or digit."""

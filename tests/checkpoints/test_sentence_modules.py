@@ -227,6 +227,8 @@ def damaged(write_model: WriteModel, name: str) -> Path:
         )
     if name == "json":
         (folder / "modules.json").write_text("{")
+    if name == "dimensions":
+        write_json(folder / "config_sentence_transformers.json", {"truncate_dim": 0})
     if name == "prompt":
         write_json(folder / "config_sentence_transformers.json", {"default_prompt_name": "query"})
     return folder
@@ -249,6 +251,7 @@ def damaged(write_model: WriteModel, name: str) -> Path:
         ("outside", "'../..' leads out of the folder"),
         ("json", "modules.json is damaged: expected a list of modules"),
         ("prompt", "default_prompt_name is 'query'.*Expected the name of a prompt"),
+        ("dimensions", "truncate_dim is 0.*Expected a whole number of at least 1"),
     ],
 )
 def test_modules_that_cannot_be_read(write_model: WriteModel, name: str, message: str) -> None:

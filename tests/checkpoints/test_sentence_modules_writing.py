@@ -42,8 +42,11 @@ def test_saved_and_converted_modules_equal_those_read(
     prompts = {"prompts": {"query": "search: "}, "default_prompt_name": "query", "similarity_fn_name": "dot"}
     write_json(folder / "config_sentence_transformers.json", prompts)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": 40, "do_lower_case": True})
+    whole = vectors(folder)
+    assert whole.shape == (3, 7)
+    write_json(folder / "config_sentence_transformers.json", prompts | {"truncate_dim": 5})
     expected = vectors(folder)
-    assert expected.shape == (3, 7)
+    np.testing.assert_array_equal(expected, whole[:, :5])  # not scaled again, as in sentence-transformers
     pipeline("feature-extraction", folder).save_pretrained(tmp_path / "saved")
     assert run("convert", folder, tmp_path / "converted").status == 0
     for name in ("saved", "converted"):
@@ -51,6 +54,7 @@ def test_saved_and_converted_modules_equal_those_read(
         modules = sentence_modules(LightModel.from_pretrained(tmp_path / name, "AlbertModel").config)
         assert modules is not None
         assert (modules.max_length, modules.lower_case, modules.similarity) == (40, True, "dot")
+        assert modules.size(HIDDEN) == 5
         assert dict(modules.prompts) == {"query": "search: "}
         entries = json.loads((tmp_path / name / "modules.json").read_text())
         assert [entry["path"] for entry in entries] == [

@@ -372,6 +372,11 @@ def test_the_names_of_classes_come_from_the_library_datasets(tmp_path: Path) -> 
         words = WordsTable(source)
         assert next(iter(words)).labels == ("B-PER", "O")
         assert words.label_names() == ("O", "B-PER", "I-PER")
+    in_memory = [data.with_format("arrow")[:], *data.with_format("arrow").iter(3)]
+    for table in (as_source(one, name="train") for one in in_memory):  # the schema has the names
+        assert [one.label for one in TextTable(table)] == ["all stars", "zero stars"]
+        assert TextTable(table).label_names() == ("zero stars", "all stars")
+        assert WordsTable(table).label_names() == ("O", "B-PER", "I-PER")
     with pytest.raises(DataError, match=r"several splits. Pass one of them: .*train"):
         TextTable(tmp_path / "splits")
     with pytest.raises(DataError, match=r"mapping with the keys train, test\. .* pass one of them"):

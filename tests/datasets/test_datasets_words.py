@@ -82,6 +82,24 @@ def test_labels_of_words_are_checked_between_splits(write: Write) -> None:
     assert parts_of_speech.labels.names == ("-LRB-", "B-X", "NN")
 
 
+def test_comments_before_a_sentence_are_skipped(write: Write) -> None:
+    content = "# id 1\n# text = Anne went\nAnne B-PER\nwent O\n\n# # x\n# O\n5 O\n\n# id\nnewdoc\n"
+    file = ConllFile(write("a.conll", content))
+    report = ReadingReport("a.conll")
+    found = [(one.words, one.labels, one.id.rpartition(" ")[2]) for _, one in file.read(report)]
+    assert found == [(("Anne", "went"), ("B-PER", "O"), "3"), (("#", "5"), ("O", "O"), "7")]
+    assert report.problems["malformed"]  # of the last lines
+    unlabeled = ConllFile(write("b.conll", "# id 1\nAnne\nwent\n"), labeled=False)
+    assert [one.words for one in unlabeled] == [("Anne", "went")]
+
+
+def test_a_label_without_a_prefix_causes_a_note(write: Write) -> None:
+    splits = load_splits({"train": ConllFile(write("a.conll", "word label\nAnne B-PER\nwent O\n"))})
+    assert splits.labels is not None
+    notes = splits.labels.notes([("label", "B-PER", "O")])
+    assert any("the label 'label' has no prefix as in 'B-PER', so words are scored" in note for note in notes)
+
+
 def test_errors_about_labels_list_skipped_training_rows(write: Write) -> None:
     train = ConllFile(write("bad.conll", "a O\nb B-A\n\nc\nd B-B\n"))
     validation = ConllFile(write("validation.conll", "c O\nd B-B\n"))

@@ -159,6 +159,19 @@ def test_agreement_of_every_head(tmp_path: Path) -> None:
         assert loss.drop > 5
 
 
+@pytest.mark.parametrize("head", [*HEADS])
+def test_the_problem_type_belongs_to_text_classification(tmp_path: Path, head: str) -> None:
+    """A tagger that was fine-tuned from a multi-label classifier chooses one label for each token."""
+    losses = []
+    for problem_type in (None, "multi_label_classification"):
+        model = make(head, max_position_embeddings=64, num_labels=3, problem_type=problem_type)
+        folder = tmp_path / f"{problem_type}"
+        model.save_pretrained(folder)
+        losses.append(export_onnx(folder, folder / "model.onnx", int8=True, max_drop=100).loss)
+    alone, several = (loss.examples for loss in losses if loss is not None)
+    assert several == (3 * alone if head == CLASSIFIER else alone)
+
+
 def test_the_only_choice_is_a_decision_and_not_a_score(tmp_path: Path) -> None:
     """The first and the last batch have one choice, whose score int8 changes."""
     make("AlbertForMultipleChoice").save_pretrained(tmp_path / "model")

@@ -10,12 +10,15 @@ import torch
 from bound_tasks import unread
 from finetuning_runs import CPU, FAST, texts, tune
 from json_lines import read_json_lines, write_json_lines
+from random_models import random_model
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import QuestionExample
 from albertkit.datasets.options import DataOptions
 from albertkit.finetuning import run as run_module
+from albertkit.finetuning.batches import UnitBatch
 from albertkit.finetuning.evaluation import Evaluation
+from albertkit.finetuning.objectives import HeadObjective, training_inputs
 from albertkit.finetuning.predict import predict_file
 from albertkit.finetuning.prepared import prepare
 from albertkit.finetuning.trained import load_task
@@ -24,6 +27,7 @@ from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered
 from albertkit.tasks.registry import TASKS
 from albertkit.tasks.settings import TaskSettings
 from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.training.distributed import World
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -184,3 +188,45 @@ def _middle_of_the_gap(predictions: Path, threshold: float) -> float:
     above = [line["no_answer_difference"] for line in lines if line["no_answer_difference"] > threshold]
     assert all((line["answer"] == "") == (line["no_answer_difference"] > threshold) for line in lines)
     return (threshold + min(above)) / 2
+
+
+class OtherProcess(World):
+    """The first of two processes. The other one has a row of 40 tokens."""
+
+    def gather(self, values: torch.Tensor) -> list[torch.Tensor]:
+        return [values, torch.tensor([40])]
+
+
+def test_parts_and_processes_have_the_loss_of_the_batch(model: Path) -> None:
+    """The loss treats padding as a possible position, so all parts of a batch have the same length."""
+    contexts = ["the river", "a house near the river " * 2, "my sister lost the river"]
+    rows = [
+        {"question": "what?", "context": text, "answers": {"text": ["r"], "answer_start": [text.index("r")]}}
+        for text in contexts
+    ]
+    settings = replace(FAST, batch_size=3)
+    ready = prepare(
+        TASKS["question-answering"](),
+        settings,
+        model=model,
+        train=rows,
+        validation=rows,
+        options=DataOptions(),
+    )
+    network = random_model(AlbertForQuestionAnswering, ready.task.tokenizer).eval()
+    batch = UnitBatch(ready.units)
+    assert len({len(row.input_ids) for row in batch.rows}) == 3
+
+    def losses(parts: list[UnitBatch], world: World) -> list[float]:
+        objective = HeadObjective(ready.task, world)
+        return [objective(network, part, {"items": 3}).loss.item() for part in parts]
+
+    (whole,) = losses([batch], World(CPU))
+    for count in (2, 3):
+        parts = losses(batch.split(count), World(CPU))
+        assert len(parts) == count
+        assert sum(parts) == pytest.approx(whole, abs=1e-6)
+    inputs = training_inputs(ready.task, batch.rows, CPU, length=40)
+    (shared,) = losses([batch], OtherProcess(CPU, size=2))
+    assert shared == pytest.approx(network(**inputs).loss.item(), abs=1e-6)
+    assert abs(shared - whole) > 1e-4

@@ -1,6 +1,7 @@
 """Resumed runs give the same weights, reject changed settings and accept checkpoints of earlier versions."""
 
 import json
+import math
 import shutil
 import signal
 from dataclasses import replace
@@ -120,6 +121,37 @@ def test_a_run_cannot_be_resumed_with_other_validation_data(model: Path, data: P
         tune("text-classification", settings, model, other, tmp_path / "run")
     shutil.copy(data / "validation.jsonl", other)  # the same data elsewhere
     assert tune("text-classification", settings, model, other, tmp_path / "run").report
+
+
+@pytest.mark.parametrize("limit", [1e-9, math.inf])
+def test_a_run_cannot_be_resumed_with_renamed_labels(
+    model: Path, data: Path, tmp_path: Path, limit: float
+) -> None:
+    """The ids of the labels are the same, but the saved models have the former names."""
+    settings = replace(FAST, steps=2, evaluate_every=1)
+    tune("text-classification", replace(settings, max_minutes=limit), model, data, tmp_path / "run")
+    other = tmp_path / "other"
+    other.mkdir()
+    names = {"bad": "no", "good": "yes"}
+    for file, rows in (("train.jsonl", texts(64, 0)), ("validation.jsonl", texts(20, 1))):
+        write_json_lines(other / file, [row | {"label": names[row["label"]]} for row in rows])
+    report = tmp_path / "run" / "report.json"
+    before = report.read_text() if report.is_file() else None
+    with pytest.raises(TrainingError, match=r"labels\.0: saved 'bad', now 'no'"):
+        tune("text-classification", settings, model, other, tmp_path / "run")
+    assert before == (report.read_text() if report.is_file() else None)
+
+
+def test_a_run_of_a_version_that_did_not_save_its_labels_continues(
+    model: Path, data: Path, tmp_path: Path
+) -> None:
+    settings = replace(FAST, steps=2, evaluate_every=1)
+    tune("text-classification", replace(settings, max_minutes=1e-9), model, data, tmp_path)
+    file = checkpoints(tmp_path)[-1] / "training_state.json"
+    document = json.loads(file.read_text())
+    del document["fingerprint"]["labels"]
+    write_json(file, document)
+    assert tune("text-classification", settings, model, data, tmp_path).step == 2
 
 
 def test_a_finished_run_needs_its_figures(classifier: Path, model: Path, data: Path, tmp_path: Path) -> None:

@@ -111,3 +111,38 @@ def test_a_pretrained_model_has_no_classifier(model: Path, caplog: pytest.LogCap
     caplog.set_level("INFO")
     starting_model(prepared(model, labeled("bad", "good")), FAST)
     assert not any("classifier is for" in line for line in caplog.messages)
+
+
+QUESTIONS = [
+    {"question": "Where?", "context": f"by the river {number}", "answers": "the river"} for number in range(2)
+]
+SENTENCES = [{"tokens": ["the", "river"], "ner_tags": ["O", "B-LOC"]} for _ in range(2)]
+PAIRS = [{"text": f"the river {number}", "text_pair": f"a river {number}"} for number in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("task", "rows", "names"),
+    [
+        ("question-answering", QUESTIONS, ["LABEL_0", "LABEL_1"]),
+        ("sentence-embedding", PAIRS, ["LABEL_0", "LABEL_1"]),
+        ("token-classification", SENTENCES, ["O", "B-LOC"]),
+    ],
+)
+@pytest.mark.parametrize(
+    "start",
+    [
+        {"id2label": {0: "a", 1: "b", 2: "c"}, "problem_type": "multi_label_classification"},
+        {"num_labels": 1, "problem_type": "regression"},
+    ],
+)
+def test_no_labels_of_another_head_are_kept(
+    save_model: Callable[..., Path],
+    task: str,
+    rows: list[dict[str, Any]],
+    names: list[str],
+    start: dict[str, Any],
+) -> None:
+    """In `transformers`, the head of question answering has `num_labels` scores, so it needs two."""
+    classifier = save_model(AlbertForSequenceClassification, **TWO_LAYERS, **start)
+    config = prepared(classifier, rows, task=task).task.config
+    assert (list(config.id2label.values()), config.problem_type) == (names, None)

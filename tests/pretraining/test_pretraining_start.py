@@ -9,8 +9,10 @@ import torch
 from pretraining_runs import SETTINGS, SIZES, run
 from quick_runs import quick_runs  # noqa: F401  # a fixture
 
+from albertkit.checkpoints.sentence_modules import SentenceModules, attach, sentence_modules
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
+from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pretraining.batches import ExampleStream
@@ -176,6 +178,37 @@ def test_continued_pretraining_of_a_classifier_has_two_orders(tmp_path: Path, la
         model = continued_model(str(tmp_path), {})
     assert model.sop_classifier.classifier.weight.shape == (2, 32)
     assert model.config.num_labels == 2
+
+
+@pytest.mark.filterwarnings("ignore:AlbertForPreTraining from")
+@pytest.mark.parametrize("overrides", [{}, {"num_hidden_groups": 2}])
+@pytest.mark.parametrize("task", ["text-classification", "a task of the user"])
+def test_continued_pretraining_forgets_the_task(tmp_path: Path, task: str, overrides: dict) -> None:
+    """Otherwise pipelines would truncate texts to the maximum length of the fine-tuning."""
+    config = AlbertConfig(
+        vocab_size=50, **SIZES, id2label={0: "bad", 1: "good"}, problem_type="multi_label_classification"
+    )
+    config.extra |= {"finetuning_task": task, "task_settings": {"max_length": 16}, "text_pairs": True}
+    config.extra |= {"sentence_pooling": "mean", "sentence_normalize": True}  # of an earlier fine-tuning
+    AlbertForSequenceClassification(config).save_pretrained(tmp_path)
+    found = continued_model(str(tmp_path), overrides).config
+    assert (found.id2label, found.problem_type) == ({0: "LABEL_0", 1: "LABEL_1"}, None)
+    assert found.extra == {"text_pairs": True}
+    assert sentence_modules(found) is None
+
+
+@pytest.mark.filterwarnings("ignore:AlbertForPreTraining from")
+@pytest.mark.parametrize("overrides", [{}, {"num_hidden_groups": 2}])
+def test_continued_pretraining_keeps_the_modules_of_sentence_embedding(
+    tmp_path: Path, overrides: dict
+) -> None:
+    config = AlbertConfig(vocab_size=50, **SIZES)
+    attach(config, SentenceModules(pooling=("max",), normalize=True, max_length=16, prompts={"query": "q: "}))
+    AlbertModel(config).save_pretrained(tmp_path)
+    found = sentence_modules(continued_model(str(tmp_path), overrides).config)
+    assert found is not None
+    assert (found.pooling, found.normalize, found.max_length) == (("max",), True, 16)
+    assert found.prompts == {"query": "q: "}
 
 
 def test_continued_pretraining_needs_the_vocabulary_of_the_model(data: Path, tmp_path: Path) -> None:

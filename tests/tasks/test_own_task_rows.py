@@ -182,7 +182,7 @@ def test_the_parts_of_a_batch_have_its_loss_and_gradients(tokenizer: AlbertToken
     loss = own if objective == "own" else LOSSES[objective]
     rows, found = rows_of(4), []
     for parts in (1, 4):
-        made = HeadObjective(task, torch.device("cpu"), loss=loss)
+        made = HeadObjective(task, World(torch.device("cpu")), loss=loss)
         batch = UnitBatch([[row] for row in rows])
         split = batch.split(parts)
         items = sum(made.counts(part)["items"] for part in split)

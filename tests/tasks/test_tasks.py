@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from bound_tasks import bound
+from bound_tasks import bound, unread
 from training_losses import CPU, embedding_loss_of, loss_of
 
 from albertkit.datasets.examples import ChoiceExample, PairExample, QuestionExample, TextExample, WordsExample
+from albertkit.engines.engine import Row
 from albertkit.engines.plain import PlainEngine
 from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.objectives import training_batch, training_inputs
@@ -316,3 +317,15 @@ class TestSentenceEmbedding:
         cosines = F.cosine_similarity(vectors[:, None], vectors[None], dim=-1)
         expected = F.cross_entropy(cosines / 0.05, torch.tensor([0, 1])).item()
         assert loss_of(task, model, rows).item() == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("names", [["LABEL_0"], ["joy", "anger"]])
+def test_the_record_of_a_regression_has_all_numbers(names: list[str]) -> None:
+    """A model of `transformers` can predict several numbers."""
+    task = unread("text-classification", id2label=dict(enumerate(names)), problem_type="regression")
+    example = TextExample("a")
+    numbers = [0.5, -2.0][: len(names)]
+    rows = [Row(input_ids=[2, 3], token_type_ids=[0, 0], example=0)]
+    (prediction,) = task.predictions([example], rows, [np.array(numbers, np.float32)])
+    several = {} if len(names) == 1 else {"scores": dict(zip(names, numbers, strict=True))}
+    assert task.record(example, prediction) == {"label": 0.5, **several}

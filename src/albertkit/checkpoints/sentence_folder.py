@@ -68,6 +68,7 @@ def read_sentence_modules(folder: Path) -> SentenceModules | None:
         lower_case=lower_case,
         prompts=prompts,
         default_prompt_name=model.get("default_prompt_name"),
+        dimensions=_read_dimensions(root / MODEL_FILE, model),
         similarity=model.get("similarity_fn_name"),
     )
 
@@ -91,6 +92,13 @@ def _read_prompts(file: Path, model: Mapping[str, Any]) -> dict[str, str]:
     if default is not None and default not in prompts:
         raise _unsupported(file, f"default_prompt_name is {default!r}", "the name of a prompt")
     return prompts
+
+
+def _read_dimensions(file: Path, model: Mapping[str, Any]) -> int | None:
+    dimensions: int | None = model.get("truncate_dim")
+    if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
+        raise _unsupported(file, f"truncate_dim is {short(dimensions)}", "a whole number of at least 1")
+    return dimensions
 
 
 def _read_settings(folder: Path) -> tuple[int | None, bool]:

@@ -2,7 +2,7 @@
 
     modules.json                        the modules in order: Transformer, Pooling, Dense, Normalize
     sentence_bert_config.json           maximum length and lower case, beside the transformer
-    config_sentence_transformers.json   prompts
+    config_sentence_transformers.json   prompts, number of dimensions
     1_Pooling/config.json
     2_Dense/config.json, model.safetensors
 
@@ -101,6 +101,8 @@ class SentenceModules:
     prompts: Mapping[str, str] = field(default_factory=dict)
     """Texts that are put before an input, by name."""
     default_prompt_name: str | None = None
+    dimensions: int | None = None
+    """Number of dimensions that are kept of a vector, from the first, after all steps; None for all."""
     similarity: str | None = None
     """Name of the model's similarity function. albertkit saves it, but does not use it."""
 
@@ -120,7 +122,7 @@ class SentenceModules:
                         f"size {size}. Copy the folder of the model again."
                     )
                 size = outputs
-        return size
+        return size if self.dimensions is None else min(size, self.dimensions)
 
     def entries(self) -> dict[str, Any]:
         """Return the entries of the config that tasks and pipelines read."""
@@ -204,6 +206,7 @@ def files_of(config: AlbertConfig) -> dict[str, bytes]:
             "prompts": dict(modules.prompts),
             "default_prompt_name": modules.default_prompt_name,
             "similarity_fn_name": modules.similarity,
+            **({} if modules.dimensions is None else {"truncate_dim": modules.dimensions}),
         }
     )
     written[MODULES_FILE] = json_bytes(

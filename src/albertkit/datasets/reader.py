@@ -19,7 +19,7 @@ from numbers import Number
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from albertkit.datasets.arrow_table import ArrowTable
+from albertkit.datasets.arrow_table import ArrowRows, ArrowTable
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.table import (
     DelimitedTable,
@@ -285,8 +285,9 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
     for column, count in Counter(map(str, columns if isinstance(columns, Iterable) else ())).items():
         if count > 1:  # a row as a dict would have only one of them
             raise DataError(f"{name}: {count} columns are named {column!r}. Rename all but one.")
+    schema = None
     if hasattr(data, "to_pylist"):
-        data = data.to_pylist()
+        schema, data = getattr(data, "schema", None), data.to_pylist()
     elif hasattr(data, "to_dicts"):
         data = data.to_dicts()
     elif hasattr(data, "to_dict") and hasattr(data, "columns"):
@@ -309,7 +310,11 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
             f"{name} is an iterable of texts, such as {short(first)}. Expected dicts, such as "
             '{"text": ...}, or examples. To read a file, pass only its path.'
         )
-    return ObjectTable(data, name=name, features=features) if isinstance(first, Mapping) else list(data)
+    if not isinstance(first, Mapping):
+        return list(data)
+    if schema is not None:
+        return ArrowRows(data, schema, name=name)
+    return ObjectTable(data, name=name, features=features)
 
 
 def open_table(source: Any, *, header: bool = True, delimiter: str | None = None) -> Table:

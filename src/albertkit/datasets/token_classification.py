@@ -7,7 +7,7 @@ are column 2, the last (-1); in CoNLL-2003 they are column 2, and entities are c
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,8 @@ class ConllFile(Reader[WordsExample]):
             uneven = [place for place, cells in enumerate(lines) if len(cells) != width]
             if uneven:
                 found = lines[uneven[0]]
-                detail = f"line {number + uneven[0]} has {len(found)} columns, expected {width}"
+                columns = f"{len(found)} column{'s' * (len(found) != 1)}"
+                detail = f"line {number + uneven[0]} has {columns}, expected {width}"
                 if not self.labeled:
                     detail += " (each line is a word; for plain text: albertkit tag --file)"
                 yield Row(origin, {}, detail)
@@ -78,7 +79,7 @@ class ConllFile(Reader[WordsExample]):
         )
         for is_sentence, lines in groupby(numbered, lambda line: _is_word(line[1])):
             if is_sentence:
-                block = list(lines)
+                block = _without_comments(list(lines))
                 yield block[0][0], [cells for _, cells in block]
 
     def _check_not_plain_text(self) -> None:
@@ -113,6 +114,17 @@ class ConllFile(Reader[WordsExample]):
                 "columns with --words-column and --label-column."
             )
         return len(cells)
+
+
+def _without_comments(block: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+    """Return a sentence without the comments before it.
+
+    A comment begins with "#" and has another number of columns than the first line that does not: "#" is also
+    a word of CoNLL-2000.
+    """
+    width = next((len(cells) for _, cells in block if not cells[0].startswith("#")), None)
+    comments = takewhile(lambda line: line[1][0].startswith("#") and len(line[1]) != width, block)
+    return block if width is None else block[len(list(comments)) :]
 
 
 def _is_word(cells: list[str]) -> bool:

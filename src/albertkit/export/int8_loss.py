@@ -153,22 +153,26 @@ def measure_agreement(
     optional_inputs: bool,
 ) -> Loss:
     """Return how many predictions of the int8 file equal the model's, for the output with the fewest."""
+    # Other heads ignore the problem type, which may be that of another head's labels.
+    classifies = head_of(model.architecture).task == "text-classification"
+    several = classifies and model.config.problem_type == "multi_label_classification"
     agreed: dict[str, list[float]] = {}
     for batch, outputs in run_batches(rounded, model, tokenizer, texts, optional_inputs=optional_inputs):
         expected = expected_outputs(model, batch)
         for name, actual in outputs.items():
-            decisions = _agreements(name, actual, expected[name], batch, model.config)
+            decisions = _agreements(name, actual, expected[name], batch, several=several)
             agreed.setdefault(name, []).extend(decisions)
     name = min(agreed, key=lambda one: np.nan_to_num(np.mean(agreed[one]), nan=-1.0))
     return Loss(AGREEMENT, 100.0, 100 * float(np.mean(agreed[name])), len(agreed[name]))
 
 
 def _agreements(
-    name: str, actual: np.ndarray, expected: np.ndarray, batch: Batch, config: AlbertConfig
+    name: str, actual: np.ndarray, expected: np.ndarray, batch: Batch, *, several: bool
 ) -> Iterator[float]:
     """Yield 1 for each prediction that is equal and 0 for each other one; for vectors, yield their cosine.
 
-    If a number is not finite, yield NaN, because `argmax` finds the first NaN in both.
+    With `several`, each label of a text is a prediction. If a number is not finite, yield NaN, because
+    `argmax` finds the first NaN in both.
     """
     if not (np.isfinite(actual).all() and np.isfinite(expected).all()):
         yield math.nan
@@ -184,7 +188,7 @@ def _agreements(
         yield from np.where((actual == expected).all(-1), 1.0, cosines)  # also for vectors that are zero
     elif expected.shape[-1] == 1 and batch["input_ids"].ndim == 2:  # a score, not the only choice
         yield from np.maximum(0, 1 - np.abs(actual - expected)[:, 0] / np.maximum(1, np.abs(expected[:, 0])))
-    elif config.problem_type == "multi_label_classification":
+    elif several:
         yield from ((actual > 0) == (expected > 0)).astype(float).reshape(-1)
     else:
         yield from (actual.argmax(-1) == expected.argmax(-1)).astype(float)

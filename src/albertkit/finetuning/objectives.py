@@ -45,16 +45,17 @@ class HeadObjective:
 
     Args:
         task: the task, which converts rows to labels.
-        device: the device of the model.
+        world: the processes that share each batch.
         loss: a function of logits (..., K) and labels that returns the mean loss over labeled items; None for
             the loss of the model's head. If the objective of the task is a function, the result for the
             first batch is checked.
     """
 
     def __init__(
-        self, task: Task, device: torch.device, *, loss: Callable[[Tensor, Tensor], Tensor] | None = None
+        self, task: Task, world: World, *, loss: Callable[[Tensor, Tensor], Tensor] | None = None
     ) -> None:
-        self.task, self.device, self.loss = task, device, loss
+        self.task, self.world, self.loss = task, world, loss
+        self._length: int | None = None  # of all parts of the current batch, if the loss depends on padding
         self._is_checked = not callable(task.objective)
 
     def counts(self, batch: UnitBatch) -> dict[str, int]:
@@ -72,7 +73,9 @@ class HeadObjective:
         """
         rows = batch.rows
         items = self.task.items(rows)
-        inputs = training_inputs(self.task, rows, self.device)
+        if HEADS[self.task.architecture].compares_tokens and batch is (batch.parts or [batch])[0]:
+            self._length = self._longest(batch.parts or [batch])
+        inputs = training_inputs(self.task, rows, self.world.device, length=self._length)
         # The mean over this part, or 0 if no item has a label.
         if self.loss is None:
             mean = model(**inputs, return_dict=True).loss
@@ -91,6 +94,13 @@ class HeadObjective:
             mean = mean.reshape(())
         total = items * mean
         return StepOutput(loss=total / max(counts["items"], 1), sums={"loss": (total.detach(), items)})
+
+    def _longest(self, parts: Sequence[UnitBatch]) -> int:
+        """Return the padded length of a batch, over its parts in all processes."""
+        length = max(self.task.padded_length(part.rows) for part in parts)
+        if self.world.size == 1:
+            return length
+        return int(torch.cat(self.world.gather(torch.tensor([length], device=self.world.device))).max())
 
 
 class EmbeddingObjective:
@@ -197,7 +207,7 @@ def make_objective(
             f"{suggestion(task.objective, [*LOSSES, 'embedding'])} A function of logits and labels is "
             "possible too."
         )
-    return HeadObjective(task, world.device, loss=loss)
+    return HeadObjective(task, world, loss=loss)
 
 
 def weighted_cross_entropy(weights: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
@@ -256,10 +266,18 @@ def balanced_weights(counts: Counter[int] | None, classes: int) -> Tensor:
     return torch.tensor([total / (seen * counts[one]) if counts[one] else 1.0 for one in range(classes)])
 
 
-def training_inputs(task: Task, rows: Sequence[Row], device: torch.device) -> dict[str, Any]:
+def training_inputs(
+    task: Task, rows: Sequence[Row], device: torch.device, *, length: int | None = None
+) -> dict[str, Any]:
     """Return the arguments with which the model computes a loss: a padded batch (B, T) and its labels.
 
     For multiple choice, the batch is (B / C, C, T), because the choices of a question share a softmax.
+
+    Args:
+        task: the task.
+        rows: the labeled rows of the batch, which contain complete units.
+        device: the device of the model.
+        length: T; None for `Task.padded_length`.
 
     Raises:
         ConfigError: `labels_of` of the task does not return a dict.
@@ -270,7 +288,7 @@ def training_inputs(task: Task, rows: Sequence[Row], device: torch.device) -> di
         raise DataError(
             f"example {unlabeled.example} has no labels. Expected labeled examples to learn from."
         )
-    batch: dict[str, Any] = {**training_batch(task, rows, device)}
+    batch: dict[str, Any] = {**training_batch(task, rows, device, length=length)}
     if HEADS[task.architecture].has_choices:
         choices = {len(unit) for unit in task.units(rows)}
         if len(choices) != 1:
@@ -284,11 +302,12 @@ def training_inputs(task: Task, rows: Sequence[Row], device: torch.device) -> di
     }
 
 
-def training_batch(task: Task, rows: Sequence[Row], device: torch.device) -> Batch:
-    """Return rows as one batch (B, T), where T is `Task.padded_length`."""
-    return pad_batch(
-        rows, pad_token_id=task.tokenizer.pad_token_id, device=device, length=task.padded_length(rows)
-    )
+def training_batch(
+    task: Task, rows: Sequence[Row], device: torch.device, *, length: int | None = None
+) -> Batch:
+    """Return rows as one batch (B, T), where T is `length`, or else `Task.padded_length`."""
+    length = length or task.padded_length(rows)
+    return pad_batch(rows, pad_token_id=task.tokenizer.pad_token_id, device=device, length=length)
 
 
 def training_vectors(

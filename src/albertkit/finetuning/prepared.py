@@ -20,8 +20,10 @@ from albertkit.finetuning.early_exit import note_exits
 from albertkit.finetuning.evaluation import EvaluationSet
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import saved_columns
+from albertkit.heads import head_of
 from albertkit.modeling import auto
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.tasks.labels import LabelSet
 from albertkit.tasks.loading import RowCounts, Splits, features_of_all, left_out, load_splits, open_reader
 from albertkit.tasks.task import Task
 from albertkit.vocabularies import load_tokenizer
@@ -84,8 +86,7 @@ def prepare(
         _log(report.lines())
     examples = splits.examples
     config = load_config(str(model))
-    named = {} if splits.labels is None else splits.labels.in_order_of(config).config_arguments()
-    config = config.replace(**named, **settings.dropouts)
+    config = config.replace(**_label_arguments(task, splits.labels, config), **settings.dropouts)
     note_exits(task, config, settings)
     task = task.bind(load_tokenizer(str(model)), config, settings.task)
     for name, value in task.saved(examples["training"]).items():
@@ -106,6 +107,19 @@ def prepare(
     if splits.labels is not None:
         _log(splits.labels.notes(map(task.truth, examples["training"])))
     return Prepared(task, str(model), units, evaluated, data, saved_columns(options))
+
+
+def _label_arguments(task: Task, labels: LabelSet | None, start: AlbertConfig) -> dict[str, Any]:
+    """Return the arguments of the config for the labels of the task.
+
+    A head without labels does not keep those of the initial model: in other libraries, its size depends on
+    their number.
+    """
+    if labels is not None:
+        return labels.in_order_of(start).config_arguments()
+    if head_of(task.architecture).has_labels:
+        return {}
+    return {"id2label": AlbertConfig().id2label, "problem_type": None}
 
 
 def _log(notes: Iterable[str | None]) -> None:

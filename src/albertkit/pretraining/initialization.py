@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from albertkit.checkpoints.sentence_modules import NORMALIZE_KEY, POOLING_KEY, sentence_modules
 from albertkit.config import AlbertConfig
+from albertkit.config_fields import SETTINGS_KEY, TASK_KEY
 from albertkit.errors import ConfigError, ModelNotFoundError, ShapeMismatchError, TokenizerError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.settings import PretrainingSettings
@@ -96,9 +98,10 @@ def continued_model(name: str, overrides: dict[str, Any]) -> AlbertForPreTrainin
             f"[model] has {', '.join(overrides)}, and the weights of {name} have other shapes. Expected the "
             "shapes of its config. Remove these settings, or train a new model without init_from."
         ) from None
+    _forget_task(model.config)
     if groups in (None, had := model.config.num_hidden_groups):
         return model
-    config = AlbertConfig.from_dict(model.config.to_dict() | {"num_hidden_groups": groups})
+    config = model.config.replace(num_hidden_groups=groups)
     if groups % had:  # otherwise a new group would do the work of two
         raise ConfigError(
             f"{name} has {had} groups of layers with different weights, but num_hidden_groups is {groups}. "
@@ -113,6 +116,19 @@ def continued_model(name: str, overrides: dict[str, Any]) -> AlbertForPreTrainin
 
     grown.load_state_dict({target: weights[source(target)] for target in grown.state_dict()})
     return grown
+
+
+def _forget_task(config: AlbertConfig) -> None:
+    """Remove the task of a fine-tuned model, its settings and its labels from a config.
+
+    The settings and modules of sentence embedding remain, because they describe how the encoder is used.
+    """
+    config.problem_type = None
+    if config.num_labels == (new := AlbertConfig()).num_labels:
+        config.id2label = new.id2label
+    if sentence_modules(config) is None:
+        for name in (TASK_KEY, SETTINGS_KEY, POOLING_KEY, NORMALIZE_KEY):
+            config.extra.pop(name, None)
 
 
 def start_at_frequencies(model: AlbertForPreTraining, shards: ShardSet) -> None:

@@ -64,7 +64,8 @@ def text_vector(hidden_states: np.ndarray, modules: SentenceModules, *, prompt_t
     vector = np.concatenate([pool_tokens(hidden_states, one, first=first) for one in modules.pooling])
     for step in modules.steps:
         vector = _step(vector, step)
-    return unit(vector) if modules.normalize else vector
+    # As in sentence-transformers, a shortened vector is not scaled again.
+    return (unit(vector) if modules.normalize else vector)[: modules.dimensions]
 
 
 def pool_tokens(hidden_states: np.ndarray, pooling: Pooling, *, first: int = 0) -> np.ndarray:

@@ -95,8 +95,7 @@ class LabelSet:
 
     def config_arguments(self) -> dict[str, Any]:
         """Return the arguments of `AlbertConfig` for these labels."""
-        found: dict[str, Any] = {"id2label": dict(enumerate(self.names))}
-        return found if self.kind.problem_type is None else found | {"problem_type": self.kind.problem_type}
+        return {"id2label": dict(enumerate(self.names)), "problem_type": self.kind.problem_type}
 
     def notes(self, labels: Iterable[Any]) -> list[str]:
         """Return notes on the labels of the training examples: their counts, and likely mistakes."""
@@ -127,6 +126,13 @@ class LabelSet:
                 yield f"some labels contain {mark!r}. {advice}"
         if self.kind is SEVERAL:
             return
+        prefixed = [name for name in self.names if SCHEME_LABEL.fullmatch(name)]
+        if self.kind is TAGS and prefixed and not of_scheme(self.names):
+            other = next(name for name in self.names if name not in {OUTSIDE, *prefixed})
+            yield (
+                f"the label {other!r} has no prefix as in {prefixed[0]!r}, so words are scored instead of "
+                "spans. Perhaps a comment or a header was read as a word."
+            )
         if len(self.names) > _FEW_NUMBERS and all(name.removeprefix("-").isdecimal() for name in self.names):
             yield (
                 f"the labels are {len(self.names)} whole numbers, which are read as classes. If they are "

@@ -37,7 +37,7 @@ class Classified:
 
     label: Label
     """The most probable label; for several labels, all with a probability over one half; for regression, the
-    number. It has the type of the example's own label."""
+    first number. It has the type of the example's own label."""
     scores: list[float]
     """(K,): probabilities, or the numbers of a regression."""
 
@@ -151,11 +151,14 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return [Classified(kind.predict(one, names), apply(function, one).tolist()) for one in outputs]
 
     def record(self, example: TextExample, prediction: Classified) -> dict[str, Any]:
-        """Return {label, score, scores}: `scores` by label; `score` only for a single class."""
+        """Return {label, score, scores}: `scores` by label; `score` only for a single class.
+
+        The record of a regression has `scores` only if the model predicts several numbers.
+        """
         label = prediction.label
-        if isinstance(label, float):
-            return {"label": label}
         scores = dict(zip(self.labels.names, prediction.scores, strict=True))
+        if isinstance(label, float):
+            return {"label": label} if len(scores) == 1 else {"label": label, "scores": scores}
         if isinstance(label, tuple):
             return {"label": list(label), "scores": scores}
         return {"label": label, "score": max(prediction.scores), "scores": scores}

@@ -278,6 +278,7 @@ def _not_in_browsers(modules: SentenceModules) -> list[str]:
         f"{after} after the pooling": bool(after),
         "texts in lower case": modules.lower_case,
         "a pooling without the prompt": has_default and not modules.include_prompt,
+        f"the first {modules.dimensions} dimensions": modules.dimensions is not None,
     }
     return [name for name, is_needed in steps.items() if is_needed]
 
