@@ -53,7 +53,10 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
             {"batch_size": 8, "training": {"stepz": 3}},
             r"r \[training\]: unknown setting 'stepz'\. Did you mean 'steps'",
         ),
-        ({"batch_size": 8}, "missing training"),
+        (
+            {"batch_size": 8, "model": SHAPE},
+            "steps is None and tokens is None. Set exactly one of them, in a",
+        ),
         (
             {"batch_size": "8", "model": SHAPE, "training": {"steps": 1}},
             "batch_size is '8'. Expected a whole number or None",

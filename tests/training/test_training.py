@@ -183,6 +183,8 @@ def test_minutes_left_follow_the_speed_of_this_process(monkeypatch: pytest.Monke
     figures = meter.figures(state, done=state.step, length=170)
     assert figures["tokens_per_second"] == pytest.approx(2.0)
     assert figures["minutes_left"] == pytest.approx(60 * 5 / 60)
+    limited = meter.figures(state, done=state.step, length=170, seconds_left=30.0)
+    assert limited["minutes_left"] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

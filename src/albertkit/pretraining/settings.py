@@ -181,7 +181,7 @@ class PretrainingSettings:
     model: dict[str, Any] = field(default_factory=dict)
     """Arguments of `AlbertConfig`, except `vocab_size`, which is the tokenizer's."""
     examples: ExampleSettings = field(default_factory=ExampleSettings)
-    training: TrainingSettings
+    training: TrainingSettings = field(default_factory=TrainingSettings)  # which has no default length
 
     def __post_init__(self) -> None:
         if (self.batch_size is None) == (self.batch_tokens is None):

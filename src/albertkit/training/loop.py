@@ -144,6 +144,7 @@ class _Run:
         self.fingerprint = self.settings.fingerprint() | {"precision": precision} | self.fingerprint
         self.state = RunState()
         self.saved_step: int | None = None
+        self.deadline = math.inf  # as `time.perf_counter`
         self.rollbacks = 0  # number of rollbacks since the last checkpoint was written
         self.averages = Averages()  # means of the training metrics since the last log line
 
@@ -203,7 +204,7 @@ class _Run:
     def steps(self, batches: BatchSource, stopping: list[int]) -> int | None:
         """Train until the run has its length, its time is up or a signal arrives; return the signal."""
         settings, signal = self.settings, None
-        deadline = time.perf_counter() + settings.max_minutes * 60
+        self.deadline = time.perf_counter() + settings.max_minutes * 60
         self.callbacks.start(self.state, resumed=self.saved_step is not None)
         if self.callbacks.failed:
             return None
@@ -223,7 +224,7 @@ class _Run:
                     continue
                 step = self.state.step
                 ending = self.is_finished() or self.world.any(
-                    bool(stopping) or time.perf_counter() >= deadline
+                    bool(stopping) or time.perf_counter() >= self.deadline
                 )
                 figures = self.figures(grad_norm) if step % settings.log_every == 0 or ending else {}
                 self.callbacks.call("on_step", self.state, figures)
@@ -334,7 +335,10 @@ class _Run:
     def figures(self, grad_norm: float) -> dict[str, float]:
         """Return the speed and the averages of the training metrics since the last call."""
         figures = {"grad_norm": grad_norm}
-        figures |= self.meter.figures(self.state, done=self.place(), length=self.settings.length)
+        seconds_left = self.deadline - time.perf_counter()
+        figures |= self.meter.figures(
+            self.state, done=self.place(), length=self.settings.length, seconds_left=seconds_left
+        )
         return figures | {f"train/{name}": value for name, value in self.averages.take(self.world).items()}
 
     def evaluate(self) -> None:

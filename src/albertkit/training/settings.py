@@ -99,7 +99,10 @@ class TrainingSettings(RunSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.steps is None) == (self.tokens is None):
-            raise ConfigError(f"steps is {self.steps} and tokens is {self.tokens}. Set exactly one of them.")
+            raise ConfigError(
+                f"steps is {self.steps} and tokens is {self.tokens}. Set exactly one of them, in a recipe or "
+                "with --steps or --tokens."
+            )
         other = "steps" if self.steps is None else "tokens"
         for name in (f"warmup_{other}", f"decay_{other}"):
             if getattr(self, name):

@@ -1,5 +1,6 @@
 """The speed of a run relative to its machine: model FLOPs utilization (Chowdhery et al. 2022, appendix B)."""
 
+import math
 import re
 import resource
 import sys
@@ -53,13 +54,16 @@ class Meter:
         """Measure the speed from now on."""
         self._tokens, self._seconds = state.tokens, state.seconds
 
-    def figures(self, state: RunState, *, done: int, length: int) -> dict[str, float]:
+    def figures(
+        self, state: RunState, *, done: int, length: int, seconds_left: float = math.inf
+    ) -> dict[str, float]:
         """Return speed and memory since the last mark, and set a new mark.
 
         Args:
             state: state of the run.
             done: the length of the run so far, in steps or tokens.
             length: the length of the whole run, in the same unit.
+            seconds_left: the time until the limit of this call, which may come first.
         """
         self.tick(state)
         speed = (state.tokens - self._tokens) / max(state.seconds - self._seconds, 1e-9)
@@ -69,7 +73,7 @@ class Meter:
         figures = {
             "tokens_per_second": speed,
             "memory_gb": peak_memory(self._device) / 1e9,
-            "minutes_left": seconds_each * (length - done) / 60,
+            "minutes_left": min(seconds_each * (length - done), max(seconds_left, 0.0)) / 60,
         }
         if self._utilization:  # "mfu" is model FLOPs utilization
             figures["mfu"] = speed * self._utilization
