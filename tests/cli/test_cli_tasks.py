@@ -176,7 +176,7 @@ class TestChoose:
         assert_one_line_error(run(*call, "a", "b"), "received only one of CHOICE and --context")
         assert_one_line_error(run(*call, "--question", "who", stdin=b"a\tb\tc\td\n"), "Omit --question")
         assert_one_line_error(
-            run(*call, "a", "--context", "b"), "question 1: ", "1 choices. Expected at least two"
+            run(*call, "a", "--context", "b"), "question 1: ", "a single choice. Expected at least two"
         )
         assert_one_line_error(run(*call, stdin=b"a text\n"), "'a text'", 'Expected {"context"')
 

@@ -46,6 +46,10 @@ def test_squad_files(write: Write) -> None:
         list(SquadFile(write("twice.json", squad(asked("a", ("Rome", 0)), asked("a", ("Rome", 0))))))
     with pytest.raises(DataError, match="expected the JSON of SQuAD"):
         list(SquadFile(write("other.json", '{"questions": []}')))
+    with pytest.raises(DataError, match=r"an object with a list 'data'\. For an array of objects: jq -c"):
+        list(SquadFile(write("array.json", '[{"question": "a"}]')))
+    with pytest.raises(DataError, match=r"cut.json: damaged\. Expected the JSON of SQuAD \(Expecting value"):
+        list(SquadFile(write("cut.json", '{"data": [')))
     with pytest.raises(DataError, match="article 0: not SQuAD's layout"):
         list(SquadFile(write("other.json", '{"data": [{}]}')))
 

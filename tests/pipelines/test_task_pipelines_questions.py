@@ -228,5 +228,5 @@ class TestMultipleChoice:
         choose = pipeline("multiple-choice", choices)
         with pytest.raises(DataError, match=r'Expected \{"context"'):
             choose(bad)
-        with pytest.raises(DataError, match=r"has 1 choices. Expected at least two"):
+        with pytest.raises(DataError, match=r"has a single choice. Expected at least two"):
             choose({"context": "a", "choices": ["b"]})

@@ -48,14 +48,16 @@ class SquadFile(Reader[QuestionExample]):
         """
         lines = read_lines(self.path, file_format(self.path)[1])
         try:
-            articles = json.loads("".join(line for _, line, _ in lines))["data"]
-            if not isinstance(articles, list):
-                raise TypeError(f"'data' is a {type(articles).__name__}")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            document = json.loads("".join(line for _, line, _ in lines))
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{self.path}: damaged. Expected the JSON of SQuAD ({error}).") from error
+        articles = document.get("data") if isinstance(document, dict) else None
+        if not isinstance(articles, list):
+            array = f" For an array of objects: jq -c '.[]' {self.path} > lines.jsonl."
             raise DataError(
-                f"{self.path}: expected the JSON of SQuAD with 'data' in it ({error}). If it is an array of "
-                f"objects: jq -c '.[]' {self.path} > lines.jsonl."
-            ) from error
+                f"{self.path}: expected the JSON of SQuAD, an object with a list 'data'."
+                + array * isinstance(document, list)
+            )
         known: set[str] = set()
         for place, article in enumerate(articles):
             try:

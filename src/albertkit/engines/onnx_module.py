@@ -50,7 +50,8 @@ class OnnxModuleEngine(Engine):
         if suits and job.output == "logits" and getattr(model, "patience", None) is not None:
             raise ConfigError(
                 "this engine computes all layers in ONNX Runtime, but the model has a patience of "
-                f"{model.patience}. Choose the engine 'torch', or call set_patience(None)."
+                f"{model.patience}. Choose the engine 'torch', or omit the patience (in Python "
+                "set_patience(None))."
             )
         try:
             check_rows(rows, model.config)

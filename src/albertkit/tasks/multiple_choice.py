@@ -138,7 +138,8 @@ def join(question: str | None, choice: str) -> str:
 def _check(example: ChoiceExample) -> None:
     where = f"example {example.id!r}"
     if len(example.choices) < 2:
-        raise DataError(f"{where} has {len(example.choices)} choices. Expected at least two.")
+        found = "a single choice" if example.choices else "no choices"
+        raise DataError(f"{where} has {found}. Expected at least two.")
     if example.label is not None and not 0 <= example.label < len(example.choices):
         raise DataError(
             f"{where} has the label {example.label!r}. Expected the index of one of its "
