@@ -118,3 +118,13 @@ def test_a_new_worker_that_cannot_start_ends_the_server(
     supervisor.keep_subprocess_alive()
     assert supervisor.failed
     assert not [one for one in warned(caplog) if "replaces" in one]
+
+
+def test_a_failed_reload_is_an_error_in_the_log(
+    supervisor: _Supervisor, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Worker, "wait_until_ready", lambda *_: False)
+    before = list(supervisor.processes)
+    supervisor.handle_hup()
+    assert supervisor.processes == before
+    assert warned(caplog)[-1] == "the reload failed: 2 of 2 processes keep the old models"

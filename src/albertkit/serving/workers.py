@@ -133,11 +133,14 @@ class _Supervisor(Multiprocess):
             self.should_exit.set()
 
     def handle_hup(self) -> None:
-        """Replace the workers, and log when all are replaced."""
+        """Replace the workers, and log whether all are replaced."""
         before = list(self.processes)
         super().handle_hup()
-        if not any(old is new for old, new in zip(before, self.processes, strict=False)):
+        kept = sum(old is new for old, new in zip(before, self.processes, strict=True))
+        if not kept:
             logger.info("reloaded the models in %d processes", len(before))
+        elif not self.should_exit.is_set():
+            logger.error("the reload failed: %d of %d processes keep the old models", kept, len(before))
 
 
 def _reason(exitcode: int | None, was_alive: bool, seconds: float) -> str:
