@@ -180,7 +180,8 @@ def test_answers_that_hardly_differ_are_constant(
     task = unread("text-classification", **settings)
     labels = ("LABEL_0", "LABEL_1") if settings["num_labels"] == 2 else (0.5, 1.5)
     examples = [TextExample("t", None, label) for label in labels]
-    assert task.constant_answer(examples, [Classified(one, [0.6, 0.4]) for one in predicted]) == answer
+    scores = [0.6, 0.4][: settings["num_labels"]]
+    assert task.constant_answer(examples, [Classified(one, scores) for one in predicted]) == answer
 
 
 def test_a_collapse_reports_the_metrics_of_the_model(

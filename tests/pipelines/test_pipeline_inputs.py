@@ -152,7 +152,7 @@ class TestWrongInputs:
             ("token-classification", "a word", 3, "Expected a string"),
             ("sentence-order", ("a", "b"), "a", "Expected a pair"),
             ("question-answering", dict(QUESTION), {**QUESTION, "question": "word " * 60}, "60 tokens"),
-            ("multiple-choice", dict(CHOICE), {**CHOICE, "choices": ["a"]}, "1 choices"),
+            ("multiple-choice", dict(CHOICE), {**CHOICE, "choices": ["a"]}, "a single choice"),
         ],
     )
     def test_the_inputs_of_every_task_are_checked(self, made, task, good, bad, message):

@@ -104,7 +104,7 @@ def print_table(console: "Console", table: "Table") -> None:
 def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
     """Print one line per name, with a bar whose length is its probability relative to the best.
 
-    A single bar is relative to 100%. In a narrow terminal, the bars become shorter before the names wrap.
+    In a narrow terminal, the bars become shorter before the names wrap.
     """
     from rich.bar import Bar
     from rich.measure import measure_renderables
@@ -121,7 +121,7 @@ def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
     table.add_column(justify="right", no_wrap=True)
     if bar_width > 0:
         table.add_column(no_wrap=True)
-    best = max(score for _, score in shares) if len(shares) > 1 else 1.0
+    best = max(score for _, score in shares)
     for name, percent, (_, score) in zip(names, percents, shares, strict=True):
         bar = Bar(size=best, begin=0, end=score, width=bar_width, color="cyan")
         table.add_row(name, percent, *([bar] if bar_width > 0 else []))
