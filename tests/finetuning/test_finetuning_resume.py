@@ -142,18 +142,6 @@ def test_a_run_cannot_be_resumed_with_renamed_labels(
     assert before == (report.read_text() if report.is_file() else None)
 
 
-def test_a_run_of_a_version_that_did_not_save_its_labels_continues(
-    model: Path, data: Path, tmp_path: Path
-) -> None:
-    settings = replace(FAST, steps=2, evaluate_every=1)
-    tune("text-classification", replace(settings, max_minutes=1e-9), model, data, tmp_path)
-    file = checkpoints(tmp_path)[-1] / "training_state.json"
-    document = json.loads(file.read_text())
-    del document["fingerprint"]["labels"]
-    write_json(file, document)
-    assert tune("text-classification", settings, model, data, tmp_path).step == 2
-
-
 def test_a_finished_run_needs_its_figures(classifier: Path, model: Path, data: Path, tmp_path: Path) -> None:
     shutil.copytree(classifier, tmp_path / "run")
     (tmp_path / "run" / "metrics.jsonl").unlink()

@@ -230,9 +230,7 @@ def _train(
     training = settings.training(steps_per_epoch=epochs.steps, hidden_size=prepared.task.config.hidden_size)
     metric, lower = _best_by(prepared, settings)
     watch = CollapseWatch(training, prior)
-    # The rows have only the ids of the labels, but the saved models have the names.
     labels = prepared.task.config.id2label
-    names = {"labels": [labels[number] for number in range(len(labels))]}
 
     def save_model(target: Path) -> None:
         model.save_pretrained(target)
@@ -276,9 +274,10 @@ def _train(
             "task_name": prepared.task.name,  # "task" has the settings of the task
             "objective": prepared.task.objective_name,
             "validation_data": fingerprint([prepared.validation.rows]),  # the best value so far belongs to it
-        }
-        | names,
-        defaults=default_values(FinetuningSettings) | names,
+            # The rows have only the ids of the labels, but the saved models have the names.
+            "labels": [labels[number] for number in range(len(labels))],
+        },
+        defaults=default_values(FinetuningSettings),
         world=world,
         callbacks=callbacks,
         about={"task": prepared.task.name, "model": prepared.start} | scalar_values(settings),
