@@ -113,12 +113,11 @@ def main() -> None:
                         arguments.runs, seconds(our_work), seconds(their_work)
                     )
                     speeds = len(rows) / our_time, len(rows) / their_time
-                    figures.append(compare(f"{load}, {side} (texts/s)", *speeds, at_least=AIM))
-                difference = np.abs(
-                    np.stack(our_work()).reshape(len(rows), -1) - padded(theirs, rows, 64, device)
-                )
-                figures.append(state(f"{load}: largest difference of a logit", float(difference.max())))
-            show(f"{arguments.shape}, {name}, {device_name(device)}", figures, as_json=arguments.json)
+                    figures.append(compare(f"{name}, {load}, {side} (texts/s)", *speeds, at_least=AIM))
+                our_scores = np.stack(our_work()).reshape(len(rows), -1)
+                difference = float(np.abs(our_scores - padded(theirs, rows, 64, device)).max())
+                figures.append(state(f"{name}, {load}: largest difference of a logit", difference))
+            show(f"{arguments.shape}, {device_name(device)}", figures, as_json=arguments.json)
 
 
 def device_name(device: torch.device) -> str:

@@ -57,7 +57,7 @@ def test_all_engines_have_the_same_scores() -> None:
     for other in scores[1:]:
         np.testing.assert_allclose(np.stack(scores[0]), np.stack(other), atol=1e-4)
     if ON_GPU:
-        with pytest.raises(albertkit.errors.ConfigError, match="Choose the engine 'torch'"):
+        with pytest.raises(albertkit.errors.ConfigError, match="choose the engine 'torch'"):
             make_engine(model, "onnx-int8")
 
 
