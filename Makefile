@@ -52,6 +52,9 @@ demo: .venv/installed-base ## Fill in three masked words with the bundled model,
 # Two processes with one thread each, because most tests are too small for two threads. The files run in the order of
 # their names: pytest-xdist would start with the files that have the most tests, and run the slowest file last, alone.
 # tests/compat installs npm packages, but the suite must not need a network. `make compat` runs these tests.
+# The suite compares numbers that were computed on a CPU, so it hides GPUs; `make gpu` tests them.
+test test-fast: export CUDA_VISIBLE_DEVICES :=
+
 test: .venv/installed-test ## Run the suite (6.5 minutes on two idle cores).
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore=tests/compat --numprocesses 2 --dist loadfile --no-loadscope-reorder
 

@@ -131,7 +131,10 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "dev/bundled-model.md": {
         "python scripts/sentence_vectors.py": "tests/project/test_sentence_vectors.py runs it on few books"
     },
-    "dev/gpu.md": {"python scripts/carry.py": "tests/project/test_carry.py runs it with a small model"},
+    "dev/gpu.md": {
+        "PYTHONPATH=dev/pretended_gpu": "tests/project/test_pretended_gpu.py runs a part of it",
+        "python scripts/carry.py": "tests/project/test_carry.py runs it with a small model",
+    },
     "reference/cli.md": {
         "albertkit serve": "how-to/serve.md runs it",
         "albertkit playground": "tests/serving/test_playground.py runs it with a browser",
