@@ -29,15 +29,13 @@ from albertkit.published import warn_of_contradictions
 CONFIG_FILE = "config.json"
 GOOGLE_CONFIG_FILE = "albert_config.json"
 
-# Keys that `to_dict` writes, here or in `transformers`, and that are not settings.
-_OF_EVERY_FILE = {"model_type", "transformers_version", "is_encoder_decoder"}
-# Other keys that can be set as attributes without a warning. Tasks of albertkit use the first keys; code
+# Other keys that can be passed or set without a warning. Tasks of albertkit use the first keys; code
 # written for `transformers` sets the others on any config.
 _KEPT_KEYS = {
     *("null_score_diff_threshold", "text_pairs", "sentence_pooling", "sentence_normalize", "early_exit"),
-    "task_settings",
-    *("transformers_version", "task_specific_params", "tokenizer_class", "finetuning_task", "sep_token_id"),
-    *("use_cache", "is_decoder", "add_cross_attention", "chunk_size_feed_forward", "prefix"),
+    *("task_settings", "transformers_version", "task_specific_params", "tokenizer_class", "finetuning_task"),
+    *("sep_token_id", "use_cache", "is_encoder_decoder", "is_decoder", "add_cross_attention"),
+    *("chunk_size_feed_forward", "prefix"),
 }
 
 _Config = TypeVar("_Config", bound="ConfigBase")
@@ -53,16 +51,13 @@ def takes_other_names(config_class: type[_Config]) -> type[_Config]:
     def initialize(self: Any, **arguments: Any) -> None:
         other = {name: arguments.pop(name) for name in [*arguments] if name not in config_class._arguments}
         check_other_keys(other)
-        unknown = {name for name in other if name not in _OF_EVERY_FILE and name != TASK_KEY}
-        if misspelled := {name for name in unknown if is_misspelled(name, config_class._arguments)}:
+        is_file = bool(other.pop("model_type", None))
+        if misspelled := {name for name in other if is_misspelled(name, config_class._arguments)}:
             raise unknown_arguments(misspelled, config_class._arguments)
-        if other.pop("model_type", None):  # the arguments are the content of a file
-            unknown = set()
-        kept = copy.deepcopy({name: value for name, value in other.items() if name not in unknown})
-        self.extra = self.__dict__.get("extra", {}) | kept  # a subclass may set attributes first
+        self.__dict__.setdefault("extra", {})  # a subclass may have set attributes
+        for name, value in other.items():
+            self._set_other_key(name, copy.deepcopy(value), warns=not is_file)
         construct(self, **settle_labels(under_one_name(arguments)))
-        for name in sorted(unknown):
-            self._set_other_key(name, other[name])
 
     config_class.__init__ = initialize
     config_class._default = config_class()
@@ -116,12 +111,12 @@ class ConfigBase(PushToHub):
         else:
             self._set_other_key(name, value)
 
-    def _set_other_key(self, name: str, value: Any) -> None:
+    def _set_other_key(self, name: str, value: Any, *, warns: bool = True) -> None:
         """Keep a key that is not a field. Code for `transformers` sets such keys, and files contain them."""
         check_other_keys({name: value})
         extra = self.__dict__.setdefault("extra", {})
         known = name in extra or name in _KEPT_KEYS or name in self._more_arguments
-        if not known and not name.startswith("_"):
+        if warns and not known and not name.startswith("_"):
             if is_misspelled(name, self._arguments):
                 raise unknown_arguments([name], self._arguments)
             warn_caller(

@@ -11,11 +11,12 @@ archives raise an error. Other files have the format lines.
 import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from albertkit.errors import DataError, short
-from albertkit.text_files import decode_line
+from albertkit.text_files import check_line_end, decode_line
 
 InputFormat = Literal["lines", "tsv", "jsonl"]
 _BY_SUFFIX: dict[str, InputFormat] = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -51,17 +52,17 @@ def format_of(path: Path) -> InputFormat:
     return _BY_SUFFIX.get(suffix, "lines")
 
 
-class NumberedStream(Iterator[Any]):
-    """Inputs that are read one by one, with their line numbers for error messages.
+@dataclass(frozen=True)
+class NumberedInputs:
+    """Inputs with their numbers for error messages: a list, or an iterator that reads them one by one."""
 
-    Args:
-        items: The inputs.
-        name: The name of the stream for error messages.
-        numbers: The line number of each input, from 1. The list grows while inputs are read.
-    """
-
-    def __init__(self, items: Iterable[Any], name: str, numbers: Sequence[int]) -> None:
-        self._items, self.name, self.numbers = iter(items), name, numbers
+    items: Iterable[Any]
+    name: str
+    """The name of the file or stream; empty for arguments of a command."""
+    numbers: Sequence[int]
+    """The number of each input, from 1. The sequence grows while inputs are read."""
+    kind: str = "line"
+    """The unit that the numbers count, such as "line" or "text"."""
 
     @classmethod
     def read(
@@ -73,12 +74,12 @@ class NumberedStream(Iterator[Any]):
         fields: Sequence[str] = (),
         rest: str | None = None,
         others: bool = False,
-    ) -> "NumberedStream":
-        """Return the input of each line. Blank lines are skipped.
+    ) -> "NumberedInputs":
+        """Return an iterator of the inputs, one per line. Blank lines are skipped.
 
         Args:
             lines: Lines in UTF-8.
-            name: The name of the stream for error messages.
+            name: The name of the file or stream for error messages.
             format: The format; see the docstring of the module.
             fields: The names of the columns of a TSV line. The last columns may be missing. If there is only
                 one field, the input is its text.
@@ -93,9 +94,10 @@ class NumberedStream(Iterator[Any]):
 
         def items() -> Iterator[Any]:
             for number, raw in enumerate(lines, start=1):
-                where = f"{name}, line {number}"
-                line = decode_line(raw, number, where)
+                line = decode_line(raw, number, name)
+                check_line_end(line, number, name)
                 if line.strip():
+                    where = f"{name}, line {number}"
                     if format == "tsv" and not numbers:
                         _check_no_header(line, where)
                     numbers.append(number)
@@ -105,51 +107,36 @@ class NumberedStream(Iterator[Any]):
 
         return cls(items(), name, numbers)
 
-    def __next__(self) -> Any:
-        return next(self._items)
-
-    def map(self, change: Callable[[Any], Any]) -> "NumberedStream":
-        """Return the inputs, each converted by `change`."""
-        return NumberedStream(map(change, self), self.name, self.numbers)
-
-
-class NumberedInputs(list[Any]):
-    """Inputs in memory, with their numbers for error messages.
-
-    Args:
-        inputs: The inputs.
-        path: The file; None for arguments of a command.
-        numbers: The number of each input, counted from 1.
-        kind: The unit that the numbers count, such as "line" or "text".
-    """
-
-    def __init__(
-        self, inputs: Iterable[Any], path: Path | None, numbers: Sequence[int], *, kind: str = "line"
-    ) -> None:
-        super().__init__(inputs)
-        self.path, self.numbers, self.kind = path, numbers, kind
-
     @classmethod
-    def read(
+    def read_file(
         cls, path: Path, *, format: InputFormat, fields: Sequence[str] = (), rest: str | None = None
     ) -> "NumberedInputs":
-        """Read a file. For arguments and errors see `NumberedStream.read`."""
+        """Return the inputs of a file as a list. For arguments and errors see `read`."""
         with path.open("rb") as file:
-            stream = NumberedStream.read(file, str(path), format=format, fields=fields, rest=rest)
-            return cls(stream, path, stream.numbers)
+            read = cls.read(file, str(path), format=format, fields=fields, rest=rest)
+            return replace(read, items=list(read))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether all inputs are in memory."""
+        return isinstance(self.items, list)
 
     def map(self, change: Callable[[Any], Any]) -> "NumberedInputs":
         """Return the inputs, each converted by `change`."""
-        return NumberedInputs(map(change, self), self.path, self.numbers, kind=self.kind)
+        changed = map(change, self.items)
+        return replace(self, items=list(changed) if self.is_list else changed)
 
 
 def read_texts(path: Path) -> list[str]:
     """Return the texts of a file: its lines, the first column of a .tsv file, or the field "text" of .jsonl.
 
     Raises:
-        DataError: As for `NumberedStream.read`, or an input is not a text.
+        DataError: As for `NumberedInputs.read`, or an input is not a text.
     """
-    inputs = NumberedInputs.read(path, format=format_of(path), fields=("text",), rest="others")
+    inputs = NumberedInputs.read_file(path, format=format_of(path), fields=("text",), rest="others")
     texts = []
     for number, value in zip(inputs.numbers, inputs, strict=True):
         text = value.get("text") if isinstance(value, dict) else value

@@ -28,25 +28,14 @@ def file_format(path: Path) -> tuple[str, str | None]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a small UTF-8 file.
-
-    Raises:
-        DataError: The file is not UTF-8. The message gives the position of the first invalid byte.
-        OSError: The file cannot be opened.
-    """
-    content = path.read_bytes()
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"{path}, line {line}: not UTF-8 ({content[error.start]:#04x} at byte {error.start:,} of the "
-            "file). Convert the file first, for instance with iconv."
-        ) from error
+    """Return the text of a small file; raise DataError if it is not UTF-8."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    return "".join(decode_line(line, number, str(path)) for number, line in enumerate(lines, start=1))
 
 
-def read_lines(path: Path, compression: str | None) -> Lines:
+def read_lines(path: Path) -> Lines:
     """Yield the lines of a UTF-8 file, which may be compressed."""
+    compression = file_format(path)[1]
     size = max(1, path.stat().st_size)
     number = 0
     # Only compressed files need Arrow.
@@ -63,23 +52,40 @@ def read_lines(path: Path, compression: str | None) -> Lines:
                     raise DataError(
                         f"{path}, line {number}: over {LINE_BYTES >> 20} MB without a line end. Split it."
                     )
-                yield number, decode_line(line, number, f"{path}, line {number}"), raw.tell() / size
+                yield number, decode_line(line, number, str(path)), raw.tell() / size
     except failures as error:
         raise DataError(f"{path}, after line {number}: cannot be read ({error})") from error
 
 
-def decode_line(line: bytes, number: int, where: str) -> str:
-    """Return the text of a line; the first line may begin with a byte order mark.
+def read_records(path: Path) -> Lines:
+    """Yield the lines of a file of records, as `read_lines` does; raise DataError if they end in CR."""
+    for number, line, share in read_lines(path):
+        check_line_end(line, number, str(path))
+        yield number, line, share
 
-    Raises:
-        DataError: The line is not UTF-8. The message begins with `where`.
-    """
+
+def check_line_end(line: str, number: int, name: str) -> None:
+    """Raise DataError if the first line is a whole file whose lines end in CR."""
+    if number == 1 and not line.endswith("\n") and "\r" in line.rstrip("\r"):
+        raise cr_ends(name)
+
+
+def cr_ends(name: str) -> DataError:
+    """Return the error for a file without line feeds."""
+    return DataError(
+        f"{name}: the lines end in CR (carriage return), as in files from old Mac programs. "
+        r"Expected LF or CRLF. To convert a file: tr '\r' '\n' < OLD > NEW."
+    )
+
+
+def decode_line(line: bytes, number: int, name: str) -> str:
+    """Return the text of a line, without a byte order mark; raise DataError if the line is not UTF-8."""
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{where}: not UTF-8 (byte {error.object[error.start]:#04x} at column {error.start + 1}). "
-            "Convert the file first, for instance with iconv."
+            f"{name}, line {number}: not UTF-8 (byte {error.object[error.start]:#04x} at column "
+            f"{error.start + 1}). Convert the file first, for instance with iconv."
         ) from error
 
 

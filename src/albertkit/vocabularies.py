@@ -63,7 +63,7 @@ def open_tokenizer(checkpoint: Checkpoint, **options: Any) -> TokenizerBase:
         for name, content in {CONFIG_FILE: config.encode(), **checkpoint.vocabulary}.items():
             Path(folder, name).write_bytes(content)
         try:
-            return AutoTokenizer.from_pretrained(folder, **options)
+            return AutoTokenizer.from_pretrained(folder, **_maximum_length(checkpoint) | options)
         except TokenizerError as error:
             raise TokenizerError(str(error).replace(folder, str(checkpoint.files[0].parent))) from error
 
@@ -92,7 +92,7 @@ def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
         (folder / name).write_bytes(content)
     if set(names) in ({MODEL_FILE}, {WORD_LIST_FILE}):
         # Google's folders contain no settings; their vocabularies are lower case, the default.
-        tokenizer = AutoTokenizer.from_pretrained(folder / names[0])
+        tokenizer = AutoTokenizer.from_pretrained(folder / names[0], **_maximum_length(checkpoint))
         names += [
             name for path in tokenizer.save_pretrained(folder) if (name := Path(path).name) not in names
         ]
@@ -100,11 +100,18 @@ def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
         # `transformers` writes the settings without the names of the inputs, but version 5 then omits the
         # segments of a pair.
         file = folder / TOKENIZER_CONFIG_FILE
-        settings = read_json(file)
+        settings = _maximum_length(checkpoint) | read_json(file)
         if settings.get(INPUT_NAMES_KEY) is None:
             file.write_bytes(json_bytes({**settings, INPUT_NAMES_KEY: TokenizerBase.model_input_names}))
         names = list(dict.fromkeys([*names, TOKENIZER_CONFIG_FILE]))
     return names
+
+
+def _maximum_length(checkpoint: Checkpoint) -> dict[str, int]:
+    """Return the model's maximum length as a setting for a tokenizer whose files contain no settings."""
+    if TOKENIZER_CONFIG_FILE in checkpoint.vocabulary:
+        return {}
+    return {"model_max_length": checkpoint.to_config().max_position_embeddings}
 
 
 def _check_pieces(files: dict[str, bytes]) -> None:

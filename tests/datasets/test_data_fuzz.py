@@ -26,7 +26,7 @@ from structural_fuzz import (
 )
 
 from albertkit.datasets.options import DataOptions
-from albertkit.inputs import NumberedStream
+from albertkit.inputs import NumberedInputs
 from albertkit.pretraining.corpus import Corpus
 from albertkit.tasks.loading import load_splits
 from albertkit.tasks.registry import task_of
@@ -229,7 +229,7 @@ def test_inputs(tmp_path: Path, format: Any) -> None:
 
     def read() -> None:
         with path.open("rb") as stream:
-            list(NumberedStream.read(stream, "x", format=format, fields=("text", "pair")))
+            list(NumberedInputs.read(stream, "x", format=format, fields=("text", "pair")))
 
     cases = (
         rewritten(path, json_lines(rows, seed=7))

@@ -46,11 +46,11 @@ def shards(tmp_path: Path) -> Path:
     builder = ShardBuilder(500)
     for n in range(4):
         builder.add([[1, 2, 3], [n + 1]])
-    shard = builder.finish("shard-00000.arrow")
-    (tmp_path / shard.record.file).write_bytes(shard.content)
+    record, content = builder.finish("shard-00000.arrow")
+    (tmp_path / record.file).write_bytes(content)
     Manifest(
         tokenizer_sha256="x", vocabulary_size=500, documents=4, sentences=8, tokens=16, seed=0, settings={},
-        shards=(shard.record,),
+        shards=(record,),
     ).write(tmp_path)  # fmt: skip
     return tmp_path
 
@@ -58,7 +58,7 @@ def shards(tmp_path: Path) -> Path:
 def read_shards(folder: Path) -> None:
     found = ShardSet(folder)
     for n in range(min(len(found), 8)):
-        found.document(n)
+        found.tokens(n)
 
 
 def test_manifests(shards: Path) -> None:
@@ -166,7 +166,7 @@ def test_run_states(tmp_path: Path) -> None:
     )
 
     def read() -> None:
-        load_checkpoint(folder, model=model, optimizer=optimizer, fingerprint=fingerprint, defaults={})
+        load_checkpoint(folder, model=model, optimizer=optimizer, fingerprint=fingerprint)
 
     read()
     count_refused(read, damaged_json_files(folder / "training_state.json", seed=15, cases=DATA_CASES))

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -87,11 +88,11 @@ def test_names_of_columns_are_text() -> None:
 def test_plain_files_need_no_library_of_the_extra(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_files, "pa", optional("no_such_library", extra="train"))
     path = write("a.txt", "one\ntwo\n")
-    lines = text_files.read_lines(path, None)
+    lines = text_files.read_lines(path)
     assert next(lines)[1] == "one\n"
     lines.close()  # left alone, an error here would only be printed
     with pytest.raises(MissingExtraError, match="no_such_library"):
-        next(text_files.read_lines(path, "gzip"))
+        next(text_files.read_lines(write("a.txt.gz", "one\n")))
 
 
 def test_quotes_in_tsv_are_text(write: Write) -> None:
@@ -277,8 +278,6 @@ def test_other_sources_that_cannot_be_read(tmp_path: Path, write: Write) -> None
         existing_file(tmp_path / "folder.csv")
     with pytest.raises(DataError, match="a folder that `datasets` has saved"):
         TextTable(tmp_path)
-    with pytest.raises(DataError, match="can be read only once"):
-        TextTable(iter([{"text": "a", "label": 1}]))
     with pytest.raises(DataError, match=r"mapping with the keys train, test\. .* pass one of them"):
         TextTable({"train": [], "test": []})
     with pytest.raises(DataError, match=r"mapping with the keys text, label.* a list of dicts, one per row"):
@@ -308,13 +307,14 @@ def test_a_hyphen_is_not_standard_input(tmp_path: Path, monkeypatch: pytest.Monk
         ("a.csv", "text,label\rx,1\ry,0"),
         ("a.csv", 'text,label\r"two\nlines",1\ry,0\r'),
         ("a.tsv", "text\tlabel\rx\t1\ry\t0\r"),
+        ("a.jsonl", '{"text": "x", "label": "1"}\r{"text": "y", "label": "0"}'),
     ],
 )
 def test_lines_that_end_in_cr_are_an_error(write: Write, name: str, content: str) -> None:
     path = write(name, content)
     message = (
         f"{path}: the lines end in CR (carriage return), as in files from old Mac programs. Expected LF or "
-        r"CRLF. To convert the file: tr '\r' '\n' < old.csv > new.csv."
+        r"CRLF. To convert a file: tr '\r' '\n' < OLD > NEW."
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         list(TextTable(path))
@@ -427,3 +427,12 @@ def test_suffixes_in_capitals(tmp_path: Path) -> None:
     file = tmp_path / "A.CSV.GZ"
     file.write_bytes(gzip.compress(b"text,label\nx,1\n"))
     assert [one.text for one in TextTable(file)] == ["x"]
+
+
+def test_tables_in_memory() -> None:
+    rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
+    for table in (rows, iter(rows), pd.DataFrame(rows), pa.Table.from_pylist(rows)):
+        assert [one.label for one in TextTable(table)] == ["x", "y"]
+    for wrong in (None, 5):
+        with pytest.raises(DataError, match=f"the given examples is {wrong}.*Expected a path, a table"):
+            TextTable(wrong)

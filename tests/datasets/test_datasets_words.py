@@ -1,6 +1,8 @@
 """The readers for token classification accept CoNLL files and tables of words, and check the labels."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from labeled_files import Write, label_counts, load_splits, report_of
@@ -68,6 +70,12 @@ def test_a_table_of_predictions_is_not_read_as_words(write: Write, labeled: bool
     assert len(list(ConllFile(write("b.tsv", "tokens\tO\n"), labeled=labeled))) == 1
 
 
+def test_lines_that_end_in_cr(write: Write) -> None:
+    path = write("train.txt", "the O\rriver B-X\r\rAnna B-PER\r")
+    with pytest.raises(DataError, match=r"train\.txt: the lines end in CR .* Expected LF or CRLF"):
+        list(ConllFile(path))
+
+
 def test_labels_of_words_are_checked_between_splits(write: Write) -> None:
     train = ConllFile(write("train.txt", "a I-B\nb O\nc B-A\n"))
     splits = load_splits({"train": train})
@@ -91,13 +99,6 @@ def test_comments_before_a_sentence_are_skipped(write: Write) -> None:
     assert report.problems["malformed"]  # of the last lines
     unlabeled = ConllFile(write("b.conll", "# id 1\nAnne\nwent\n"), labeled=False)
     assert [one.words for one in unlabeled] == [("Anne", "went")]
-
-
-def test_a_label_without_a_prefix_causes_a_note(write: Write) -> None:
-    splits = load_splits({"train": ConllFile(write("a.conll", "word label\nAnne B-PER\nwent O\n"))})
-    assert splits.labels is not None
-    notes = splits.labels.notes([("label", "B-PER", "O")])
-    assert any("the label 'label' has no prefix as in 'B-PER', so words are scored" in note for note in notes)
 
 
 def test_errors_about_labels_list_skipped_training_rows(write: Write) -> None:
@@ -127,6 +128,15 @@ def test_tables_of_words(write: Write) -> None:
         "unlabeled": 2,
     }
     assert problems["mislabeled"].first[0].endswith("row 3: 2 words and 1 labels")
+
+
+def test_a_sentence_without_words_is_predicted() -> None:
+    rows: list[dict[str, Any]] = [{"tokens": []}, {"tokens": None}, {"tokens": ["a"]}]
+    reader = WordsTable(rows, labeled=False)
+    assert [one.words for one in reader] == [(), (), ("a",)]
+    assert report_of(reader).problems["empty"].first[0].endswith(
+        "row 1: no words in 'tokens', and predicted nevertheless"
+    )
 
 
 def test_conll_2000(shared: Path) -> None:
@@ -166,3 +176,17 @@ def test_lists_of_words_in_cells(write: Write) -> None:
     assert report.problems["malformed"].count == 2
     assert "['a' 'river']\" is neither a JSON list nor" in report.problems["malformed"].first[0]
     assert report.problems["empty"].first[0].endswith("no words in 'tokens'")
+
+
+@pytest.mark.parametrize(
+    ("words", "labels", "problem"),
+    [
+        ([["the", "river"]], ["O"], r"malformed: 1\n.*word 1 is \['the', 'river'\]. Expected text"),
+        (["the", None], ["O", "O"], "malformed: 1\n.*word 2 is None. Expected text"),
+        (["the"], [["O", "B-X"]], r"mislabeled: 1\n.*word 1 has the label \['O', 'B-X'\]. Expected one"),
+    ],
+)
+def test_a_word_is_a_text_with_one_label(words: list[Any], labels: list[Any], problem: str) -> None:
+    report = ReadingReport("x")
+    assert list(WordsTable([{"tokens": words, "ner_tags": labels}]).read(report)) == []
+    assert re.search(problem, "\n".join(report.lines()))

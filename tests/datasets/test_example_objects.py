@@ -49,6 +49,7 @@ def read(*examples: Any, labeled: bool = True, task: str | None = None) -> list[
         (PAIR, {"score": float("nan")}, "the score is nan. Expected a number"),
         (PAIR, {"score": "high"}, "the score is 'high'. Expected a number"),
         (PAIR, {"negative": "the fox"}, "both a negative and a score"),
+        (PairExample("the river"), {"negative": "the fox"}, "a negative but no pair"),
         (WORDS, {"words": "the river"}, "words is 'the river'. Expected a list of words"),
         (WORDS, {"words": ()}, "no words"),
         (WORDS, {"words": ("the", None)}, "word 2 is None"),
@@ -116,6 +117,7 @@ def test_labels_are_not_read_to_predict() -> None:
 
 def test_a_text_without_characters_is_predicted_as_in_a_table() -> None:
     assert read(TextExample(" "), labeled=False) == [TextExample("")]
+    assert read(WordsExample(()), labeled=False) == [WordsExample(())]
     reader = open_reader(
         task_of("text-classification"), [TextExample("")], DataOptions(), name="x", labeled=False
     )

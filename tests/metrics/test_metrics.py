@@ -117,6 +117,9 @@ def test_invalid_inputs_are_an_error() -> None:
         accuracy([], [])
     with pytest.raises(DataError, match=r"\['x'\] are not among a, b"):
         confusion_matrix(["a"], ["x"], labels=["a", "b"])
+    for labels in (["a", "b"], ["a", "b", "c"]):
+        with pytest.raises(DataError, match=r"\['x'\] are not among a, b"):
+            class_scores(["a", "b"], ["a", "x"], labels=labels)
     with pytest.raises(DataError, match="'x' is not among a"):
         multi_label_scores([("a",)], [("x",)], labels=["a"])
 

@@ -1,6 +1,7 @@
 """Tests of tokenizer folders: which files albertkit writes, and which files and settings it reads."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,20 @@ def test_a_folder_with_only_tokenizer_json(tiny_vocabulary: Path, tmp_path: Path
     assert len(alone) == len(tokenizer)
 
 
+@pytest.mark.parametrize("size", [200, 300])
+def test_a_vocabulary_that_contradicts_the_tokenizer_json(
+    size: int, tiny_texts: list[str], tmp_path: Path
+) -> None:
+    for name, texts, vocab_size in (("own", tiny_texts, 200), ("other", tiny_texts[::-3], size)):
+        model = train_model(tmp_path / name, texts, vocab_size=vocab_size)
+        AlbertTokenizer(model).save_pretrained(tmp_path / f"{name}-folder")
+        assert AlbertTokenizer.from_pretrained(tmp_path / f"{name}-folder").vocab_size == vocab_size
+    shutil.copyfile(tmp_path / "other.model", tmp_path / "own-folder" / "spiece.model")
+    message = rf"spiece.model: its {size} pieces differ from the 200 pieces of tokenizer.json. albertkit uses"
+    with pytest.warns(UserWarning, match=message):
+        AlbertTokenizer.from_pretrained(tmp_path / "own-folder")
+
+
 def test_a_piece_that_is_also_a_special_token(tiny_vocabulary: Path, tmp_path: Path) -> None:
     """Plain text still contains the piece: in another case, or if special tokens are not parsed."""
     tokenizer = AlbertTokenizer(tiny_vocabulary)
@@ -209,12 +224,11 @@ def test_split_special_tokens_of_transformers(tiny: TokenizerBase, tmp_path: Pat
 def test_the_piece_table_equals_that_of_sentencepiece(tiny_vocabulary: Path) -> None:
     table = read_piece_table(tiny_vocabulary.read_bytes())
     processor = AlbertTokenizer(tiny_vocabulary).sp_model
-    assert list(table.pieces) == processor.id_to_piece(list(range(processor.get_piece_size())))
-    assert list(table.scores) == processor.get_score(list(range(processor.get_piece_size())))
-    assert table.kinds[:5] == (CONTROL, UNKNOWN, CONTROL, CONTROL, CONTROL)
-    assert {
-        piece for piece, kind in zip(table.pieces, table.kinds, strict=True) if kind == USER_DEFINED
-    } == set('()"-.\u2013£€')
+    texts, scores, kinds = zip(*table.pieces, strict=True)
+    assert list(texts) == processor.id_to_piece(list(range(processor.get_piece_size())))
+    assert list(scores) == processor.get_score(list(range(processor.get_piece_size())))
+    assert kinds[:5] == (CONTROL, UNKNOWN, CONTROL, CONTROL, CONTROL)
+    assert {piece.text for piece in table.pieces if piece.kind == USER_DEFINED} == set('()"-.\u2013£€')
 
 
 def test_a_bpe_vocabulary_has_no_tokenizer_json(tiny_texts: list[str], tmp_path: Path) -> None:

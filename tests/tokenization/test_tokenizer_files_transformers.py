@@ -20,22 +20,20 @@ def save_as_transformers(model: Path, folder: Path) -> None:
     User-defined symbols are added tokens in its tokenizer.json and special tokens in its settings. They keep
     the score of SentencePiece, which is 0.
     """
-    table = read_piece_table(model.read_bytes())
-    symbols = [number for number, kind in enumerate(table.kinds) if kind == USER_DEFINED]
+    pieces = read_piece_table(model.read_bytes()).pieces
+    symbols = {number: piece.text for number, piece in enumerate(pieces) if piece.kind == USER_DEFINED}
     AlbertTokenizer(model).save_pretrained(folder / "ours")
     theirs = transformers.AlbertTokenizer.from_pretrained(folder / "ours")
     theirs.save_pretrained(folder)
     assert not (folder / "spiece.model").exists()
     content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    for number in symbols:
+    for number, text in symbols.items():
         content["model"]["vocab"][number][1] = 0.0
-        token = {**content["added_tokens"][0], "content": table.pieces[number], "id": number}
+        token = {**content["added_tokens"][0], "content": text, "id": number}
         content["added_tokens"].append({**token, "special": False})
     (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
     config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    config["extra_special_tokens"] = ["<pad>", "[CLS]", "[SEP]", "[MASK]"] + [
-        table.pieces[number] for number in symbols
-    ]
+    config["extra_special_tokens"] = ["<pad>", "[CLS]", "[SEP]", "[MASK]", *symbols.values()]
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
 
 

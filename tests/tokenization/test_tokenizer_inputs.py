@@ -196,12 +196,25 @@ def test_a_maximum_length_without_truncation_warns_once(
         assert ("truncates longer texts" in caplog.text) == warns
 
 
-def test_a_maximum_length_that_is_no_number(tiny_vocabulary: Path) -> None:
-    tokenizer = AlbertTokenizer(tiny_vocabulary)
-    tokenizer.model_max_length = "8"  # type: ignore[assignment]
-    for call in (tokenizer, tokenizer.encode, lambda text: tokenizer.pad(tokenizer(text))):
-        with pytest.raises(TokenizerError, match="model_max_length='8': expected a whole number"):
-            call(LONG)
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("model_max_length", "8", "a whole number"),
+        ("padding_side", "up", "one of left, right"),
+        ("truncation_side", "up", "one of left, right"),
+        ("parse_special_tokens", "no", "True or False"),
+    ],
+)
+def test_attributes_are_checked(tiny_vocabulary: Path, name: str, value: str, expected: str) -> None:
+    tokenizer = AlbertTokenizer(tiny_vocabulary, model_max_length=8)
+    with pytest.raises(TokenizerError, match=f"{name}='{value}': expected {expected}"):
+        setattr(tokenizer, name, value)
+    assert tokenizer(LONG, truncation=True) == AlbertTokenizer(tiny_vocabulary, model_max_length=8)(
+        LONG, truncation=True
+    )
+    tokenizer.model_max_length = None  # type: ignore[assignment]
+    assert tokenizer.model_max_length == 512
+    assert tokenizer(SHORT) == AlbertTokenizer(tiny_vocabulary)(SHORT)
 
 
 def test_padding_without_a_maximum_length(tiny_vocabulary: Path) -> None:

@@ -149,14 +149,13 @@ def test_ids_from_a_converted_tokenizer_json_equal_those_of_the_rust_library(
     original = AlbertTokenizer(shared / "data" / "spiece.model")
     original.save_pretrained(tmp_path)
     converted = AlbertTokenizer(tokenizer_file=tmp_path / "tokenizer.json")._model
-    table = converted.table()
-    names = [  # a normalized text contains no spaces, so it cannot match these
-        f" {piece}" if kind in (CONTROL, UNKNOWN) else piece
-        for piece, kind in zip(table.pieces, table.kinds, strict=True)
+    table = converted.table().pieces
+    scores = [  # a normalized text contains no spaces, so it cannot match these
+        (f" {piece.text}" if piece.kind in (CONTROL, UNKNOWN) else piece.text, piece.score) for piece in table
     ]
-    scores = list(zip(names, table.scores, strict=True))
-    library = tokenizers.Tokenizer(tokenizers.models.Unigram(scores, unk_id=table.kinds.index(UNKNOWN)))
-    rng, pieces = random.Random(0), list(table.pieces)
+    unk_id = [piece.kind for piece in table].index(UNKNOWN)
+    library = tokenizers.Tokenizer(tokenizers.models.Unigram(scores, unk_id=unk_id))
+    rng, pieces = random.Random(0), [piece.text for piece in table]
     different = 0
     for _ in range(CASES):
         text = random_text(rng, pieces)
@@ -166,7 +165,7 @@ def test_ids_from_a_converted_tokenizer_json_equal_those_of_the_rust_library(
         ids = converted.processor.encode(normalized)
         theirs = library.encode(converted.processor.normalize(normalized)).ids
         if ids != theirs:  # the libraries add scores in different precision
-            score, other = (sum(table.scores[token_id] for token_id in row) for row in (ids, theirs))
+            score, other = (sum(table[token_id].score for token_id in row) for row in (ids, theirs))
             assert score == pytest.approx(other, abs=1e-3)
             different += 1
     assert different <= CASES / 5_000

@@ -1,16 +1,11 @@
-"""Rows of Parquet files, of the folders and files of the library `datasets`, and of Arrow tables in memory.
+"""Rows of Parquet files, and of the folders and files of the library `datasets`."""
 
-That library stores the names of classes in the schema and their numbers in the columns. This module reads the
-names from the schema, so the library need not be installed.
-"""
-
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.table import ObjectTable, Row, Table
+from albertkit.datasets.table import Row, Table, schema_class_names
 from albertkit.errors import DataError, short
 from albertkit.extras import optional
 from albertkit.files import read_json
@@ -94,40 +89,4 @@ class ArrowTable(Table):
 
     def class_names(self, column: str) -> tuple[str, ...] | None:
         """Return the class names in the schema, of a `ClassLabel` or a list of them."""
-        return _class_names(self._schema, column, source=self.name)
-
-
-class ArrowRows(ObjectTable):
-    """The rows of an Arrow table in memory.
-
-    Args:
-        rows: the rows as mappings.
-        schema: the schema of the table, which may have class names.
-        name: the name of the table in error messages.
-    """
-
-    def __init__(self, rows: Iterable[Mapping[str, Any]], schema: Any, *, name: str) -> None:
-        super().__init__(rows, name=name)
-        self._schema = schema
-
-    def class_names(self, column: str) -> tuple[str, ...] | None:
-        """Return the class names in the schema, of a `ClassLabel` or a list of them."""
-        return _class_names(self._schema, column, source=self.name)
-
-
-def _class_names(schema: Any, column: str, *, source: str) -> tuple[str, ...] | None:
-    note = (schema.metadata or {}).get(b"huggingface")
-    if note is None:
-        return None
-    try:
-        feature = json.loads(note).get("info", {}).get("features", {}).get(column) or {}
-        if isinstance(feature, list):  # older versions store a list like this
-            feature = {"feature": feature[0]}
-        names = feature.get("feature", feature).get("names")
-        if names and not all(isinstance(name, str) for name in names):
-            raise TypeError(f"the names are {short(names)}")
-        return tuple(names) if names else None
-    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
-        raise DataError(
-            f"{source}: the class names of {column!r} are damaged ({error}). Save the data again."
-        ) from error
+        return schema_class_names(self._schema, column, source=self.name)

@@ -14,7 +14,7 @@ from albertkit.datasets.question_answering import is_answer, read_question
 from albertkit.datasets.reader import ExampleT, Reader, ReadingReport, is_missing, number_of, text_of
 from albertkit.datasets.table import Row
 from albertkit.datasets.text_classification import read_label
-from albertkit.datasets.token_classification import word_labels
+from albertkit.datasets.token_classification import word_labels, word_texts
 from albertkit.errors import DataError, short
 
 _UNIFORM: dict[type, tuple[str, ...]] = {TextExample: ("text_pair",), PairExample: ("pair", "score")}
@@ -112,36 +112,34 @@ def _text_example(example: TextExample, labeled: bool, texts: Texts) -> TextExam
 
 
 def _pair_example(example: PairExample, labeled: bool, texts: Texts) -> PairExample:
-    negative = _given(example, "negative") if labeled else []
-    found = texts("text", *_given(example, "pair"), *negative)
-    if not labeled:
-        return replace(example, **found, negative=None, score=None)
-    score = example.score
+    negative, score = (example.negative, example.score) if labeled else (None, None)
+    for name, value in (("negative", negative), ("score", score)):
+        if value is not None and example.pair is None:
+            raise DataError(f"the example has a {name} but no pair. Add the second text as pair.")
+    if negative is not None and score is not None:
+        raise DataError("the example has both a negative and a score. Expected only one of them.")
     if score is not None:
-        score = number_of(example.score)
+        score = number_of(score)
         if score is None:
             raise DataError(
                 f"the score is {short(example.score)}. Expected a number, or None for texts that belong "
                 "together."
             )
-        if negative:
-            raise DataError("the example has both a negative and a score. Expected only one of them.")
-    return replace(example, **found, score=score)
+    found = texts("text", *_given(replace(example, negative=negative), "pair", "negative"))
+    return replace(example, **{"negative": None, **found}, score=score)
 
 
 def _words_example(example: WordsExample, labeled: bool, _: Texts) -> WordsExample:
     words = _list_of(example, "words", "a list of words")
-    if not words:
+    if labeled and not words:
         raise DataError("the example has no words. Expected at least one.")
-    for number, word in enumerate(words, start=1):
-        if not isinstance(word, str) and text_of(word) is None:
-            raise DataError(f"word {number} is {short(word)}. Expected text.")
+    texts = word_texts(words)
     labels = None
     if labeled:
         if example.labels is None:
             raise _no_label("labels", None, expected="one for each word")
         labels = word_labels(_list_of(example, "labels", "a list of labels"), len(words), names=None)
-    return replace(example, words=tuple(map(str, words)), labels=labels)
+    return replace(example, words=texts, labels=labels)
 
 
 def _question_example(example: QuestionExample, labeled: bool, _: Texts) -> QuestionExample:

@@ -106,7 +106,6 @@ class ChoiceTable(TableReader[ChoiceExample]):
                 "--context-column": self._context,
                 "--question-column": self._question,
                 "--choice-columns": self._choices,
-                "--id-column": options.id_column,
                 "--label-column": self._label if self.labeled else None,
             }
         )

@@ -23,7 +23,7 @@ from albertkit.datasets.reader import (
 )
 from albertkit.datasets.table import Row, RowError, existing_file
 from albertkit.errors import DataError, short
-from albertkit.text_files import file_format, read_lines
+from albertkit.text_files import read_lines
 
 
 class SquadFile(Reader[QuestionExample]):
@@ -46,9 +46,9 @@ class SquadFile(Reader[QuestionExample]):
         Raises:
             DataError: the file is not JSON or has another layout, or two questions have the same id.
         """
-        lines = read_lines(self.path, file_format(self.path)[1])
+        text = "".join(line for _, line, _ in read_lines(self.path))
         try:
-            document = json.loads("".join(line for _, line, _ in lines))
+            document = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{self.path}: damaged. Expected the JSON of SQuAD ({error}).") from error
         articles = document.get("data") if isinstance(document, dict) else None
@@ -104,7 +104,6 @@ class QuestionTable(TableReader[QuestionExample]):
             {
                 "--question-column": self._question,
                 "--context-column": self._context,
-                "--id-column": options.id_column,
                 "--answers-column": options.answers_column if self.labeled else None,
             }
         )

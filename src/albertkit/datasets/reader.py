@@ -14,12 +14,12 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from numbers import Number
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
-from albertkit.datasets.arrow_table import ArrowRows, ArrowTable
+from albertkit.datasets.arrow_table import ArrowTable
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.table import (
     DelimitedTable,
@@ -90,10 +90,9 @@ class ReadingReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain values."""
-        problems = {
-            problem: {"count": rows.count, "first": rows.first} for problem, rows in self.problems.items()
-        }
-        return {"source": self.source, "rows": self.rows, "examples": self.examples, "problems": problems}
+        report = asdict(self)
+        del report["counts_all"]
+        return report
 
 
 class Reader(ABC, Generic[ExampleT]):
@@ -195,6 +194,7 @@ class TableReader(Reader[ExampleT]):
         self.table = open_table(source, header=self.options.header, delimiter=self.options.delimiter)
         super().__init__(self.table.name, labeled=labeled)
         self.check_columns()
+        self.table.check_columns({"--id-column": self.options.id_column})
 
     @abstractmethod
     def check_columns(self) -> None:
@@ -312,16 +312,14 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
         )
     if not isinstance(first, Mapping):
         return list(data)
-    if schema is not None:
-        return ArrowRows(data, schema, name=name)
-    return ObjectTable(data, name=name, features=features)
+    return ObjectTable(data, name=name, features=features, schema=schema)
 
 
 def open_table(source: Any, *, header: bool = True, delimiter: str | None = None) -> Table:
     """Return the table of a source.
 
     Args:
-        source: the path of a file, or of a folder of `datasets`; a table; or an iterable of mappings.
+        source: the path of a file, or of a folder of `datasets`; or rows in memory, see `as_source`.
         header: whether the first row of a CSV or TSV file names the columns; without, they are "0", "1", ...
         delimiter: separator between cells, if it differs from the default of the ending.
 
@@ -335,10 +333,11 @@ def open_table(source: Any, *, header: bool = True, delimiter: str | None = None
         return DelimitedTable(existing_file(path), header=header, delimiter=delimiter)
     if not header or delimiter is not None:
         raise ConfigError("header and delimiter are for CSV and TSV files. Omit them for this source.")
-    if isinstance(source, Table):
-        return source
     if path is None:
-        return ObjectTable(cast(Iterable[Mapping[str, Any]], source))
+        # Other rows are not copied: a `datasets.IterableDataset` may be larger than memory.
+        is_copied = isinstance(source, Iterator) or hasattr(source, "columns")
+        rows: Any = as_source(source, name="the given examples") if is_copied else source
+        return rows if isinstance(rows, Table) else ObjectTable(rows)
     if path.is_dir():
         return ArrowTable.folder(path)
     if kind == ".jsonl":

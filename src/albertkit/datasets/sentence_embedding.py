@@ -52,13 +52,18 @@ class PairTable(TableReader[PairExample]):
         columns = self.columns
         if not self.labeled or columns["pair"] is None:
             columns["negative"] = columns["score"] = None
+            for role, flag in (("negative", "--negative-column"), ("score", "--label-column")):
+                if self.labeled and given[role] is not None:
+                    raise DataError(
+                        f"{self.table.name}: {flag} {given[role]!r} needs a column of second texts. Set it "
+                        "with --pair-column (in Python pair_column=)."
+                    )
         self.table.check_columns(
             {
                 "--text-column": columns["text"] or USUAL["text"][0],
                 "--pair-column": columns["pair"],
                 "--negative-column": columns["negative"],
                 "--label-column": columns["score"],
-                "--id-column": options.id_column,
             }
         )
         if columns["negative"] and columns["score"]:

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 from albertkit.errors import ConfigError, DataError, short
 from albertkit.files import by_number
-from albertkit.text_files import LINE_BYTES, file_format, lone_surrogate, read_lines
+from albertkit.text_files import LINE_BYTES, cr_ends, file_format, lone_surrogate, read_lines, read_records
 
 logger = logging.getLogger(__name__)
 
@@ -138,18 +138,13 @@ class DelimitedTable(Table):
         if columns[0].startswith("sep="):
             return "Delete the first line, which is for Excel."
         mark = next((one for one in _DELIMITERS if len(columns) == 1 and one in columns[0]), None)
-        if mark is None:
-            found = super()._hint(columns, flag)
+        if mark is not None:
             return (
-                f"{found}, or --no-header if the first line is an example (in Python header=False)"
-                if self.header
-                else found
+                f"The header is a single cell that contains {mark!r}. If it separates cells: --delimiter "
+                f"{mark!r} (in Python delimiter={mark!r})"
             )
-        written = repr(mark)
-        return (
-            f"The header is a single cell that contains {written}. If it separates cells: --delimiter "
-            f"{written} (in Python delimiter={written})"
-        )
+        no_header = ", or --no-header if the first line is an example (in Python header=False)"
+        return super()._hint(columns, flag) + no_header * self.header
 
     def columns(self) -> list[str]:
         """Return the column names: those passed, those in the first row, or the indices of its cells."""
@@ -172,12 +167,9 @@ class DelimitedTable(Table):
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the line number of each record's start, and its cells."""
-        lines = read_lines(self.path, file_format(self.path)[1])
         if not self._is_quoted:
             quoted = 0
-            for number, line, _ in lines:
-                if number == 1 and not line.endswith("\n") and "\r" in line.rstrip("\r"):
-                    raise DataError(self._cr_ends())
+            for number, line, _ in read_records(self.path):
                 if line := line.rstrip("\r\n"):
                     cells = line.split(self.delimiter)
                     if self._warns and '""' in line:
@@ -187,7 +179,8 @@ class DelimitedTable(Table):
                     yield number, cells
             return
         csv.field_size_limit(LINE_BYTES)  # the library's default is 128 KB, but texts may be longer
-        reader = csv.reader((line for _, line, _ in lines), delimiter=self.delimiter, strict=True)
+        lines = (line for _, line, _ in read_lines(self.path))
+        reader = csv.reader(lines, delimiter=self.delimiter, strict=True)
         begins = 1
         try:
             for cells in reader:
@@ -196,21 +189,14 @@ class DelimitedTable(Table):
                 begins = reader.line_num + 1
         except csv.Error as error:
             if "new-line character" in str(error):
-                raise DataError(self._cr_ends() if begins == 1 else self._cr_in_cell(begins)) from error
+                raise (cr_ends(self.name) if begins == 1 else self._cr_in_cell(begins)) from error
             hint = (
                 ". If quotes are part of the text, rename the file to .tsv" if self.delimiter == "\t" else ""
             )
             raise DataError(f"{self.path}, record from line {begins}: not CSV ({error}){hint}") from error
 
-    def _cr_ends(self) -> str:
-        """Return the error for a file without line feeds."""
-        return (
-            f"{self.path}: the lines end in CR (carriage return), as in files from old Mac programs. "
-            r"Expected LF or CRLF. To convert the file: tr '\r' '\n' < old.csv > new.csv."
-        )
-
-    def _cr_in_cell(self, line: int) -> str:
-        return (
+    def _cr_in_cell(self, line: int) -> DataError:
+        return DataError(
             f"{self.path}, record from line {line}: a cell without quotes contains a CR (carriage return). "
             "Expected lines that end in LF or CRLF. Remove the CR, or quote the cell."
         )
@@ -273,7 +259,7 @@ class JsonLinesTable(Table):
             DataError: the file is a JSON array.
         """
         is_first = True
-        for number, line, _ in read_lines(self.path, file_format(self.path)[1]):
+        for number, line, _ in read_records(self.path):
             if not line.strip():
                 continue
             origin = f"{self.path}, line {number}"
@@ -303,9 +289,10 @@ class ObjectTable(Table):
         rows: the mappings.
         name: what error messages call them.
         features: column -> its type in `datasets`; None for those of `rows`, if it has any.
+        schema: the schema of an Arrow table, which may have class names.
 
     Raises:
-        DataError: the object can be read only once, or does not contain mappings.
+        DataError: the object is a mapping.
     """
 
     def __init__(
@@ -314,16 +301,18 @@ class ObjectTable(Table):
         *,
         name: str = "the given examples",
         features: Mapping[str, Any] | None = None,
+        schema: Any = None,
     ) -> None:
+        if not isinstance(rows, Iterable):
+            raise DataError(f"{name} is {short(rows)}. Expected a path, a table or an iterable of dicts.")
         if isinstance(rows, Mapping):
             raise DataError(
                 f"{name} is a mapping with the keys {', '.join(map(str, rows))}. If these are splits, pass "
                 "one of them. If they are columns, pass a list of dicts, one per row."
             )
-        if isinstance(rows, Iterator):
-            raise DataError(f"{name} can be read only once. Pass a list, or a file.")
         self._rows = rows
         self._features = features or getattr(rows, "features", None) or {}
+        self._schema = schema
         self.name = name
 
     def columns(self) -> list[str]:
@@ -348,9 +337,36 @@ class ObjectTable(Table):
 
     def class_names(self, column: str) -> tuple[str, ...] | None:
         """Return the names of a `ClassLabel`, or of a list of them."""
+        if self._schema is not None:
+            return schema_class_names(self._schema, column, source=self.name)
         feature = self._features.get(column)
         names = getattr(getattr(feature, "feature", feature), "names", None)
         return tuple(names) if names else None
+
+
+def schema_class_names(schema: Any, column: str, *, source: str) -> tuple[str, ...] | None:
+    """Return the names of the classes whose numbers are in a column of an Arrow table, if it has any.
+
+    The library `datasets` stores the names in the schema. It need not be installed.
+
+    Raises:
+        DataError: the entry in the schema is damaged.
+    """
+    note = (schema.metadata or {}).get(b"huggingface")
+    if note is None:
+        return None
+    try:
+        feature = json.loads(note).get("info", {}).get("features", {}).get(column) or {}
+        if isinstance(feature, list):  # older versions store a list like this
+            feature = {"feature": feature[0]}
+        names = feature.get("feature", feature).get("names")
+        if names and not all(isinstance(name, str) for name in names):
+            raise TypeError(f"the names are {short(names)}")
+        return tuple(names) if names else None
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+        raise DataError(
+            f"{source}: the class names of {column!r} are damaged ({error}). Save the data again."
+        ) from error
 
 
 def existing_file(path: str | Path) -> Path:

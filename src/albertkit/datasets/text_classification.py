@@ -44,7 +44,6 @@ class TextTable(TableReader[TextExample]):
             {
                 "--text-column": options.text_column,
                 "--pair-column": options.pair_column,
-                "--id-column": options.id_column,
                 "--label-column": self._label if self.labeled else None,
             }
         )

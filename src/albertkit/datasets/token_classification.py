@@ -12,11 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.examples import WordsExample
-from albertkit.datasets.reader import Reader, ReadingReport, TableReader, as_list, is_missing, nested
+from albertkit.datasets.reader import (
+    ANSWERED,
+    Reader,
+    ReadingReport,
+    TableReader,
+    as_list,
+    nested,
+    text_of,
+)
 from albertkit.datasets.table import Row, RowError, existing_file
 from albertkit.datasets.text_classification import LIST, class_name, read_label
 from albertkit.errors import DataError, short
-from albertkit.text_files import file_format, read_lines
+from albertkit.text_files import read_records
 
 DOCUMENT_START = "-DOCSTART-"
 _LABEL = re.compile(r"[A-Z]-\S+|[A-Z][A-Z0-9$_|-]*")  # B-PER, O, PRP$; plain text usually ends otherwise
@@ -75,7 +83,7 @@ class ConllFile(Reader[WordsExample]):
         # If there are tabs, only they separate cells, which may then contain spaces.
         numbered = (
             (number, line.strip("\r\n").split("\t") if "\t" in line else line.split())
-            for number, line, _ in read_lines(self.path, file_format(self.path)[1])
+            for number, line, _ in read_records(self.path)
         )
         for is_sentence, lines in groupby(numbered, lambda line: _is_word(line[1])):
             if is_sentence:
@@ -142,7 +150,6 @@ class WordsTable(TableReader[WordsExample]):
         self.table.check_columns(
             {
                 "--words-column": self._words,
-                "--id-column": options.id_column,
                 "--label-column": self._labels if self.labeled else None,
             }
         )
@@ -152,17 +159,25 @@ class WordsTable(TableReader[WordsExample]):
         """Return the sentence with its labels."""
         words = _listed(row.values.get(self._words))
         given = _listed(row.values.get(self._labels)) if self.labeled else []
-        if not words:
+        if not words and self.labeled:
             raise RowError("empty", f"no words in {self._words!r}")
-        for number, word in enumerate(words, start=1):
-            if not isinstance(word, str) and is_missing(word):
-                raise RowError("malformed", f"word {number} is {word}")
+        if not words:  # its prediction is an empty list of labels
+            report.add("empty", row.origin, f"no words in {self._words!r}, and {ANSWERED}")
+        texts = word_texts(words)
         labels = None
         if self.labeled:
             if not given:
                 raise RowError("unlabeled")
             labels = word_labels(given, len(words), names=self._class_names)
-        return WordsExample(tuple(map(str, words)), labels, self.name_of(row))
+        return WordsExample(texts, labels, self.name_of(row))
+
+
+def word_texts(words: Sequence[Any]) -> tuple[str, ...]:
+    """Return words as texts; raise `RowError` if one is neither text nor a number."""
+    for number, word in enumerate(words, start=1):
+        if not isinstance(word, str) and text_of(word) is None:
+            raise RowError("malformed", f"word {number} is {short(word)}. Expected text.")
+    return tuple(map(str, words))
 
 
 def word_labels(given: Sequence[Any], count: int, *, names: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -174,8 +189,14 @@ def word_labels(given: Sequence[Any], count: int, *, names: tuple[str, ...] | No
     if len(given) != count:
         raise RowError("mislabeled", f"{count} words and {len(given)} labels")
     labels = [read_label(one, separator=None, names=names) for one in given]
-    if None in labels:
-        raise RowError("unlabeled", f"no label for word {labels.index(None) + 1}")
+    for number, label in enumerate(labels, start=1):
+        if label is None:
+            raise RowError("unlabeled", f"no label for word {number}")
+        if isinstance(label, tuple):
+            raise RowError(
+                "mislabeled",
+                f"word {number} has the label {short(given[number - 1])}. Expected one label for each word.",
+            )
     return tuple(class_name(one) if isinstance(one, float) else str(one) for one in labels)
 
 

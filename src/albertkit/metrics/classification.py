@@ -35,10 +35,14 @@ def confusion_matrix(
     Raises:
         DataError: a label is not in `labels`.
     """
+    _check_labels(references, predictions, labels)
+    return metrics.confusion_matrix(list(references), list(predictions), labels=list(labels))
+
+
+def _check_labels(references: Sequence[str], predictions: Sequence[str], labels: Sequence[str]) -> None:
     check_same_length(references, predictions)
     if unknown := {*references, *predictions} - {*labels}:
         raise DataError(f"the labels {sorted(unknown)} are not among {', '.join(labels)}")
-    return metrics.confusion_matrix(list(references), list(predictions), labels=list(labels))
 
 
 def pearson(references: Sequence[float], predictions: Sequence[float]) -> float:
@@ -75,7 +79,11 @@ def class_scores(
         predictions: the predicted labels, as many.
         labels: all labels in the model's order. With two labels, the second is the positive class ("1", as in
             MRPC and QQP).
+
+    Raises:
+        DataError: a label is not in `labels`.
     """
+    _check_labels(references, predictions, labels)
     true, predicted = list(references), list(predictions)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="A single label", category=UserWarning)  # the result is 0

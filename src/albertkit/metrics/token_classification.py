@@ -56,7 +56,11 @@ class SpanScore:
 
 @dataclass(frozen=True)
 class SpanScores:
-    """The scores of all spans together and by type, and the accuracy over words."""
+    """The scores of all spans together and by type, and the accuracy over words.
+
+    Accuracy compares labels with their prefixes. Different labels can mean the same spans (B-PER or I-PER
+    after O), so it can be below 1 although F1 is 1.
+    """
 
     overall: SpanScore
     by_type: dict[str, SpanScore]
@@ -82,7 +86,8 @@ def spans(labels: Sequence[str]) -> list[Span]:
     before, start = (OUTSIDE, ""), 0
     for position, label in enumerate([*labels, OUTSIDE]):
         prefix, kind = _split(label)
-        if position and not _goes_on(before, (prefix, kind)):
+        goes_on = kind == before[1] and prefix not in BEGINS and before[0] not in ENDS
+        if position and not goes_on:
             if before[0] != OUTSIDE:
                 found.append(Span(before[1], start, position))
             start = position
@@ -105,10 +110,6 @@ def _split(label: str) -> tuple[str, str]:
             f"the label {label!r} follows no scheme. Expected O, or B, I, E, S, L, U and '-TYPE'."
         )
     return match[1], match[2]
-
-
-def _goes_on(before: tuple[str, str], now: tuple[str, str]) -> bool:
-    return before[1] == now[1] and now[0] not in BEGINS and before[0] not in ENDS
 
 
 def span_scores(references: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> SpanScores:

@@ -26,7 +26,7 @@ from albertkit.tokenization.options import (
     Side,
     read_examples,
     read_fit,
-    read_max_length,
+    read_setting,
     read_side,
     read_strategy,
     take_settings,
@@ -77,10 +77,13 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         settings = {**saved, **take_settings(settings)}
         super().__init__(model, source=source, settings=settings)
         self.name_or_path = str(source)
-        for name, read in SETTINGS.items():
-            setattr(self, name, read(settings.get(name)))
+        for name in SETTINGS:
+            setattr(self, name, settings.get(name))
         self._encoder = TextEncoder(model, self._special)
         self._warned: set[str] = set()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, read_setting(name, value) if name in SETTINGS else value)
 
     @property
     def split_special_tokens(self) -> bool:
@@ -207,17 +210,15 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         Raises:
             TokenizerError: The rows have no `input_ids`, or are not mappings with the same names.
         """
-        options = Options(padding=padding, max_length=max_length, pad_to_multiple_of=pad_to_multiple_of)
-        fit = read_fit(options, model_max_length=read_max_length(self.model_max_length))
-        marks = self._special.marks(around=False, padding=fit.padding != "do_not_pad")
-        padded = pad_rows(
-            encoded_inputs,
-            fit=fit,
-            multiple_of=pad_to_multiple_of,
-            side=read_side("padding_side", padding_side or self.padding_side),
-            values={"input_ids": marks.padding, "special_tokens_mask": 1, "token_type_ids": 0},
-            attention_mask=return_attention_mask is not False,
+        options = Options(
+            padding=padding,
+            max_length=max_length,
+            pad_to_multiple_of=pad_to_multiple_of,
+            return_attention_mask=return_attention_mask,
         )
+        fit = read_fit(options, model_max_length=self.model_max_length)
+        side = read_side("padding_side", padding_side or self.padding_side)
+        padded = pad_rows(encoded_inputs, options, fit=fit, side=side, special=self._special)
         return padded.convert_to_tensors(return_tensors or tensor_type_of(encoded_inputs))
 
     def tokenize(
@@ -245,8 +246,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         sequences = [self._encoder.pieces(each, parse) for each in (text, pair) if each is not None]
         if not add_special_tokens:
             return [piece for pieces in sequences for piece in pieces]
-        marks = self._special.marks()
-        first, end = self.convert_ids_to_tokens([marks.first, marks.end])
+        first, end = self.convert_ids_to_tokens(self._special.marks())
         return [first, *(token for pieces in sequences for token in [*pieces, end])]
 
     @property
@@ -264,15 +264,15 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         return self.parse_special_tokens if asked is None else asked
 
     def _assemble(self, sequences: list[list[Sequence]], options: Options, *, batched: bool) -> BatchEncoding:
-        fit = read_fit(options, model_max_length=read_max_length(self.model_max_length))
+        fit = read_fit(options, model_max_length=self.model_max_length)
         if options.truncation is None and fit.truncation != "do_not_truncate" and options.verbose:
             self._warn_once(TRUNCATED_BY_DEFAULT, fit.max_length)
         encoding, longest = assemble(
             sequences,
             options,
             fit=fit,
-            marks=self._special.marks(around=options.add_special_tokens, padding=fit.padding != "do_not_pad"),
-            truncation_side=read_side("truncation_side", self.truncation_side),
+            special=self._special,
+            truncation_side=self.truncation_side,
             padding_side=read_side("padding_side", options.padding_side or self.padding_side),
             batched=batched,
             to_tokens=self.convert_ids_to_tokens,
@@ -324,6 +324,8 @@ class TokenizerBase(TokenVocabulary, PushToHub):
             settings |= folder.find_files(path, cls.vocabulary_file_name)
         tokenizer = cls(**settings)
         tokenizer.name_or_path = str(name)
+        if {"vocab_file", "tokenizer_file"} <= settings.keys():
+            folder.warn_of_other_pieces(settings["vocab_file"], settings["tokenizer_file"], tokenizer._model)
         if published.find(name):
             facts = tokenizer.normalization
             if (model := folder.find_model_file(path)) is not None:
@@ -391,7 +393,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
             MissingExtraError: The extra `tokenizers` is not installed.
             TokenizerError: The vocabulary is not a standard Unigram model, so it has no tokenizer.json.
         """
-        content = self._vocabulary_files().get(folder.TOKENIZER_FILE)
+        content = self._model.tokenizer_json(self._special)
         if content is None:
             raise TokenizerError(f"{self.name_or_path}: only a standard Unigram model has a tokenizer.json")
         return tokenizers.Tokenizer.from_str(content.decode())

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
 from albertkit import hub
-from albertkit.errors import AlbertKitError, ModelNotFoundError, TokenizerError
+from albertkit.errors import AlbertKitError, ModelNotFoundError, TokenizerError, warn_caller
 from albertkit.files import atomic_path, contents, made_folder
 from albertkit.files import read_json as read_object
 from albertkit.hub import HubOptions
 from albertkit.tokenization.normalization import BertNormalization, Normalization
-from albertkit.tokenization.options import NO_LIMIT, SETTINGS, take_settings
+from albertkit.tokenization.options import NO_LIMIT, SETTINGS, read_setting, take_settings
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text, token_texts
+from albertkit.tokenization.subword import SubwordModel
 
 MODEL_FILE = "spiece.model"
 WORD_LIST_FILE = "vocab.txt"
@@ -104,19 +105,17 @@ def find(path: Path, name: str) -> Path | None:
     return file if file.suffix == Path(name).suffix and file.is_file() else None
 
 
-def find_files(path: Path, vocabulary_file: str) -> dict[str, Path | None]:
+def find_files(path: Path, vocabulary_file: str) -> dict[str, Path]:
     """Return the vocabulary files of a folder as arguments of a tokenizer class.
 
     Raises:
         ModelNotFoundError: The folder has no vocabulary file.
     """
-    vocabulary_files = {
-        "vocab_file": find(path, vocabulary_file),
-        "tokenizer_file": find(path, TOKENIZER_FILE),
-    }
-    if not any(vocabulary_files.values()):
+    names = {"vocab_file": vocabulary_file, "tokenizer_file": TOKENIZER_FILE}
+    files = {argument: file for argument, name in names.items() if (file := find(path, name))}
+    if not files:
         raise missing(path, f"{vocabulary_file}, or {TOKENIZER_FILE} in its place")
-    return vocabulary_files
+    return files
 
 
 def missing(path: Path, expected: str) -> ModelNotFoundError:
@@ -151,9 +150,9 @@ def read_settings(
         rules = {field.name: config.get(field.name) for field in fields(normalization)}
         settings = {name: value for name, value in rules.items() if value is not None}
         normalization(**settings)  # raises if a value is invalid
-        for name, read in SETTINGS.items():
+        for name in SETTINGS:
             if config.get(name) is not None:
-                settings[name] = read(config[name])
+                settings[name] = read_setting(name, config[name])
         if config.get("split_special_tokens") is not None:
             settings["split_special_tokens"] = config["split_special_tokens"]
         if settings.get("model_max_length", 0) > NO_LIMIT:
@@ -179,9 +178,10 @@ def _read_tokens(
     added = {token_text(token): int(number) for number, token in decoder}
     additional += [token_text(token) for _, token in decoder if token.get("special")]
     if not added or "extra_special_tokens" in config:  # other programs list the tokens in other files
-        in_json = _rust_tokens(folder / TOKENIZER_FILE)
+        with named_damage(folder / TOKENIZER_FILE):
+            in_json = listed_tokens(read_json(folder / TOKENIZER_FILE))
         added = added or read_json(folder / ADDED_TOKENS_FILE) | in_json.added
-        additional += in_json.special
+        additional += [token for token in in_json.special if token in in_json.added]
         if "extra_special_tokens" in config:
             known = known | in_json.symbols
             added = {token: number for token, number in added.items() if token not in in_json.symbols}
@@ -190,11 +190,7 @@ def _read_tokens(
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Return the content of a JSON file that contains an object, or an empty dict if the file does not exist.
-
-    Raises:
-        TokenizerError: The file is damaged.
-    """
+    """Return the object in a JSON file, {} without a file; raise TokenizerError if the file is damaged."""
     return read_object(file, TokenizerError) if file.is_file() else {}
 
 
@@ -240,33 +236,50 @@ def write(folder: str | Path, files: Mapping[str, bytes], *, prefix: str | None 
     return tuple(map(str, paths))
 
 
-class _RustTokens(NamedTuple):
+def warn_of_other_pieces(vocabulary: Path, tokenizer_file: Path, model: SubwordModel) -> None:
+    """Warn if a tokenizer.json, which other libraries read, has other pieces than the vocabulary file."""
+    listed: Any = (read_json(tokenizer_file).get("model") or {}).get("vocab") or {}
+    ids = listed if isinstance(listed, dict) else {piece: id for id, (piece, _) in enumerate(listed)}
+    sample = list(ids)[:: max(1, len(ids) // 100)]  # two vocabularies differ in most pieces
+    size = max(ids.values(), default=-1) + 1
+    if size != model.size or any(model.token_to_id(piece) != ids[piece] for piece in sample):
+        warn_caller(
+            f"{vocabulary}: its {model.size:,} pieces differ from the {size:,} pieces of "
+            f"{tokenizer_file.name}. albertkit uses {vocabulary.name}, and other libraries use "
+            f"{tokenizer_file.name}. Delete the file that does not belong to the model."
+        )
+
+
+class ListedTokens(NamedTuple):
+    """The tokens that a tokenizer.json lists in addition to its pieces."""
+
     added: dict[str, int]
-    """The added tokens that are not in the vocabulary, with their ids."""
+    """The tokens that are not in the vocabulary, with their ids."""
     special: list[str]
-    """The special tokens among them."""
+    """The special tokens, in or after the vocabulary."""
     symbols: set[str]
     """The user-defined symbols of the vocabulary."""
 
 
-def _rust_tokens(rust_file: Path) -> _RustTokens:
-    """Return tokens of a tokenizer.json.
+def listed_tokens(content: Mapping[str, Any]) -> ListedTokens:
+    """Return the added and special tokens in the content of a tokenizer.json.
 
     `transformers` 5 writes added tokens only into this file, even if the folder has a spiece.model. It also
     lists the user-defined symbols of the vocabulary as added tokens, and the folder's settings list them as
     special tokens, including brackets and the full stop. The original does not split texts at them. They
     are the added tokens that are pieces with SentencePiece's score 0.
     """
-    content = read_json(rust_file)
-    with named_damage(rust_file):
-        vocabulary = (content.get("model") or {}).get("vocab") or ()
-        is_unigram = not isinstance(vocabulary, dict)
-        pieces = {piece for piece, _ in vocabulary} if is_unigram else set(vocabulary)
-        tokens = {token_text(token): token for token in content.get("added_tokens") or ()}
-        behind = {text: token["id"] for text, token in tokens.items() if text not in pieces}
-        symbols = {
-            text
-            for text, token in tokens.items()
-            if is_unigram and not token["special"] and [text, 0] in vocabulary[token["id"] : token["id"] + 1]
-        }
-        return _RustTokens(behind, [text for text in behind if tokens[text]["special"]], symbols)
+    vocabulary = (content.get("model") or {}).get("vocab") or ()
+    is_unigram = not isinstance(vocabulary, dict)
+    pieces = {piece for piece, _ in vocabulary} if is_unigram else set(vocabulary)
+    tokens = {token_text(token): token for token in content.get("added_tokens") or ()}
+    symbols = {
+        text
+        for text, token in tokens.items()
+        if is_unigram and not token["special"] and [text, 0] in vocabulary[token["id"] : token["id"] + 1]
+    }
+    return ListedTokens(
+        added={text: token["id"] for text, token in tokens.items() if text not in pieces},
+        special=[text for text, token in tokens.items() if token["special"]],
+        symbols=symbols,
+    )

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import sentencepiece
 
@@ -20,7 +20,7 @@ from albertkit.protobuf import fixed32, message, number, read_fields
 WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for the start of a word
 
 # Types of pieces: ModelProto.SentencePiece.Type
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 
 # Algorithms: TrainerSpec.ModelType
 UNIGRAM = 1
@@ -29,13 +29,19 @@ _KINDS = {"<pad>": CONTROL, "<unk>": UNKNOWN, "[CLS]": CONTROL, "[SEP]": CONTROL
 _NO_PIECE = (1 << 64) - 1  # the id -1 in a protocol buffer
 
 
+class Piece(NamedTuple):
+    """A piece with its score and its type."""
+
+    text: str
+    score: float
+    kind: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class PieceTable:
     """The pieces of a model file. The index of a piece is its id."""
 
-    pieces: tuple[str, ...]
-    scores: tuple[float, ...]
-    kinds: tuple[int, ...]
+    pieces: tuple[Piece, ...]
     character_map: bytes  # the normalizer's compiled table; empty if the normalizer changes nothing
     algorithm: int = UNIGRAM
     usual_spaces: bool = True  # a mark before the first word, and single marks between words
@@ -75,8 +81,8 @@ def ends_in_digit_and_comma(piece: str) -> bool:
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
-def read_model_file(path: str | Path) -> bytes:
-    """Return the bytes of a SentencePiece model file.
+def read_vocabulary_file(path: str | Path, *, expected: str) -> bytes:
+    """Return the bytes of a vocabulary file.
 
     Raises:
         ModelNotFoundError: The file does not exist.
@@ -85,13 +91,11 @@ def read_model_file(path: str | Path) -> bytes:
     path = Path(path)
     if not path.is_file():
         what = "a folder" if path.is_dir() else "no file"
-        raise ModelNotFoundError(f"{path}: {what}. Expected a SentencePiece model file such as spiece.model.")
-    model = path.read_bytes()
-    if not model:
-        raise TokenizerError(
-            f"{path}: the file is empty. Expected a SentencePiece model. Copy or download it again."
-        )
-    return model
+        raise ModelNotFoundError(f"{path}: {what}. Expected {expected}.")
+    content = path.read_bytes()
+    if not content:
+        raise TokenizerError(f"{path}: the file is empty. Expected {expected}. Copy or download it again.")
+    return content
 
 
 def load_processor(model: bytes, *, source: str | Path) -> sentencepiece.SentencePieceProcessor:
@@ -117,17 +121,14 @@ def read_piece_table(model: bytes) -> PieceTable:
     Raises:
         TokenizerError: The file is damaged. SentencePiece itself ignores fields of a wrong type.
     """
-    pieces: list[str] = []
-    scores: list[float] = []
-    kinds: list[int] = []
+    pieces: list[Piece] = []
     character_map, algorithm, usual_spaces = b"", UNIGRAM, True
     try:
         for field, value, _ in read_fields(model):
             if field == 1:  # repeated SentencePiece pieces
                 piece = _values(value)
-                pieces.append(piece.get(1, b"").decode())
-                scores.append(struct.unpack("<f", struct.pack("<I", piece.get(2, 0)))[0])
-                kinds.append(piece.get(3, NORMAL))
+                (score,) = struct.unpack("<f", struct.pack("<I", piece.get(2, 0)))
+                pieces.append(Piece(piece.get(1, b"").decode(), score, piece.get(3, NORMAL)))
             elif field == 2:  # TrainerSpec
                 algorithm = _values(value).get(3, UNIGRAM)
             elif field == 3:  # NormalizerSpec
@@ -137,8 +138,6 @@ def read_piece_table(model: bytes) -> PieceTable:
                 usual_spaces = all(normalizer.get(flag, 1) for flag in (3, 4, 5))
         return PieceTable(
             pieces=tuple(pieces),
-            scores=tuple(scores),
-            kinds=tuple(kinds),
             character_map=character_map,
             algorithm=algorithm,
             usual_spaces=usual_spaces,
@@ -155,31 +154,20 @@ def _values(message: bytes) -> dict[int, Any]:
 
 def model_content(table: PieceTable) -> bytes:
     """Return the bytes of a SentencePiece model with these pieces."""
-    return message(3, message(2, table.character_map)) + _pieces_content(table)
-
-
-def _pieces_content(table: PieceTable) -> bytes:
-    """Return the part of a model file that has the pieces and the ids of the special pieces."""
-    fields_of_kinds = {kind: number(3, kind) for kind in table.kinds}
-    content = b"".join(
-        message(1, message(1, piece.encode()) + fixed32(2, score) + fields_of_kinds[kind])
-        for piece, score, kind in zip(
-            table.pieces, map(struct.Struct("<f").pack, table.scores), table.kinds, strict=True
-        )
+    types = {kind: number(3, kind) for kind in {piece.kind for piece in table.pieces}}
+    pieces = b"".join(
+        message(1, message(1, text.encode()) + fixed32(2, struct.pack("<f", score)) + types[kind])
+        for text, score, kind in table.pieces
     )
+    texts = [piece.text for piece in table.pieces]
     trainer = number(3, table.algorithm)
     for field, name in ((40, "<unk>"), (41, "<s>"), (42, "</s>"), (43, "<pad>")):
-        place = table.pieces.index(name) if name in table.pieces else _NO_PIECE
-        trainer += number(field, place)
-    return content + message(2, trainer)
+        trainer += number(field, texts.index(name) if name in texts else _NO_PIECE)
+    return message(3, message(2, table.character_map)) + pieces + message(2, trainer)
 
 
 def vocab_lines(model: bytes) -> list[str]:
-    """Return the lines of the `.vocab` file (piece, tab, score) that SentencePiece writes next to a model.
-
-    Raises:
-        TokenizerError: The model is damaged.
-    """
+    """Return the lines of the `.vocab` file (piece, tab, score) that SentencePiece writes next to a model."""
     processor = load_processor(model, source="the vocabulary")
     numbers = range(processor.GetPieceSize())
     return [f"{processor.IdToPiece(number)}\t{processor.GetScore(number):.6g}" for number in numbers]
@@ -196,20 +184,10 @@ def model_from_lines(lines: Sequence[str]) -> bytes:
         TokenizerError: A line is not a piece with a score, or the pieces are not a valid model (no `<unk>`,
             or a duplicate piece).
     """
-    pieces, scores = zip(*map(_parse_line, lines), strict=True)
-    # Only pieces outside the Unigram model have the score 0.
-    kinds = tuple(
-        _KINDS.get(piece, NORMAL if score else USER_DEFINED)
-        for piece, score in zip(pieces, scores, strict=True)
-    )
     # Only the library's table: in versions before 0.2.3, the rest of its normalizer keeps spaces as they are.
     normalizer = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc").serialized_model_proto()
-    table = PieceTable(
-        pieces=pieces,
-        scores=scores,
-        kinds=kinds,
-        character_map=read_piece_table(normalizer).character_map,
-    )
+    character_map = read_piece_table(normalizer).character_map
+    table = PieceTable(pieces=tuple(map(_parse_line, lines)), character_map=character_map)
     model = model_content(table)
     try:
         sentencepiece.SentencePieceProcessor().LoadFromSerializedProto(model)
@@ -218,17 +196,18 @@ def model_from_lines(lines: Sequence[str]) -> bytes:
     return model
 
 
-def _parse_line(line: str) -> tuple[str, float]:
-    piece, _, score = line.rpartition("\t")
+def _parse_line(line: str) -> Piece:
+    text, _, score = line.rpartition("\t")
     try:
         value = float(score)
     except ValueError:
         value = math.nan
-    if not piece or not math.isfinite(value):
+    if not text or not math.isfinite(value):
         raise TokenizerError(
             f"{line!r} is not a line of a vocabulary. Expected a piece, a tab and its score."
         )
-    return piece, value
+    # Only pieces outside the Unigram model have the score 0.
+    return Piece(text, value, _KINDS.get(text, NORMAL if value else USER_DEFINED))
 
 
 def _guess(model: bytes) -> str:

@@ -9,10 +9,10 @@ The rule of the original (`preprocess_text` of google-research/albert), before S
 
 For ASCII text, one byte table does nearly all of this; step 3 has no effect on it.
 
-Normalization is a chain of steps. Each step maps every character of its output to a span of its input.
-`align` chains these maps, so every character that SentencePiece splits has a span in the original text. The
-span of a piece goes from the start of its first character to the end of its last character. The time is
-linear in the length of the text. The spans of the pieces of a text have these properties:
+`align` maps each character of the normalized text to a span of the original text. `Alignment.then` adds
+SentencePiece's own normalization. The span of a piece goes from the start of its first character to the end
+of its last character. The time is linear in the length of the text. The spans of the pieces have these
+properties:
 
 * Starts and ends never decrease and lie within the text.
 * The word-start mark has no width: `▁dog` covers `dog`. A lone `▁` is empty, at the start of the next token.
@@ -24,8 +24,8 @@ linear in the length of the text. The spans of the pieces of a text have these p
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Self
 
@@ -33,9 +33,11 @@ from albertkit.errors import TokenizerError, short
 from albertkit.tokenization.model_file import WORD_START
 
 _PART = 256  # characters
-_SPACES = re.compile(r"\s+")
-_DOUBLE_QUOTES = re.compile("``|''")
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_REWRITTEN = {
+    True: re.compile(r"\s+|``|''|[^\x00-\x7f]"),
+    False: re.compile(r"``|''|[^\x00-\x7f]"),
+}
+"""The parts of a text that normalization may write with another length, if it removes spaces or not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,32 +126,6 @@ class Alignment:
     starts: list[int]
     ends: list[int]
 
-    def part(self, start: int, stop: int) -> "Alignment":
-        """Return the characters `start:stop` with their spans."""
-        part = slice(start, max(start, stop))
-        return Alignment(text=self.text[part], starts=self.starts[part], ends=self.ends[part])
-
-    def rewrite(self, pattern: re.Pattern[str], write: Callable[[str], str]) -> "Alignment":
-        """Replace the matches of a pattern; the new characters get the span of the match.
-
-        If a match is replaced with nothing, its span is added to the character before it.
-        """
-        strings: list[str] = []
-        starts: list[int] = []
-        ends: list[int] = []
-        position = 0
-        for match in pattern.finditer(self.text):
-            begin, end = match.span()
-            written = write(match.group())
-            strings += self.text[position:begin], written
-            starts += self.starts[position:begin] + [self.starts[begin]] * len(written)
-            ends += self.ends[position:begin] + [self.ends[end - 1]] * len(written)
-            if not written and ends:
-                ends[-1] = max(ends[-1], self.ends[end - 1])
-            position = end
-        text = "".join(strings) + self.text[position:]
-        return Alignment(text=text, starts=starts + self.starts[position:], ends=ends + self.ends[position:])
-
     def then(self, text: str, offsets: list[int]) -> "Alignment":
         """Add a step that wrote `text`, whose character i began at `offsets[i]` of this text.
 
@@ -186,23 +162,35 @@ class Alignment:
 def align(text: str, normalization: Normalization) -> Alignment:
     """Return the normalized text with each character's span in `text`; the twin of `normalization(text)`."""
     normalized = normalization(text)
-    aligned = Alignment(text=text, starts=list(range(len(text))), ends=list(range(1, len(text) + 1)))
+    position, stop = 0, len(text)
+    starts: list[int] = []
+    ends: list[int] = []
     if not text.isascii() or len(normalized) != len(text):
         # In ASCII text, every step keeps a character's position or shortens the text.
         if normalization.remove_space:
-            aligned = aligned.part(len(text) - len(text.lstrip()), len(text.rstrip()))
-            aligned = aligned.rewrite(_SPACES, lambda _: " ")
-        aligned = aligned.rewrite(_DOUBLE_QUOTES, lambda _: '"')
-        if not normalization.keep_accents:
-            aligned = aligned.rewrite(_NOT_ASCII, _without_accents)
-        if normalization.do_lower_case:
-            aligned = aligned.rewrite(_NOT_ASCII, str.lower)
+            position, stop = stop - len(text.lstrip()), len(text.rstrip())
+        for match in _REWRITTEN[normalization.remove_space].finditer(text, position, stop):
+            start, end = match.span()
+            length = len(_rewritten(match.group(), normalization))
+            starts += [*range(position, start), *[start] * length]
+            ends += [*range(position + 1, start + 1), *[end] * length]
+            if not length and ends:  # a removed character belongs to the character before it
+                ends[-1] = end
+            position = end
+    starts += range(position, stop)
+    ends += range(position + 1, stop + 1)
     # Lower-casing depends on the context (a final sigma), but its length does not.
-    assert len(normalized) == len(aligned.text)
-    return replace(aligned, text=normalized)
+    assert len(normalized) == len(starts)
+    return Alignment(text=normalized, starts=starts, ends=ends)
 
 
-def _without_accents(character: str) -> str:
-    # Canonical ordering moves only combining marks, which are dropped, so each character decomposes alone.
-    decomposed = unicodedata.normalize("NFKD", character)
-    return "".join([part for part in decomposed if not unicodedata.combining(part)])
+def _rewritten(part: str, normalization: Normalization) -> str:
+    """Return what normalization writes for spaces, for double quotes, or for a character outside ASCII."""
+    if part in ("``", "''"):
+        return '"'
+    if normalization.remove_space and part.isspace():
+        return " "
+    if not normalization.keep_accents:
+        # Canonical ordering moves only combining marks, which are dropped, so characters decompose alone.
+        part = "".join(one for one in unicodedata.normalize("NFKD", part) if not unicodedata.combining(one))
+    return part.lower() if normalization.do_lower_case else part

@@ -227,11 +227,7 @@ def read_strategy(truncation: bool | str | None) -> Strategy:
 
 
 def read_side(name: str, value: Any) -> Side:
-    """Return a side after checking it.
-
-    Raises:
-        TokenizerError: The value is neither "left" nor "right".
-    """
+    """Return a side; raise TokenizerError if it is neither "left" nor "right"."""
     if value not in get_args(Side):
         raise TokenizerError(f"{name}={value!r}: expected one of {', '.join(get_args(Side))}")
     return value
@@ -244,30 +240,26 @@ def read_flag(name: str, value: Any) -> bool:
     return value
 
 
-def read_max_length(value: Any) -> int:
-    """Return `model_max_length` after checking it. A huge number means no limit; None means the default, 512.
-
-    Raises:
-        TokenizerError: The value is not an integer of at least 1.
-    """
-    if value is None:
-        return 512
+def _read_max_length(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
-        raise TokenizerError(f"model_max_length={short(value)}: expected a whole number of at least 1")
+        raise TokenizerError(f"{name}={short(value)}: expected a whole number of at least 1")
     return int(value)
 
 
-SETTINGS: dict[str, Callable[[Any], Any]] = {
-    "model_max_length": read_max_length,
-    "padding_side": lambda value: "right" if value is None else read_side("padding_side", value),
-    "truncation_side": lambda value: "right" if value is None else read_side("truncation_side", value),
-    "parse_special_tokens": lambda value: value is None or read_flag("parse_special_tokens", value),
-    "clean_up_tokenization_spaces": lambda value: (
-        value is not None and read_flag("clean_up_tokenization_spaces", value)
-    ),
+SETTINGS: dict[str, tuple[Any, Callable[[str, Any], Any]]] = {
+    "model_max_length": (512, _read_max_length),
+    "padding_side": ("right", read_side),
+    "truncation_side": ("right", read_side),
+    "parse_special_tokens": (True, read_flag),
+    "clean_up_tokenization_spaces": (False, read_flag),
 }
-"""The settings other than special tokens and normalization rules, each with its reader: a function that
-checks the value and returns the default for None."""
+"""The attributes other than special tokens and normalization rules, each with its default and its check."""
+
+
+def read_setting(name: str, value: Any) -> Any:
+    """Return an attribute in `SETTINGS`, by default for None; raise TokenizerError if it is not valid."""
+    default, read = SETTINGS[name]
+    return default if value is None else read(name, value)
 
 
 def take_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

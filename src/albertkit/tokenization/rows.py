@@ -1,14 +1,14 @@
 """Assemble a batch from sequences of ids: truncate, make windows, add special tokens and pad."""
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from albertkit.errors import TokenizerError, short
 from albertkit.tokenization.encoding import BatchEncoding, Encoding, Sequence, Window
 from albertkit.tokenization.options import Fit, Options, Side, Strategy
-from albertkit.tokenization.special_tokens import Marks
+from albertkit.tokenization.special_tokens import SpecialTokens
 
 _MANY_OBJECTS = 10_000  # with fewer new objects, visiting them is faster than checking for frozen objects
 
@@ -34,7 +34,7 @@ def assemble(
     options: Options,
     *,
     fit: Fit,
-    marks: Marks,
+    special: SpecialTokens,
     truncation_side: Side,
     padding_side: Side,
     batched: bool,
@@ -45,6 +45,7 @@ def assemble(
     Raises:
         TokenizerError: An example cannot fit into `max_length`, or tensors need rows of equal length.
     """
+    marks = special.marks() if options.add_special_tokens else None
     rows: list[Encoding] = []
     samples: list[int] = []
     for sample, sequences in enumerate(examples):
@@ -57,9 +58,9 @@ def assemble(
         samples.extend([sample] * (len(rows) - len(samples)))
     longest = max(map(len, rows), default=0)
     if fit.padding != "do_not_pad":
-        width = _width(longest, fit, options.pad_to_multiple_of)
+        width, padding_id = _width(longest, fit, options.pad_to_multiple_of), special.id_of("pad_token")
         for row in rows:
-            _pad(row, width, padding_side, marks.padding)
+            _pad(row, width, padding_side, padding_id)
     data = _columns(rows, samples, options)
     if not batched and options.return_tensors is None and not options.return_overflowing_tokens:
         # The length of one text stays a list of one, as in `transformers`.
@@ -68,15 +69,9 @@ def assemble(
 
 
 def pad_rows(
-    encoded: Any,
-    *,
-    fit: Fit,
-    multiple_of: int | None,
-    side: Side,
-    values: Mapping[str, int],
-    attention_mask: bool,
+    encoded: Any, options: Options, *, fit: Fit, side: Side, special: SpecialTokens
 ) -> BatchEncoding:
-    """Pad rows that are already encoded. `values` gives the padding value of each column that is padded.
+    """Pad rows that are already encoded, and add their attention mask.
 
     Raises:
         TokenizerError: The rows have no `input_ids`, or are not mappings with the same names.
@@ -96,11 +91,12 @@ def pad_rows(
     if single:
         columns = {name: [column] for name, column in columns.items()}
     lengths = [len(row) for row in columns["input_ids"]]
-    if attention_mask:
+    if options.return_attention_mask is not False:
         columns.setdefault("attention_mask", [[1] * length for length in lengths])
     if fit.padding != "do_not_pad":
-        width = _width(max(lengths), fit, multiple_of)
-        for name, value in {**values, "attention_mask": 0}.items():
+        width = _width(max(lengths), fit, options.pad_to_multiple_of)
+        values = {"special_tokens_mask": 1, "token_type_ids": 0, "attention_mask": 0}
+        for name, value in {"input_ids": special.id_of("pad_token"), **values}.items():
             if name in columns:
                 fills = [[value] * (width - len(row)) for row in columns[name]]
                 columns[name] = [
@@ -121,43 +117,35 @@ def _rows(
     sequences: list[Sequence],
     options: Options,
     fit: Fit,
-    marks: Marks,
+    marks: tuple[int, int] | None,
     side: Side,
     to_tokens: Callable[[list[int]], list[str]],
 ) -> list[Encoding]:
     """Return the row of an example, followed by its other windows."""
-    first = sequences[0].ids
-    second = sequences[1].ids if len(sequences) == 2 else None
-    around = (2 if second is None else 3) if options.add_special_tokens else 0
+    around = 0 if marks is None else 1 + len(sequences)
     if fit.truncation != "do_not_truncate" and fit.max_length <= around:
         raise TokenizerError(
             f"max_length={fit.max_length} leaves no room for text, because a row has {around} special tokens"
         )
     fitting = windows(
-        len(first),
-        None if second is None else len(second),
+        len(sequences[0].ids),
+        len(sequences[1].ids) if len(sequences) == 2 else None,
         room=fit.max_length - around,
         strategy=fit.truncation,
         stride=options.stride,
         side=side,
     )
     return [
-        Encoding(
-            _ids(first, second, window, marks if options.add_special_tokens else None),
-            window,
-            options.add_special_tokens,
-            sequences,
-            to_tokens,
-        )
+        Encoding(_ids(sequences, window, marks), window, marks is not None, sequences, to_tokens)
         for window in fitting
     ]
 
 
-def _ids(first: list[int], second: list[int] | None, window: Window, marks: Marks | None) -> list[int]:
-    start, end = ([marks.first], [marks.end]) if marks else ([], [])
-    ids = [*start, *_within(first, window.first), *end]
-    if second is not None and window.second is not None:
-        ids += [*_within(second, window.second), *end]
+def _ids(sequences: list[Sequence], window: Window, marks: tuple[int, int] | None) -> list[int]:
+    start, end = ([], []) if marks is None else ([marks[0]], [marks[1]])
+    ids = [*start, *_within(sequences[0].ids, window.first), *end]
+    if window.second is not None:
+        ids += [*_within(sequences[1].ids, window.second), *end]
     return ids
 
 

@@ -7,7 +7,7 @@ spaces have no effect, because each part between tokens is normalized separately
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from albertkit.errors import TokenizerError
@@ -38,14 +38,6 @@ class Part(NamedTuple):
     text: str
     start: int
     token_id: int | None
-
-
-class Marks(NamedTuple):
-    """The ids of the tokens around texts, and of padding."""
-
-    first: int  # [CLS]
-    end: int  # [SEP]
-    padding: int
 
 
 def token_text(token: object) -> str:
@@ -103,16 +95,22 @@ def _fold_character(character: str) -> str:
 
 
 class SpecialTokens:
-    """The roles and ids of special tokens and added tokens, and the search for them in texts."""
+    """The roles and ids of special tokens and added tokens, and the search for them in texts.
 
-    def __init__(self, *, size: int, ignore_case: bool) -> None:
+    Args:
+        size: Number of pieces in the vocabulary.
+        ignore_case: Whether added tokens match in any case.
+        token_to_id: Function that returns the id of a piece, or None for other tokens.
+    """
+
+    def __init__(self, *, size: int, ignore_case: bool, token_to_id: Callable[[str], int | None]) -> None:
         self.size = size
+        self._token_to_id = token_to_id
         self.roles: dict[str, str | None] = {}
         self.additional: list[str] = []
         self.added: dict[str, int] = {}  # tokens after the vocabulary
         self.ids: dict[str, int] = {}  # all tokens at which texts are split
         self._fold = fold if ignore_case else str
-        self._first_characters: set[str] = set()
         # Computed on first use, and reset when a token changes.
         self._words: dict[str, str] | None = None
         self._patterns: dict[Parsing | None, re.Pattern[str] | None] = {}
@@ -145,15 +143,12 @@ class SpecialTokens:
         """Return the added token that `token` matches in a text, or None."""
         return self.words.get(self._fold(token))
 
-    def add(self, token: str, *, vocabulary_id: int | None, added_id: int | None = None) -> bool:
-        """Add a token; return whether it got a new id.
-
-        `vocabulary_id` is its id if it is in the vocabulary; `added_id` is its saved id.
-        """
+    def add(self, token: str, *, added_id: int | None = None) -> bool:
+        """Add a token, with its saved id if it has one; return whether it got a new id."""
+        vocabulary_id = self._token_to_id(token)
         new = vocabulary_id is None and token not in self.added
         if new:
             self.added[token] = self.size + len(self) if added_id is None else added_id
-        self._first_characters.add(token[0])
         self.ids[token] = self.added[token] if vocabulary_id is None else vocabulary_id
         self._patterns.clear()
         if self._words is not None and token not in self.additional and token not in self.roles.values():
@@ -161,46 +156,41 @@ class SpecialTokens:
         return new
 
     def set_role(self, role: str, token: str | None) -> None:
-        """Assign a role to an already added token, or to None."""
+        """Assign a role to a token, which is added, or to None."""
+        if token is not None:
+            self.add(token)
         self.roles[role] = token
         self._forget()
 
     def set_additional(self, tokens: list[str]) -> None:
-        """Set the additional special tokens, already added; previous ones become ordinary added tokens."""
-        self.additional = list(dict.fromkeys(tokens))
+        """Add the special tokens without a role; previous ones become ordinary added tokens."""
+        for token in tokens:
+            self.add(token)
+        self.additional = [token for token in dict.fromkeys(tokens) if token not in self.roles.values()]
         self._forget()
 
-    def marks(self, *, around: bool = True, padding: bool = False) -> Marks:
-        """Return the ids around texts and of padding, with -1 for a role without a token.
+    def id_of(self, role: str) -> int:
+        """Return the id of the token with a role; raise TokenizerError if there is none."""
+        token = self.roles[role]
+        if token is None:
+            without = "padding=False" if role == "pad_token" else "add_special_tokens=False"
+            raise TokenizerError(f"this tokenizer has no {role}. Set tokenizer.{role}, or pass {without}.")
+        return self.ids[token]
 
-        Raises:
-            TokenizerError: A required role has no token: [CLS] or [SEP] for `around`, padding for `padding`.
-        """
-        needed = {"cls_token": around, "sep_token": around, "pad_token": padding}
-        ids = []
-        for role, is_needed in needed.items():
-            token = self.roles[role]
-            if token is None and is_needed:
-                without = "padding=False" if role == "pad_token" else "add_special_tokens=False"
-                raise TokenizerError(
-                    f"this tokenizer has no {role}. Set tokenizer.{role}, or pass {without}."
-                )
-            ids.append(-1 if token is None else self.ids[token])
-        return Marks(*ids)
+    def marks(self) -> tuple[int, int]:
+        """Return the ids of the tokens around a text, [CLS] and [SEP]."""
+        return self.id_of("cls_token"), self.id_of("sep_token")
 
     def occur_in(self, text: str, *, parse_special_tokens: Parsing) -> bool:
         """Return whether a text contains a token to split at; special tokens count if they are parsed."""
-        if not self.words:  # the usual case: with few tokens, separate searches are fastest
-            if not parse_special_tokens:
-                return False
-            if parse_special_tokens == "mask":
-                return (mask := self.roles["mask_token"]) is not None and mask in text
-            for character in self._first_characters:  # for ALBERT `[` and `<`, which few texts contain
-                if character in text:
-                    return any(token in text for token in self.ids)
-            return False
-        special, words = self._pattern(parse_special_tokens), self._pattern(None)
-        return bool((special and special.search(text)) or (words and words.search(self._fold(text))))
+        if self.words:
+            special, words = self._pattern(parse_special_tokens), self._pattern(None)
+            return bool((special and special.search(text)) or (words and words.search(self._fold(text))))
+        tokens = [self.roles["mask_token"]] if parse_special_tokens == "mask" else self.ids
+        # To search for one character first is faster: few texts contain `[` or `<`.
+        return bool(parse_special_tokens) and any(
+            token[0] in text and token in text for token in tokens if token
+        )
 
     def split(self, text: str, *, parse_special_tokens: Parsing) -> list[Part]:
         """Return the parts of a text in order. Parts of plain text may be empty or blank."""

@@ -18,18 +18,19 @@ from typing import Any
 
 from albertkit.errors import TokenizerError, short, warn_caller
 from albertkit.files import json_text
-from albertkit.tokenization.folder import named_damage, read_json
+from albertkit.tokenization.folder import listed_tokens, named_damage, read_json
 from albertkit.tokenization.model_file import (
     CONTROL,
     NORMAL,
     UNKNOWN,
     USER_DEFINED,
     WORD_START,
+    Piece,
     PieceTable,
     ends_in_digit_and_comma,
 )
 from albertkit.tokenization.normalization import Normalization
-from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
+from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens
 
 _NEVER = -1_000.0
 """Added to the scores of pieces that other readers should never choose."""
@@ -44,11 +45,13 @@ def unigram_json(table: PieceTable, normalization: Normalization, special_tokens
     Raises:
         TokenizerError: A piece is longer than the library can handle.
     """
-    _check_pieces(table.pieces)
-    scores = [
-        score + _NEVER if ends_in_digit_and_comma(piece) else score
-        for piece, score in zip(table.pieces, _scores(table), strict=True)
-    ]
+    _check_pieces([piece.text for piece in table.pieces])
+    best = max(piece.score for piece in table.pieces if piece.kind == NORMAL)
+    vocabulary: list[tuple[str, float]] = []
+    for piece, score, kind in table.pieces:
+        if kind == USER_DEFINED:
+            score = len(piece) * best - 0.1  # SentencePiece's bonus for user-defined symbols
+        vocabulary.append((piece, score + _NEVER if ends_in_digit_and_comma(piece) else score))
     spaces = {"type": "Metaspace", "replacement": WORD_START, "prepend_scheme": "always", "split": False}
     return tokenizer_json(
         special_tokens,
@@ -60,8 +63,8 @@ def unigram_json(table: PieceTable, normalization: Normalization, special_tokens
         decoder=spaces,
         model={
             "type": "Unigram",
-            "unk_id": table.kinds.index(UNKNOWN),
-            "vocab": list(zip(table.pieces, scores, strict=True)),
+            "unk_id": [piece.kind for piece in table.pieces].index(UNKNOWN),
+            "vocab": vocabulary,
             "byte_fallback": False,
         },
     )
@@ -114,15 +117,6 @@ def _token(token: str, segment: int) -> dict[str, Any]:
     return {"SpecialToken": {"id": token, "type_id": segment}}
 
 
-def _scores(table: PieceTable) -> list[float]:
-    """Return SentencePiece's scores, including its bonus for user-defined symbols."""
-    best = max(score for score, kind in zip(table.scores, table.kinds, strict=True) if kind == NORMAL)
-    return [
-        len(piece) * best - 0.1 if kind == USER_DEFINED else score
-        for piece, score, kind in zip(table.pieces, table.scores, table.kinds, strict=True)
-    ]
-
-
 def _sentencepiece_steps(table: PieceTable) -> list[dict[str, Any]]:
     """Return SentencePiece's normalizer as steps: its table, then single spaces between words."""
     characters = base64.b64encode(table.character_map).decode()
@@ -169,12 +163,12 @@ def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict
     model = content.get("model") or {}
     if model.get("type") != "Unigram" or model.get("unk_id") is None:
         raise TokenizerError(
-            f"{path}: the file has a {model.get('type', 'missing')} model. Expected the Unigram vocabulary "
-            f"of an ALBERT tokenizer. AutoTokenizer also loads WordPiece vocabularies."
+            f"the file has a {model.get('type', 'missing')} model. Expected the Unigram vocabulary of an "
+            "ALBERT tokenizer. AutoTokenizer also loads WordPiece vocabularies."
         )
     if model.get("byte_fallback"):
         raise TokenizerError(
-            f"{path}: byte_fallback is true, which only a spiece.model supports. Load the spiece.model."
+            "byte_fallback is true, which only a spiece.model supports. Load the spiece.model."
         )
     vocabulary = [_piece(entry) for entry in model["vocab"]]
     _check_pieces([piece for piece, _ in vocabulary])
@@ -183,48 +177,35 @@ def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict
         raise TokenizerError(
             f"unk_id is {short(unknown_id)}. Expected the id of one of {len(vocabulary)} pieces."
         )
-    tokens = {token_text(token): token for token in content.get("added_tokens") or ()}
-    added = {text: token["id"] for text, token in tokens.items()}
-    special = {text for text, token in tokens.items() if token.get("special")}
+    tokens = listed_tokens(content)
     steps = list(_flatten(content.get("normalizer")))
     maps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
-    kinds = [_kind(piece, score, special) for piece, score in vocabulary]
-    kinds[unknown_id] = UNKNOWN
     if not maps and "WhitespaceSplit" in {step["type"] for step in _flatten(content.get("pre_tokenizer"))}:
         warn_caller(
             f"{path}: transformers wrote it without SentencePiece's table of characters, so texts with "
             "compatibility or control characters may get other ids than with the original. Load the "
             "spiece.model instead."
         )
-    table = PieceTable(
-        pieces=tuple(piece for piece, _ in vocabulary),
-        # No learned score is this low. The sum is exact, so the subtraction is exact too.
-        scores=tuple(
-            score - _NEVER if score < _NEVER and ends_in_digit_and_comma(piece) else score
-            for piece, score in vocabulary
-        ),
-        kinds=tuple(kinds),
-        character_map=base64.b64decode(maps[0]) if maps else b"",
-    )
+    special = {*tokens.special}
+    pieces = [_read_piece(piece, score, special) for piece, score in vocabulary]
+    pieces[unknown_id] = pieces[unknown_id]._replace(kind=UNKNOWN)
+    table = PieceTable(pieces=tuple(pieces), character_map=base64.b64decode(maps[0]) if maps else b"")
     types = {step["type"] for step in steps}
     rules = {"do_lower_case": "Lowercase" in types, "keep_accents": "NFKD" not in types}
-    known = {
-        "added_tokens": {token: number for token, number in added.items() if number >= len(vocabulary)},
-        "extra_special_tokens": [
-            token for token in added if token in special and token not in DEFAULT_ROLES.values()
-        ],
-    }
-    return table, rules, known
+    extra = [token for token in tokens.special if token not in DEFAULT_ROLES.values()]
+    return table, rules, {"added_tokens": tokens.added, "extra_special_tokens": extra}
 
 
-def _kind(piece: str, score: float, special: set[str]) -> int:
-    """Return the type of a piece, given the special tokens; `<unk>` has a type of its own."""
-    # A learned piece that was made a special token is still a piece of plain text.
+def _read_piece(piece: str, score: float, special: set[str]) -> Piece:
+    """Return a piece with its type, given the special tokens."""
     if piece in special and (score == 0 or piece in DEFAULT_ROLES.values()):
-        return CONTROL
+        # A learned piece that was made a special token is still a piece of plain text.
+        return Piece(piece, score, CONTROL)
+    if score < _NEVER and ends_in_digit_and_comma(piece):
+        score -= _NEVER  # no learned score is this low; the sum is exact, so the subtraction is exact too
     # Learned scores are logarithms of probabilities below 1. `transformers` keeps SentencePiece's 0 for
     # user-defined symbols and lists them as added tokens, but texts must not be split at them.
-    return USER_DEFINED if score == 0 else NORMAL
+    return Piece(piece, score, USER_DEFINED if score == 0 else NORMAL)
 
 
 def _check_pieces(pieces: Sequence[str]) -> None:

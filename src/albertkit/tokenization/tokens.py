@@ -16,23 +16,14 @@ tokenizers: Any = optional("tokenizers", extra="tokenizers")
 _MOST_IDS = 1 << 31  # other libraries store ids as int32
 
 
-def _role(role: str) -> Any:
-    """Return the property for the token of a role; its value is None if the role has no token."""
+def _role(role: str) -> tuple[Any, Any]:
+    """Return the properties for the token of a role and its id, which are None if the role has no token."""
 
     def token(self: "TokenVocabulary") -> str | None:
         return self._special.roles[role]
 
     def set_token(self: "TokenVocabulary", token: str | None) -> None:
-        if token is None:
-            self._special.set_role(role, None)
-        else:
-            self.add_special_tokens({role: token})
-
-    return property(token, set_token)
-
-
-def _role_id(role: str) -> Any:
-    """Return the property for the token id of a role; its value is None if the role has no token."""
+        self._special.set_role(role, None if token is None else token_text(token))
 
     def token_id(self: "TokenVocabulary") -> int | None:
         token = self._special.roles[role]
@@ -41,7 +32,7 @@ def _role_id(role: str) -> Any:
     def set_token_id(self: "TokenVocabulary", token_id: int | None) -> None:
         setattr(self, role, None if token_id is None else self.convert_ids_to_tokens(token_id))
 
-    return property(token_id, set_token_id)
+    return property(token, set_token), property(token_id, set_token_id)
 
 
 class TokenVocabulary:
@@ -53,31 +44,29 @@ class TokenVocabulary:
     SPECIAL_TOKENS_ATTRIBUTES: ClassVar[tuple[str, ...]] = tuple(DEFAULT_ROLES)
 
     def __init__(self, model: SubwordModel, *, source: str | Path, settings: Mapping[str, Any]) -> None:
-        unknown = settings.keys() - TokenizerSettings.__annotations__.keys()
-        if unknown:
-            of_calls = sorted(unknown & CallOptions.__annotations__.keys())
-            name = [*of_calls, *sorted(unknown)][0]
-            known = [*TokenizerSettings.__annotations__, *asdict(model.normalization)]
-            hint = (
-                f". Pass it in calls: tokenizer(text, {name}=...)" if of_calls else did_you_mean(name, known)
-            )
+        if unknown := settings.keys() - TokenizerSettings.__annotations__.keys():
+            name = min(unknown)
+            hint = did_you_mean(name, [*TokenizerSettings.__annotations__, *asdict(model.normalization)])
+            if name in CallOptions.__annotations__:
+                hint = f". Pass it in calls: tokenizer(text, {name}=...)"
             raise TypeError(f"{type(self).__name__} has no argument {name!r}{hint}")
         self._model = model
-        self._special = SpecialTokens(size=model.size, ignore_case=model.normalization.do_lower_case)
+        self._special = SpecialTokens(
+            size=model.size,
+            ignore_case=model.normalization.do_lower_case,
+            token_to_id=model.token_to_id,
+        )
         self._restore(settings.get("added_tokens", {}), source)
         for role, default in self.default_roles.items():
             given = settings.get(role, default)
-            if given is not None:
-                token = token_text(given)
-                token_id = model.token_to_id(token)
-                if token == default and token_id is None and token not in self._special.added:
-                    raise TokenizerError(
-                        f"{source}: its {model.size} pieces do not contain {token!r}, the default {role}. "
-                        f"Expected {', '.join(dict.fromkeys(self.default_roles.values()))}. "
-                        f"Pass the vocabulary's own token as {role}=..."
-                    )
-                self._special.add(token, vocabulary_id=token_id)
-            self._special.set_role(role, None if given is None else token_text(given))
+            token = None if given is None else token_text(given)
+            if token == default and model.token_to_id(default) is None and token not in self._special.added:
+                raise TokenizerError(
+                    f"{source}: its {model.size} pieces do not contain {token!r}, the default {role}. "
+                    f"Expected {', '.join(dict.fromkeys(self.default_roles.values()))}. "
+                    f"Pass the vocabulary's own token as {role}=..."
+                )
+            self._special.set_role(role, token)
         self.extra_special_tokens = settings.get("extra_special_tokens")
 
     def _restore(self, added: Mapping[str, int], source: str | Path) -> None:
@@ -94,17 +83,17 @@ class TokenVocabulary:
                     f"{source}: the added token {token!r:.200} has the id {short(token_id)}. Expected a "
                     f"whole number of at least {size}, because the vocabulary has {size} pieces."
                 )
-            self._special.add(token, vocabulary_id=vocabulary_id, added_id=token_id)
+            self._special.add(token, added_id=token_id)
         if len(set(self._special.added.values())) < len(self._special.added):
             raise TokenizerError(f"{source}: two of the added tokens have the same id. Copy the file again.")
 
-    bos_token, bos_token_id = _role("bos_token"), _role_id("bos_token")
-    eos_token, eos_token_id = _role("eos_token"), _role_id("eos_token")
-    unk_token, unk_token_id = _role("unk_token"), _role_id("unk_token")
-    sep_token, sep_token_id = _role("sep_token"), _role_id("sep_token")
-    pad_token, pad_token_id = _role("pad_token"), _role_id("pad_token")
-    cls_token, cls_token_id = _role("cls_token"), _role_id("cls_token")
-    mask_token, mask_token_id = _role("mask_token"), _role_id("mask_token")
+    bos_token, bos_token_id = _role("bos_token")
+    eos_token, eos_token_id = _role("eos_token")
+    unk_token, unk_token_id = _role("unk_token")
+    sep_token, sep_token_id = _role("sep_token")
+    pad_token, pad_token_id = _role("pad_token")
+    cls_token, cls_token_id = _role("cls_token")
+    mask_token, mask_token_id = _role("mask_token")
     pad_token_type_id = 0
 
     def __len__(self) -> int:
@@ -140,11 +129,7 @@ class TokenVocabulary:
 
     @extra_special_tokens.setter
     def extra_special_tokens(self, tokens: Iterable[Any] | Mapping[str, Any] | None) -> None:
-        texts = token_texts(tokens or ())
-        for token in texts:
-            self._special.add(token, vocabulary_id=self._model.token_to_id(token))
-        # Tokens with a role are not additional tokens.
-        self._special.set_additional([token for token in texts if token not in self._special.roles.values()])
+        self._special.set_additional(token_texts(tokens or ()))
 
     @property
     def extra_special_tokens_ids(self) -> list[int]:
@@ -208,7 +193,7 @@ class TokenVocabulary:
         added = 0
         for token in tokens:
             if self._special.word_in_any_case(token) is None:
-                added += self._special.add(token, vocabulary_id=self._model.token_to_id(token))
+                added += self._special.add(token)
         return added
 
     def add_special_tokens(
@@ -239,9 +224,7 @@ class TokenVocabulary:
                 kept = [] if replace_extra_special_tokens else self._special.additional
                 self.extra_special_tokens = [*kept, *token_texts(value)]
             elif role in DEFAULT_ROLES:
-                token = token_text(value)
-                self._special.add(token, vocabulary_id=self._model.token_to_id(token))
-                self._special.set_role(role, token)
+                self._special.set_role(role, token_text(value))
             else:
                 known = ", ".join([*DEFAULT_ROLES, "extra_special_tokens"])
                 raise TokenizerError(f"{role!r} is not a role of a special token. Expected one of {known}.")
@@ -310,9 +293,9 @@ class TokenVocabulary:
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None
     ) -> list[int]:
         """Return `[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]`."""
-        marks = self._special.marks()
-        row = [marks.first, *token_ids_0, marks.end]
-        return row if token_ids_1 is None else [*row, *token_ids_1, marks.end]
+        first, end = self._special.marks()
+        row = [first, *token_ids_0, end]
+        return row if token_ids_1 is None else [*row, *token_ids_1, end]
 
     def create_token_type_ids_from_sequences(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None

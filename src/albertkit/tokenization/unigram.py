@@ -14,15 +14,14 @@ import sentencepiece
 
 from albertkit.cores import usable_cores
 from albertkit.tokenization.model_file import (
-    BYTE,
     UNIGRAM,
     WORD_START,
     PieceTable,
     ends_in_digit_and_comma,
     load_processor,
     model_content,
-    read_model_file,
     read_piece_table,
+    read_vocabulary_file,
 )
 from albertkit.tokenization.normalization import Alignment, Normalization, align
 from albertkit.tokenization.special_tokens import SpecialTokens
@@ -107,7 +106,10 @@ class UnigramModel(SubwordModel):
             self._table, self._content = model, model_content(model)
             self._load(source="tokenizer.json")
         else:
-            self._table, self._content = None, read_model_file(model)
+            self._table = None
+            self._content = read_vocabulary_file(
+                model, expected="a SentencePiece model file such as spiece.model"
+            )
             self._load(source=model)
 
     def _load(self, *, source: str | Path) -> None:
@@ -247,7 +249,7 @@ class UnigramModel(SubwordModel):
         tokens = repr((special_tokens.roles, special_tokens.describe()))
         if self._json is None or self._json[0] != tokens:
             table = self.table()
-            if table.algorithm != UNIGRAM or not table.usual_spaces or BYTE in table.kinds:
+            if table.algorithm != UNIGRAM or not table.usual_spaces or self._bytes:
                 return None
             self._json = tokens, unigram_json(table, self.normalization, special_tokens)
         return self._json[1]

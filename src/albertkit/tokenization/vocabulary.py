@@ -117,8 +117,7 @@ def _report(model: UnigramModel, sample: Sample, held_out: Sample) -> Vocabulary
 def unreachable_pieces(model: UnigramModel) -> dict[str, list[str]]:
     """Return the pieces that no text can produce, by the setting that prevents them."""
     unreachable: dict[str, list[str]] = defaultdict(list)
-    table = model.table()
-    for piece, kind in zip(table.pieces, table.kinds, strict=True):
+    for piece, _, kind in model.table().pieces:
         if kind in (NORMAL, USER_DEFINED) and (reason := _reason_unreachable(model, piece, kind)):
             unreachable[reason].append(piece)
     return dict(unreachable)

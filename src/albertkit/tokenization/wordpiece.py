@@ -12,10 +12,11 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any, NoReturn, Unpack
 
-from albertkit.errors import ModelNotFoundError, TokenizerError
+from albertkit.errors import TokenizerError
 from albertkit.text_files import lone_surrogate
 from albertkit.tokenization import folder
 from albertkit.tokenization.base import TokenizerBase
+from albertkit.tokenization.model_file import read_vocabulary_file
 from albertkit.tokenization.normalization import BertNormalization
 from albertkit.tokenization.options import TokenizerSettings
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
@@ -267,7 +268,8 @@ class AlbertWordPieceTokenizer(TokenizerBase):
         if vocab_file is None:
             pieces = _in_order(vocabulary, source=source)
         else:
-            pieces = read_word_list(Path(vocab_file))
+            content = read_vocabulary_file(vocab_file, expected="a word list such as vocab.txt")
+            pieces = parse_word_list(content, source=vocab_file)
         given = {
             "do_lower_case": do_lower_case,
             "strip_accents": strip_accents,
@@ -296,18 +298,6 @@ def is_wordpiece_json(path: Path) -> bool:
         return False
     model = folder.read_json(path).get("model")
     return isinstance(model, dict) and model.get("type") == _MODEL
-
-
-def read_word_list(path: Path) -> tuple[str, ...]:
-    """Return the pieces of a vocab.txt.
-
-    Raises:
-        ModelNotFoundError: The file does not exist.
-        TokenizerError: See `parse_word_list`.
-    """
-    if not path.is_file():
-        raise ModelNotFoundError(f"{path}: no file. Expected a word list such as {folder.WORD_LIST_FILE}.")
-    return parse_word_list(path.read_bytes(), source=path)
 
 
 def parse_word_list(content: bytes, *, source: str | Path) -> tuple[str, ...]:
@@ -352,11 +342,9 @@ def read_tokenizer_file(path: Path) -> tuple[dict[str, int], dict[str, Any], dic
             "strip_accents": normalizer["strip_accents"],
             "tokenize_chinese_chars": normalizer["handle_chinese_chars"],
         }
-        vocabulary = dict(model["vocab"])
-        tokens = {token_text(token): token for token in content.get("added_tokens") or ()}
-        behind = {text: token["id"] for text, token in tokens.items() if text not in vocabulary}
-        special = [text for text, token in tokens.items() if token["special"] and text not in ROLES.values()]
-        return vocabulary, rules, {"added_tokens": behind, "extra_special_tokens": special}
+        tokens = folder.listed_tokens(content)
+        special = [token for token in tokens.special if token not in ROLES.values()]
+        return dict(model["vocab"]), rules, {"added_tokens": tokens.added, "extra_special_tokens": special}
 
 
 def _in_order(vocabulary: dict[str, int], *, source: str | Path) -> tuple[str, ...]:
