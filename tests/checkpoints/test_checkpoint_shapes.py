@@ -87,7 +87,7 @@ def test_a_classifier_of_an_unknown_class_classifies_sequences(architectures: li
     ("pruned", "message"),
     [
         ({1: [0]}, "no layer 1 to prune. Expected the number of a layer with its own weights, 0 to 0"),
-        ({0: [4]}, r"heads to prune in layer 0 are \[4\]. Expected ids from 0 to 3"),
+        ({0: [4]}, r"heads to prune in layer 0 are \[4\]. Expected a list of ids from 0 to 3"),
         ({0: [0, 1, 2, 3]}, "would leave layer 0 without heads"),
     ],
 )

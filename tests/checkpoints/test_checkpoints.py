@@ -42,7 +42,11 @@ def test_tied_tensors_are_stored_once_and_only_when_tied(tmp_path: Path) -> None
     write_folder(tmp_path / "tied", {}, shared)
     assert_same(read_folder(tmp_path / "tied")[1], {EMBEDDINGS: words, "predictions.bias": bias})
 
-    untied = shared | {DECODER: words.clone(), "predictions.decoder.bias": bias.clone()}
+    copies = shared | {DECODER: words.clone(), "predictions.decoder.bias": bias.clone()}
+    write_folder(tmp_path / "copies", {}, copies)
+    assert_same(read_folder(tmp_path / "copies")[1], {EMBEDDINGS: words, "predictions.bias": bias})
+
+    untied = shared | {DECODER: words + 1, "predictions.decoder.bias": bias + 1}
     write_folder(tmp_path / "untied", {}, untied)
     assert_same(read_folder(tmp_path / "untied")[1], untied)
 

@@ -1,6 +1,5 @@
 """Tests of the errors for `tf_model.h5` and ONNX files that refer to other files or declare wrong sizes."""
 
-import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,17 +18,15 @@ NAME = "model/kernel:0"
 Put = Callable[[h5py.Group, Path], object]
 
 
-def keras_file(folder: Path, put: Put, *, names: list[bytes] | None = None) -> Path:
+def keras_file(folder: Path, put: Put) -> Path:
     """Write a file with one layer. `put` adds its tensor."""
     path = folder / "tf_model.h5"
     (folder / "secret").write_bytes(np.arange(6, dtype="f4").tobytes())
     with h5py.File(folder / "other.h5", "w") as file:
         file[NAME] = np.arange(6.0)
     with h5py.File(path, "w") as file:
-        file.attrs["layer_names"] = [b"layer"]
         group = file.create_group("layer")
         group.create_group("model")
-        group.attrs["weight_names"] = names or [NAME.encode()]
         put(group, folder)
     return path
 
@@ -43,7 +40,6 @@ def external_link(group: h5py.Group, folder: Path) -> None:
 
 
 def soft_link(group: h5py.Group, folder: Path) -> None:
-    group.file["elsewhere"] = np.arange(6.0)
     group[NAME] = h5py.SoftLink("/elsewhere")
 
 
@@ -52,7 +48,6 @@ def cycle(group: h5py.Group, folder: Path) -> None:
 
 
 def group_link(group: h5py.Group, folder: Path) -> None:
-    group.file["elsewhere/kernel:0"] = np.arange(6.0)
     del group["model"]
     group["model"] = h5py.SoftLink("/elsewhere")
 
@@ -84,10 +79,6 @@ def texts(group: h5py.Group, folder: Path) -> None:
     ("put", "message"),
     [
         (external, "is virtual, external or compressed"),
-        (external_link, "is reached by a ExternalLink"),
-        (soft_link, "is reached by a SoftLink"),
-        (cycle, "is reached by a SoftLink"),
-        (group_link, "is reached by a SoftLink"),
         (virtual, "is virtual, external or compressed"),
         (huge, "claims 4,398,046,511,104 bytes, more than the file has"),
         (never_written, "claims 2,000 bytes and has fewer"),
@@ -100,21 +91,29 @@ def test_data_outside_the_file_is_an_error(tmp_path: Path, put: Put, message: st
         read_h5(keras_file(tmp_path, put))
 
 
+@pytest.mark.parametrize("put", [external_link, soft_link, cycle, group_link])
+def test_links_are_not_followed(tmp_path: Path, put: Put) -> None:
+    with pytest.raises(CheckpointError, match="has no weights of Keras layers"):
+        read_h5(keras_file(tmp_path, put))
+
+
 def plain(group: h5py.Group, folder: Path) -> None:
     group[NAME] = np.arange(6.0)
-    group.file["layer2/model/kernel:0"] = np.arange(6.0)
 
 
-@pytest.mark.parametrize("name", [b"/layer2/model/kernel:0", b"./model/kernel:0", b"", b"model//kernel:0"])
-def test_a_path_outside_the_layer_is_an_error(tmp_path: Path, name: bytes) -> None:
-    with pytest.raises(CheckpointError, match="is not a path below its group"):
-        read_h5(keras_file(tmp_path, plain, names=[name]))
+@pytest.mark.parametrize("differs", [False, True])
+def test_layers_that_share_a_tensor(tmp_path: Path, differs: bool) -> None:
+    def shared(group: h5py.Group, folder: Path) -> None:
+        plain(group, folder)
+        group.file[f"other/{NAME}"] = np.arange(6.0) + differs
 
-
-@pytest.mark.parametrize("times", [1, 3])
-def test_a_tensor_that_layers_share_is_read_once(tmp_path: Path, times: int) -> None:
-    (tensor,) = read_h5(keras_file(tmp_path, plain, names=[NAME.encode()] * times)).values()
-    assert tensor.tolist() == [0, 1, 2, 3, 4, 5]
+    path = keras_file(tmp_path, shared)
+    if differs:
+        with pytest.raises(CheckpointError, match=f"{NAME} is stored twice, with different values"):
+            read_h5(path)
+    else:
+        (tensor,) = read_h5(path).values()
+        assert tensor.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_big_endian_numbers_are_converted(tmp_path: Path) -> None:
@@ -126,7 +125,7 @@ def test_big_endian_numbers_are_converted(tmp_path: Path) -> None:
     assert tensor.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_heap_that_hdf5_would_read_forever_is_an_error(tmp_path: Path) -> None:
+def test_a_heap_that_hdf5_would_read_forever_is_not_read(tmp_path: Path) -> None:
     path = keras_file(tmp_path, plain)
     with h5py.File(path, "r+") as file:
         file["layer"].attrs.create("weight_names", [NAME], dtype=h5py.string_dtype())
@@ -137,22 +136,8 @@ def test_a_heap_that_hdf5_would_read_forever_is_an_error(tmp_path: Path) -> None
         free += 16 + -(-int.from_bytes(content[free + 8 : free + 16], "little") // 8) * 8
     content[free + 8 : free + 16] = bytes(8)
     path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=f"the heap at byte {heap:,} has an object of 0 bytes"):
-        read_h5(path)
-
-
-def test_overlapping_heaps_are_an_error(tmp_path: Path) -> None:
-    """Reading many heaps that end in the same chain of objects would take quadratic time."""
-    count = 1000
-    chain = 32 * count  # the start of the chain
-    heaps = [
-        struct.pack("<8sQHHIQ", b"GCOL\x01", chain + 16 * count - start, 1, 1, 0, chain - start - 32)
-        for start in range(0, chain, 32)
-    ]
-    path = tmp_path / "tf_model.h5"
-    path.write_bytes(b"".join(heaps) + struct.pack("<HHIQ", 1, 1, 0, 0) * count)
-    with pytest.raises(CheckpointError, match=r"the heap at byte 64 overlaps others"):
-        read_h5(path)
+    (tensor,) = read_h5(path).values()
+    assert tensor.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_data_outside_an_onnx_file_is_an_error(tmp_path: Path) -> None:

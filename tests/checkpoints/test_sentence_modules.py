@@ -237,20 +237,17 @@ def damaged(write_model: WriteModel, name: str) -> Path:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (
-            "module",
-            "modules.json: the module 'LSTM' follows the pooling.*Expected Dense, Dropout or Normalize",
-        ),
+        ("module", "modules.json: a module after the pooling is 'LSTM'.*Expected Dense, Dropout, Normalize"),
         ("first", "the first module is 'BoW'.*Expected Transformer"),
         ("none", "the second module is 'Normalize'.*Expected Pooling"),
         ("activation", "activation_function is 'my.Function'.*Expected torch"),
         ("input", "module_input_name is 'token_embeddings'.*Expected sentence_embedding"),
-        ("shape", r"linear.weight \(5, 32\).*Expected linear.weight \(6, 32\)"),
+        ("shape", r"linear.weight \(5, 32\).*describes linear.weight \(6, 32\)"),
         ("size", r"a Dense module expects vectors of size 33, but the modules before it return size 32"),
         ("pooling", r"pooling is 'median'. Expected one of mean, cls, max"),
         ("outside", "'../..' leads out of the folder"),
         ("json", "modules.json is damaged: expected a list of modules"),
-        ("prompt", "default_prompt_name is 'query'.*Expected the name of a prompt"),
+        ("prompt", "default_prompt_name is 'query'.*Expected None"),
         ("dimensions", "truncate_dim is 0.*Expected a whole number of at least 1"),
     ],
 )

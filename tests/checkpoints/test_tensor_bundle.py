@@ -9,7 +9,6 @@ import torch
 from places import GOLDEN
 from torch_files import Bundle, write_bundle
 
-from albertkit.checkpoints.cursor import Cursor
 from albertkit.checkpoints.names import (
     OLDER_FACTOR,
     TABLE,
@@ -22,7 +21,6 @@ from albertkit.checkpoints.names import (
 from albertkit.checkpoints.sstable import (
     _append,
     _encode_block,
-    decompress,
     masked_checksum,
     read_table,
     write_table,
@@ -140,38 +138,16 @@ def test_several_shards(prefix: Path) -> None:
         Bundle(prefix).read("int32")
 
 
-def test_compressed_blocks(prefix: Path) -> None:
-    """TensorFlow can compress the blocks of an index with Snappy. This block consists of literals."""
-    entries = [(key, bytes(value.data)) for key, value in read_table(prefix.parent / INDEX)]
-    block = _encode_block(entries, 16)
-    literals = b"".join(
-        bytes([len(literal) - 1 << 2]) + literal
-        for literal in (block[at : at + 60] for at in range(0, len(block), 60))
-    )
-    compressed = varint(len(block)) + literals
-    table = bytearray(compressed + b"\x01" + masked_checksum(compressed, b"\x01").to_bytes(4, "little"))
-    handle = varint(0) + varint(len(compressed))
+def test_a_compressed_block_is_an_error(prefix: Path) -> None:
+    """TensorFlow does not compress checkpoints, although its table format allows it."""
+    block = _encode_block([], 16)
+    table = bytearray(block + b"\x01" + masked_checksum(block, b"\x01").to_bytes(4, "little"))
+    handle = varint(0) + varint(len(block))
     footer = _append(table, _encode_block([], 1)) + _append(table, _encode_block([(b"z", handle)], 1))
     magic = (prefix.parent / INDEX).read_bytes()[-8:]
     (prefix.parent / INDEX).write_bytes(table + footer.ljust(40, b"\0") + magic)
-    assert_same(Bundle(prefix), TENSORS)
-
-
-def test_snappy() -> None:
-    """The compressed text is the output of Google's library."""
-    text = (
-        b"bert/encoder/layer_shared/attention/output/LayerNorm/beta "
-        b"bert/encoder/layer_shared/attention/output/LayerNorm/gamma " + b"a" * 39
-    )
-    compressed = (
-        b"\x9c\x01\xe8bert/encoder/layer_shared/attention/output/LayerNorm/beta b"
-        b"\xce:\x00\x18gamma a\x96\x01\x00"
-    )
-    assert decompress(Cursor(Path("block"), memoryview(compressed))) == text
-    long = bytes(range(256)) * 300
-    sized = varint(len(long)) + b"\xf8" + (len(long) - 1).to_bytes(3, "little") + long
-    assert decompress(Cursor(Path("block"), memoryview(sized))) == long
-    assert decompress(Cursor(Path("block"), memoryview(b"\x00"))) == b""
+    with pytest.raises(CheckpointError, match=r"has the compression 1\. Expected none"):
+        Bundle(prefix)
 
 
 def test_prefixes_of_a_folder(prefix: Path) -> None:

@@ -50,14 +50,12 @@ def test_a_completely_masked_row_has_finite_outputs(attention, dtype):
 
 
 def test_the_mask_is_boolean_and_omitted_without_padding():
-    assert expand_attention_mask(None, batch=2, length=3) is None
-    assert expand_attention_mask(torch.ones(2, 3), batch=2, length=3) is None
-    mask = expand_attention_mask(torch.tensor([[1, 1, 0], [0, 0, 0]]), batch=2, length=3)
+    assert expand_attention_mask(None) is None
+    assert expand_attention_mask(torch.ones(2, 3)) is None
+    mask = expand_attention_mask(torch.tensor([[1, 1, 0], [0, 0, 0]]))
     assert mask is not None
     assert mask.dtype == torch.bool
     assert mask[:, 0, 0].tolist() == [[True, True, False], [True, True, True]]
-    with pytest.raises(ValueError, match=r"\(2, 3\).*got \(2, 4\)"):
-        expand_attention_mask(torch.ones(2, 4), batch=2, length=3)
 
 
 @pytest.mark.parametrize("lowest", [-10000.0, -math.inf, -10000])
@@ -65,15 +63,15 @@ def test_an_additive_mask_is_an_error(lowest):
     """Read as 0 and 1, such a mask would hide the text and show the padding."""
     added = torch.tensor([[0, 0, lowest]])
     with pytest.raises(ValueError, match="attention_mask == 0"):
-        expand_attention_mask(added, batch=1, length=3)
+        expand_attention_mask(added)
 
 
 @pytest.mark.parametrize("strange", [0.5, 2.0, math.nan])
 def test_a_mask_with_other_values_than_0_and_1_is_an_error(strange):
     mask = torch.tensor([[1.0, strange, 0]])
     with pytest.raises(ValueError, match=rf"attention_mask contains {strange}. Expected 1"):
-        expand_attention_mask(mask, batch=1, length=3)
-    assert expand_attention_mask(mask.fill_(1), batch=1, length=3) is None
+        expand_attention_mask(mask)
+    assert expand_attention_mask(mask.fill_(1)) is None
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -113,17 +111,41 @@ def test_sequences_packed_into_one_row():
         ),
         (
             {"input_ids": torch.ones(2, 3).long(), "position_ids": torch.zeros(2, 1).long()},
-            r"position_ids .*\(2, 3\) or \(1, 3\), got \(2, 1\)",
+            r"position_ids .*\(2, 3\) or \(1, 3\) or \(3,\), got \(2, 1\)",
         ),
         (
             {"input_ids": torch.ones(2, 3).long(), "token_type_ids": torch.zeros(2, 2).long()},
-            r"token_type_ids .*\(2, 3\) or \(1, 3\), got \(2, 2\)",
+            r"token_type_ids .*\(2, 3\) or \(1, 3\) or \(3,\), got \(2, 2\)",
+        ),
+        (
+            {"input_ids": torch.ones(2, 3).long(), "attention_mask": torch.ones(2, 4)},
+            r"attention_mask .*\(2, 3\) or \(2, 3, 3\) or \(2, 1, 3, 3\), got \(2, 4\)",
         ),
     ],
 )
 def test_inputs_of_a_wrong_shape_are_an_error(inputs, message):
     with pytest.raises(ValueError, match=message):
         make("AlbertModel")(**inputs)
+
+
+def test_inputs_of_choices():
+    """Masks with a row for each query, and segments and positions for all rows, also work for choices."""
+    model = make("AlbertForMultipleChoice")
+    ids = batch("AlbertForMultipleChoice")["input_ids"]  # (B, C, T)
+    length, mask = ids.shape[-1], torch.ones_like(ids)
+    mask[..., -2:] = 0
+    expected = model(ids, mask).logits
+    for_queries = mask[..., None, :].expand(*ids.shape, length)  # (B, C, T, T)
+    zeros, positions = torch.zeros(length).long(), torch.arange(length)
+    for inputs in (
+        {"attention_mask": for_queries},
+        {"attention_mask": for_queries[..., None, :, :]},
+        {"attention_mask": mask, "token_type_ids": zeros, "position_ids": positions},
+        {"attention_mask": mask, "position_ids": positions[None, None]},
+    ):
+        assert largest_difference(model(ids, **inputs).logits, expected) <= TOLERANCE
+    with pytest.raises(ValueError, match=r"attention_mask must have shape \(\d, \d, \d+\) or"):
+        model(ids, mask[0])
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -141,7 +163,7 @@ def test_inputs_of_a_wrong_type_are_an_error(head):
     ):
         with pytest.raises(DataError, match=rf"^{name} must be .*, got {got}.* Use "):
             model(**{"input_ids": ids, **inputs, name: value})
-    with pytest.raises(DataError, match=r"at least one token .*, got \(\d, 0\)"):
+    with pytest.raises(DataError, match=r"at least one token .*, got \(\d, (\d, )?0\)"):
         model(ids[..., :0])
 
 

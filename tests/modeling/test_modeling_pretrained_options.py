@@ -25,6 +25,18 @@ def no_unexpected_warnings():
         yield
 
 
+@pytest.mark.parametrize("given", [[torch.ones(1)], {"a": 1}, {1: torch.ones(1)}])
+def test_a_state_dict_of_another_form_is_an_error(given, tmp_path: Path):
+    make("AlbertModel").save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=r"not a state dict\. Expected a dictionary of tensors by name"):
+        AlbertModel.from_pretrained(tmp_path, state_dict=given)
+
+
+def test_an_auto_class_is_not_instantiated():
+    with pytest.raises(TypeError, match=r"AutoModel cannot be instantiated\. Use from_pretrained"):
+        auto.AutoModel("bundled")
+
+
 def test_models_in_subfolders(tmp_path: Path):
     model = make("AlbertModel")
     model.save_pretrained(tmp_path / "checkpoints" / "step-5")

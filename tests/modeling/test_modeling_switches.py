@@ -120,11 +120,12 @@ def test_pruning_in_steps_and_errors():
 @pytest.mark.parametrize(
     ("heads", "message"),
     [
+        ([0], r"the heads to prune are \[0\]. Expected lists of heads by layer"),
         ({0: [0], -1: [0]}, "no layer -1 to prune. Expected the number of a layer"),
         ({0: [0], "0": [1]}, "no layer '0' to prune"),
         ({0: [0], True: [1]}, "no layer True to prune"),
-        ({0: [0, -1]}, r"heads to prune in layer 0 are \[0, -1\]. Expected ids from 0 to 3"),
-        ({0: ["1"]}, r"heads to prune in layer 0 are \['1'\]. Expected ids from 0 to 3"),
+        ({0: [0, -1]}, r"heads to prune in layer 0 are \[0, -1\]. Expected a list of ids from 0 to 3"),
+        ({0: ["1"]}, r"heads to prune in layer 0 are \['1'\]. Expected a list of ids from 0 to 3"),
         ({0: "12"}, "heads to prune in layer 0 are '12'. Expected a list of ids"),
         ({0: 1}, "heads to prune in layer 0 are 1. Expected a list of ids"),
     ],

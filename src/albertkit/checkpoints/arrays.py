@@ -37,6 +37,11 @@ def is_floating(array: np.ndarray) -> bool:
     return array.dtype in _FLOATING
 
 
+def is_equal(one: np.ndarray, other: np.ndarray | None) -> bool:
+    """Return whether two arrays have the same data type, shape and values."""
+    return other is not None and one.dtype == other.dtype and np.array_equal(one, other)
+
+
 def check_finite(source: object, tensors: Arrays) -> None:
     """Check that all values are finite, so that outputs of the model can be compared.
 
@@ -109,8 +114,13 @@ def to_arrays(tensors: Mapping[str, Any], *, source: str = "the given tensors") 
         source: the origin of the tensors, for error messages.
 
     Raises:
-        CheckpointError: a tensor is sparse, quantized, without data, or of a type that NumPy lacks.
+        CheckpointError: `tensors` is not a mapping from names to tensors; or a tensor is sparse, quantized,
+            without data, or of a type that NumPy lacks.
     """
+    if not isinstance(tensors, Mapping) or not all(
+        isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in tensors.items()
+    ):
+        raise CheckpointError(f"{source}: not a state dict. Expected a dictionary of tensors by name.")
     arrays = {}
     for name, tensor in tensors.items():
         try:

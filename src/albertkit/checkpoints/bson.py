@@ -4,7 +4,7 @@ Documents become dicts, arrays become lists, and binaries become memoryviews of 
 """
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,30 +23,23 @@ def decode(source: Cursor) -> dict[str, Any]:
             message gives the position.
         RecursionError: The document is nested too deeply.
     """
-    fields: dict[str, Any] = {}
-    for name, value in _fields(source):
-        if name in fields:
-            raise source.error(f"the field {name!r} occurs twice")
-        fields[name] = value
-    return fields
-
-
-def _fields(source: Cursor) -> Iterator[tuple[str, Any]]:
-    """Yield the names and values of the document that begins at the cursor."""
     size = source.unsigned(4, "the length of a document")
     document = source.part(size - 4, "a document")
+    fields: dict[str, Any] = {}
     while kind := document.unsigned(1, "the type of a field"):
         name = _name(document)
         if kind not in _READERS:
             raise document.error(f"the field {name!r} has the type {kind:#04x}, which BSON.jl does not write")
-        yield name, _READERS[kind](document, name)
+        if name in fields:
+            raise document.error(f"the field {name!r} occurs twice")
+        fields[name] = _READERS[kind](document, name)
     if document.remaining:
         raise document.error(f"the document ends {document.remaining:,} bytes before its stated length")
+    return fields
 
 
 def _name(source: Cursor) -> str:
-    window = bytes(source.data[source.position : source.position + _LONGEST_NAME])
-    length = window.find(0)
+    length = bytes(source.data[source.position : source.position + _LONGEST_NAME]).find(0)
     if length < 0:
         raise source.error(f"the name of a field has no end within {_LONGEST_NAME:,} bytes")
     name = _text(source, length, "the name of a field")
@@ -83,7 +76,7 @@ _READERS: dict[int, Callable[[Cursor, str], Any]] = {
     0x01: lambda source, name: struct.unpack("<d", source.take(8, name))[0],
     0x02: _string,
     0x03: lambda source, _: decode(source),
-    0x04: lambda source, _: [item for _, item in _fields(source)],  # the names are the positions
+    0x04: lambda source, _: list(decode(source).values()),  # the names are the positions
     0x05: _binary,
     0x08: lambda source, name: source.unsigned(1, name) != 0,
     0x0A: lambda *_: None,
@@ -99,56 +92,37 @@ def encode(document: Mapping[str, Any]) -> list[bytes | memoryview]:
     Raises:
         CheckpointError: the document exceeds two gigabytes, the limit of the format.
     """
-    pieces: list[bytes | memoryview] = []
-    _encode_fields(document.items(), pieces)
-    return pieces
-
-
-def _encode_fields(fields: Iterable[tuple[str, Any]], pieces: list[bytes | memoryview]) -> int:
-    """Add a document to the parts and return its length."""
-    start = len(pieces)
-    pieces.append(b"")  # the length, known when the fields are
-    size = 5
-    for name, value in fields:
-        size += _encode_field(name, value, pieces)
-    pieces.append(b"\0")
+    parts: list[bytes | memoryview] = []
+    for name, value in document.items():
+        kind, content = _encode_value(name, value)
+        parts += [bytes([kind]) + name.encode() + b"\0", *content]
+    size = 5 + sum(map(len, parts))
     if size not in _INT32:
         raise CheckpointError(
             f"The model needs {size:,} bytes in one BSON document, but the format's limit is {_INT32[-1]:,}. "
             "Choose a smaller data type, or another format."
         )
-    pieces[start] = size.to_bytes(4, "little")
-    return size
+    return [size.to_bytes(4, "little"), *parts, b"\0"]
 
 
-def _encode_field(name: str, value: Any, pieces: list[bytes | memoryview]) -> int:
-    place = len(pieces)
-    pieces.append(b"")  # the type and the name
-    body: bytes | memoryview = b""
-    size = 0
+def _encode_value(name: str, value: Any) -> tuple[int, list[bytes | memoryview]]:
+    """Return the type of a field, and the parts of its value."""
     if isinstance(value, bool):
-        kind, body = 0x08, bytes([value])
-    elif isinstance(value, int) and value in _INT64:
-        kind, body = 0x12, value.to_bytes(8, "little", signed=True)
-    elif isinstance(value, float):
-        kind, body = 0x01, struct.pack("<d", value)
-    elif isinstance(value, str):
+        return 0x08, [bytes([value])]
+    if isinstance(value, int) and value in _INT64:
+        return 0x12, [value.to_bytes(8, "little", signed=True)]
+    if isinstance(value, float):
+        return 0x01, [struct.pack("<d", value)]
+    if isinstance(value, str):
         text = value.encode() + b"\0"
-        kind, body = 0x02, len(text).to_bytes(4, "little") + text
-    elif value is None:
-        kind = 0x0A
-    elif isinstance(value, memoryview):
-        kind = 0x05
+        return 0x02, [len(text).to_bytes(4, "little"), text]
+    if value is None:
+        return 0x0A, []
+    if isinstance(value, memoryview):
         # A binary at the limit makes its document too long, which raises the error.
-        pieces.append(min(value.nbytes, _INT32[-1]).to_bytes(4, "little") + b"\0")
-        pieces.append(value)
-        size = 5 + value.nbytes
-    elif isinstance(value, Mapping):
-        kind, size = 0x03, _encode_fields(value.items(), pieces)
-    elif isinstance(value, Sequence):
-        kind, size = 0x04, _encode_fields(((str(at), item) for at, item in enumerate(value)), pieces)
-    else:
-        raise CheckpointError(f"{name} is {value!r}, which BSON has no type for.")
-    head = bytes([kind]) + name.encode() + b"\0" + body
-    pieces[place] = head
-    return len(head) + size
+        return 0x05, [min(len(value), _INT32[-1]).to_bytes(4, "little") + b"\0", value]
+    if isinstance(value, Mapping):
+        return 0x03, encode(value)
+    if isinstance(value, Sequence):
+        return 0x04, encode({str(place): item for place, item in enumerate(value)})
+    raise CheckpointError(f"{name} is {value!r}, which BSON has no type for.")

@@ -70,6 +70,12 @@ class Cursor:
         except protobuf.MalformedError as error:
             raise damaged(self.path, origin + error.place, f"{what} {error.fault}") from None
 
+    def messages(self, number: int, what: str) -> "Iterator[Cursor]":
+        """Yield the nested messages of a protocol buffer message that have this field number."""
+        for field, value in self.fields(what):
+            if field == number and isinstance(value, Cursor):
+                yield value
+
 
 def possible_sizes(sizes: Sequence[int]) -> bool:
     """Return whether an array can have these sizes: few, none negative, no overflow of their product.

@@ -16,8 +16,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from albertkit.checkpoints.arrays import map_safetensors, to_arrays
-from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
+from albertkit.checkpoints.arrays import is_equal, map_safetensors, to_arrays
 from albertkit.checkpoints.keras_file import read_h5
 from albertkit.checkpoints.names import TIED
 from albertkit.checkpoints.onnx_file import ONNX_FILE, read_onnx
@@ -53,12 +52,6 @@ def locate(name_or_folder: str | Path, *, also: tuple[str, ...] = (), **hub: Unp
     return folder
 
 
-def read(path: Path, *, needs_config: bool = True) -> Checkpoint:
-    """Read a model folder with its vocabulary; arguments and errors are those of `read_folder`."""
-    config, tensors = read_folder(path, needs_config=needs_config)
-    return Checkpoint("hf", config, tensors, weight_files(path), vocabulary_in(path))
-
-
 def read_folder(
     folder: str | Path, *, needs_config: bool = True
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -66,7 +59,7 @@ def read_folder(
 
     `needs_config=False` also reads a folder without a config.json; its config is then empty.
 
-    Only the first existing file of `_READERS` is read. The tensors are mapped copy-on-write: changing a
+    Only the first existing file of `_FILES` is read. The tensors are mapped copy-on-write: changing a
     tensor does not change the file, and replacing the file by a rename does not change a tensor.
 
     Raises:
@@ -85,19 +78,11 @@ def read_folder(
         )
     if weights is None:
         raise CheckpointError(
-            f"{folder} has no weights. Expected {' or '.join(_READERS)}; it {contents(folder)}."
+            f"{folder} has no weights. Expected {' or '.join(_FILES)}; it {contents(folder)}."
         )
     config = read_json(folder / CONFIG_FILE, CheckpointError) if has_config else {}
-    return config, _READERS[weights](folder / weights)
-
-
-def read_file(path: Path) -> dict[str, np.ndarray]:
-    """Read every tensor of a weights file, whose ending is in `ENDINGS`.
-
-    Raises:
-        CheckpointError: the file is damaged, or has another format than its name.
-    """
-    return ENDINGS[path.suffix](path)
+    path = folder / weights
+    return config, READERS[path.suffix](path)
 
 
 def write_folder(
@@ -110,10 +95,9 @@ def write_folder(
 ) -> None:
     """Write config.json and model.safetensors into `folder`, which is created if it is missing.
 
-    Names that share a tensor (`names.TIED`) are stored once, as in the files of `transformers`, unless the
-    config says that the model does not tie them. A tensor that only has equal values is kept. All files are
-    complete on the disk before any is renamed, so a crash leaves the old model intact, except between two of
-    these renames: then the folder has files of both models.
+    If the config ties tensors (`names.TIED`) and both have the same values, only one is stored, as in the
+    files of `transformers`. All files are complete on the disk before any is renamed, so a crash leaves the
+    old model intact, except between two of these renames: then the folder has files of both models.
 
     Args:
         folder: the folder to write to; an older model in it is replaced.
@@ -128,30 +112,35 @@ def write_folder(
         ConfigError: `max_shard_size` is not a size.
     """
     folder = Path(folder)
-    stored = _stored_once(tensors, tied=TIED if config.get("tie_word_embeddings", True) else {})
+    tied = TIED if config.get("tie_word_embeddings", True) else {}
+    stored = {
+        name: np.asarray(tensor, order="C")
+        for name, tensor in tensors.items()
+        if name not in tied or not is_equal(tensor, tensors.get(tied[name]))
+    }
     files = split(stored, most=None if max_shard_size is None else number_of_bytes(max_shard_size))
-    texts = {CONFIG_FILE: json_text(config, indent=2, sort_keys=True) + "\n"}
+    documents: dict[str, Any] = {CONFIG_FILE: config}
     if len(files) > 1:
-        index = {
+        documents[INDEX_FILE] = {
             "metadata": {"total_size": sum(tensor.nbytes for tensor in stored.values())},
             "weight_map": {name: file for file, part in files.items() for name in part},
         }
-        texts[INDEX_FILE] = json_text(index, indent=2, sort_keys=True) + "\n"
-    beside = beside or {}
+    small = {
+        name: (json_text(document, indent=2, sort_keys=True) + "\n").encode()
+        for name, document in documents.items()
+    } | dict(beside or {})
     try:
         with made_folder(folder), ExitStack() as stack:
             # Renamed in reverse order, so that files that name others come last.
-            for name, text in texts.items():
-                stack.enter_context(atomic_path(folder / name)).write_text(text, encoding="utf-8")
-            for name, content in beside.items():
+            for name, content in small.items():
                 stack.enter_context(made_folder((folder / name).parent))
                 stack.enter_context(atomic_path(folder / name)).write_bytes(content)
             for name, part in files.items():
                 save_file(part, stack.enter_context(atomic_path(folder / name)), metadata={"format": "pt"})
         for path in folder.iterdir():  # an older model's weights, in one file or in shards
-            if path.name not in {*files, *texts} and _WEIGHTS_WRITTEN.fullmatch(path.name):
+            if path.name not in {*files, *small} and _WEIGHTS_WRITTEN.fullmatch(path.name):
                 path.unlink()
-        if MODULES_FILE not in beside:  # an older model's, which would change what this one computes
+        if MODULES_FILE not in small:  # an older model's, which would change what this one computes
             (folder / MODULES_FILE).unlink(missing_ok=True)
     except DiskFullError:
         raise
@@ -160,19 +149,6 @@ def write_folder(
         raise CheckpointError(
             f"Could not save the model in {folder}: {reason}. An older model there is unchanged."
         ) from error
-
-
-def _stored_once(tensors: Mapping[str, np.ndarray], *, tied: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Return tensors in the form of the file: contiguous, and a single name per shared tensor."""
-
-    def view(tensor: np.ndarray) -> tuple[Any, ...]:
-        return tensor.ctypes.data, tensor.shape, tensor.strides
-
-    return {
-        name: np.asarray(tensor, order="C")
-        for name, tensor in tensors.items()
-        if not (name in tied and tied[name] in tensors and view(tensor) == view(tensors[tied[name]]))
-    }
 
 
 def number_of_bytes(size: int | str) -> int:
@@ -226,10 +202,6 @@ def _read_pickle(path: Path) -> dict[str, np.ndarray]:
             f"{path} ({path.stat().st_size:,} bytes) is damaged or incomplete, or contains other objects "
             f"than tensors. Expected a dictionary of tensors saved by torch ({type(error).__name__})."
         ) from error
-    if not isinstance(value, dict) or not all(
-        isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in value.items()
-    ):
-        raise CheckpointError(f"{path} is not a state dict. Expected a dictionary of tensors by name.")
     return to_arrays(value, source=str(path))
 
 
@@ -265,24 +237,26 @@ def _weight_map(path: Path) -> dict[str, str]:
     return weight_map
 
 
-_READERS: dict[str, Callable[[Path], dict[str, np.ndarray]]] = {
-    WEIGHTS_FILE: map_safetensors,
-    INDEX_FILE: _read_shards,
-    "pytorch_model.bin": _read_pickle,
-    "pytorch_model.bin.index.json": _read_shards,
-    "tf_model.h5": read_h5,
-    ONNX_FILE: read_onnx,
-}
-"""Weight files in the order of preference, each with its reader."""
+_FILES = (
+    WEIGHTS_FILE,
+    INDEX_FILE,
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "tf_model.h5",
+    ONNX_FILE,
+)
+"""Weight files in the order of preference."""
 
-ENDINGS = {
+READERS: dict[str, Callable[[Path], dict[str, np.ndarray]]] = {
     ".safetensors": map_safetensors,
     ".bin": _read_pickle,
     ".pt": _read_pickle,
     ".pth": _read_pickle,
     ".h5": read_h5,
+    ".onnx": read_onnx,
+    ".json": _read_shards,
 }
-"""The endings of weights files with any name, each with its reader."""
+"""The endings of weight files, each with its reader. It raises CheckpointError for a damaged file."""
 
 
 def weight_files(folder: str | Path) -> list[Path]:
@@ -297,4 +271,4 @@ def weight_files(folder: str | Path) -> list[Path]:
 
 
 def _weights_in(folder: Path) -> str | None:
-    return next((name for name in _READERS if (folder / name).is_file()), None)
+    return next((name for name in _FILES if (folder / name).is_file()), None)

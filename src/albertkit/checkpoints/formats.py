@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from albertkit.checkpoints import archive, folder, google, julia
-from albertkit.checkpoints.checkpoint import Checkpoint
+from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
 from albertkit.checkpoints.sentence_folder import read_sentence_modules
 from albertkit.checkpoints.sentence_modules import FILES as SENTENCE_FILES
 from albertkit.checkpoints.sentence_modules import POOLING_KEY, attach
@@ -53,9 +53,9 @@ def read(path: str | Path, *, needs_config: bool = True) -> Checkpoint:
         return julia.read(path)
     if _is_foreign(path):
         return google.read(path)
-    checkpoint = folder.read(path, needs_config=needs_config)
-    checkpoint.modules = read_sentence_modules(path)
-    return checkpoint
+    config, tensors = folder.read_folder(path, needs_config=needs_config)
+    files, vocabulary = folder.weight_files(path), vocabulary_in(path)
+    return Checkpoint("hf", config, tensors, files, vocabulary, modules=read_sentence_modules(path))
 
 
 def load_config(name_or_path: str | Path, **options: Any) -> AlbertConfig:
@@ -74,7 +74,12 @@ def load_config(name_or_path: str | Path, **options: Any) -> AlbertConfig:
     path = foreign_path(name_or_path, **hub)
     if path is None:
         config = AlbertConfig.from_pretrained(name_or_path, **options)
-        _add_modules(config, name_or_path, **hub)
+        file = as_path(name_or_path)
+        if file is None or not file.is_file():  # a config file has no modules
+            files = (CONFIG_FILE, GOOGLE_CONFIG_FILE, *SENTENCE_FILES)
+            modules = read_sentence_modules(resolve(name_or_path, patterns=files, **hub))
+            if modules is not None:
+                attach(config, modules)
         return config
     config = read(path).to_config()
     warn_of_contradictions(name_or_path, vars(config), settled=overrides.keys())
@@ -111,14 +116,16 @@ def load(
         raise ConfigError("there is no model name or folder. Pass one, or both config and state_dict.")
     if state_dict is not None:
         return load_config(name_or_folder, **hub, **overrides), state_dict
-    file = None if config is None else _weights_file(name_or_folder)
-    path = file or locate(name_or_folder, **hub)
+    path = as_path(name_or_folder)
+    is_file = config is not None and path is not None and path.is_file() and path.suffix in folder.READERS
+    if path is None or not is_file:
+        path = locate(name_or_folder, **hub)
     if safetensors_only and path.suffix != ".safetensors" and not any(path.glob("model*.safetensors*")):
         raise ConfigError(
             f"use_safetensors=True, but {path} has no safetensors. Omit it to read other files."
         )
-    if config is not None and file is not None:
-        return config, folder.read_file(file)
+    if config is not None and is_file:
+        return config, folder.READERS[path.suffix](path)
     checkpoint = read(path, needs_config=config is None)
     if config is None:
         config = checkpoint.to_config()
@@ -143,22 +150,6 @@ def split_options(model_class: Any, options: Mapping[str, Any]) -> tuple[dict[st
         {name: value for name, value in options.items() if name in constructor},
         {name: value for name, value in options.items() if name not in constructor},
     )
-
-
-def _add_modules(config: AlbertConfig, name_or_path: str | Path, **hub: Unpack[HubOptions]) -> None:
-    """Add the modules of a sentence-transformers folder to its config. A config file has no modules."""
-    path = as_path(name_or_path)
-    if path is None or not path.is_file():
-        files = (CONFIG_FILE, GOOGLE_CONFIG_FILE, *SENTENCE_FILES)
-        modules = read_sentence_modules(resolve(name_or_path, patterns=files, **hub))
-        if modules is not None:
-            attach(config, modules)
-
-
-def _weights_file(name: str | Path) -> Path | None:
-    """Return the path of a weights file by its name, or None for other names."""
-    path = as_path(name)
-    return path if path and path.is_file() and path.suffix in folder.ENDINGS else None
 
 
 def _is_foreign(path: Path) -> bool:

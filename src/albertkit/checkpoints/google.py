@@ -100,8 +100,7 @@ def read(path: Path) -> Checkpoint:
         )
     values = with_labels(_multiply_out(values, tensors, notes), tensors)
     config = AlbertConfig.from_google_dict(values) if is_google else AlbertConfig.from_dict(values)
-    index = prefix.with_name(prefix.name + ".index")
-    files = [index, *(bundle.shard_path(shard) for shard in range(bundle.num_shards))]
+    files = [bundle.index, *bundle.shards]
     vocabulary = vocabulary_in(folder / "assets" if (folder / "assets").is_dir() else folder)
     return Checkpoint("tf1", config.to_dict(), tensors, files, vocabulary, notes=notes)
 

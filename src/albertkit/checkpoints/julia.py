@@ -10,7 +10,6 @@ A type in a file is only a name, which is compared with known names. Nothing in 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from albertkit.checkpoints import bson, google
-from albertkit.checkpoints.arrays import BFLOAT16
 from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.checkpoints.cursor import Cursor, possible_sizes
 from albertkit.checkpoints.names import from_google
@@ -28,36 +26,19 @@ from albertkit.files import atomic_path, made_folder
 
 ENDINGS = (".bson", ".tfbson")
 
-_DTYPES: dict[str, Any] = {
-    **{f"Int{bits}": f"<i{bits // 8}" for bits in (8, 16, 32, 64)},
-    **{f"UInt{bits}": f"<u{bits // 8}" for bits in (8, 16, 32, 64)},
-    **{f"Float{bits}": f"<f{bits // 8}" for bits in (16, 32, 64)},
-    "Bool": "?",
+_DTYPES = {
+    **{f"Int{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"UInt{bits}": np.dtype(f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"Float{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
+    "Bool": np.dtype(np.bool_),
 }
-_COMPLEX = {"Float32": "<c8", "Float64": "<c16"}
-
-
-@dataclass(frozen=True, slots=True)
-class JuliaType:
-    """The name of a Julia type and its parameters, as text and values; never the type itself."""
-
-    name: str
-    parameters: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class JuliaStruct:
-    """A Julia value of an unknown type."""
-
-    type: JuliaType
-    fields: Any
 
 
 def load(path: str | Path) -> dict[str, Any]:
     """Return the variables in a file of BSON.jl by name.
 
-    Dicts, arrays and numbers become those of Python and NumPy (column-major, so `array.T` is contiguous);
-    other structs become `JuliaStruct`.
+    Dicts, numbers and arrays become those of Python and NumPy (column-major, so `array.T` is contiguous).
+    Values of other types, such as structs, remain the documents of the file.
 
     Raises:
         CheckpointError: The file is damaged, or a value refers to itself.
@@ -77,7 +58,7 @@ def load(path: str | Path) -> dict[str, Any]:
         backrefs = document.pop("_backrefs", [])
         if not isinstance(backrefs, list):
             raise CheckpointError(f"{path} is damaged: its back references are not a list. Copy it again.")
-        return _Raising(path, backrefs).values(document)
+        return _Raising(path, backrefs).value(document)
     except RecursionError as error:
         raise CheckpointError(
             f"{path} is damaged: its values are nested too deeply. Copy it again."
@@ -94,38 +75,25 @@ class _Raising:
         self._open: set[int] = set()
         self._entries_left = path.stat().st_size
 
-    def values(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self.value(one) for name, one in document.items()}
-
     def value(self, value: Any) -> Any:
         if isinstance(value, list):
             return [self.value(item) for item in value]
         if not isinstance(value, dict):
             return value
         match value.get("tag"):
+            case None:
+                return {name: self.value(one) for name, one in value.items()}
             case "symbol":
                 return self._field(value, "name", str)
-            case "tuple" | "svec":
+            case "tuple":
                 return tuple(self.value(self._field(value, "data", list)))
-            case "datatype":
-                return self._datatype(value)
-            case "unionall":
-                return self.value(value.get("body"))
-            case "ref":  # a module or a function by its path
-                return JuliaType(".".join(map(str, self._field(value, "path", list))))
             case "backref":
                 return self._backref(value)
             case "array":
                 return self._array(value)
             case "struct":
                 return self._struct(value)
-        return self.values(value)
-
-    def _datatype(self, value: dict[str, Any]) -> JuliaType:
-        name = self._field(value, "name", list)
-        if not name or not all(isinstance(part, str) for part in name):
-            raise self._error(f"a type has the name {name[:4]!r}. Expected its modules and its own name")
-        return JuliaType(name[-1], tuple(self.value(self._field(value, "params", list))))
+        return value
 
     def _backref(self, value: dict[str, Any]) -> Any:
         """Return a value that occurs several times but is stored once; references are counted from 1."""
@@ -141,60 +109,51 @@ class _Raising:
         return self._raised[number]
 
     def _struct(self, value: dict[str, Any]) -> Any:
-        kind = self._type(value)
-        data = value.get("data")
-        if kind.name in _DTYPES and isinstance(data, memoryview):
-            return self._numbers(data, kind, ()).item()
+        kind, data = self._kind(value), value.get("data")
+        if kind in _DTYPES and isinstance(data, memoryview):
+            return self._numbers(data, kind, []).item()
+        if kind not in ("Dict", "IdDict"):
+            return value
         data = self.value(data)
-        if kind.name in ("Dict", "IdDict"):
-            if not (isinstance(data, list) and len(data) == 2):
-                raise self._error("a Dict does not have a list of keys and a list of values")
-            keys, entries = data
-            if not isinstance(keys, list) or not isinstance(entries, list) or len(keys) != len(entries):
-                raise self._error("the keys and values of a Dict are not two lists of one length")
-            # A small file could exhaust the memory with many Dicts that share one list.
-            self._entries_left -= len(keys)
-            if self._entries_left < 0 or not all(isinstance(key, str) for key in keys):
-                raise self._error("a Dict has keys other than texts, or there are more entries than bytes")
-            return dict(zip(keys, entries, strict=True))
-        return JuliaStruct(kind, data)
+        if not (isinstance(data, list) and len(data) == 2):
+            raise self._error("a Dict does not have a list of keys and a list of values")
+        keys, entries = data
+        if not isinstance(keys, list) or not isinstance(entries, list) or len(keys) != len(entries):
+            raise self._error("the keys and values of a Dict are not two lists of one length")
+        # A small file could exhaust the memory with many Dicts that share one list.
+        self._entries_left -= len(keys)
+        if self._entries_left < 0 or not all(isinstance(key, str) for key in keys):
+            raise self._error("a Dict has keys other than texts, or there are more entries than bytes")
+        return dict(zip(keys, entries, strict=True))
 
     def _array(self, value: dict[str, Any]) -> Any:
-        kind = self._type(value)
+        kind, data = self._kind(value), value.get("data")
         sizes = self._field(value, "size", list)
         if not all(type(size) is int for size in sizes) or not possible_sizes(sizes):
             raise self._error(f"an array has the {len(sizes)} sizes {sizes[:8]}")
-        data = value.get("data")
+        if kind in _DTYPES and isinstance(data, memoryview):
+            return self._numbers(data, kind, sizes)
         if isinstance(data, memoryview):
-            return self._numbers(data, kind, tuple(sizes))
+            return value
         if not isinstance(data, list) or len(data) != prod(sizes):
-            raise self._error(f"an array of {kind.name} has the sizes {sizes}, which do not match its data")
+            raise self._error(f"an array of {kind} has the sizes {sizes}, which do not match its data")
         items = np.empty(len(data), dtype=object)
-        items[:] = [self.value(item) for item in data]
+        items[:] = self.value(data)
         return items.reshape(sizes, order="F")
 
-    def _numbers(self, data: memoryview, kind: JuliaType, sizes: tuple[int, ...]) -> np.ndarray:
-        dtype = self._dtype(kind)
+    def _numbers(self, data: memoryview, kind: str, sizes: list[int]) -> np.ndarray:
+        dtype = _DTYPES[kind]
         if prod(sizes) * dtype.itemsize != len(data):
-            raise self._error(f"an array of {kind.name} has the sizes {sizes} but {len(data):,} bytes")
+            raise self._error(f"an array of {kind} has the sizes {sizes} but {len(data):,} bytes")
         return np.frombuffer(data, dtype=dtype).reshape(sizes, order="F")
 
-    def _dtype(self, kind: JuliaType) -> np.dtype:
-        if kind.name in _DTYPES:
-            return np.dtype(_DTYPES[kind.name])
-        if kind.name == "Complex" and len(kind.parameters) == 1 and isinstance(kind.parameters[0], JuliaType):
-            part = kind.parameters[0].name
-            if part in _COMPLEX:
-                return np.dtype(_COMPLEX[part])
-            if part in _DTYPES:
-                return np.dtype([("re", _DTYPES[part]), ("im", _DTYPES[part])])
-        raise self._error(f"arrays of {kind.name} are not supported. Expected numbers")
-
-    def _type(self, value: dict[str, Any]) -> JuliaType:
+    def _kind(self, value: dict[str, Any]) -> str:
+        """Return the name of a value's type, without modules and parameters; "" for a type without a name."""
         kind = self.value(value.get("type"))
-        if not isinstance(kind, JuliaType):
-            raise self._error("a value has no type")
-        return kind
+        while isinstance(kind, dict) and kind.get("tag") == "unionall":
+            kind = self.value(kind.get("body"))
+        name = kind.get("name") if isinstance(kind, dict) else None
+        return str(name[-1]) if isinstance(name, list) and name else ""
 
     def _field(self, value: dict[str, Any], name: str, kind: type) -> Any:
         found = value.get(name)
@@ -224,9 +183,11 @@ def save(path: str | Path, variables: Mapping[str, Any]) -> None:
 def _lower(value: Any) -> Any:
     """Return a value as documents of BSON.jl."""
     if isinstance(value, np.ndarray):
-        name = next((name for name, code in _DTYPES.items() if np.dtype(code) == value.dtype), None)
+        name = next((name for name, dtype in _DTYPES.items() if dtype == value.dtype), None)
         if name is None:
-            raise CheckpointError(f"Files of BSON.jl cannot have arrays of {value.dtype}. Choose float32.")
+            raise CheckpointError(
+                f"Files of BSON.jl do not support {value.dtype}. Choose float32 or float16."
+            )
         return {
             "tag": "array",
             "type": _datatype("Main", "Core", name),
@@ -289,8 +250,6 @@ def write(path: Path, checkpoint: Checkpoint) -> list[Path]:
         OSError: the file cannot be written.
     """
     weights = google.google_tensors(checkpoint.tensors)
-    if BFLOAT16 in {tensor.dtype for tensor in weights.values()}:
-        raise CheckpointError("Julia's files do not support bfloat16. Pass dtype 'float32' or 'float16'.")
     variables = {
         "config": google.google_config(checkpoint.config),
         "weights": {name: array_of(tensor) for name, tensor in weights.items()},

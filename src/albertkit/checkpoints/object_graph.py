@@ -47,17 +47,14 @@ def variable_names(bundle: Bundle) -> dict[str, str]:
 
 def _variables(graph: Cursor) -> Iterator[tuple[str, str]]:
     """Yield name and key of every variable: of each node (1) each attribute (2) its fields 2 and 3."""
-    for number, node in graph.fields("the graph of objects"):
-        if number != 1 or not isinstance(node, Cursor):
-            continue
-        for part, attribute in node.fields("an object"):
-            if part != 2 or not isinstance(attribute, Cursor):
-                continue
-            texts = {2: "", 3: ""}
-            for field, value in attribute.fields("a variable"):
-                if field in texts and isinstance(value, Cursor):
-                    texts[field] = bytes(value.data).decode("utf-8", errors="replace")
-            yield texts[2], texts[3]
+    for node in graph.messages(1, "the graph of objects"):
+        for attribute in node.messages(2, "an object"):
+            texts = {
+                number: bytes(value.data).decode("utf-8", errors="replace")
+                for number, value in attribute.fields("a variable")
+                if isinstance(value, Cursor)
+            }
+            yield texts.get(2, ""), texts.get(3, "")
 
 
 def merge_heads(tensors: dict[str, np.ndarray]) -> int | None:

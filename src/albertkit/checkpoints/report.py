@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from albertkit.checkpoints.arrays import EXPECTED, is_floating
+from albertkit.checkpoints.arrays import EXPECTED, is_equal, is_floating
 from albertkit.checkpoints.names import REQUIRED, TIED, in_model, is_keras, spec_of, why_no_weight
 from albertkit.errors import CheckpointError, ShapeMismatchError
 
@@ -164,7 +164,7 @@ def _share(first: str, second: str, matched: dict[str, np.ndarray], report: Load
         matched[first], report.loaded[first] = matched[second], report.loaded[second]
     elif second not in matched:
         report.loaded[second] = report.loaded[first]
-    elif matched[first].dtype != matched[second].dtype or not np.array_equal(matched[first], matched[second]):
+    elif not is_equal(matched[first], matched[second]):
         report.conflicting[report.loaded[second]] = first
         report.loaded[second] = report.loaded[first]
     matched[second] = matched[first]

@@ -1,6 +1,6 @@
 """Read the modules of a sentence-transformers folder: modules.json and the files that it lists."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -39,20 +39,33 @@ def read_sentence_modules(folder: Path) -> SentenceModules | None:
     root = _find_root(folder)
     if root is None:
         return None
-    model = _json(root / MODEL_FILE)
+    model_file, list_file = root / MODEL_FILE, root / MODULES_FILE
+    model = _json(model_file)
     if model.get("model_type", "SentenceTransformer") != "SentenceTransformer":
         return None  # for example a cross-encoder, whose head is in the weights
-    (first, _), *others = read_modules(root) or [("", "")]
-    if first != "Transformer":
-        raise _unsupported(root / MODULES_FILE, f"the first module is {first!r}", "Transformer")
-    (second, place), *after = others or [("", "")]
-    if second != "Pooling":
-        raise _unsupported(root / MODULES_FILE, f"the second module is {second!r}", "Pooling")
-    steps = [step for name, path in after for step in _read_step(name, root, path)]
+    first, second, *others = [*read_modules(root), ("", ""), ("", "")]
+    _expect(list_file, "the first module", first[0], ["Transformer"])
+    _expect(list_file, "the second module", second[0], ["Pooling"])
+    steps: list[Step] = []
+    for kind, path in others:
+        if kind:
+            _expect(list_file, "a module after the pooling", kind, ["Dense", "Dropout", "Normalize"])
+        if kind == "Dense":
+            steps.append(_read_dense(root / path))
+        elif kind == "Normalize":
+            _check_places(root / path / CONFIG_FILE)
+            steps.append(Normalize())
     normalizes = bool(steps) and isinstance(steps[-1], Normalize)
-    prompts = _read_prompts(root / MODEL_FILE, model)
+    prompts = model.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(prompt, str) for prompt in prompts.values()):
+        raise _unsupported(model_file, f"prompts is {short(prompts)}", "a dict of texts")
+    _expect(model_file, "default_prompt_name", model.get("default_prompt_name"), [None, *prompts])
+    dimensions = model.get("truncate_dim")
+    if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
+        expected = "a whole number of at least 1"
+        raise _unsupported(model_file, f"truncate_dim is {short(dimensions)}", expected)
     max_length, lower_case = _read_settings(folder)
-    pooling_file = root / place / CONFIG_FILE
+    pooling_file = root / second[1] / CONFIG_FILE
     config = read_json(pooling_file, CheckpointError)
     flagged = [name for flag, name in POOLING_FLAGS.items() if config.get(flag)]
     try:
@@ -68,7 +81,7 @@ def read_sentence_modules(folder: Path) -> SentenceModules | None:
         lower_case=lower_case,
         prompts=prompts,
         default_prompt_name=model.get("default_prompt_name"),
-        dimensions=_read_dimensions(root / MODEL_FILE, model),
+        dimensions=dimensions,
         similarity=model.get("similarity_fn_name"),
     )
 
@@ -83,31 +96,13 @@ def _find_root(folder: Path) -> Path | None:
     return root if is_inner else None
 
 
-def _read_prompts(file: Path, model: Mapping[str, Any]) -> dict[str, str]:
-    """Return the prompts by name, after checking them and the name of the default prompt."""
-    prompts = model.get("prompts") or {}
-    if not isinstance(prompts, dict) or not all(isinstance(prompt, str) for prompt in prompts.values()):
-        raise _unsupported(file, f"prompts is {short(prompts)}", "a dict of texts")
-    default = model.get("default_prompt_name")
-    if default is not None and default not in prompts:
-        raise _unsupported(file, f"default_prompt_name is {default!r}", "the name of a prompt")
-    return prompts
-
-
-def _read_dimensions(file: Path, model: Mapping[str, Any]) -> int | None:
-    dimensions: int | None = model.get("truncate_dim")
-    if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
-        raise _unsupported(file, f"truncate_dim is {short(dimensions)}", "a whole number of at least 1")
-    return dimensions
-
-
 def _read_settings(folder: Path) -> tuple[int | None, bool]:
     """Return the maximum length, and whether texts are lower-cased, from the folder of the transformer."""
-    files = [SETTINGS_FILE, *sorted(file.name for file in folder.glob("sentence_*_config.json"))]
-    file = next((folder / name for name in files if (folder / name).is_file()), folder / SETTINGS_FILE)
+    files = [folder / SETTINGS_FILE, *sorted(folder.glob("sentence_*_config.json"))]
+    file = next((file for file in files if file.is_file()), files[0])
     settings = _json(file)
-    if (task := settings.get("transformer_task", "feature-extraction")) != "feature-extraction":
-        raise _unsupported(file, f"transformer_task is {task!r}", "feature-extraction")
+    task = settings.get("transformer_task", "feature-extraction")
+    _expect(file, "transformer_task", task, ["feature-extraction"])
     length = settings.get("max_seq_length")
     if length is None:  # current versions save it in the tokenizer's file
         length = _json(folder / "tokenizer_config.json").get("model_max_length")
@@ -116,28 +111,12 @@ def _read_settings(folder: Path) -> tuple[int | None, bool]:
     return None if length is None else int(length), bool(settings.get("do_lower_case", False))
 
 
-def _read_step(name: str, root: Path, path: str) -> list[Step]:
-    """Return the step of a module after the pooling, or no step for a module that computes nothing."""
-    file = root / path / CONFIG_FILE
-    if name == "Normalize":
-        _check_places(file, _json(file))
-        return [Normalize()]
-    if name == "Dropout":
-        return []
-    if name == "Dense":
-        return [_read_dense(root / path)]
-    raise _unsupported(
-        root / MODULES_FILE, f"the module {name!r} follows the pooling", "Dense, Dropout or Normalize"
-    )
-
-
 def _read_dense(folder: Path) -> Dense:
     config, tensors = read_folder(folder)
     file = folder / CONFIG_FILE
-    _check_places(file, config)
+    _check_places(file)
     activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
-    if activation not in ACTIVATIONS:
-        raise _unsupported(file, f"activation_function is {activation!r}", ", ".join(ACTIVATIONS))
+    _expect(file, "activation_function", activation, ACTIVATIONS)
     is_residual = bool(config.get("use_residual", False))
     sizes = config.get("out_features"), config.get("in_features")
     expected: dict[str, tuple[Any, ...]] = {"linear.weight": sizes}
@@ -145,14 +124,13 @@ def _read_dense(folder: Path) -> Dense:
         expected["linear.bias"] = sizes[:1]
     if is_residual and sizes[0] != sizes[1]:
         expected["residual.weight"] = sizes
-    stored = {name: tensors[name].shape for name in expected if name in tensors}
-    if stored != expected or ("linear.bias" in tensors) != ("linear.bias" in expected):
-        shapes = ", ".join(f"{name} {tensor.shape}" for name, tensor in tensors.items()) or "nothing"
+    stored = {name: tensor.shape for name, tensor in tensors.items()}
+    if stored != expected:
         raise CheckpointError(
-            f"{folder}: the weights are {shapes}. Expected linear.weight {sizes} and the other weights that "
-            "config.json describes. Save the model again."
+            f"{folder}: the weights are {_shapes(stored)}. config.json describes {_shapes(expected)}. "
+            "Save the model again."
         )
-    weights = {name: tensors[name].astype(np.float32) for name in expected}
+    weights = {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
     return Dense(
         weights["linear.weight"],
         weights.get("linear.bias"),
@@ -162,15 +140,25 @@ def _read_dense(folder: Path) -> Dense:
     )
 
 
-def _check_places(file: Path, config: Mapping[str, Any]) -> None:
+def _shapes(shapes: dict[str, tuple[Any, ...]]) -> str:
+    return ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or "nothing"
+
+
+def _check_places(file: Path) -> None:
     """Raise CheckpointError if a module does not read and write the vector of the text."""
+    config = _json(file)
     for name in ("module_input_name", "module_output_name"):
-        if (value := config.get(name)) not in (None, _VECTOR):
-            raise _unsupported(file, f"{name} is {value!r}", _VECTOR)
+        _expect(file, name, config.get(name) or _VECTOR, [_VECTOR])
 
 
 def _json(file: Path) -> dict[str, Any]:
     return read_json(file, CheckpointError) if file.is_file() else {}
+
+
+def _expect(file: Path, name: str, value: Any, expected: Iterable[Any]) -> None:
+    expected = list(expected)
+    if value not in expected:
+        raise _unsupported(file, f"{name} is {value!r}", ", ".join(str(one) for one in expected))
 
 
 def _unsupported(file: Path, received: str, expected: str) -> CheckpointError:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -35,15 +36,9 @@ def architecture_of(config: AlbertConfig, tensors: Iterable[str]) -> str:
 def fit(
     architecture: str, config: AlbertConfig, tensors: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, np.ndarray], LoadReport]:
-    """Return the tensors of a file that a model has, under the model's names, and a report of all tensors.
+    """Return the tensors that a model class has, by its names and in its order, and a report of all tensors.
 
-    Args:
-        architecture: the name of a model class.
-        config: the model's config.
-        tensors: name in the file -> tensor.
-
-    Returns:
-        Name in the model -> tensor, in the order of the model; and the report.
+    `tensors` has the tensors of a file by their names there.
 
     Raises:
         CheckpointError: a tensor of the encoder is missing, or one has another shape.
@@ -57,12 +52,7 @@ def fit(
 def expected_shapes(architecture: str, config: AlbertConfig) -> dict[str, tuple[int, ...]]:
     """Return `{name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}` without a model.
 
-    Args:
-        architecture: the name of a model class, such as "AlbertForMaskedLM".
-        config: the model's config.
-
-    Returns:
-        Name -> shape, in the order of the state dict; tied tensors under both names.
+    Tied tensors have both names.
 
     Raises:
         ConfigError: the class does not exist, or the config prunes heads that it does not have.
@@ -88,13 +78,13 @@ def expected_shapes(architecture: str, config: AlbertConfig) -> dict[str, tuple[
 def merged_pruned_heads(config: AlbertConfig, heads: Mapping[int, Iterable[int]]) -> dict[int, list[int]]:
     """Return the heads to prune, including those that the config already prunes, for the layers of `heads`.
 
-    Args:
-        config: the model's config.
-        heads: layer with its own weights -> heads, both numbered from 0 as without pruning.
+    Layers are those with their own weights. Layers and heads are numbered from 0, as without pruning.
 
     Raises:
         ConfigError: there is no such layer or head, or a layer would have no heads left.
     """
+    if not isinstance(heads, Mapping):
+        raise ConfigError(f"the heads to prune are {heads!r}. Expected lists of heads by layer.")
     distinct = config.num_hidden_groups * config.inner_group_num
     merged: dict[int, list[int]] = {}
     for layer, gone in heads.items():
@@ -103,15 +93,13 @@ def merged_pruned_heads(config: AlbertConfig, heads: Mapping[int, Iterable[int]]
                 f"there is no layer {layer!r} to prune. Expected the number of a layer with its own weights, "
                 f"0 to {distinct - 1}."
             )
-        if isinstance(gone, str) or not isinstance(gone, Iterable):
-            raise ConfigError(f"heads to prune in layer {layer} are {gone!r}. Expected a list of ids.")
-        gone = list(gone)
-        if not all(_is_index(head, config.num_attention_heads) for head in gone):
+        ids: list[Any] = list(gone) if isinstance(gone, Iterable) else [None]
+        if not all(_is_index(head, config.num_attention_heads) for head in ids):
             raise ConfigError(
-                f"heads to prune in layer {layer} are {gone}. Expected ids from 0 to "
+                f"heads to prune in layer {layer} are {gone!r}. Expected a list of ids from 0 to "
                 f"{config.num_attention_heads - 1}."
             )
-        merged[layer] = sorted({*config.pruned_heads.get(layer, []), *gone})
+        merged[layer] = sorted({*config.pruned_heads.get(layer, []), *ids})
         if len(merged[layer]) == config.num_attention_heads:
             raise ConfigError(
                 f"pruning heads {merged[layer]} would leave layer {layer} without heads. Keep at least one."
@@ -141,12 +129,7 @@ def saved_class(config: AlbertConfig) -> str:
 
 
 def check_head(config: AlbertConfig, architecture: str, *, name: str) -> None:
-    """Check that a model is used for the task that its head was trained for.
-
-    Args:
-        config: the config saved with the weights.
-        architecture: the name of the model class to load the weights into.
-        name: the name of the model.
+    """Check that the head of a saved model was trained for the task of another model class.
 
     Raises:
         CheckpointError: the head belongs to another task, so its scores have another meaning.

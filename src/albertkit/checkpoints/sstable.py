@@ -8,7 +8,8 @@ The layout is that of LevelDB (github.com/google/leveldb, doc/table_format.md):
     footer          positions of the metaindex and index blocks, padding, a magic number; 48 bytes
 
 A block ends with the positions of complete keys ("restarts") and their number. After each block come one byte
-for its compression and a checksum: CRC-32C, "masked" because a checksum of checksums is weak.
+for its compression and a checksum: CRC-32C, "masked" because a checksum of checksums is weak. Since version
+1.2, TensorFlow does not compress the blocks of a checkpoint.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,10 +23,8 @@ _crc32c = optional("crc32c", extra="convert")
 
 _FOOTER_SIZE = 48
 _MAGIC = 0xDB4775248B80FB57
-_NO_COMPRESSION, _SNAPPY = 0, 1
+_NO_COMPRESSION = 0
 _KEYS_PER_RESTART = 16
-_LARGEST_GAIN = 64
-"""Maximum number of bytes that one byte of Snappy can expand to: a copy of 64 bytes takes at least two."""
 _LONGEST_KEY = 1_000
 """In bytes. Common prefixes take no space, so without a limit a small file could have gigabytes of keys."""
 
@@ -69,7 +68,7 @@ def _handle(source: Cursor) -> tuple[int, int]:
 
 
 def _block(path: Path, data: memoryview, offset: int, size: int) -> Cursor:
-    """Return a decompressed block by its position, after comparing its checksum."""
+    """Return a block by its position, after comparing its checksum."""
     file = Cursor(path, data, 0, min(offset, len(data)))
     content = file.part(size, "a block")
     trailer = file.part(5, "the checksum of a block")
@@ -77,11 +76,8 @@ def _block(path: Path, data: memoryview, offset: int, size: int) -> Cursor:
     stored = trailer.unsigned(4, "the checksum of a block")
     if masked_checksum(content.data, bytes([compression])) != stored:
         raise content.error(f"the checksum of the block of {size:,} bytes differs from the stored one")
-    if compression == _SNAPPY:
-        # Errors inside are reported with the block's position, because theirs is not a position in the file.
-        return Cursor(path, memoryview(decompress(content)), offset)
     if compression != _NO_COMPRESSION:
-        raise content.error(f"the compression {compression} is unknown. Expected none (0) or Snappy (1)")
+        raise content.error(f"the block has the compression {compression}. Expected none (0)")
     return content
 
 
@@ -102,45 +98,6 @@ def _entries(block: Cursor) -> Iterator[tuple[bytes, Cursor]]:
             )
         key = key[:shared] + bytes(entries.take(rest, "a key"))
         yield key, entries.part(size, "a value")
-
-
-def decompress(source: Cursor) -> bytes:
-    """Return the decompressed bytes of a range compressed with Snappy.
-
-    The format (github.com/google/snappy, format_description.txt): the length of the result as a varint, then
-    elements whose lowest two bits give their kind: bytes to copy, or a range of the previous output. Only the
-    index of a checkpoint is compressed, a few kilobytes, so plain Python is fast enough.
-
-    Raises:
-        CheckpointError: the range is invalid, or its result does not have the declared length.
-    """
-    length = source.varint("the length of a compressed block")
-    if length > _LARGEST_GAIN * source.remaining:
-        raise source.error(f"a block of {source.remaining:,} bytes cannot hold {length:,}")
-    result = bytearray()
-    while source.remaining:
-        tag = source.unsigned(1, "an element")
-        kind, high = tag & 3, tag >> 2
-        if kind == 0:
-            # Up to 60 bytes give their number in the tag, more in the one to four bytes after it.
-            size = high + 1 if high < 60 else source.unsigned(high - 59, "the length of a literal") + 1
-            result += source.take(size, "a literal")
-        else:
-            if kind == 1:
-                size, offset = (high & 7) + 4, (tag >> 5) << 8 | source.unsigned(1, "an offset")
-            else:
-                size, offset = high + 1, source.unsigned(2 if kind == 2 else 4, "an offset")
-            if not 0 < offset <= len(result):
-                raise source.error(f"a copy from {offset:,} bytes back, where there are {len(result):,}")
-            start = len(result) - offset
-            # A copy may overlap its own output, which repeats a pattern.
-            pattern = result[start : start + size]
-            result += (pattern * -(-size // len(pattern)))[:size]
-        if len(result) > length:
-            break
-    if len(result) != length:
-        raise source.error(f"a block that should hold {length:,} bytes holds {len(result):,} or more")
-    return bytes(result)
 
 
 # --- writing ------------------------------------------------------------------------------------

@@ -131,15 +131,12 @@ class Bundle:
             CheckpointError: see `read_index`; or the file does not exist.
         """
         self.prefix = prefix
-        index = prefix.with_name(prefix.name + ".index")
-        if not index.is_file():
-            raise CheckpointError(f"There is no {index}. Expected the index of a TensorFlow checkpoint.")
-        self.entries, self.num_shards = read_index(index)
-        self._shards: dict[int, np.ndarray] = {}
-
-    def shard_path(self, shard: int) -> Path:
-        """Return the file of a shard."""
-        return self.prefix.with_name(f"{self.prefix.name}.data-{shard:05}-of-{self.num_shards:05}")
+        self.index = prefix.with_name(prefix.name + ".index")
+        if not self.index.is_file():
+            raise CheckpointError(f"There is no {self.index}. Expected the index of a TensorFlow checkpoint.")
+        self.entries, count = read_index(self.index)
+        self.shards = [prefix.with_name(f"{prefix.name}.data-{i:05}-of-{count:05}") for i in range(count)]
+        self._mapped: dict[int, np.ndarray] = {}
 
     def read(self, name: str, *, check: bool = True) -> np.ndarray:
         """Return a tensor by its name, mapped copy-on-write.
@@ -170,7 +167,7 @@ class Bundle:
             CheckpointError: see `read`; or the entry is not a single string.
         """
         entry = self.entries[name]
-        source = Cursor(self.shard_path(entry.shard), self._values(name).data, entry.offset)
+        source = Cursor(self.shards[entry.shard], self._values(name).data, entry.offset)
         if entry.type_name != _STRING or entry.shape:
             raise source.error(f"{name!r} is {entry.type_name} of the shape {entry.shape}, not one string")
         size = source.varint(f"the length of {name!r}")
@@ -185,31 +182,24 @@ class Bundle:
     def _values(self, name: str) -> np.ndarray:
         """Return the bytes of a tensor without copying them."""
         entry = self.entries[name]
-        shard = self._map(entry.shard)
-        if entry.offset + entry.size > len(shard):
-            raise damaged(
-                self.shard_path(entry.shard),
-                len(shard),
-                f"the file ends before {name!r}, which should be at bytes {entry.offset:,} to "
-                f"{entry.offset + entry.size:,}",
-            )
-        return shard[entry.offset : entry.offset + entry.size]
+        file, end = self.shards[entry.shard], entry.offset + entry.size
+        if entry.shard not in self._mapped:
+            if not file.is_file():
+                raise CheckpointError(
+                    f"There is no {file}: the index of the checkpoint lists {len(self.shards)} such files."
+                )
+            # An empty file cannot be mapped.
+            self._mapped[entry.shard] = map_file(file) if file.stat().st_size else np.empty(0, np.uint8)
+        shard = self._mapped[entry.shard]
+        if end > len(shard):
+            place = f"at bytes {entry.offset:,} to {end:,}"
+            raise damaged(file, len(shard), f"the file ends before {name!r}, which should be {place}")
+        return shard[entry.offset : end]
 
     def _wrong_checksum(self, name: str) -> CheckpointError:
         entry = self.entries[name]
         problem = f"the checksum of {name!r}, {entry.size:,} bytes from here, differs from that in the index"
-        return damaged(self.shard_path(entry.shard), entry.offset, problem)
-
-    def _map(self, shard: int) -> np.ndarray:
-        if shard not in self._shards:
-            path = self.shard_path(shard)
-            if not path.is_file():
-                raise CheckpointError(
-                    f"There is no {path}: the index of the checkpoint lists {self.num_shards} such files."
-                )
-            # An empty file cannot be mapped.
-            self._shards[shard] = map_file(path) if path.stat().st_size else np.empty(0, dtype=np.uint8)
-        return self._shards[shard]
+        return damaged(self.shards[entry.shard], entry.offset, problem)
 
 
 def write_bundle(prefix: Path, tensors: Mapping[str, np.ndarray]) -> list[Path]:

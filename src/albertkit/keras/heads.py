@@ -5,10 +5,19 @@ For the inputs see `TFAlbertPreTrainedModel.__call__`.
 Shapes: B batch, C choices, T tokens, E embedding, H hidden, V vocabulary, K labels.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
-from albertkit.config import AlbertConfig
-from albertkit.keras.layers import Brick, Tensor, initializer, keras, make_activation, make_dense, ops
+from albertkit.keras.layers import (
+    Brick,
+    Tensor,
+    initializer,
+    keras,
+    make_activation,
+    make_dense,
+    make_dropout,
+    make_layer_norm,
+    ops,
+)
 from albertkit.keras.pretrained import TFAlbertPreTrainedModel
 
 _register = keras.saving.register_keras_serializable(package="albertkit")
@@ -21,7 +30,7 @@ class TFAlbertModel(TFAlbertPreTrainedModel):
     architecture = "AlbertModel"
     output_name = "BaseModelOutputWithPooling"
 
-    def _answer(self, encoded: Any) -> dict[str, Tensor]:
+    def _answer(self, encoded: Any, training: bool) -> dict[str, Tensor]:  # noqa: ARG002
         return {"last_hidden_state": encoded.last_hidden_state, "pooler_output": encoded.pooler_output}
 
 
@@ -29,13 +38,14 @@ class AlbertDecoder(keras.layers.Layer):
     """Maps hidden states to logits over the vocabulary: (..., E) -> (..., V).
 
     Args:
+        owner: The layer that contains this layer.
+        name: The name of this layer.
         table: The word embeddings, whose matrix this layer shares; None for a matrix of its own.
     """
 
-    def __init__(
-        self, config: AlbertConfig, *, table: keras.layers.Embedding | None, name: str, dtype: Any
-    ) -> None:
-        super().__init__(name=name, dtype=dtype)
+    def __init__(self, owner: Any, name: str, *, table: keras.layers.Embedding | None) -> None:
+        super().__init__(name=name, dtype=owner.dtype_policy)
+        config = owner.config
         self.table = table
         if table is None:
             shape = (config.embedding_size, config.vocab_size)
@@ -54,10 +64,10 @@ class AlbertMLMHead(Brick):
 
     def _make_parts(self, *, table: keras.layers.Embedding | None) -> None:
         config = self.config
-        self.hidden = self.dense("dense", config.hidden_size, config.embedding_size)
+        self.hidden = make_dense(self, "dense", config.hidden_size, config.embedding_size)
         self.activation = make_activation(config.hidden_act)
-        self.LayerNorm = self.layer_norm("LayerNorm", config.embedding_size)
-        self.decoder = AlbertDecoder(config, name="decoder", dtype=self.dtype_policy, table=table)
+        self.LayerNorm = make_layer_norm(self, "LayerNorm", config.embedding_size)
+        self.decoder = AlbertDecoder(self, "decoder", table=table)
 
     def call(self, hidden_states: Tensor) -> Tensor:
         """Return the logits (..., V) of hidden states (..., H)."""
@@ -68,7 +78,7 @@ class AlbertSOPHead(Brick):
     """Maps (B, H) to logits (B, K): "in order" (0), "swapped" (1); without dropout as in the original."""
 
     def _make_parts(self) -> None:
-        self.classifier = self.dense("classifier", self.config.hidden_size, self.config.num_labels)
+        self.classifier = make_dense(self, "classifier", self.config.hidden_size, self.config.num_labels)
 
     def call(self, pooled: Tensor) -> Tensor:
         """Return the logits (B, K) of pooled vectors (B, H)."""
@@ -80,7 +90,7 @@ class _MaskedWordModel(TFAlbertPreTrainedModel):
 
     def _make_head(self) -> AlbertMLMHead:
         table = self.get_input_embeddings() if self.config.tie_word_embeddings else None
-        return AlbertMLMHead(self.config, name="predictions", dtype=self.dtype_policy, table=table)
+        return AlbertMLMHead(self, "predictions", table=table)
 
     def get_output_embeddings(self) -> keras.layers.Layer:
         """Return the decoder that maps E to the vocabulary V."""
@@ -97,9 +107,9 @@ class TFAlbertForPreTraining(_MaskedWordModel):
 
     def _make_parts(self) -> None:
         self.predictions = self._make_head()
-        self.sop_classifier = AlbertSOPHead(self.config, name="sop_classifier", dtype=self.dtype_policy)
+        self.sop_classifier = AlbertSOPHead(self, "sop_classifier")
 
-    def _answer(self, encoded: Any) -> dict[str, Tensor]:
+    def _answer(self, encoded: Any, training: bool) -> dict[str, Tensor]:  # noqa: ARG002
         return {
             "prediction_logits": self.predictions(encoded.last_hidden_state),
             "sop_logits": self.sop_classifier(encoded.pooler_output),
@@ -116,7 +126,7 @@ class TFAlbertForMaskedLM(_MaskedWordModel):
     def _make_parts(self) -> None:
         self.predictions = self._make_head()
 
-    def _answer(self, encoded: Any) -> dict[str, Tensor]:
+    def _answer(self, encoded: Any, training: bool) -> dict[str, Tensor]:  # noqa: ARG002
         return {"logits": self.predictions(encoded.last_hidden_state)}
 
 
@@ -129,11 +139,9 @@ class TFAlbertForQuestionAnswering(TFAlbertPreTrainedModel):
     label_names = ("start_positions", "end_positions")
 
     def _make_parts(self) -> None:
-        self.qa_outputs = make_dense(
-            self.config, "qa_outputs", self.config.hidden_size, 2, dtype=self.dtype_policy
-        )
+        self.qa_outputs = make_dense(self, "qa_outputs", self.config.hidden_size, 2)
 
-    def _answer(self, encoded: Any) -> dict[str, Tensor]:
+    def _answer(self, encoded: Any, training: bool) -> dict[str, Tensor]:  # noqa: ARG002
         logits = self.qa_outputs(encoded.last_hidden_state)  # (B, T, 2)
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
@@ -141,21 +149,17 @@ class TFAlbertForQuestionAnswering(TFAlbertPreTrainedModel):
 class _ClassifyingModel(TFAlbertPreTrainedModel):
     """Base class of the models with dropout and a linear map after the encoder."""
 
-    reads = "pooler_output"
+    reads: ClassVar[str] = "pooler_output"
+    """The entry of the encoder's output that the classifier reads."""
 
     def _make_parts(self) -> None:
         config = self.config
-        rate = config.classifier_dropout_prob
-        # `call` applies it before `_answer`.
-        self.dropout = keras.layers.Dropout(rate, name="dropout", dtype=self.dtype_policy)
-        labels = self.head.size("K", config)
-        self.classifier = make_dense(
-            config, "classifier", config.hidden_size, labels, dtype=self.dtype_policy
-        )
+        self.dropout = make_dropout(self, config.classifier_dropout_prob)
+        self.classifier = make_dense(self, "classifier", config.hidden_size, self.head.size("K", config))
 
-    def _answer(self, encoded: Any) -> dict[str, Tensor]:
+    def _answer(self, encoded: Any, training: bool) -> dict[str, Tensor]:
         """Return the logits: (B, K) for texts, (B, T, K) for tokens, (B * C, 1) for choices."""
-        return {"logits": self.classifier(encoded[self.reads])}
+        return {"logits": self.classifier(self.dropout(encoded[self.reads], training=training))}
 
 
 @_register

@@ -1,7 +1,7 @@
 """Read and check the inputs of a Keras model, which may be passed in three ways.
 
     model(input_ids=ids, attention_mask=mask)
-    model([ids, mask])                              # in the order of `NAMES`
+    model([ids, mask])                              # in the order of `model_inputs.NAMES`
     model({"input_ids": ids, "attention_mask": mask})
 
 Shapes: B batch, C choices, T tokens, E embedding.
@@ -15,30 +15,15 @@ import numpy as np
 from albertkit.config import AlbertConfig
 from albertkit.errors import short, suggestion
 from albertkit.keras.layers import Tensor, keras, ops
-
-NAMES = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "head_mask", "inputs_embeds")
-"""The names of the inputs, in the documented order."""
-OPTIONS = ("output_attentions", "output_hidden_states", "return_dict")
-"""Options of the output, passed as keywords or in a mapping of inputs."""
-
-_LIMITS = {
-    "input_ids": ("vocab_size", "the tokenizer is of another model, or has added tokens"),
-    "token_type_ids": ("type_vocab_size", "0 is the first text, 1 the second"),
-    "position_ids": ("max_position_embeddings", "positions begin at 0"),
-}
+from albertkit.model_inputs import LIMITS, NAMES, check_range, check_shapes
 
 
-def take_options(first: Any, given: Mapping[str, bool | None]) -> tuple[Any, dict[str, bool | None]]:
-    """Remove the options from a mapping of inputs; keyword arguments override them.
-
-    Returns:
-        The inputs without options, and the value of each of `OPTIONS`, None if it is not set.
-    """
-    within: dict[str, Any] = {}
-    if isinstance(first, Mapping):
-        within = {name: first[name] for name in OPTIONS if name in first}
-        first = {name: value for name, value in first.items() if name not in OPTIONS}
-    return first, {name: within.get(name) if given.get(name) is None else given.get(name) for name in OPTIONS}
+def take_options(first: Any, **given: bool | None) -> tuple[Any, dict[str, bool | None]]:
+    """Return the inputs without options, and the options; keyword arguments override those in the inputs."""
+    if not isinstance(first, Mapping):
+        return first, given
+    options = {name: first.get(name) if value is None else value for name, value in given.items()}
+    return {name: value for name, value in first.items() if name not in given}, options
 
 
 def name_inputs(first: Any, more: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,14 +72,11 @@ def as_tensors(inputs: Mapping[str, Any], config: AlbertConfig, *, choices: bool
         choices: Whether each input has a dimension of choices after the batch.
 
     Raises:
-        ValueError: Both or neither of `input_ids` and `inputs_embeds` are passed, a sequence is empty or
-            longer than `max_position_embeddings`, or an input has the wrong shape or values.
+        ValueError: An input has the wrong type, shape or values; see `model_inputs.check_shapes`.
         IndexError: A token id, segment or position has no embedding.
     """
-    if ("input_ids" in inputs) == ("inputs_embeds" in inputs):
-        raise ValueError("received both or neither of input_ids and inputs_embeds. Pass exactly one of them.")
     tensors = {name: _as_tensor(name, value, config) for name, value in inputs.items()}
-    _check_shapes({name: tuple(tensor.shape) for name, tensor in tensors.items()}, config, choices=choices)
+    check_shapes({name: tuple(tensor.shape) for name, tensor in tensors.items()}, config, choices=choices)
     return tensors
 
 
@@ -103,13 +85,13 @@ def _as_tensor(name: str, value: Any, config: AlbertConfig) -> Tensor:
         value = _as_array(name, value)
     values = _known_values(value)
     kind = keras.backend.standardize_dtype(value.dtype)
-    if name in _LIMITS:
+    if name in LIMITS:
         if "int" not in kind:
             raise ValueError(
                 f"{name} must be whole numbers, got {kind} (an Input of Keras needs dtype='int32')"
             )
         if values is not None and values.size:
-            _check_range(name, values, config)
+            check_range(name, int(values.min()), int(values.max()), config)
         return ops.cast(value, "int32")
     if name == "attention_mask" and values is not None:
         strange = values[(values < 0) | ((values != 0) != values) & ("float" in kind)]
@@ -148,61 +130,10 @@ def _known_values(value: Any) -> np.ndarray | None:
         return None
 
 
-def _check_range(name: str, values: np.ndarray, config: AlbertConfig) -> None:
-    size, advice = _LIMITS[name]
-    limit, least, most = getattr(config, size), int(values.min()), int(values.max())
-    if not 0 <= least <= most < limit:
-        raise IndexError(
-            f"{name} has values from {least} to {most}, but {size} is {limit}. Expected 0 to {limit - 1} "
-            f"({advice})."
-        )
-
-
-def _check_shapes(
-    shapes: Mapping[str, tuple[int | None, ...]], config: AlbertConfig, *, choices: bool
-) -> None:
-    """Compare the known sizes (the others are None) with the config; raises the errors of `as_tensors`."""
-    outer = ("B", "C") if choices else ("B",)
-    name = "input_ids" if "input_ids" in shapes else "inputs_embeds"
-    wanted = (*outer, "T") if name == "input_ids" else (*outer, "T", config.embedding_size)
-    given = shapes[name]
-    if len(given) != len(wanted) or (name == "inputs_embeds" and given[-1] not in (None, wanted[-1])):
-        raise ValueError(f"{name} must have shape ({', '.join(map(str, wanted))}), got {given}")
-    text = given[: len(outer) + 1]  # (B, T) or (B, C, T)
-    batch, length = text[0], text[-1]
-    if length == 0:
-        raise ValueError(f"{name} must have at least one token (T > 0), got {given}")
-    limit = config.max_position_embeddings
-    if "position_ids" not in shapes and length is not None and length > limit:
-        raise ValueError(
-            f"the sequence has {length} tokens, more than max_position_embeddings ({limit}). "
-            "Truncate it or split it into windows."
-        )
-    depth, heads = config.depth, config.num_attention_heads
-    allowed: dict[str, list[tuple[int | None, ...]]] = {
-        "attention_mask": [text],
-        "token_type_ids": [text],
-        "position_ids": [text],
-        "head_mask": [(heads,), (depth, heads)],
-    }
-    if not choices:
-        allowed["attention_mask"] += [(batch, length, length), (batch, 1, length, length)]
-        for ids in ("token_type_ids", "position_ids"):
-            allowed[ids] += [(1, length), (length,)]
-    for other, possible in allowed.items():
-        if other in shapes and not any(_fits(shapes[other], shape) for shape in possible):
-            raise ValueError(f"{other} must have one of the shapes {possible}, got {shapes[other]}")
-
-
-def _fits(given: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool:
-    return len(given) == len(wanted) and all(
-        one is None or other is None or one == other for one, other in zip(given, wanted, strict=True)
-    )
-
-
 def merge_choices(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Merge batch and choices of all inputs except the head mask: (B, C, ...) -> (B*C, ...)."""
+    """Merge batch and choices: (B, C, ...) -> (B*C, ...). Values for all rows stay as they are."""
+    whole = {"head_mask"} | {name for name, value in inputs.items() if len(value.shape) == 1}
     return {
-        name: value if name == "head_mask" else ops.reshape(value, (-1, *ops.shape(value)[2:]))
+        name: value if name in whole else ops.reshape(value, (-1, *ops.shape(value)[2:]))
         for name, value in inputs.items()
     }

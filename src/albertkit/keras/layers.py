@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 from albertkit.config import AlbertConfig
@@ -32,11 +33,17 @@ Tensor = Any
 
 
 class Brick(keras.layers.Layer):
-    """Base class of layers that create their sublayers and variables in the constructor."""
+    """Base class of layers that create their sublayers and variables in the constructor.
 
-    def __init__(self, config: AlbertConfig, *, name: str, dtype: Any, **options: Any) -> None:
-        super().__init__(name=name, dtype=dtype)
-        self.config = config
+    Args:
+        owner: The model or layer that contains this layer; it has the config and the data types.
+        name: The name of this layer, which is part of the paths of its variables.
+        options: Arguments of `_make_parts`.
+    """
+
+    def __init__(self, owner: Any, name: str, **options: Any) -> None:
+        super().__init__(name=name, dtype=owner.dtype_policy)
+        self.config: AlbertConfig = owner.config
         with keras.name_scope(name):
             self._make_parts(**options)
         self.built = True
@@ -44,22 +51,6 @@ class Brick(keras.layers.Layer):
     def _make_parts(self, *args: Any, **options: Any) -> None:
         """Create the sublayers and variables."""
         raise NotImplementedError
-
-    def dense(self, name: str, inputs: int, outputs: int) -> keras.layers.Dense:
-        """Return a linear layer, initialized according to the config."""
-        return make_dense(self.config, name, inputs, outputs, dtype=self.dtype_policy)
-
-    def layer_norm(self, name: str, width: int) -> keras.layers.LayerNormalization:
-        """Return a LayerNorm over the last dimension. Keras computes it in fp32 whatever the policy."""
-        norm = keras.layers.LayerNormalization(
-            epsilon=self.config.layer_norm_eps, name=name, dtype=self.dtype_policy
-        )
-        norm.build((None, width))
-        return norm
-
-    def dropout(self, rate: float) -> keras.layers.Dropout:
-        """Return a dropout layer, which is active only with `training=True`."""
-        return keras.layers.Dropout(rate, name="dropout", dtype=self.dtype_policy)
 
 
 _draws = ContextVar("draws", default=True)
@@ -82,13 +73,25 @@ def initializer(config: AlbertConfig) -> Any:
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 
-def make_dense(
-    config: AlbertConfig, name: str, inputs: int, outputs: int, *, dtype: Any
-) -> keras.layers.Dense:
-    """Return a linear layer (..., inputs) -> (..., outputs), whose variables exist."""
-    layer = keras.layers.Dense(outputs, kernel_initializer=initializer(config), name=name, dtype=dtype)
+def make_dense(owner: Any, name: str, inputs: int, outputs: int) -> keras.layers.Dense:
+    """Return a linear layer (..., inputs) -> (..., outputs) of a model or layer."""
+    kernel = initializer(owner.config)
+    layer = keras.layers.Dense(outputs, kernel_initializer=kernel, name=name, dtype=owner.dtype_policy)
     layer.build((None, inputs))
     return layer
+
+
+def make_layer_norm(owner: Any, name: str, width: int) -> keras.layers.LayerNormalization:
+    """Return a LayerNorm over the last dimension. Keras computes it in fp32 whatever the policy."""
+    epsilon = owner.config.layer_norm_eps
+    norm = keras.layers.LayerNormalization(epsilon=epsilon, name=name, dtype=owner.dtype_policy)
+    norm.build((None, width))
+    return norm
+
+
+def make_dropout(owner: Any, rate: float) -> keras.layers.Dropout:
+    """Return a dropout layer, which is active only with `training=True`."""
+    return keras.layers.Dropout(rate, name="dropout", dtype=owner.dtype_policy)
 
 
 def make_activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -96,17 +99,13 @@ def make_activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[T
     if callable(activation):
         return activation
     return {
-        "gelu": _gelu,
+        "gelu": partial(ops.gelu, approximate=False),
         "gelu_new": ops.gelu,
         "gelu_pytorch_tanh": ops.gelu,
         "relu": ops.relu,
         "silu": ops.silu,
         "swish": ops.silu,
     }[activation]
-
-
-def _gelu(values: Tensor) -> Tensor:
-    return ops.gelu(values, approximate=False)
 
 
 def look_up(table: keras.layers.Embedding, ids: Tensor) -> Tensor:
@@ -127,8 +126,8 @@ class AlbertEmbeddings(Brick):
         self.word_embeddings = self._table("word_embeddings", config.vocab_size)
         self.position_embeddings = self._table("position_embeddings", config.max_position_embeddings)
         self.token_type_embeddings = self._table("token_type_embeddings", config.type_vocab_size)
-        self.LayerNorm = self.layer_norm("LayerNorm", config.embedding_size)
-        self.output_dropout = self.dropout(config.hidden_dropout_prob)
+        self.LayerNorm = make_layer_norm(self, "LayerNorm", config.embedding_size)
+        self.output_dropout = make_dropout(self, config.hidden_dropout_prob)
 
     def _table(self, name: str, rows: int) -> keras.layers.Embedding:
         table = keras.layers.Embedding(
@@ -170,13 +169,13 @@ class AlbertAttention(Brick):
         self.kept_heads = [head for head in range(config.num_attention_heads) if head not in pruned_heads]
         self.head_size = config.hidden_size // config.num_attention_heads
         kept_width = len(self.kept_heads) * self.head_size
-        self.query = self.dense("query", config.hidden_size, kept_width)
-        self.key = self.dense("key", config.hidden_size, kept_width)
-        self.value = self.dense("value", config.hidden_size, kept_width)
-        self.attention_dropout = self.dropout(config.attention_probs_dropout_prob)
-        self.output_dropout = self.dropout(config.hidden_dropout_prob)
-        self.output_dense = self.dense("dense", kept_width, config.hidden_size)
-        self.LayerNorm = self.layer_norm("LayerNorm", config.hidden_size)
+        self.query = make_dense(self, "query", config.hidden_size, kept_width)
+        self.key = make_dense(self, "key", config.hidden_size, kept_width)
+        self.value = make_dense(self, "value", config.hidden_size, kept_width)
+        self.attention_dropout = make_dropout(self, config.attention_probs_dropout_prob)
+        self.output_dropout = make_dropout(self, config.hidden_dropout_prob)
+        self.output_dense = make_dense(self, "dense", kept_width, config.hidden_size)
+        self.LayerNorm = make_layer_norm(self, "LayerNorm", config.hidden_size)
 
     def call(
         self, hidden_states: Tensor, attention_mask: Tensor | None = None, head_mask: Tensor | None = None
@@ -218,14 +217,12 @@ class AlbertLayer(Brick):
 
     def _make_parts(self, *, pruned_heads: list[int]) -> None:
         config = self.config
-        self.attention = AlbertAttention(
-            config, pruned_heads=pruned_heads, name="attention", dtype=self.dtype_policy
-        )
-        self.ffn = self.dense("ffn", config.hidden_size, config.intermediate_size)
-        self.ffn_output = self.dense("ffn_output", config.intermediate_size, config.hidden_size)
+        self.attention = AlbertAttention(self, "attention", pruned_heads=pruned_heads)
+        self.ffn = make_dense(self, "ffn", config.hidden_size, config.intermediate_size)
+        self.ffn_output = make_dense(self, "ffn_output", config.intermediate_size, config.hidden_size)
         self.activation = make_activation(config.hidden_act)
-        self.output_dropout = self.dropout(config.hidden_dropout_prob)
-        self.full_layer_layer_norm = self.layer_norm("full_layer_layer_norm", config.hidden_size)
+        self.output_dropout = make_dropout(self, config.hidden_dropout_prob)
+        self.full_layer_layer_norm = make_layer_norm(self, "full_layer_layer_norm", config.hidden_size)
 
     def call(
         self, hidden_states: Tensor, attention_mask: Tensor | None = None, head_mask: Tensor | None = None
@@ -244,10 +241,7 @@ class AlbertLayerGroup(Brick):
         first = group * self.config.inner_group_num
         self.albert_layers = [
             AlbertLayer(
-                self.config,
-                pruned_heads=self.config.pruned_heads.get(first + inner, []),
-                name=f"albert_layers_{inner}",
-                dtype=self.dtype_policy,
+                self, f"albert_layers_{inner}", pruned_heads=self.config.pruned_heads.get(first + inner, [])
             )
             for inner in range(self.config.inner_group_num)
         ]
@@ -261,13 +255,11 @@ class AlbertTransformer(Brick):
 
     def _make_parts(self) -> None:
         config = self.config
-        self.embedding_hidden_mapping_in = self.dense(
-            "embedding_hidden_mapping_in", config.embedding_size, config.hidden_size
+        self.embedding_hidden_mapping_in = make_dense(
+            self, "embedding_hidden_mapping_in", config.embedding_size, config.hidden_size
         )
         self.albert_layer_groups = [
-            AlbertLayerGroup(
-                config, group=group, name=f"albert_layer_groups_{group}", dtype=self.dtype_policy
-            )
+            AlbertLayerGroup(self, f"albert_layer_groups_{group}", group=group)
             for group in range(config.num_hidden_groups)
         ]
 
@@ -323,11 +315,11 @@ class AlbertMainLayer(Brick):
 
     def _make_parts(self, *, add_pooling_layer: bool) -> None:
         config = self.config
-        self.embeddings = AlbertEmbeddings(config, name="embeddings", dtype=self.dtype_policy)
-        self.encoder = AlbertTransformer(config, name="encoder", dtype=self.dtype_policy)
+        self.embeddings = AlbertEmbeddings(self, "embeddings")
+        self.encoder = AlbertTransformer(self, "encoder")
         self.pooler = None
         if add_pooling_layer:
-            self.pooler = self.dense("pooler", config.hidden_size, config.hidden_size)
+            self.pooler = make_dense(self, "pooler", config.hidden_size, config.hidden_size)
 
     def call(
         self,
@@ -343,10 +335,13 @@ class AlbertMainLayer(Brick):
             hidden_states and attentions.
         """
         config = self.config
+        head_mask = inputs.get("head_mask")
+        if head_mask is not None:
+            head_mask = ops.broadcast_to(head_mask, (config.depth, config.num_attention_heads))
         last_hidden_state, hidden_states, attentions = self.encoder(
             self.embeddings(inputs),
             attention_mask=expand_attention_mask(inputs.get("attention_mask")),
-            head_mask=expand_head_mask(inputs.get("head_mask"), depth=config.depth),
+            head_mask=head_mask,
             output_attentions=config.output_attentions if output_attentions is None else output_attentions,
             output_hidden_states=(
                 config.output_hidden_states if output_hidden_states is None else output_hidden_states
@@ -377,10 +372,3 @@ def expand_attention_mask(attention_mask: Tensor | None) -> Tensor | None:
     if len(mask.shape) == 2:
         return mask[:, None, None, :]  # (B, T) -> (B, 1, 1, T)
     return mask if len(mask.shape) == 4 else mask[:, None]  # (B, T, T) -> (B, 1, T, T)
-
-
-def expand_head_mask(head_mask: Tensor | None, *, depth: int) -> Tensor | None:
-    """Expand a head mask (N,) or (L, N) to (L, N)."""
-    if head_mask is None or len(head_mask.shape) == 2:
-        return head_mask
-    return ops.tile(head_mask[None], (depth, 1))

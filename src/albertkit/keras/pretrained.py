@@ -13,20 +13,15 @@ from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.config import AlbertConfig
 from albertkit.early_exit import KEY as EARLY_EXIT
 from albertkit.early_exit import exit_count
-from albertkit.errors import ConfigError, warn_caller
+from albertkit.errors import ConfigError, DataError, warn_caller
 from albertkit.heads import ENCODER, HEADS, Head
 from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
 from albertkit.hub_upload import PushToHub
-from albertkit.keras.inputs import NAMES, as_tensors, merge_choices, name_inputs, take_options
+from albertkit.keras.inputs import as_tensors, merge_choices, name_inputs, take_options
 from albertkit.keras.layers import AlbertMainLayer, Tensor, keras, ops, undrawn
-from albertkit.keras.tensorflow_only import (
-    batches_of,
-    check_backend,
-    stack,
-    tokenizer_collator,
-    write_saved_model,
-)
+from albertkit.keras.tensorflow_only import batches_of, check_backend, collator, write_saved_model
 from albertkit.keras.weights import fill, tensors_of
+from albertkit.model_inputs import NAMES
 from albertkit.tuple_outputs import make_output
 
 
@@ -45,9 +40,6 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
     """Name of the output class in PyTorch."""
     label_names: ClassVar[tuple[str, ...]] = ("labels",)
     """The columns of a data set with the labels for `scores`, in the same order."""
-    reads: ClassVar[str | None] = None
-    """The entry of the encoder's output to which `dropout` is applied before the head. None means no
-    dropout."""
 
     def __init__(self, config: AlbertConfig, **options: Any) -> None:
         if not isinstance(config, AlbertConfig):
@@ -58,9 +50,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
         self.num_labels = config.num_labels
         with keras.name_scope(self.name):
             pools = any(spec.part == "pooler" for spec in self.head.tensors)
-            self.albert = AlbertMainLayer(
-                config, name="albert", dtype=self.dtype_policy, add_pooling_layer=pools
-            )
+            self.albert = AlbertMainLayer(self, "albert", add_pooling_layer=pools)
             self._make_parts()
         self.built = True
 
@@ -120,11 +110,9 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
         """
         inputs, options = take_options(
             inputs,
-            {
-                "output_attentions": output_attentions,
-                "output_hidden_states": output_hidden_states,
-                "return_dict": return_dict,
-            },
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+            return_dict=return_dict,
         )
         has_names = options.pop("return_dict")
         output = super().__call__(self._tensors(inputs, more, named), training=training, **options)
@@ -156,10 +144,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             output_attentions=output_attentions,
             output_hidden_states=output_hidden_states,
         )
-        if self.reads is not None:
-            read = self.dropout(encoded[self.reads], training=training)
-            encoded = encoded._replace(**{self.reads: read})
-        entries = self._answer(encoded)
+        entries = self._answer(encoded, training)
         if self.head.has_choices:
             choices = ops.shape(inputs["input_ids" if "input_ids" in inputs else "inputs_embeds"])[1]
             entries = {name: ops.reshape(scores, (-1, choices)) for name, scores in entries.items()}
@@ -170,7 +155,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             attentions=getattr(encoded, "attentions", None),
         )
 
-    def _answer(self, encoded: Any) -> dict[str, Tensor]:
+    def _answer(self, encoded: Any, training: bool) -> dict[str, Tensor]:
         """Return this model's entries of the output, computed from the encoder's output."""
         raise NotImplementedError
 
@@ -299,6 +284,30 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
 
     # --- training -------------------------------------------------------------------------------
 
+    def fit(self, x: Any = None, y: Any = None, *more: Any, **options: Any) -> Any:
+        """Train as `keras.Model.fit` does. `x` and `validation_data[0]` can be the output of a tokenizer.
+
+        Raises:
+            DataError: The model was compiled with a loss, but there are no labels.
+        """
+        if isinstance(options.get("validation_data"), tuple | list):
+            options["validation_data"] = tuple(map(_as_dict, options["validation_data"]))
+        self._check_labels(x, y)
+        return super().fit(_as_dict(x), y, *more, **options)
+
+    def evaluate(self, x: Any = None, y: Any = None, *more: Any, **options: Any) -> Any:
+        """Compute loss and metrics as `keras.Model.evaluate` does. `x` can be the output of a tokenizer.
+
+        Raises:
+            DataError: The model was compiled with a loss, but there are no labels.
+        """
+        self._check_labels(x, y)
+        return super().evaluate(_as_dict(x), y, *more, **options)
+
+    def predict(self, x: Any, *more: Any, **options: Any) -> Any:
+        """Compute the outputs as `keras.Model.predict` does. `x` can be the output of a tokenizer."""
+        return super().predict(_as_dict(x), *more, **options)
+
     def compute_loss(
         self,
         x: Any = None,
@@ -313,6 +322,11 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
         """Return the metrics of `compile`, for the scores only."""
         return super().compute_metrics(x, y, self._scored(y_pred, y), sample_weight)
+
+    def _check_labels(self, x: Any, y: Any) -> None:
+        is_dataset = not (isinstance(x, Mapping | list | tuple) or hasattr(x, "shape"))
+        if y is None and not is_dataset and getattr(self, "loss", None) is not None:
+            raise DataError("there are no labels. Pass them as y: model.fit(inputs, labels).")
 
     def _scored(self, output: Any, labels: Any) -> Any:
         """Return the scores: one tensor, or several in the structure of the labels."""
@@ -359,7 +373,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             labels=dict(zip(self.label_names, self.scores, strict=True)) if self.scores else {},
             batch_size=batch_size,
             shuffle=shuffle,
-            collate=collate_fn or (tokenizer_collator(tokenizer) if tokenizer else stack),
+            collate=collate_fn or collator(tokenizer),
             drop_remainder=shuffle if drop_remainder is None else drop_remainder,
         )
 
@@ -372,3 +386,8 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
     def get_output_embeddings(self) -> keras.layers.Layer | None:
         """Return the decoder that maps E to the vocabulary V, or None if the model has no decoder."""
         return None
+
+
+def _as_dict(inputs: Any) -> Any:
+    """Return a mapping as a dict, because Keras does not accept other mappings."""
+    return dict(inputs) if isinstance(inputs, Mapping) else inputs

@@ -1,17 +1,16 @@
 """The features of the Keras classes that need TensorFlow: data sets and SavedModels."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from albertkit.errors import ConfigError, DataError, MissingExtraError
-from albertkit.keras.inputs import NAMES
 from albertkit.keras.layers import keras
+from albertkit.model_inputs import NAMES
 
-Row = Mapping[str, Any]
 Collator = Callable[[list[dict[str, Any]]], Mapping[str, Any]]
 
 
@@ -25,47 +24,38 @@ def _tensorflow() -> Any:
     return tensorflow
 
 
-def stack(rows: Sequence[Row]) -> dict[str, np.ndarray]:
-    """Stack rows, whose values must have equal shapes, into a batch.
+def collator(tokenizer: Any) -> Collator:
+    """Return a function that stacks rows into a batch.
 
-    Raises:
-        DataError: The rows have different shapes.
+    If there is a tokenizer, it pads the inputs; labels of tokens are padded with -100.
     """
-    try:
-        return {name: np.asarray([row[name] for row in rows]) for name in rows[0]}
-    except ValueError as error:
-        raise DataError(
-            "the rows of a batch have different lengths. Pass tokenizer=... to pad them, or collate_fn=..."
-        ) from error
-
-
-def tokenizer_collator(tokenizer: Any) -> Collator:
-    """Return a function that pads the inputs of rows with a tokenizer, and token labels with -100."""
 
     def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
-        inputs = [{name: value for name, value in row.items() if name in NAMES} for row in rows]
-        if np.ndim(inputs[0]["input_ids"][0]):
-            batch = _pad_choices(tokenizer, inputs)
-        else:
-            batch = dict(tokenizer.pad(inputs, return_tensors="np"))
-        length = np.shape(batch["input_ids"])[-1]
-        is_left = tokenizer.padding_side == "left"
-        for name in rows[0].keys() - inputs[0].keys():
+        batch: dict[str, Any] = {}
+        is_left = tokenizer is not None and tokenizer.padding_side == "left"
+        if tokenizer is not None:
+            inputs = [{name: value for name, value in row.items() if name in NAMES} for row in rows]
+            if np.ndim(inputs[0]["input_ids"][0]):
+                batch = _pad_choices(tokenizer, inputs)
+            else:
+                batch = dict(tokenizer.pad(inputs, return_tensors="np"))
+        for name in rows[0].keys() - batch.keys():
             values = [np.asarray(row[name]) for row in rows]
+            lengths = [len(row["input_ids"]) for row in rows] if batch else []
             # Labels of a whole text, such as several classes, do not have the length of its tokens.
-            if name == "labels" and all(
-                value.shape == (len(row["input_ids"]),) for value, row in zip(values, rows, strict=True)
-            ):
-                missing = [length - len(value) for value in values]
+            if name == "labels" and [value.shape for value in values] == [(length,) for length in lengths]:
+                missing = [batch["input_ids"].shape[-1] - length for length in lengths]
+                sides = [(more, 0) if is_left else (0, more) for more in missing]
                 values = [
-                    np.pad(value, (more, 0) if is_left else (0, more), constant_values=-100)
-                    for value, more in zip(values, missing, strict=True)
+                    np.pad(value, side, constant_values=-100)
+                    for value, side in zip(values, sides, strict=True)
                 ]
             shapes = sorted({value.shape for value in values})
             if len(shapes) > 1:
                 raise DataError(
-                    f"the {name} have the shapes {', '.join(map(str, shapes))}. Expected one label for each "
-                    "token of a row, or the same shape in all rows. Align labels of words with the tokens."
+                    f"the {name} of a batch have the shapes {', '.join(map(str, shapes))}. Expected one "
+                    "shape, or one label for each token of a row. Pass tokenizer=... to pad inputs and "
+                    "labels, or collate_fn=..."
                 )
             batch[name] = np.stack(values)
         return batch
@@ -94,13 +84,7 @@ def batches_of(
 ) -> Any:
     """Return a `tf.data.Dataset` of batches; see `TFAlbertPreTrainedModel.prepare_tf_dataset`.
 
-    Args:
-        dataset: The rows, as dicts; it must have a length.
-        labels: The name of the scores that each label column is compared with.
-        batch_size: Number of rows in a batch.
-        shuffle: Whether to shuffle the rows in each epoch.
-        collate: Function from a list of rows to a batch.
-        drop_remainder: Whether to drop a last batch that is not full.
+    `labels` has the name of the scores that each label column is compared with.
     """
     tensorflow = _tensorflow()
     if batch_size < 1:

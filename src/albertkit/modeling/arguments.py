@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from albertkit import model_inputs
+from albertkit.config import AlbertConfig
 from albertkit.errors import DataError
 
 IDS = (torch.int64, torch.int32)
@@ -32,6 +34,22 @@ def check_tensors(arguments: Mapping[str, Any], *, dtypes: tuple[torch.dtype, ..
             )
 
 
+def named_inputs(
+    *inputs: Tensor | None, config: AlbertConfig, choices: bool = False
+) -> dict[str, Tensor | None]:
+    """Return the inputs of a model, which are in the documented order, by their names.
+
+    Raises:
+        DataError: An input has another type or shape; see `model_inputs.check_shapes`.
+    """
+    named = dict(zip(model_inputs.NAMES, inputs, strict=True))
+    for name, value in named.items():
+        check_tensors({name: value}, dtypes=IDS if name in model_inputs.LIMITS else ())
+    shapes = {name: tuple(value.shape) for name, value in named.items() if value is not None}
+    model_inputs.check_shapes(shapes, config, choices=choices)
+    return named
+
+
 READ_MULTIPLE = 4  # R is rounded up to it: CPU libraries keep code and buffers for every shape they compute
 
 
@@ -40,12 +58,6 @@ def select_tokens(hidden_states: Tensor, positions: Tensor) -> Tensor:
     # `len(hidden_states)` would be a constant in a traced graph.
     rows = torch.arange(hidden_states.shape[0], device=hidden_states.device)[:, None]
     return hidden_states[rows, positions]
-
-
-def first_token(*inputs: Tensor | None) -> Tensor:
-    """Return the position of [CLS] in any row, (1, 1), on the device of the first tensor among the inputs."""
-    device = next((tensor.device for tensor in inputs if isinstance(tensor, Tensor)), None)
-    return torch.zeros(1, 1, dtype=torch.long, device=device)
 
 
 def query_positions(flat: Tensor, *, batch: int, length: int) -> tuple[Tensor, Tensor]:

@@ -38,7 +38,7 @@ def model_class(architecture: str) -> type[AlbertPreTrainedModel]:
 class _AutoModel:
     model_class: ClassVar[type[AlbertPreTrainedModel]]
 
-    def __init__(self) -> NoReturn:
+    def __init__(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(f"{type(self).__name__} cannot be instantiated. Use from_pretrained or from_config.")
 
     @classmethod

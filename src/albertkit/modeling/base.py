@@ -11,20 +11,25 @@ from albertkit.errors import ConfigError
 
 
 class ModelBase(nn.Module):
-    """The methods and properties of `AlbertPreTrainedModel` that do not depend on its architecture."""
+    """The methods and properties of `AlbertPreTrainedModel` that trainers and adapter libraries use."""
 
     config: AlbertConfig
+    base_model_prefix: ClassVar[str] = "albert"
     supports_gradient_checkpointing: ClassVar[bool] = True
     _input_hook: RemovableHandle | None = None
 
     @property
     def base_model(self) -> Any:
-        """The model that has the `encoder`."""
-        raise NotImplementedError
+        """The encoder: `self.albert`, or this model if it has no head."""
+        return getattr(self, self.base_model_prefix, self)
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """Return the word embeddings, V x E."""
-        raise NotImplementedError
+        """Return the word embeddings (V, E)."""
+        return self.base_model.embeddings.word_embeddings
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the word embeddings. Call `tie_weights` afterwards to update a tied decoder."""
+        self.base_model.embeddings.word_embeddings = value
 
     @property
     def device(self) -> torch.device:

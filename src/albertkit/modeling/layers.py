@@ -1,9 +1,8 @@
 """The building blocks of ALBERT: embeddings, attention, layer, shared layer group, encoder.
 
 Lan et al. 2019 (arXiv:1909.11942), section 3.1: the vocabulary matrix is factored into V x E and E x H, and
-layers share their parameters. As in BERT, LayerNorm follows each residual connection ("post-norm"). The
-classes take plain numbers and submodules; the encoder takes the config, because its number of layers can
-change later. The names of modules and parameters are those of Hugging Face checkpoints.
+layers share their parameters. As in BERT, LayerNorm follows each residual connection ("post-norm"). The names
+of modules and parameters are those of Hugging Face checkpoints.
 
 Shapes: B batch, T tokens, E embedding, H hidden, I intermediate, N heads, D = H / N size of a head.
 """
@@ -60,23 +59,14 @@ def make_activation(activation: str | Callable[[Tensor], Tensor]) -> nn.Module:
 class AlbertEmbeddings(nn.Module):
     """The normalized sum of word, segment and position embeddings: (B, T) -> (B, T, E)."""
 
-    def __init__(
-        self,
-        *,
-        vocab_size: int,
-        embedding_size: int,
-        max_position_embeddings: int,
-        type_vocab_size: int,
-        pad_token_id: int,
-        layer_norm_eps: float,
-        dropout: float,
-    ) -> None:
+    def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        self.word_embeddings = _embedding(vocab_size, embedding_size, padding_idx=pad_token_id)
-        self.position_embeddings = _embedding(max_position_embeddings, embedding_size)
-        self.token_type_embeddings = _embedding(type_vocab_size, embedding_size)
-        self.LayerNorm = nn.LayerNorm(embedding_size, eps=layer_norm_eps)
-        self.dropout = nn.Dropout(dropout)
+        width = config.embedding_size
+        self.word_embeddings = _embedding(config.vocab_size, width, padding_idx=config.pad_token_id)
+        self.position_embeddings = _embedding(config.max_position_embeddings, width)
+        self.token_type_embeddings = _embedding(config.type_vocab_size, width)
+        self.LayerNorm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(
         self,
@@ -122,27 +112,20 @@ class AttentionOptions(TypedDict, total=False):
 class AlbertAttention(nn.Module):
     """Multi-head self-attention with residual connection and LayerNorm: (B, T, H) -> (B, T, H)."""
 
-    def __init__(
-        self,
-        *,
-        hidden_size: int,
-        num_attention_heads: int,
-        attention_dropout: float,
-        output_dropout: float,
-        layer_norm_eps: float,
-    ) -> None:
+    def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        self.attention_head_size = hidden_size // num_attention_heads
-        self.kept_heads = list(range(num_attention_heads))
+        hidden_size = config.hidden_size
+        self.attention_head_size = hidden_size // config.num_attention_heads
+        self.kept_heads = list(range(config.num_attention_heads))
         # Code for `transformers` that studies attention reads these two numbers.
-        self.num_attention_heads, self.all_head_size = num_attention_heads, hidden_size
+        self.num_attention_heads, self.all_head_size = config.num_attention_heads, hidden_size
         self.query = nn.Linear(hidden_size, hidden_size)
         self.key = nn.Linear(hidden_size, hidden_size)
         self.value = nn.Linear(hidden_size, hidden_size)
-        self.attention_dropout = nn.Dropout(attention_dropout)
-        self.output_dropout = nn.Dropout(output_dropout)
+        self.attention_dropout = nn.Dropout(config.attention_probs_dropout_prob)
+        self.output_dropout = nn.Dropout(config.hidden_dropout_prob)
         self.dense = nn.Linear(hidden_size, hidden_size)
-        self.LayerNorm = nn.LayerNorm(hidden_size, eps=layer_norm_eps)
+        self.LayerNorm = nn.LayerNorm(hidden_size, eps=config.layer_norm_eps)
 
     def forward(
         self,
@@ -248,23 +231,14 @@ class AlbertLayer(nn.Module):
     The feed-forward output passes through dropout in training, as in the original implementation.
     """
 
-    def __init__(
-        self,
-        attention: AlbertAttention,
-        *,
-        hidden_size: int,
-        intermediate_size: int,
-        activation: str | Callable[[Tensor], Tensor],
-        layer_norm_eps: float,
-        dropout: float,
-    ) -> None:
+    def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        self.full_layer_layer_norm = nn.LayerNorm(hidden_size, eps=layer_norm_eps)
-        self.attention = attention
-        self.ffn = nn.Linear(hidden_size, intermediate_size)
-        self.ffn_output = nn.Linear(intermediate_size, hidden_size)
-        self.activation = make_activation(activation)
-        self.dropout = nn.Dropout(dropout)
+        self.full_layer_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.attention = AlbertAttention(config)
+        self.ffn = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.ffn_output = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.activation = make_activation(config.hidden_act)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(
         self, hidden_states: Tensor, **options: Unpack[AttentionOptions]
@@ -278,49 +252,37 @@ class AlbertLayer(nn.Module):
 class AlbertLayerGroup(nn.Module):
     """The inner layers of one group, applied one after the other: (B, T, H) -> (B, T, H)."""
 
-    def __init__(self, layers: Iterable[AlbertLayer]) -> None:
+    def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        self.albert_layers = nn.ModuleList(layers)
+        self.albert_layers = nn.ModuleList(AlbertLayer(config) for _ in range(config.inner_group_num))
 
     def forward(
         self,
         hidden_states: Tensor,
         *,
-        output_attentions: bool = False,
-        output_hidden_states: bool = False,
         recompute: bool = False,
+        record: Callable[[Tensor, Tensor | None], None] | None = None,
         **options: Unpack[AttentionOptions],
-    ) -> Tensor | tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+    ) -> Tensor:
         """Apply the inner layers.
 
         Args:
             hidden_states: (B, T, H).
-            output_attentions: Whether to also return the attention probabilities of each layer. Needs
-                `eager`.
-            output_hidden_states: Whether to also return the hidden states of each layer.
             recompute: Whether to keep only the input of each layer and recompute the rest in the backward
                 pass.
+            record: A function that gets the hidden states and the attention probabilities of each layer.
             options: See `AlbertAttention.forward`. `head_mask` is (layers of this group, N), and
                 `query_positions` apply only to the last layer.
-
-        Returns:
-            The hidden states. With `output_attentions` or `output_hidden_states`, a tuple (hidden states,
-            hidden states of each layer, attentions of each layer).
         """
         head_mask, query_positions = options.get("head_mask"), options.get("query_positions")
-        all_hidden_states: list[Tensor] = []
-        all_attentions: list[Tensor] = []
         for index, layer in enumerate(self.albert_layers):
             is_last = index == len(self.albert_layers) - 1
             options["head_mask"] = None if head_mask is None else head_mask[index]
             options["query_positions"] = query_positions if is_last else None
             apply = partial(checkpoint, layer, use_reentrant=False) if recompute else layer
             hidden_states, probabilities = apply(hidden_states, **options)
-            all_hidden_states.append(hidden_states)
-            if output_attentions:
-                all_attentions.append(probabilities)
-        if output_attentions or output_hidden_states:
-            return hidden_states, tuple(all_hidden_states), tuple(all_attentions)
+            if record is not None:
+                record(hidden_states, probabilities)
         return hidden_states
 
 
@@ -331,11 +293,12 @@ class AlbertTransformer(nn.Module):
     `transformers`, the number of layers is that of the config at the time of the call.
     """
 
-    def __init__(self, layer_groups: Iterable[AlbertLayerGroup], config: AlbertConfig) -> None:
+    def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
         self.config = config
         self.embedding_hidden_mapping_in = nn.Linear(config.embedding_size, config.hidden_size)
-        self.albert_layer_groups = nn.ModuleList(layer_groups)
+        groups = [AlbertLayerGroup(config) for _ in range(config.num_hidden_groups)]
+        self.albert_layer_groups = nn.ModuleList(groups)
         self.gradient_checkpointing = False
 
     def executed_layers(self) -> list[AlbertLayer]:
@@ -365,31 +328,25 @@ class AlbertTransformer(nn.Module):
         eager = eager or output_attentions or head_mask is not None
         recompute = self.gradient_checkpointing and self.training and torch.is_grad_enabled()
         hidden_states = self.embedding_hidden_mapping_in(embeddings)
-        all_hidden_states = [hidden_states]
-        all_attentions: list[Tensor] = []
+        all_hidden_states, all_attentions = [hidden_states], []
+
+        def record(states: Tensor, probabilities: Tensor | None) -> None:
+            all_hidden_states.append(states)
+            all_attentions.append(probabilities)
+
         # If hidden states or attentions are returned, the last layer also computes all positions.
         all_positions = eager or output_hidden_states
         groups = self._executed_groups()
-        done = 0
         for index, group in enumerate(groups):
-            layers = len(group.albert_layers)
-            output = group(
+            hidden_states = group(
                 hidden_states,
                 attention_mask=attention_mask,
-                head_mask=None if head_mask is None else head_mask[done : done + layers],
-                output_attentions=output_attentions,
-                output_hidden_states=output_hidden_states,
+                head_mask=None if head_mask is None else head_mask.chunk(len(groups))[index],
                 eager=eager,
                 query_positions=None if all_positions or index < len(groups) - 1 else query_positions,
                 recompute=recompute,
+                record=record if output_attentions or output_hidden_states else None,
             )
-            done += layers
-            if isinstance(output, Tensor):
-                hidden_states = output
-            else:
-                hidden_states, states, attentions = output
-                all_hidden_states += states
-                all_attentions += attentions
         if query_positions is not None and all_positions:
             hidden_states = select_tokens(hidden_states, query_positions)
         return BaseModelOutput(

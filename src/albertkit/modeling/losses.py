@@ -124,13 +124,3 @@ def loss_of_step(loss: Tensor, labels: Tensor, num_items_in_batch: Tensor | int 
     total = torch.as_tensor(num_items_in_batch, device=labels.device).reshape(())
     # If all labels of a step are ignored, the loss of the step is 0.
     return loss * ((labels.long() != IGNORED_LABEL).sum() / total.clamp(min=1))
-
-
-def multi_label_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean binary cross-entropy of logits (B, K) with labels (B, K) from 0 to 1."""
-    return F.binary_cross_entropy_with_logits(logits.float(), labels.float())
-
-
-def regression_loss(values: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean squared error of values (B, K) with the same number of labels."""
-    return F.mse_loss(values.float().reshape(-1), labels.float().reshape(-1))

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.arrays import Arrays, to_arrays, to_tensors
 from albertkit.checkpoints.folder import write_folder
-from albertkit.checkpoints.names import TIED, shared_names
+from albertkit.checkpoints.names import shared_names
 from albertkit.checkpoints.report import LoadReport, match
 from albertkit.checkpoints.sentence_modules import files_of
+from albertkit.checkpoints.shapes import merged_pruned_heads
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import one_of
 from albertkit.devices import choose_device, choose_dtype
@@ -41,7 +42,6 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
     """
 
     config_class: ClassVar[type[AlbertConfig]] = AlbertConfig
-    base_model_prefix: ClassVar[str] = "albert"
     main_input_name: ClassVar[str] = "input_ids"
     _keys_to_ignore_on_save: ClassVar[list[str] | None] = None
 
@@ -283,38 +283,15 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
         if not is_main_process:
             return
         config = self.config.replace(architectures=[type(self).__name__], dtype=self.dtype)
-        tensors = nn.Module.state_dict(self) if state_dict is None else self._without_copies(state_dict)
         write_folder(
             save_directory,
             config.to_dict(),
-            to_arrays(tensors),
+            to_arrays(self.state_dict() if state_dict is None else state_dict),
             beside=files_of(config),
             max_shard_size=max_shard_size,
         )
 
-    def _without_copies(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Remove the second names of tied tensors, which the `state_dict` of some models contains."""
-        tied = TIED if self.config.tie_word_embeddings else {}
-        return {
-            name: tensor
-            for name, tensor in tensors.items()
-            if name not in tied or tied[name] not in tensors or not torch.equal(tensor, tensors[tied[name]])
-        }
-
     # --- embeddings -----------------------------------------------------------------------------
-
-    @property
-    def base_model(self) -> "AlbertPreTrainedModel":
-        """The encoder: `self.albert`, or this model if it has no head."""
-        return getattr(self, self.base_model_prefix, self)
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the word embeddings (V, E)."""
-        return self.base_model.get_input_embeddings()
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the word embeddings. Call `tie_weights` afterwards to update a tied decoder."""
-        self.base_model.set_input_embeddings(value)
 
     def get_output_embeddings(self) -> nn.Linear | None:
         """Return the decoder that maps E to the vocabulary V, or None if the model has no decoder."""
@@ -376,7 +353,11 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
         Raises:
             ConfigError: A layer or head does not exist, or a layer would have no heads left.
         """
-        self.base_model.prune_heads(heads_to_prune)
+        encoder, config = self.base_model.encoder, self.base_model.config
+        layers = [layer for group in encoder.albert_layer_groups for layer in group.albert_layers]
+        for layer, gone in merged_pruned_heads(config, heads_to_prune).items():
+            layers[layer].attention.prune_heads(gone)
+            config.pruned_heads[layer] = gone
 
     def finish(self, output: Output, return_dict: bool | None) -> Output:
         """Return the output as a dataclass, or as a tuple of the fields that are set.

@@ -9,7 +9,6 @@ positions, K labels (2).
 """
 
 import warnings
-from collections.abc import Callable
 from typing import Any, ClassVar, Unpack
 
 import torch
@@ -28,21 +27,13 @@ from albertkit.modeling.pretrained import AlbertPreTrainedModel
 class AlbertMLMHead(nn.Module):
     """Maps hidden states to logits over the vocabulary: (..., H) -> (..., V)."""
 
-    def __init__(
-        self,
-        *,
-        hidden_size: int,
-        embedding_size: int,
-        vocab_size: int,
-        activation: str | Callable[[Tensor], Tensor],
-        layer_norm_eps: float,
-    ) -> None:
+    def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        self.LayerNorm = nn.LayerNorm(embedding_size, eps=layer_norm_eps)
-        self.bias = nn.Parameter(torch.zeros(vocab_size))
-        self.dense = nn.Linear(hidden_size, embedding_size)
-        self.decoder = nn.Linear(embedding_size, vocab_size)
-        self.activation = make_activation(activation)
+        self.LayerNorm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.dense = nn.Linear(config.hidden_size, config.embedding_size)
+        self.decoder = nn.Linear(config.embedding_size, config.vocab_size)
+        self.activation = make_activation(config.hidden_act)
         self.tie_bias()
 
     def tie_bias(self) -> None:
@@ -57,9 +48,9 @@ class AlbertMLMHead(nn.Module):
 class AlbertSOPHead(nn.Module):
     """Maps (B, H) to logits (B, K) of "in order" (0) and "swapped" (1); no dropout, as in the original."""
 
-    def __init__(self, hidden_size: int, num_labels: int = 2) -> None:
+    def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        self.classifier = nn.Linear(hidden_size, num_labels)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
 
     def forward(self, pooled: Tensor) -> Tensor:
         """Return the logits (B, K) of pooled vectors (B, H)."""
@@ -90,7 +81,7 @@ class MaskedWordModel(AlbertPreTrainedModel):
         **options: Unpack[MaskedWordOptions],
     ) -> tuple[BaseModelOutputWithPooling, Tensor]:
         """Return the encoder's output, and its states: (P, H) at the masked positions, or all (B, T, H)."""
-        masked_positions = options.pop("masked_positions", None)
+        masked_positions, options["return_dict"] = options.pop("masked_positions", None), True
         rows = input_ids if input_ids is not None else inputs[-1]
         if masked_positions is None or rows is None:  # `albert` raises an error for missing inputs
             encoded = self.albert(input_ids, *inputs, **options)
@@ -140,8 +131,8 @@ class AlbertForPreTraining(MaskedWordModel):
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
         self.albert = AlbertModel(config)
-        self.predictions = _make_mlm_head(config)
-        self.sop_classifier = AlbertSOPHead(config.hidden_size, config.num_labels)
+        self.predictions = AlbertMLMHead(config)
+        self.sop_classifier = AlbertSOPHead(config)
         self.post_init()
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:
@@ -186,7 +177,6 @@ class AlbertForPreTraining(MaskedWordModel):
         """
         labels = _current_labels(labels, options.pop("masked_lm_labels", None))
         num_items_in_batch = options.pop("num_items_in_batch", None)
-        return_dict, options["return_dict"] = options.get("return_dict"), True
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
         encoded, states = self.encode(*inputs, **options)
         prediction_logits = self.predictions(states)
@@ -206,7 +196,7 @@ class AlbertForPreTraining(MaskedWordModel):
             hidden_states=encoded.hidden_states,
             attentions=encoded.attentions,
         )
-        return self.finish(output, return_dict)
+        return self.finish(output, options.get("return_dict"))
 
 
 class AlbertForMaskedLM(MaskedWordModel):
@@ -215,7 +205,7 @@ class AlbertForMaskedLM(MaskedWordModel):
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
         self.albert = AlbertModel(config, add_pooling_layer=False)
-        self.predictions = _make_mlm_head(config)
+        self.predictions = AlbertMLMHead(config)
         self.post_init()
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
@@ -256,7 +246,6 @@ class AlbertForMaskedLM(MaskedWordModel):
         """
         labels = _current_labels(labels, options.pop("masked_lm_labels", None))
         num_items_in_batch = options.pop("num_items_in_batch", None)
-        return_dict, options["return_dict"] = options.get("return_dict"), True
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
         encoded, states = self.encode(*inputs, **options)
         logits = self.predictions(states)
@@ -264,17 +253,7 @@ class AlbertForMaskedLM(MaskedWordModel):
         if labels is not None:
             loss = loss_of_step(classification_loss(logits, labels), labels, num_items_in_batch)
         output = MaskedLMOutput(loss, logits, encoded.hidden_states, encoded.attentions)
-        return self.finish(output, return_dict)
-
-
-def _make_mlm_head(config: AlbertConfig) -> AlbertMLMHead:
-    return AlbertMLMHead(
-        hidden_size=config.hidden_size,
-        embedding_size=config.embedding_size,
-        vocab_size=config.vocab_size,
-        activation=config.hidden_act,
-        layer_norm_eps=config.layer_norm_eps,
-    )
+        return self.finish(output, options.get("return_dict"))
 
 
 def _current_labels(labels: Tensor | None, masked_lm_labels: Tensor | None) -> Tensor | None:

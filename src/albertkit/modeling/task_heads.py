@@ -6,13 +6,14 @@ Shapes: B batch, T tokens, E embedding, H hidden, N heads, K labels, C choices, 
 from typing import Unpack
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from albertkit.config import AlbertConfig
 from albertkit.early_exit import check_patience, exit_count, exits_of
-from albertkit.modeling.arguments import CLASSES, check_tensors, first_token
+from albertkit.modeling.arguments import CLASSES, check_tensors, named_inputs
 from albertkit.modeling.exits import exit_depths, weighted_mean
-from albertkit.modeling.losses import classification_loss, loss_of_step, multi_label_loss, regression_loss
+from albertkit.modeling.losses import classification_loss, loss_of_step
 from albertkit.modeling.model import AlbertModel, HeadOptions, LabelOptions
 from albertkit.modeling.outputs import (
     MultipleChoiceModelOutput,
@@ -93,7 +94,6 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
             ValueError: The shape of the labels does not match the problem type.
         """
         num_items_in_batch = options.pop("num_items_in_batch", None)
-        return_dict, options["return_dict"] = options.get("return_dict"), True
         exits = exits_of(self.config)
         needs_all_depths = exits is not None and (labels is not None or self.patience is not None)
         given = options.get("output_hidden_states")
@@ -102,7 +102,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
             options["output_hidden_states"] = True
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
         read = _read_positions(self.albert, input_ids, inputs_embeds)
-        encoded = self.albert(*inputs, query_positions=read, **options)
+        encoded = self.albert(*inputs, query_positions=read, **options | {"return_dict": True})
         loss = depths = None
         if needs_all_depths:
             assert exits is not None
@@ -126,7 +126,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
             attentions=encoded.attentions,
             exit_depths=depths,
         )
-        return self.finish(output, return_dict)
+        return self.finish(output, options.get("return_dict"))
 
     def classifier_at(self, depth: int) -> nn.Module:
         """Return the classifier after the layer `depth`, counted from 1, in a model with early exit."""
@@ -153,11 +153,11 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
             )
         if self.config.problem_type is None:
             self.config.problem_type = problem  # so that a saved model has it
-        if problem == "regression":
-            return regression_loss(logits, labels)
         if problem == "single_label_classification":
             return classification_loss(logits, labels)
-        return multi_label_loss(logits, labels)
+        if problem == "regression":
+            return F.mse_loss(logits.float().reshape(-1), labels.float().reshape(-1))
+        return F.binary_cross_entropy_with_logits(logits.float(), labels.float())
 
     def _problem_of(self, labels: Tensor) -> str:
         if self.num_labels == 1:
@@ -208,15 +208,14 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
             `TokenClassifierOutput` with logits (B, T, K).
         """
         num_items_in_batch = options.pop("num_items_in_batch", None)
-        return_dict, options["return_dict"] = options.get("return_dict"), True
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
-        encoded = self.albert(*inputs, **options)
+        encoded = self.albert(*inputs, **options | {"return_dict": True})
         logits = self.classifier(self.dropout(encoded.last_hidden_state))
         loss = None
         if labels is not None:
             loss = loss_of_step(classification_loss(logits, labels), labels, num_items_in_batch)
         output = TokenClassifierOutput(loss, logits, encoded.hidden_states, encoded.attentions)
-        return self.finish(output, return_dict)
+        return self.finish(output, options.get("return_dict"))
 
 
 class AlbertForQuestionAnswering(AlbertPreTrainedModel):
@@ -265,9 +264,8 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         Raises:
             ValueError: Only one of `start_positions` and `end_positions` is passed.
         """
-        return_dict, options["return_dict"] = options.get("return_dict"), True
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
-        encoded = self.albert(*inputs, **options)
+        encoded = self.albert(*inputs, **options | {"return_dict": True})
         logits = self.qa_outputs(encoded.last_hidden_state)  # (B, T, 2)
         start_logits, end_logits = (each.contiguous() for each in logits.unbind(-1))
         loss = None
@@ -286,7 +284,7 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
             hidden_states=encoded.hidden_states,
             attentions=encoded.attentions,
         )
-        return self.finish(output, return_dict)
+        return self.finish(output, options.get("return_dict"))
 
 
 class AlbertForMultipleChoice(AlbertPreTrainedModel):
@@ -336,38 +334,23 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
                 dimension for choices.
         """
         num_items_in_batch = options.pop("num_items_in_batch", None)
-        return_dict, options["return_dict"] = options.get("return_dict"), True
-        given = input_ids if inputs_embeds is None else inputs_embeds
-        check_tensors(
-            {
-                "input_ids": input_ids,
-                "attention_mask": attention_mask,
-                "token_type_ids": token_type_ids,
-                "position_ids": position_ids,
-                "inputs_embeds": inputs_embeds,
-            }
-        )
-        if given is None or given.dim() != (3 if inputs_embeds is None else 4):
-            shape = "nothing" if given is None else tuple(given.shape)
-            raise ValueError(f"pass input_ids (B, C, T) or inputs_embeds (B, C, T, E), got {shape}")
-        choices = given.shape[1]
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
+        named = named_inputs(*inputs, config=self.config, choices=True)
         encoded = self.albert(
-            _merge_choices(input_ids),
-            _merge_choices(attention_mask),
-            _merge_choices(token_type_ids),
-            _merge_choices(position_ids),
-            head_mask,
-            _merge_choices(inputs_embeds),
+            **{name: _merge_choices(value) for name, value in named.items() if name != "head_mask"},
+            head_mask=head_mask,
             query_positions=_read_positions(self.albert, input_ids, inputs_embeds),
-            **options,
+            **options | {"return_dict": True},
         )
         scores = self.classifier(self.dropout(encoded.pooler_output))
-        logits = scores.view(-1, choices)  # (B*C, 1) -> (B, C)
+        given = input_ids if inputs_embeds is None else inputs_embeds
+        assert given is not None
+        logits = scores.view(-1, given.shape[1])  # (B*C, 1) -> (B, C)
         loss = None
         if labels is not None:
             loss = loss_of_step(classification_loss(logits, labels), labels, num_items_in_batch)
         output = MultipleChoiceModelOutput(loss, logits, encoded.hidden_states, encoded.attentions)
-        return self.finish(output, return_dict)
+        return self.finish(output, options.get("return_dict"))
 
 
 def _read_positions(encoder: AlbertModel, *inputs: Tensor | None) -> Tensor | None:
@@ -379,7 +362,10 @@ def _read_positions(encoder: AlbertModel, *inputs: Tensor | None) -> Tensor | No
         part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
         for part in encoder.modules()
     )
-    return None if has_hooks else first_token(*inputs)
+    if has_hooks:
+        return None
+    device = next((tensor.device for tensor in inputs if isinstance(tensor, Tensor)), None)
+    return torch.zeros(1, 1, dtype=torch.long, device=device)
 
 
 def _span_loss(logits: Tensor, positions: Tensor, *, name: str) -> Tensor:
