@@ -7,6 +7,7 @@ override both.
 import ast
 import dataclasses
 import inspect
+import math
 import textwrap
 import tomllib
 import types
@@ -34,9 +35,32 @@ _NAMES: dict[Any, str] = {
 """Type -> its name in errors."""
 
 
-def number(default: float | None, unit: str) -> Any:
-    """Declare a setting that is a number, with the unit for the reference."""
-    return dataclasses.field(default=default, metadata={"unit": unit})
+def number(
+    default: float | None, unit: str, *, minimum: float | None = None, above: float | None = None
+) -> Any:
+    """Declare a setting that is a number, with the unit for the reference, and limits for `check_numbers`."""
+    return dataclasses.field(default=default, metadata={"unit": unit, "minimum": minimum, "above": above})
+
+
+def check_numbers(settings: Any) -> None:
+    """Check the numbers of a dataclass that have limits. None is allowed, and infinity if it is the default.
+
+    Raises:
+        ConfigError: A number is outside its limits or NaN, or a share is not between 0 and 1.
+    """
+    for field in dataclasses.fields(settings):
+        name, value = field.name, getattr(settings, field.name)
+        minimum, above = field.metadata.get("minimum"), field.metadata.get("above")
+        if field.metadata.get("unit") == SHARE and value is not None and not 0 <= value <= 1:
+            raise ConfigError(f"{name} must be between 0 and 1, not {value}")
+        if value is None or minimum is above is None:
+            continue
+        if minimum is not None and not value >= minimum:
+            raise ConfigError(f"{name} must be {minimum} or more, not {value}")
+        if above is not None and not value > above:
+            raise ConfigError(f"{name} must be more than {above}, not {value}")
+        if value == math.inf != field.default:
+            raise ConfigError(f"{name} must be finite, not inf")
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
@@ -198,20 +222,6 @@ def scalar_values(settings: Any) -> dict[str, Any]:
         field.name: getattr(getattr(settings, table) if table else settings, field.name)
         for table, field in scalar_fields(type(settings))
     }
-
-
-def default_values(settings: type) -> dict[str, Any]:
-    """Return the default of each field that has one, by name, and those of a table as a dict."""
-    hints = typing.get_type_hints(settings)
-    defaults: dict[str, Any] = {}
-    for field in dataclasses.fields(settings):
-        if dataclasses.is_dataclass(hints[field.name]):
-            defaults[field.name] = default_values(hints[field.name])  # type: ignore[arg-type]
-        elif field.default is not dataclasses.MISSING:
-            defaults[field.name] = field.default
-        elif field.default_factory is not dataclasses.MISSING:
-            defaults[field.name] = field.default_factory()
-    return defaults
 
 
 def field_docs(settings: type) -> dict[str, str]:

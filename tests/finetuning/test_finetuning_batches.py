@@ -21,7 +21,7 @@ from albertkit.finetuning.prepared import make_units
 from albertkit.tasks.loading import CHUNK, RowCounts
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tokenization.tokenizer import AlbertTokenizer
-from albertkit.training.curves import read_metrics
+from albertkit.training.progress import read_metrics
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 

@@ -137,6 +137,8 @@ def test_sentences_of_one_word_cause_a_warning(
     ("labels", "note"),
     [
         (["o", "B-PER", "I-PER", "I-LOC"], "no tagging scheme: 'o' (did you mean 'O'?)."),
+        (["O", "B-PER", "label"], "no tagging scheme: 'label'. Expected O, or a prefix (B, I, E, S, L or U)"),
+        (["O", "B-PER", "label"], "Perhaps a comment or a header was read as a word."),
         (["O", "B-PER", "I-PER"], None),
         (["-LRB-", "B-X", "NN"], None),
     ],

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from finetuning_runs import CPU, FAST, texts
 from json_lines import read_json_lines, write_json_lines
 
+from albertkit import devices
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import TextExample
 from albertkit.datasets.options import DataOptions
@@ -23,12 +25,25 @@ from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.finetuning.prepared import prepare, starting_model
 from albertkit.finetuning.trained import load_task, task_settings
 from albertkit.modeling import auto
+from albertkit.modeling.task_heads import AlbertForTokenClassification
 from albertkit.pipelines import pipeline
 from albertkit.tasks.registry import TASKS
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
+
+
+def test_an_engine_of_the_cpu_loads_the_model_there_by_default(
+    classifier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "best_device", lambda: torch.device("meta"))  # in place of a GPU
+    rows = texts(6, 7)
+    assert len(predict(classifier, input=rows, engine="onnx").records) == 6
+    assert evaluate(classifier, data=rows, engine="onnx").metrics["accuracy"] >= 0
+    for call in (lambda: predict(classifier, input=rows), lambda: evaluate(classifier, data=rows)):
+        with pytest.raises(ConfigError, match="no device 'meta'"):
+            call()
 
 
 def test_predictions_go_on_after_a_kill(
@@ -50,7 +65,7 @@ def test_predictions_go_on_after_a_kill(
                 raise KeyboardInterrupt
 
         return predict_file(
-            task, loaded, reader, output,
+            Predictor(task, loaded), reader, output,
             about={"run": 1}, part_size=8, progress=progress,
         ).total  # fmt: skip
 
@@ -96,8 +111,8 @@ def test_predictions_in_int8_go_on_in_int8(
 
     def predict(engine: str, progress: Any = lambda *_: None) -> int:
         output = tmp_path / "out.jsonl"
-        options = {"engine": engine, "part_size": 2, "progress": progress}
-        return predict_file(task, loaded, reader, output, about={}, **options).total
+        predictor = Predictor(task, loaded, engine=engine)
+        return predict_file(predictor, reader, output, about={}, part_size=2, progress=progress).total
 
     monkeypatch.setattr(Predictor, "__call__", lambda self, asked: "{}\n" * len(asked))
     with pytest.raises(KeyboardInterrupt):
@@ -201,7 +216,7 @@ def test_predictions_count_truncated_tokens(classifier: Path, tmp_path: Path) ->
     )
     task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
     reader = task.reader(str(source), DataOptions(), labeled=False)
-    made = predict_file(task, loaded, reader, str(tmp_path / "out.jsonl"), about={})
+    made = predict_file(Predictor(task, loaded), reader, tmp_path / "out.jsonl", about={})
     lengths = [len(task.tokenizer(example.text)["input_ids"]) for example in reader]
     expected = [max(0, length - 48) for length in lengths]
     lines = read_json_lines(tmp_path / "out.jsonl")
@@ -237,10 +252,23 @@ def test_each_task_predicts_for_a_file(
     )
     for kind in ("jsonl", "csv", "parquet"):
         output = tmp_path / f"out.{kind}"
-        assert predict_file(own, loaded, reader, output, about={}, part_size=2).total == 3
+        assert predict_file(Predictor(own, loaded), reader, output, about={}, part_size=2).total == 3
     lines = read_json_lines(tmp_path / "out.jsonl")
     assert all(set(line) == expected for line in lines)
     assert [line["row"] for line in lines] == [1, 2, 3]
+
+
+def test_a_sentence_without_words_has_no_labels(model: Path, tmp_path: Path) -> None:
+    loaded = AlbertForTokenClassification(AlbertConfig.from_pretrained(model))
+    loaded.save_pretrained(tmp_path / "model")
+    AlbertTokenizer.from_pretrained(model).save_pretrained(tmp_path / "model")
+    rows = [{"tokens": []}, {"tokens": ["the", "key"]}, {"tokens": []}]
+    found = predict(tmp_path / "model", task="token-classification", input=rows)
+    assert [(one["tokens"], len(one["labels"])) for one in found.records] == [
+        ([], 0),
+        (["the", "key"], 2),
+        ([], 0),
+    ]
 
 
 QUESTIONS = [{"question": "what?", "context": "the key was lost " * 9, "answers": "key"}] * 2

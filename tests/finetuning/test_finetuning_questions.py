@@ -20,6 +20,7 @@ from albertkit.finetuning.batches import UnitBatch
 from albertkit.finetuning.evaluation import Evaluation
 from albertkit.finetuning.objectives import HeadObjective, training_inputs
 from albertkit.finetuning.predict import predict_file
+from albertkit.finetuning.predictor import Predictor
 from albertkit.finetuning.prepared import prepare
 from albertkit.finetuning.trained import load_task
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
@@ -88,7 +89,7 @@ def test_a_context_without_a_token_is_answered_in_json(model: Path, tmp_path: Pa
     for threshold in (None, 0.0):
         loaded.config.extra[THRESHOLD_KEY] = threshold
         output = tmp_path / f"{threshold}.jsonl"
-        predict_file(task, loaded, reader, output, about={})
+        predict_file(Predictor(task, loaded), reader, output, about={})
         first, second = read_json_lines(output)
         assert "Infinity" not in output.read_text()
         assert (first["answer"], first["no_answer_difference"]) == ("", None)

@@ -1,4 +1,4 @@
-"""Resumed runs give the same weights, reject changed settings and accept checkpoints of earlier versions."""
+"""Resumed runs give the same weights and reports, and reject changed settings and data."""
 
 import json
 import math
@@ -6,6 +6,7 @@ import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from finetuning_runs import FAST, same, texts, tune, weights
@@ -44,7 +45,7 @@ def test_goes_on_exactly(model: Path, data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("scores", "beats"), [([0.5, 0.5, 0.4], False), ([0.5, 0.6, 0.4], True)])
-def test_a_run_of_the_first_version_continues(
+def test_a_resumed_run_is_compared_with_the_untrained_model(
     model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scores: list[float], beats: bool
 ) -> None:
     values = iter(scores)
@@ -52,10 +53,6 @@ def test_a_run_of_the_first_version_continues(
     settings = replace(FAST, steps=2, evaluate_every=1)
     stopped = tune("text-classification", replace(settings, max_minutes=1e-9), model, data, tmp_path)
     assert stopped.step == 1
-    file = checkpoints(tmp_path)[-1] / "training_state.json"
-    keys = "step tokens seconds schedule_factor position best best_step stale_evaluations given_up watch"
-    document = json.loads(file.read_text())
-    write_json(file, {key: document[key] for key in (*keys.split(), "fingerprint")})
     result = tune("text-classification", settings, model, data, tmp_path)
     assert result.report is not None
     assert (result.report["step"], result.report["beats_untrained"]) == (1, beats)
@@ -64,7 +61,7 @@ def test_a_run_of_the_first_version_continues(
 def test_without_any_value_the_last_model_is_kept(
     classifier: Path, model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Evaluations of earlier versions could be NaN."""
+    """All evaluations were NaN, so none is the best."""
     caplog.set_level("INFO")
     shutil.copytree(classifier, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "best")
@@ -121,6 +118,28 @@ def test_a_run_cannot_be_resumed_with_other_validation_data(model: Path, data: P
         tune("text-classification", settings, model, other, tmp_path / "run")
     shutil.copy(data / "validation.jsonl", other)  # the same data elsewhere
     assert tune("text-classification", settings, model, other, tmp_path / "run").report
+
+
+def test_a_run_cannot_be_resumed_with_other_reference_answers(model: Path, tmp_path: Path) -> None:
+    """The rows have only the first answer, but the metrics accept all of them."""
+    settings = replace(FAST, steps=2, evaluate_every=1)
+
+    def question(*answers: str) -> dict[str, Any]:
+        context = "the painted house of the river"
+        places = [context.index(answer) for answer in answers]
+        return {
+            "question": "what?",
+            "context": context,
+            "answers": {"text": [*answers], "answer_start": places},
+        }
+
+    write_json_lines(tmp_path / "train.jsonl", [question("house")] * 16)
+    write_json_lines(tmp_path / "validation.jsonl", [question("house", "painted house")] * 2)
+    stopped = replace(settings, max_minutes=1e-9)
+    tune("question-answering", stopped, model, tmp_path, tmp_path / "run")
+    write_json_lines(tmp_path / "validation.jsonl", [question("house", "the painted house")] * 2)
+    with pytest.raises(TrainingError, match="validation_data"):
+        tune("question-answering", settings, model, tmp_path, tmp_path / "run")
 
 
 @pytest.mark.parametrize("limit", [1e-9, math.inf])

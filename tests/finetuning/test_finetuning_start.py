@@ -17,7 +17,7 @@ from albertkit.finetuning.prepared import Prepared, prepare, starting_model
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForSequenceClassification, AlbertForTokenClassification
 from albertkit.tasks.registry import TASKS
-from albertkit.training.curves import read_metrics
+from albertkit.training.progress import read_metrics
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 

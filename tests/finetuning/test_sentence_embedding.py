@@ -28,7 +28,7 @@ from albertkit.modeling.model import AlbertModel
 from albertkit.pipelines import pipeline
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.tokenization.tokenizer import AlbertTokenizer
-from albertkit.training.curves import read_metrics
+from albertkit.training.progress import read_metrics
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 FAST = FinetuningSettings(
@@ -67,6 +67,9 @@ def test_columns_of_pairs() -> None:
         PairTable(graded)
     with pytest.raises(DataError, match="Remove or rename the other"):
         PairTable([rows[0] | {"score": 1.0}])
+    for option, flag in (("negative_column", "--negative-column"), ("label_column", "--label-column")):
+        with pytest.raises(DataError, match=f"{flag} 'x' needs a column of second texts.*--pair-column"):
+            PairTable([{"text": "a", "x": 1.0}], DataOptions(**{option: "x"}))
 
 
 def test_sts_b(tmp_path: Path) -> None:

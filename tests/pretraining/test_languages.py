@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from places import ROOT
+from pretraining_rows import document
 from random_models import save_random_model
 
 from albertkit import AlbertForMaskedLM, AlbertTokenizer, AlbertTokenizerFast, files, pipeline
@@ -108,7 +109,7 @@ def test_case_and_accents_are_kept_everywhere(language: str, tokenizer_folder: P
     prepare([corpus], tokenizer_folder, tmp_path / "shards", language=language, workers=1)
     shards = ShardSet(tmp_path / "shards/train")
     tokenizer = AlbertTokenizer.from_pretrained(tokenizer_folder)
-    found = [tokenizer.convert_ids_to_tokens(ids.tolist()) for ids in shards.document(0)]
+    found = [tokenizer.convert_ids_to_tokens(ids) for ids in document(shards, 0)]
     assert [spelled(pieces) for pieces in found] == [
         unicodedata.normalize("NFKC", line) for line in sentences
     ]

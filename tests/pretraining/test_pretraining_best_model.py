@@ -18,8 +18,8 @@ from albertkit.pretraining.loss import PretrainingObjective
 from albertkit.pretraining.run import run_pretraining
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
-from albertkit.training.curves import read_metrics
 from albertkit.training.objective import StepOutput
+from albertkit.training.progress import read_metrics
 
 
 def test_the_model_is_the_mean_of_the_last_checkpoints(

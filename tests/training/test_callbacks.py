@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ import albertkit
 from albertkit import Callback, RunProgress
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.training.callbacks import checked_callbacks
-from albertkit.training.curves import read_metrics
+from albertkit.training.progress import LogLines, read_metrics
 from albertkit.training.state import checkpoint_folder, checkpoints
 
 EVENTS = ("on_start", "on_step", "on_evaluation", "on_checkpoint", "on_rollback", "on_end")
@@ -292,3 +293,10 @@ def test_callbacks_of_the_main_process_end_both(
     assert (tmp_path / "run" / "called.txt").read_text().split() == ["1", "2", "3", "4", "5"]
     assert [(tmp_path / "run" / f"ended-{rank}.txt").read_text() for rank in (0, 1)] == [main, other]
     assert checkpoints(tmp_path / "run")[-1].name == "step-0000005"
+
+
+def test_log_lines_have_no_exponent_for_large_numbers(caplog: pytest.LogCaptureFixture) -> None:
+    progress: Any = SimpleNamespace(step=3)
+    with caplog.at_level("INFO", logger="albertkit"):
+        LogLines(settings()).on_step(progress, {"tokens_per_second": 14_520.3, "learning_rate": 3e-5})
+    assert caplog.messages == ["step 3/12  tokens_per_second 14,520  learning_rate 3e-05"]

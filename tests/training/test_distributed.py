@@ -15,8 +15,8 @@ from two_processes import in_two_processes
 
 import albertkit
 from albertkit.errors import ConfigError
-from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World, join_world
+from albertkit.training.progress import read_metrics
 from albertkit.training.state import checkpoints
 
 RECIPE = f"""
@@ -150,13 +150,13 @@ c10d.default_pg_timeout = timedelta(seconds=1)  # of gloo; its own is 30 minutes
 sys.path.insert(0, {support!r})
 import training_runs as t
 from albertkit.training.distributed import join_world
-from albertkit.training.loop import train
+from albertkit.training.loop import Training
 with join_world("cpu") as world:
     model = t.tiny_model()
-    train(
+    Training(
         model, t.objective, t.batches, t.settings(steps=2, warmup_steps=0), Path({output!r}),
         save_model=model.save_pretrained, evaluate=lambda: time.sleep(2) or {{}}, world=world,
-    )
+    ).run()
 """
 
 
@@ -175,15 +175,15 @@ from pathlib import Path
 sys.path.insert(0, {support!r})
 import training_runs as t
 from albertkit.training.distributed import join_world
-from albertkit.training.loop import train
+from albertkit.training.loop import Training
 values = iter([0.1, 0.5, 0.4, 0.3])
 with join_world("cpu") as world:
     model = t.tiny_model()
-    result = train(
+    result = Training(
         model, t.objective, t.batches, t.settings(evaluate_every=2, early_stopping=2), Path({output!r}),
         save_model=model.save_pretrained, evaluate=lambda: {{"accuracy": next(values)}},
         best_metric="accuracy", world=world,
-    )
+    ).run()
     Path({output!r}, f"ended-{{world.rank}}.txt").write_text(f"{{result.finished}} at {{result.state.step}}")
 """
 

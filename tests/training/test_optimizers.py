@@ -18,9 +18,7 @@ from albertkit.training.optimizers import (
     Muon,
     build_optimizer,
     clip_gradients,
-    linear_factor,
     orthogonalize,
-    trapezoid_factor,
 )
 from albertkit.training.settings import TrainingSettings
 
@@ -51,13 +49,14 @@ def test_steps_equal_the_original(name: str) -> None:
     peak = float(recorded["learning_rate"])
     optimizer = build_optimizer(model, settings(name, peak, float(recorded["weight_decay"])))
     steps, warmup = int(recorded["num_train_steps"]), int(recorded["num_warmup_steps"])
+    schedule = TrainingSettings(steps=steps, warmup_steps=warmup)
     worst = 0.0
     for step in range(steps):
         for key in names:
             model.get_parameter(key.replace("/", "_")).grad = torch.from_numpy(recorded[f"grad:{key}"][step])
         clip_gradients(model.parameters(), float(recorded["max_grad_norm"]))
         for group in optimizer.param_groups:
-            group["lr"] = peak * linear_factor(step + 1, length=steps, warmup=warmup)
+            group["lr"] = peak * schedule.learning_rate_factor(step=step + 1, tokens=0)
         optimizer.step()
         for key in names:
             ours = model.get_parameter(key.replace("/", "_")).detach().numpy()
@@ -156,6 +155,15 @@ def test_clipping_leaves_small_gradients_alone() -> None:
 
 
 def test_schedules() -> None:
-    assert [linear_factor(step, length=10, warmup=2) for step in (0, 1, 2, 5, 10)] == [0, 0.5, 0.8, 0.5, 0]
-    factors = [trapezoid_factor(step, length=10, warmup=2, decay=4) for step in (0, 1, 2, 6, 8, 10)]
-    assert factors == [0, 0.5, 1, 1, 0.5, 0]
+    def factors(schedule: TrainingSettings, *places: int) -> list[float]:
+        in_steps = [schedule.learning_rate_factor(step=place, tokens=0) for place in places]
+        lengths = {"tokens": schedule.steps, "warmup_tokens": 2, "decay_tokens": schedule.decay_steps}
+        other = replace(schedule, steps=None, warmup_steps=0, decay_steps=0, **lengths)
+        assert [other.learning_rate_factor(step=0, tokens=place) for place in places] == in_steps
+        return in_steps
+
+    linear = TrainingSettings(steps=10, warmup_steps=2)
+    assert factors(linear, 0, 1, 2, 5, 10, 11) == [0, 0.5, 0.8, 0.5, 0, 0]
+    trapezoid = replace(linear, schedule="trapezoid", decay_steps=4)
+    assert factors(trapezoid, 0, 1, 2, 6, 8, 10) == [0, 0.5, 1, 1, 0.5, 0]
+    assert factors(replace(trapezoid, decay_steps=0), 1, 2, 10) == [0.5, 1, 1]

@@ -17,8 +17,8 @@ from training_runs import batches, objective, run, settings, tiny_model
 
 from albertkit.errors import ConfigError
 from albertkit.training import loop, throughput
-from albertkit.training.curves import read_metrics
-from albertkit.training.loop import train
+from albertkit.training.loop import Training
+from albertkit.training.progress import read_metrics
 from albertkit.training.run_state import RunState
 
 
@@ -143,10 +143,10 @@ def test_evaluation_computes_in_the_precision_of_the_run(tmp_path: Path, precisi
         seen.add(model(input_ids=next(batches(None))[0].ids).logits.dtype)
         return {}
 
-    train(
+    Training(
         model, objective, batches, settings(precision=precision), tmp_path,
         save_model=model.save_pretrained, evaluate=evaluate,
-    )  # fmt: skip
+    ).run()  # fmt: skip
     assert seen == {{"fp32": torch.float32, "bf16": torch.bfloat16}[precision]}
 
 

@@ -16,10 +16,9 @@ from training_runs import batches, objective, run, settings, tiny_model
 from albertkit.errors import DiskFullError, TrainingError
 from albertkit.files import complete_files
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
-from albertkit.training.curves import read_metrics
-from albertkit.training.folder import written_folder
-from albertkit.training.loop import train
-from albertkit.training.state import checkpoint_folder, checkpoint_step, checkpoints
+from albertkit.training.loop import Training
+from albertkit.training.progress import read_metrics
+from albertkit.training.state import checkpoint_folder, checkpoint_step, checkpoints, written_folder
 
 
 @pytest.mark.usefixtures("pictures")
@@ -34,7 +33,7 @@ def test_checkpoints_are_model_folders_and_the_last_are_kept(tmp_path: Path) -> 
 @pytest.mark.usefixtures("pictures")
 def test_a_run_without_evaluations_has_curves(tmp_path: Path) -> None:
     model = tiny_model()
-    train(model, objective, batches, settings(steps=4), tmp_path, save_model=model.save_pretrained)
+    Training(model, objective, batches, settings(steps=4), tmp_path, save_model=model.save_pretrained).run()
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -54,7 +53,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path) -> None:
             raise OSError(errno.ENOSPC, "No space left on device", str(folder / "model.safetensors"))
 
     with pytest.raises(OSError, match="No space left on device"):
-        train(model, objective, batches, settings(), tmp_path, save_model=save)
+        Training(model, objective, batches, settings(), tmp_path, save_model=save).run()
     assert checkpoints(tmp_path)[-1].name == "step-0000004"
     assert [file.name for file in (tmp_path / "checkpoints").glob(".*")] == []
     run(tmp_path, settings())
@@ -81,10 +80,10 @@ def test_a_full_disk_leaves_no_incomplete_best_model(
             raise DiskFullError(f"{folder}: no space left on the disk")
 
     def go_on() -> Any:
-        return train(
+        return Training(
             model, objective, batches, settings(steps=4, evaluate_every=2, save_every=2), tmp_path,
             save_model=save, evaluate=lambda: {"accuracy": next(scores)}, best_metric="accuracy",
-        )  # fmt: skip
+        ).run()  # fmt: skip
 
     with monkeypatch.context() as patched:
         if step == 4:
@@ -176,7 +175,7 @@ def test_files_of_inner_folders_are_on_the_disk_before_the_folder_gets_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flushed: list[str] = []
-    for module in ("albertkit.training.folder", "albertkit.files"):
+    for module in ("albertkit.training.state", "albertkit.files"):
         monkeypatch.setattr(f"{module}.flush_to_disk", lambda path: flushed.append(path.name))
     for write in (lambda: written_folder(tmp_path / "one"), lambda: complete_files(tmp_path / "other")):
         with write() as folder:

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 from training_runs import BadOnce, Rows, batches, objective, run, settings, tiny_model
 
 from albertkit.errors import TrainingError
-from albertkit.training.curves import read_metrics
-from albertkit.training.loop import train
+from albertkit.training.loop import Training
+from albertkit.training.progress import read_metrics
 from albertkit.training.run_state import RunState
 
 
@@ -34,7 +34,7 @@ def test_a_bad_loss_rolls_back_and_its_data_is_skipped(tmp_path: Path, optimizer
                 yield batch, after
 
     model = tiny_model()
-    train(model, objective, without, changed, tmp_path / "plain", save_model=model.save_pretrained)
+    Training(model, objective, without, changed, tmp_path / "plain", save_model=model.save_pretrained).run()
     bad, plain = (load_file(tmp_path / name / "model.safetensors") for name in ("bad", "plain"))
     assert all(torch.equal(bad[key], plain[key]) for key in plain)
 
@@ -72,7 +72,7 @@ def test_constant_outputs_stop_the_run(tmp_path: Path, is_resumed: bool) -> None
 
     def trained() -> None:
         model = tiny_model()
-        train(
+        Training(
             model,
             objective,
             batches,
@@ -80,7 +80,7 @@ def test_constant_outputs_stop_the_run(tmp_path: Path, is_resumed: bool) -> None
             tmp_path,
             save_model=model.save_pretrained,
             evaluate=evaluate,
-        )
+        ).run()
 
     if is_resumed:
         with pytest.raises(KeyboardInterrupt):

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Any
@@ -105,9 +105,11 @@ class Epochs:
         return [batches[place] for place in random.permutation(len(batches))]
 
 
-def fingerprint(units: list[Unit]) -> str:
-    """Return a fingerprint of the training examples."""
+def fingerprint(rows: Iterable[Any], answers: Iterable[Any] = ()) -> str:
+    """Return a fingerprint of rows with their labels, and of the true answers to compare predictions with."""
     found = hashlib.sha256()
-    for row in chain.from_iterable(units):
+    for row in rows:
         found.update(np.array(row.input_ids, np.int32).tobytes() + repr(row.labels).encode())
+    for answer in answers:
+        found.update(repr(answer).encode())
     return found.hexdigest()

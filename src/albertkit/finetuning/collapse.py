@@ -7,11 +7,10 @@ shows either.
 from pathlib import Path
 
 import numpy as np
-from torch import Tensor
 
 from albertkit.finetuning.evaluation import Evaluation
 from albertkit.finetuning.prepared import Prepared
-from albertkit.training.curves import read_metrics
+from albertkit.training.progress import read_metrics
 from albertkit.training.run_state import RunState
 from albertkit.training.settings import TrainingSettings
 
@@ -21,17 +20,12 @@ FEWEST_STEPS = 30  # shorter runs have no time to learn, and a lower learning ra
 _LAST = 0.25  # part of a finished run whose losses are averaged
 
 
-def prior_loss(prepared: Prepared, class_weights: Tensor | None) -> float | None:
-    """Return the training loss of the best prediction that ignores the input, or None if there is none.
-
-    Args:
-        prepared: the prepared data, with the training rows.
-        class_weights: (K,) weights of the classes in the loss.
-    """
-    counts = prepared.task.learnt_classes(prepared.rows)
-    if class_weights is None or counts is None:
+def prior_loss(prepared: Prepared) -> float | None:
+    """Return the training loss of the best prediction that ignores the input, or None if there is none."""
+    weights, counts = prepared.class_weights, prepared.task.learnt_classes(prepared.rows)
+    if weights is None or counts is None:
         return prepared.task.prior_loss(prepared.rows)
-    weighted = np.array([count * float(class_weights[label]) for label, count in counts.items()])
+    weighted = np.array([count * float(weights[label]) for label, count in counts.items()])
     return float(-(weighted * np.log(weighted / weighted.sum())).sum() / counts.total())
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from albertkit.datasets.options import DataOptions
 from albertkit.devices import Device, read_device
+from albertkit.engines.choosing import engine_device
 from albertkit.errors import ConfigError, DataError
 from albertkit.extras import require
 from albertkit.files import check_new_folder, check_picture
@@ -78,7 +79,7 @@ def evaluate(
     model, output = str(model), None if output is None else Path(output)
     if output is not None:
         _check_output(data, output, overwrite=overwrite)
-    place = read_device(device)
+    place = read_device(engine_device(engine, device))
     setup = open_trained(model, task, data, settings, call=evaluate, name="data", labeled=True, device=place)
     set_patience(setup.model, patience)
     loaded, task = setup.model, setup.task.with_metrics(metrics)

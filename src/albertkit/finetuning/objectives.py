@@ -17,6 +17,7 @@ with a negative), C choices, T tokens, H hidden size, K labels.
 """
 
 import hashlib
+import inspect
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -30,9 +31,9 @@ from torch import Tensor
 from albertkit.config import IGNORED_LABEL
 from albertkit.engines.engine import Row
 from albertkit.engines.plain import Batch, pad_batch
-from albertkit.errors import ConfigError, DataError, suggestion
+from albertkit.errors import ConfigError, DataError, short, suggestion
 from albertkit.finetuning.batches import UnitBatch
-from albertkit.finetuning.objective_checks import check_logits, check_loss, check_signature
+from albertkit.finetuning.embedding_losses import embedding_loss
 from albertkit.heads import HEADS
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.tasks.task import Task
@@ -89,7 +90,7 @@ class HeadObjective:
             logits = model(**inputs, return_dict=True).logits.float()
             mean = self.loss(logits, labels) if items else logits.sum() * 0
             if items and not self._is_checked:
-                check_loss(self.task, mean)
+                _check_loss(self.task, mean)
                 self._is_checked = True
             mean = mean.reshape(())
         total = items * mean
@@ -187,9 +188,8 @@ def make_objective(
     if task.objective == "embedding":
         assert isinstance(task, SentenceEmbedding)
         return EmbeddingObjective(task, world, temperature=temperature)
-    check_logits(task)
     if callable(task.objective):
-        check_signature(task, task.objective)
+        _check_function(task, task.objective)
     if class_weights is not None and task.objective != "head":
         raise ConfigError(
             f"class_weights are for the loss of the model's head, but {task.name} has the objective "
@@ -208,6 +208,42 @@ def make_objective(
             "possible too."
         )
     return HeadObjective(task, world, loss=loss)
+
+
+def _check_loss(task: Task, loss: Any) -> None:
+    """Raise ConfigError unless the result of an objective is a loss: a number with gradients."""
+    if not isinstance(loss, Tensor):
+        problem = f"returned {short(loss)} ({type(loss).__name__})"
+    elif loss.numel() != 1:
+        problem = f"returned a tensor of shape {tuple(loss.shape)}"
+    elif not loss.requires_grad:
+        problem = "returned a loss that does not depend on the logits"
+    else:
+        return
+    raise ConfigError(
+        f"the objective of {task.name} {problem}. Expected the mean loss over labeled items: a tensor with "
+        "one element, computed from the logits with operations of PyTorch."
+    )
+
+
+def _check_function(task: Task, objective: Callable[..., Any]) -> None:
+    """Raise ConfigError unless an objective can be called with the logits of the model and labels."""
+    scores = HEADS[task.architecture].scores.get("logits")
+    if scores is None or scores.names != ("logits",):
+        raise ConfigError(
+            f"the objective of {task.name} is a function of logits and labels, and {task.architecture} has "
+            "none under that name. Expected objective = 'head', or an architecture with one tensor of logits."
+        )
+    try:
+        inspect.signature(objective).bind("logits", "labels")
+    except ValueError:  # functions that are not written in Python may have no signature
+        pass
+    except TypeError as error:
+        raise ConfigError(
+            f"the objective of {task.name} cannot be called with logits and labels ({error}). Expected "
+            "objective = staticmethod(function), where function takes (logits, labels), or a method of the "
+            "task that takes (self, logits, labels)."
+        ) from None
 
 
 def weighted_cross_entropy(weights: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
@@ -328,79 +364,15 @@ def training_vectors(
     return F.normalize(vectors, dim=-1) if task.modules.normalize else vectors
 
 
-def embedding_loss(vectors: Tensor, texts: Tensor, scores: Tensor, *, temperature: float) -> Tensor:
-    """Return the loss of a batch: `ranking_loss` if it has scores, else `contrastive_loss`.
-
-    Args:
-        vectors: (B, W, H), the vectors of the texts, of any length.
-        texts: (B, W), numbers that are equal for equal texts.
-        scores: (B,), the similarity scores, NaN for texts that belong together.
-        temperature: number that divides the cosines. A smaller value emphasizes the nearest wrong texts.
-    """
-    with torch.autocast(vectors.device.type, enabled=False):  # a cosine in bfloat16 has only two digits
-        vectors = F.normalize(vectors.float(), dim=-1)
-        if scores.isnan().any():
-            return contrastive_loss(vectors, texts, temperature=temperature)
-        cosines = (vectors[:, 0] * vectors[:, 1]).sum(dim=-1)  # (B,)
-        return ranking_loss(cosines, scores, temperature=temperature)
-
-
-def contrastive_loss(vectors: Tensor, texts: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean cross-entropy of finding the second text of each first text among all candidates.
-
-    This is multiple negatives ranking (Henderson et al. 2017), with the cosine divided by a temperature and
-    negatives as in Gao et al. 2021, equation 5. Candidates are the second texts and the negatives of all
-    examples. Candidates that are not wrong are excluded: the second texts of equal first texts, equal second
-    texts, and the first text itself.
-
-    Args:
-        vectors: (B, W, H), of length 1.
-        texts: (B, W), numbers that are equal for equal texts.
-        temperature: see `embedding_loss`.
-    """
-    first = vectors[:, 0]  # (B, H)
-    candidates = vectors[:, 1:].transpose(0, 1).flatten(0, 1)  # (B, W - 1, H) -> ((W - 1) B, H), second first
-    logits = first @ candidates.T / temperature  # (B, (W - 1) B)
-    right = torch.arange(len(first), device=logits.device)
-    excluded = _not_wrong(texts)
-    excluded[right, right] = False
-    return F.cross_entropy(logits.masked_fill(excluded, -math.inf), right)
-
-
-def _not_wrong(texts: Tensor) -> Tensor:
-    """Return whether each candidate is right for each first text or equals it: (B, W) -> (B, (W - 1) B)."""
-    first, second, candidates = texts[:, 0], texts[:, 1], texts[:, 1:].T.flatten()
-    same_first = first[:, None] == first  # (B, B)
-    same_as_second = second[:, None] == candidates  # (B, (W - 1) B)
-    right = same_first.float() @ same_as_second.float() > 0  # right for this first text or an equal one
-    return right | (first[:, None] == candidates)
-
-
-def ranking_loss(cosines: Tensor, scores: Tensor, *, temperature: float) -> Tensor:
-    """Return log(1 + sum of exp((cosine of i - cosine of j) / temperature)) over all i scored below j.
-
-    This is CoSENT (Su 2022, https://kexue.fm/archives/8847; the cosine objective of Li and Li 2023, AnglE).
-    Like Spearman's correlation, it depends only on the order of the scores, so they may have any scale.
-
-    Args:
-        cosines: (B,), the cosine similarities of the pairs.
-        scores: (B,), the similarity scores of the pairs.
-        temperature: see `embedding_loss`.
-    """
-    differences = (cosines[:, None] - cosines) / temperature  # (B, B)
-    below = scores[:, None] < scores
-    return torch.cat([differences[below], differences.new_zeros(1)]).logsumexp(dim=0)
-
-
 def text_numbers(units: Sequence[Sequence[Row]], device: torch.device) -> Tensor:
     """Return numbers (B, W) that are equal for equal texts, also across processes."""
-    numbers = [[_text_number(row) for row in unit] for unit in units]
+
+    def number(row: Row) -> int:
+        digest = hashlib.blake2b(np.array(row.input_ids, np.int32).tobytes(), digest_size=8).digest()
+        return int.from_bytes(digest, "little", signed=True)
+
+    numbers = [[number(row) for row in unit] for unit in units]
     return torch.tensor(numbers, dtype=torch.int64, device=device)
-
-
-def _text_number(row: Row) -> int:
-    digest = hashlib.blake2b(np.array(row.input_ids, np.int32).tobytes(), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
 
 
 def text_scores(units: Sequence[Sequence[Row]], device: torch.device) -> Tensor:

@@ -5,6 +5,7 @@ completely, into a folder next to the output. An interrupted run continues after
 the parts are merged into the output.
 """
 
+import hashlib
 import logging
 import shutil
 from collections.abc import Callable, Iterator
@@ -14,14 +15,18 @@ from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from albertkit.checkpoints.arrays import to_numpy
+from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import ANSWERED, Reader, ReadingReport, TableReader, open_table
 from albertkit.devices import CPU, Device, read_device
-from albertkit.engines.light_model import Model
+from albertkit.engines.choosing import engine_device
+from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import ConfigError, DataError
 from albertkit.extras import require
 from albertkit.files import atomic_path, made_folder, read_json, write_json
-from albertkit.finetuning.content_hashes import input_sha256, model_sha256
 from albertkit.finetuning.early_exit import set_patience
 from albertkit.finetuning.prediction_files import WRITERS, checked_records, part_files
 from albertkit.finetuning.predictor import Asked, Predictor
@@ -130,26 +135,26 @@ def predict(
     if engine in RUNNERS:
         raise ConfigError(f"--engine is {engine!r}, but that is a runner. Use --runner {engine}.")
     model = str(model)
-    _check_runner(runner, workers)
+    check_runner(runner, workers)
+    if runner == "local" and workers is not None:
+        raise ConfigError(f"workers is {workers}, but the local runner is a single process. Choose ray.")
     if output is None and runner != "local":
         raise ConfigError(f"runner is {runner!r}, which writes a file. Pass output, or omit runner.")
+    device = engine_device(engine, device)
     place = CPU if runner == "ray" else read_device(device)  # with Ray, only its workers compute
     setup = open_trained(
         model, task, input, settings, call=predict, name="input", labeled=False, device=place
     )
     set_patience(setup.model, patience)
+    predictor = Predictor(setup.task, setup.model, batch_tokens, engine)
     if output is None:
-        predictor = Predictor(setup.task, setup.model, batch_tokens, engine)
         return _predict_in_memory(predictor, setup.reader, keep_columns)
     with ProgressBar() as bar:
         made = predict_file(
-            setup.task,
-            setup.model,
+            predictor,
             setup.reader,
-            output,
+            Path(output),
             about={"task": setup.task.name, "patience": patience} | setup.settings,
-            batch_tokens=batch_tokens,
-            engine=engine,
             runner=runner,
             workers=workers,
             device=str(device),
@@ -176,14 +181,11 @@ def _predict_in_memory(predictor: Predictor, reader: Reader[Any], keep_columns: 
 
 
 def predict_file(
-    task: Task,
-    model: Model,
+    predictor: Predictor,
     reader: Reader[Any],
-    output: str | Path,
+    output: Path,
     *,
     about: dict[str, Any],
-    batch_tokens: int | None = None,
-    engine: str = "auto",
     part_size: int = CHUNK,
     runner: str = "local",
     workers: int | None = None,
@@ -198,26 +200,24 @@ def predict_file(
     can continue a run of another.
 
     Raises:
-        ConfigError: `keep_columns` is set for an input that is not a table, the runner is unknown, `workers`
-            is set for the local runner, or the Ray cluster does not have enough workers.
+        ConfigError: `keep_columns` is set for an input that is not a table, the runner is unknown, or the Ray
+            cluster does not have enough workers.
         MissingExtraError: the output is a Parquet file, and pyarrow is not installed.
         DataError: rows cannot be read, the output has an unknown format, exists or is part of the input, its
             folder has parts of another run, or a part failed.
     """
-    output = Path(output)
-    _check_runner(runner, workers)
     _check_output(Path(reader.source), output)
     parts = output.with_name(f".{output.name}.parts")
     about = about | {
         "part_size": part_size,
         "keep_columns": keep_columns,
-        "model_sha256": model_sha256(model, task.config),
+        "model_sha256": model_sha256(predictor.model, predictor.task.config),
         "input_sha256": input_sha256(reader),
     }
-    if engine == "onnx-int8":  # the scores of all other engines are equal up to rounding
-        about["engine"] = engine
+    if predictor.engine == "onnx-int8":  # the scores of all other engines are equal up to rounding
+        about["engine"] = predictor.engine
     done = _kept(parts, about)
-    total = _checked(reader, task, keep_columns)
+    total = _checked(reader, predictor.task, keep_columns)
     count = min(len(done) * part_size, total)
     if done:
         logger.info(
@@ -225,7 +225,7 @@ def predict_file(
         )
     examples = islice(_asked(reader, keep_columns), count, None)
     finished = ordered_map(
-        Predictor(task, model, batch_tokens, engine),
+        predictor,
         chunks(examples, part_size),
         runner=runner,
         workers=1 if runner == "local" else workers,
@@ -259,12 +259,6 @@ def predict_file(
     return Predictions(count, cut, output)
 
 
-def _check_runner(runner: str, workers: int | None) -> None:
-    check_runner(runner, workers)
-    if runner == "local" and workers is not None:
-        raise ConfigError(f"workers is {workers}, but the local runner is a single process. Choose ray.")
-
-
 def _check_output(source: Path, output: Path) -> None:
     if output.suffix.lower() not in WRITERS:
         raise DataError(
@@ -272,9 +266,6 @@ def _check_output(source: Path, output: Path) -> None:
         )
     if output.suffix.lower() == ".parquet":
         require("pyarrow", extra="arrow")
-    folder = next(parent for parent in output.absolute().parents if parent.exists())
-    if not folder.is_dir():
-        raise DataError(f"cannot write {output}: {folder} is a file. Choose a folder.")
     if output.is_dir():
         raise DataError(f"{output} is a folder. Pass the name of a file.")
     if output.exists() and source.exists() and output.samefile(source):
@@ -342,3 +333,27 @@ def _kept(parts: Path, about: dict[str, Any]) -> list[Path]:
             "command again to finish it, or delete the folder to start again."
         )
     return part_files(parts)
+
+
+def input_sha256(reader: Reader[Any]) -> str:
+    """Return the hash of all rows of a reader."""
+    found = hashlib.sha256()
+    for row in reader.rows():
+        found.update(repr(row.values).encode())
+    return found.hexdigest()
+
+
+def model_sha256(model: Model, config: AlbertConfig) -> str:
+    """Return the hash of all weights and the config, because a folder may contain another model by now."""
+    found = hashlib.sha256(config.to_json_string().encode())
+    if isinstance(model, LightModel):
+        parameters: dict[int, tuple[str, np.ndarray]] = {}
+        for name, array in model.weights.items():
+            parameters.setdefault(id(array), (name, array))  # tied ones once, as in a module
+        named = iter(parameters.values())
+    else:
+        named = ((name, to_numpy(parameter)) for name, parameter in model.named_parameters())
+    for name, array in named:
+        found.update(name.encode())
+        found.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return found.hexdigest()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from albertkit.checkpoints.formats import load_config
 from albertkit.checkpoints.report import LoadReport
@@ -18,6 +19,7 @@ from albertkit.errors import DataError
 from albertkit.finetuning.batches import Unit
 from albertkit.finetuning.early_exit import note_exits
 from albertkit.finetuning.evaluation import EvaluationSet
+from albertkit.finetuning.objectives import balanced_weights
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import saved_columns
 from albertkit.heads import head_of
@@ -50,6 +52,10 @@ class Prepared:
     """The initial model."""
     units: list[Unit]
     validation: EvaluationSet
+    metric: str
+    """Name of the metric that selects the best model."""
+    class_weights: Tensor | None
+    """Weights (K,) of the classes in the loss; None for none."""
     data: dict[str, Any]
     """Facts about the data for the report."""
     columns: dict[str, Any]
@@ -64,6 +70,11 @@ class Prepared:
     def model_class(self) -> type[AlbertPreTrainedModel]:
         """The model class to train."""
         return auto.model_class(self.task.architecture)
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether lower values of `metric` are better."""
+        return self.task.directions.get(self.metric) == "lower"
 
 
 def prepare(
@@ -106,7 +117,20 @@ def prepare(
         _log(f"{name}: {note}" for note in counted.notes())
     if splits.labels is not None:
         _log(splits.labels.notes(map(task.truth, examples["training"])))
-    return Prepared(task, str(model), units, evaluated, data, saved_columns(options))
+    weights = None
+    if settings.class_weights != "none":
+        classes = task.learnt_classes(row for unit in units for row in unit)
+        weights = balanced_weights(classes, task.config.num_labels)
+    return Prepared(
+        task=task,
+        start=str(model),
+        units=units,
+        validation=evaluated,
+        metric=settings.best_metric or evaluated.main_metric,
+        class_weights=weights,
+        data=data,
+        columns=saved_columns(options),
+    )
 
 
 def _label_arguments(task: Task, labels: LabelSet | None, start: AlbertConfig) -> dict[str, Any]:

@@ -9,12 +9,10 @@ correlation for STS-B, and accuracy for the other tasks.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-Figures = tuple[float, ...] | None
 
-
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A column of a table of results."""
 
     name: str
@@ -31,15 +29,9 @@ class PublishedTable:
     title: str
     source: str
     columns: tuple[Column, ...]
-    rows: dict[str, tuple[Figures, ...]]
-    averages: dict[str, float] | None = None
-    """The published averages by row; `average` computes the same mean."""
-
-
-def average(figures: tuple[Figures, ...]) -> float | None:
-    """Return the mean of the columns' means (as defined below table 2); None if a column is missing."""
-    means = [sum(one) / len(one) for one in figures if one is not None]
-    return sum(means) / len(means) if len(means) == len(figures) else None
+    rows: dict[str, str]
+    """The cells of each row, after its average if the table has averages. "-" is not published."""
+    has_averages: bool = False
 
 
 _SQUAD1 = Column("SQuAD1.1", "F1/exact, dev", ("squad1/f1", "squad1/exact"))
@@ -58,25 +50,16 @@ DOWNSTREAM = PublishedTable(
         Column("RACE", "accuracy, dev", ("race_dev/accuracy",)),
     ),
     rows={
-        "albert-base-v2": ((90.2, 83.2), (82.1, 79.3), (84.6,), (92.9,), (66.8,)),
-        "albert-large-v2": ((91.8, 85.2), (84.9, 81.8), (86.5,), (94.9,), (75.2,)),
-        "albert-xlarge-v2": ((92.9, 86.4), (87.9, 84.1), (87.9,), (95.4,), (80.7,)),
-        "albert-xxlarge-v2": ((94.6, 89.1), (89.8, 86.9), (90.6,), (96.8,), (86.8,)),
-        "albert-base-v1": ((89.3, 82.3), (80.0, 77.1), (81.6,), (90.3,), (64.0,)),
-        "albert-large-v1": ((90.6, 83.9), (82.3, 79.4), (83.5,), (91.7,), (68.5,)),
-        "albert-xlarge-v1": ((92.5, 86.1), (86.1, 83.1), (86.4,), (92.4,), (74.8,)),
-        "albert-xxlarge-v1": ((94.8, 89.3), (90.2, 87.4), (90.8,), (96.9,), (86.5,)),
+        "albert-base-v2": "82.3 90.2/83.2 82.1/79.3 84.6 92.9 66.8",
+        "albert-large-v2": "85.7 91.8/85.2 84.9/81.8 86.5 94.9 75.2",
+        "albert-xlarge-v2": "87.9 92.9/86.4 87.9/84.1 87.9 95.4 80.7",
+        "albert-xxlarge-v2": "90.9 94.6/89.1 89.8/86.9 90.6 96.8 86.8",
+        "albert-base-v1": "80.1 89.3/82.3 80.0/77.1 81.6 90.3 64.0",
+        "albert-large-v1": "82.4 90.6/83.9 82.3/79.4 83.5 91.7 68.5",
+        "albert-xlarge-v1": "85.5 92.5/86.1 86.1/83.1 86.4 92.4 74.8",
+        "albert-xxlarge-v1": "91.0 94.8/89.3 90.2/87.4 90.8 96.9 86.5",
     },
-    averages={
-        "albert-base-v2": 82.3,
-        "albert-large-v2": 85.7,
-        "albert-xlarge-v2": 87.9,
-        "albert-xxlarge-v2": 90.9,
-        "albert-base-v1": 80.1,
-        "albert-large-v1": 82.4,
-        "albert-xlarge-v1": 85.5,
-        "albert-xxlarge-v1": 91.0,
-    },
+    has_averages=True,
 )
 
 GLUE = PublishedTable(
@@ -95,8 +78,8 @@ GLUE = PublishedTable(
         Column("WNLI", "accuracy", ("wnli/accuracy",)),
     ),
     rows={
-        "ALBERT (1M)": ((90.4,), (95.2,), (92.0,), (88.1,), (96.8,), (90.2,), (68.7,), (92.7,), None),
-        "ALBERT (1.5M)": ((90.8,), (95.3,), (92.2,), (89.2,), (96.9,), (90.9,), (71.4,), (93.0,), None),
+        "ALBERT (1M)": "90.4 95.2 92.0 88.1 96.8 90.2 68.7 92.7 -",
+        "ALBERT (1.5M)": "90.8 95.3 92.2 89.2 96.9 90.9 71.4 93.0 -",
     },
 )
 
@@ -111,8 +94,8 @@ READING = PublishedTable(
         Column("RACE high", "accuracy, test", ("race_test/high",)),
     ),
     rows={
-        "ALBERT (1M)": ((94.8, 89.2), (89.9, 87.2), (86.0,), (88.2,), (85.1,)),
-        "ALBERT (1.5M)": ((94.8, 89.3), (90.2, 87.4), (86.5,), (89.0,), (85.5,)),
+        "ALBERT (1M)": "94.8/89.2 89.9/87.2 86.0 88.2 85.1",
+        "ALBERT (1.5M)": "94.8/89.3 90.2/87.4 86.5 89.0 85.5",
     },
 )
 

@@ -1,6 +1,7 @@
 """The report of an evaluation: report.json for programs, report.md for people, predictions, plots."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,33 +55,34 @@ def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
             for one in by_length
         ],
     }
-    pictures = _draw_pictures(folder, evaluation, by_length, reliability)
+    _draw_pictures(folder, evaluation, by_length, reliability)
     lines = "".join(json_text(record) + "\n" for record in evaluation.records)
     (folder / PREDICTIONS).write_text(lines, encoding="utf-8")
     write_json(folder / REPORT_JSON, finite(report))
-    (folder / REPORT_MARKDOWN).write_text(_markdown(report, pictures), encoding="utf-8")
+    (folder / REPORT_MARKDOWN).write_text(
+        _markdown(report, sorted(picture.name for picture in folder.glob("*.png"))), encoding="utf-8"
+    )
     return report
 
 
 def _draw_pictures(
     folder: Path, evaluation: Evaluation, by_length: Sequence[LengthBin], reliability: Calibration | None
-) -> list[str]:
-    """Draw the plots that the answers allow, and return the names of the files."""
+) -> None:
+    """Draw the plots that the answers allow."""
     judged = evaluation.judged
-    pictures = [_by_length_picture(folder, by_length, evaluation.main_metric)]
+    _draw_by_length(folder, by_length, evaluation.main_metric)
     labels = list(evaluation.task.config.id2label.values())
     answers = {answer for one in judged for answer in (one.true, one.predicted)}
     if answers <= {*labels} and len(labels) <= MOST_LABELS:
-        pictures.append(_confusion_picture(folder, judged, labels))
+        _draw_confusion(folder, judged, labels)
     if reliability:
-        pictures.append(_calibration_picture(folder, reliability))
+        _draw_calibration(folder, reliability)
     are_numbers = all(isinstance(answer, int | float) for answer in answers)
     if judged and isinstance(judged[0].predicted, float) and are_numbers:
-        pictures.append(_numbers_picture(folder, judged, evaluation.task.axes))
+        _draw_numbers(folder, judged, evaluation.task.axes)
     ranks = [rank for one in evaluation.predictions if (rank := getattr(one, "rank", None)) is not None]
     if ranks:
-        pictures.append(_ranks_picture(folder, ranks))
-    return pictures
+        _draw_ranks(folder, ranks)
 
 
 def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:
@@ -105,65 +107,60 @@ def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _confusion_picture(folder: Path, judged: Sequence[Judged], labels: list[str]) -> str:
+def _draw_confusion(folder: Path, judged: Sequence[Judged], labels: list[str]) -> None:
     counts = confusion_matrix(
         [str(one.true) for one in judged], [str(one.predicted) for one in judged], labels=labels
     )
     shares = counts / counts.sum(axis=1, keepdims=True).clip(min=1)
     side = 2.5 + 0.4 * len(labels)
-    figure, panel = _panel(side, side)
-    panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     places = range(len(labels))
-    panel.set_xticks(places, labels, rotation=90, parse_math=False)  # "$" would begin a formula
-    panel.set_yticks(places, labels, parse_math=False)
-    panel.set(xlabel="predicted", ylabel="true")
-    for row in places:
-        for column in places:
-            if counts[row, column]:
-                color = "white" if shares[row, column] > 0.5 else "black"
-                style = {"ha": "center", "va": "center", "color": color, "fontsize": 8}
-                panel.text(column, row, str(counts[row, column]), **style)
-    return _save(figure, folder, "confusion.png")
+    with _picture(folder / "confusion.png", side, side) as panel:
+        panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+        panel.set_xticks(places, labels, rotation=90, parse_math=False)  # "$" would begin a formula
+        panel.set_yticks(places, labels, parse_math=False)
+        panel.set(xlabel="predicted", ylabel="true")
+        for row in places:
+            for column in places:
+                if counts[row, column]:
+                    color = "white" if shares[row, column] > 0.5 else "black"
+                    style = {"ha": "center", "va": "center", "color": color, "fontsize": 8}
+                    panel.text(column, row, str(counts[row, column]), **style)
 
 
-def _calibration_picture(folder: Path, found: Calibration) -> str:
-    figure, panel = _panel(4, 4)
+def _draw_calibration(folder: Path, found: Calibration) -> None:
     filled = [one for one in found.bins if one.count]
-    panel.plot([0, 1], [0, 1], color="gray", linewidth=1)
-    panel.plot([one.confidence for one in filled], [one.accuracy for one in filled], marker="o")
-    panel.set(xlabel="confidence", ylabel="accuracy", title=f"calibration error {found.expected_error:.3f}")
-    return _save(figure, folder, "calibration.png")
+    with _picture(folder / "calibration.png", 4, 4) as panel:
+        panel.plot([0, 1], [0, 1], color="gray", linewidth=1)
+        panel.plot([one.confidence for one in filled], [one.accuracy for one in filled], marker="o")
+        title = f"calibration error {found.expected_error:.3f}"
+        panel.set(xlabel="confidence", ylabel="accuracy", title=title)
 
 
-def _by_length_picture(folder: Path, bins: Sequence[LengthBin], metric: str) -> str:
-    figure, panel = _panel(5, 3.2)
+def _draw_by_length(folder: Path, bins: Sequence[LengthBin], metric: str) -> None:
     names = [f"{one.shortest}-{one.longest}\n({one.count})" for one in bins]
-    panel.bar(names, [one.score for one in bins])
-    panel.set(xlabel="tokens (examples)", ylabel=metric)
-    panel.tick_params(axis="x", labelsize=7)
-    return _save(figure, folder, "by_length.png")
+    with _picture(folder / "by_length.png", 5, 3.2) as panel:
+        panel.bar(names, [one.score for one in bins])
+        panel.set(xlabel="tokens (examples)", ylabel=metric)
+        panel.tick_params(axis="x", labelsize=7)
 
 
-def _numbers_picture(folder: Path, judged: Sequence[Judged], axes: tuple[str, str]) -> str:
-    figure, panel = _panel(4, 4)
-    panel.scatter([one.true for one in judged], [one.predicted for one in judged], s=8, alpha=0.5)
-    panel.set(xlabel=axes[0], ylabel=axes[1])
-    return _save(figure, folder, "numbers.png")
+def _draw_numbers(folder: Path, judged: Sequence[Judged], axes: tuple[str, str]) -> None:
+    with _picture(folder / "numbers.png", 4, 4) as panel:
+        panel.scatter([one.true for one in judged], [one.predicted for one in judged], s=8, alpha=0.5)
+        panel.set(xlabel=axes[0], ylabel=axes[1])
 
 
-def _ranks_picture(folder: Path, ranks: Sequence[int]) -> str:
-    figure, panel = _panel(4, 4)
+def _draw_ranks(folder: Path, ranks: Sequence[int]) -> None:
     ordered = sorted(ranks)
-    panel.step(ordered, [(number + 1) / len(ordered) for number in range(len(ordered))], where="post")
-    panel.set(xlabel="rank", ylabel="share of matches up to this rank", xscale="log", ylim=(0, 1.02))
-    return _save(figure, folder, "ranks.png")
+    shares = [(number + 1) / len(ordered) for number in range(len(ordered))]
+    with _picture(folder / "ranks.png", 4, 4) as panel:
+        panel.step(ordered, shares, where="post")
+        panel.set(xlabel="rank", ylabel="share of matches up to this rank", xscale="log", ylim=(0, 1.02))
 
 
-def _panel(width: float, height: float) -> tuple[Any, Any]:
+@contextmanager
+def _picture(target: Path, width: float, height: float) -> Iterator[Any]:
+    """Yield the panel of a picture, which is written at the end of the block."""
     figure = matplotlib_figure.Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots()
-
-
-def _save(figure: Any, folder: Path, name: str) -> str:
-    write_picture(figure, folder / name, dpi=110)
-    return name
+    yield figure.subplots()
+    write_picture(figure, target, dpi=110)

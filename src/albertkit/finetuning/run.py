@@ -7,29 +7,26 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.finetuning.batches import Epochs, fingerprint
 from albertkit.finetuning.collapse import CollapseWatch, collapse, prior_loss
 from albertkit.finetuning.evaluation import Evaluation
-from albertkit.finetuning.objectives import balanced_weights, make_objective
+from albertkit.finetuning.objectives import make_objective
 from albertkit.finetuning.prepared import Prepared, starting_model
 from albertkit.finetuning.report import write_report
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import COLUMNS_KEY
 from albertkit.metrics.comparing import is_better
 from albertkit.pipelines import pipeline
-from albertkit.recipe import default_values, scalar_values
+from albertkit.recipe import scalar_values
 from albertkit.results import with_baseline
 from albertkit.tasks.registry import TASKS
 from albertkit.tasks.task import Task
 from albertkit.training.callbacks import Callback
-from albertkit.training.curves import read_metrics
 from albertkit.training.distributed import World
-from albertkit.training.loop import train
+from albertkit.training.loop import Training
 from albertkit.training.model_card import PushOptions, finetuning_card
-from albertkit.training.progress import LOGGED_DIGITS
+from albertkit.training.progress import LOGGED_DIGITS, read_metrics
 from albertkit.training.run_folder import RunFolder
 from albertkit.training.run_state import RunResult, RunState
 from albertkit.training.settings import TrainingSettings
@@ -125,7 +122,7 @@ def run_prepared(
     tried = replace(settings, learning_rate=rate, seed=settings.seed + 1000 * restarts)
     folder = output / f"restart-{restarts}" if restarts else output
     is_last = restarts == MOST_RESTARTS
-    prior = prior_loss(prepared, _class_weights(prepared, tried))
+    prior = prior_loss(prepared)
     # The last run is not stopped early, because no restart follows it.
     result = _train(prepared, tried, folder, world, callbacks, watched=not is_last, prior=prior)
     run = FinetuningRun(output, prepared.task, result, None, restarts, world.is_main)
@@ -133,7 +130,7 @@ def run_prepared(
         return run
     evaluation, reason = None, result.state.given_up
     if reason is None and world.is_main:
-        evaluation = _evaluate_best(prepared, tried, folder, world)
+        evaluation = _evaluate_best(prepared, folder, world)
         reason = collapse(evaluation, folder, prior=prior)
     if world.any(reason is not None) and not is_last:
         if world.any(result.signal is not None):  # in the last step
@@ -162,9 +159,9 @@ def _finish(
 ) -> dict[str, Any]:
     """Copy the model from `folder` to the folder of the run, and write and return the report."""
     state, output = run.loop.state, run.folder
-    # If no evaluation had a value, as in runs of earlier versions, `train` keeps the last model.
+    # If no evaluation had a value, the loop keeps the last model.
     kept_step = state.step if state.best is None else state.best_step
-    beats_untrained = _beats_untrained(state, folder, *_best_by(prepared, settings))
+    beats_untrained = _beats_untrained(state, folder, prepared.metric, prepared.lower_is_better)
     if beats_untrained is False:
         logger.warning(
             f"no checkpoint beats the untrained model. The model of step {kept_step} is kept. "
@@ -196,12 +193,6 @@ def _finish(
     return write_report(evaluation, output, about=about)
 
 
-def _best_by(prepared: Prepared, settings: FinetuningSettings) -> tuple[str, bool]:
-    """Return the metric that selects the best model, and whether lower values are better."""
-    metric = settings.best_metric or prepared.validation.main_metric
-    return metric, prepared.task.directions.get(metric) == "lower"
-
-
 def _beats_untrained(state: RunState, folder: Path, metric: str, lower: bool) -> bool | None:
     """Return whether the best model beats the untrained one; None if the untrained one was not evaluated."""
     name = f"eval/{metric}"
@@ -227,61 +218,56 @@ def _train(
     epochs = Epochs(
         prepared.units, settings.batch_size, seed=settings.seed, rank=world.rank, world_size=world.size
     )
-    training = settings.training(steps_per_epoch=epochs.steps, hidden_size=prepared.task.config.hidden_size)
-    metric, lower = _best_by(prepared, settings)
+    task, metric, validation = prepared.task, prepared.metric, prepared.validation
+    training = settings.training(steps_per_epoch=epochs.steps, hidden_size=task.config.hidden_size)
     watch = CollapseWatch(training, prior)
-    labels = prepared.task.config.id2label
+    labels = task.config.id2label
 
     def save_model(target: Path) -> None:
         model.save_pretrained(target)
-        prepared.task.tokenizer.save_pretrained(target)
+        task.tokenizer.save_pretrained(target)
 
     def evaluate() -> dict[str, float]:
         is_first = watch.evaluation is None
-        watch.evaluation = prepared.validation.evaluate(model, prepared.task.config)
+        watch.evaluation = validation.evaluate(model, task.config)
         if is_first:
             watch.evaluation.check()
         metrics = watch.evaluation.metrics
         if metric not in metrics:
-            expected = ", ".join(name for name in prepared.task.directions if name in metrics)
+            expected = ", ".join(name for name in task.directions if name in metrics)
             if not (settings.best_metric and expected):
-                raise prepared.task.lacking(metric, metrics)
+                raise task.lacking(metric, metrics)
             raise ConfigError(f"best_metric is {metric!r}. Expected one of {expected}.")
         return metrics
 
-    return train(
+    return Training(
         model,
-        make_objective(
-            prepared.task,
-            world,
-            class_weights=_class_weights(prepared, settings),
-            temperature=settings.temperature,
-        ),
+        make_objective(task, world, class_weights=prepared.class_weights, temperature=settings.temperature),
         epochs.stream,
         training,
         folder,
         save_model=save_model,
         evaluate=evaluate,
         best_metric=metric,
-        lower_is_better=lower,
+        lower_is_better=prepared.lower_is_better,
         is_hopeless=watch if watched else None,
         fingerprint=_identity(settings)
         | {
             "model": prepared.start,
-            "training_data": fingerprint(prepared.units),
+            "training_data": fingerprint(prepared.rows),
             "main_metric": metric,
-            "own_metrics": prepared.task.own_directions,
-            "task_name": prepared.task.name,  # "task" has the settings of the task
-            "objective": prepared.task.objective_name,
-            "validation_data": fingerprint([prepared.validation.rows]),  # the best value so far belongs to it
+            "own_metrics": task.own_directions,
+            "task_name": task.name,  # "task" has the settings of the task
+            "objective": task.objective_name,
+            # The best value so far belongs to this data.
+            "validation_data": fingerprint(validation.rows, map(task.checked_truth, validation.examples)),
             # The rows have only the ids of the labels, but the saved models have the names.
             "labels": [labels[number] for number in range(len(labels))],
         },
-        defaults=default_values(FinetuningSettings),
         world=world,
         callbacks=callbacks,
-        about={"task": prepared.task.name, "model": prepared.start} | scalar_values(settings),
-    )
+        about={"task": task.name, "model": prepared.start} | scalar_values(settings),
+    ).run()
 
 
 def _identity(settings: FinetuningSettings) -> dict[str, Any]:
@@ -290,18 +276,10 @@ def _identity(settings: FinetuningSettings) -> dict[str, Any]:
     return {name: value for name, value in asdict(settings).items() if name not in of_loop}
 
 
-def _class_weights(prepared: Prepared, settings: FinetuningSettings) -> Tensor | None:
-    if settings.class_weights == "none":
-        return None
-    return balanced_weights(prepared.task.learnt_classes(prepared.rows), prepared.task.config.num_labels)
-
-
-def _evaluate_best(
-    prepared: Prepared, settings: FinetuningSettings, folder: Path, world: World
-) -> Evaluation:
+def _evaluate_best(prepared: Prepared, folder: Path, world: World) -> Evaluation:
     """Return the evaluation of the model in a folder, with the tuned values in its config."""
     model = prepared.model_class.from_pretrained(folder, device_map=world.device)
-    validation, metric = prepared.validation, settings.best_metric
+    validation, metric = prepared.validation, prepared.metric
     evaluation = validation.evaluate(model, model.config, main_metric=metric)
     if tuned := evaluation.task.tuned(evaluation.examples, evaluation.predictions):
         model.config.extra |= tuned

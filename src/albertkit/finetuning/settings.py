@@ -17,14 +17,14 @@ _RATE, _RATE_WIDTH = 3e-5, 768
 class FinetuningSettings(RunSettings):
     """All settings of a fine-tuning run, except its data."""
 
-    epochs: float = number(3.0, "epochs")
+    epochs: float = number(3.0, "epochs", above=0)
     """Number of passes over the training examples, unless steps is set."""
-    batch_size: int = number(32, "rows")
+    batch_size: int = number(32, "rows", minimum=1)
     """Number of examples (for question answering: windows) per step, summed over all processes."""
     warmup: float = number(0.1, SHARE)
     """Warm-up as a share of the run. During the warm-up, the learning rate rises from 0; afterwards it decays
     linearly to 0."""
-    warmup_steps: int | None = number(None, "steps")
+    warmup_steps: int | None = number(None, "steps", minimum=0)
     """Length of the warm-up in steps. It overrides warmup."""
     optimizer: OptimizerName = "adamw"
     """Optimizer, as for pretrain. The original code fine-tunes with its AdamW."""
@@ -37,7 +37,7 @@ class FinetuningSettings(RunSettings):
     class_weights: Literal["none", "balanced"] = "none"
     """Weights of the labels in the loss: none (all 1), or balanced (inversely proportional to the label's
     frequency, with a mean of 1)."""
-    temperature: float = 0.05
+    temperature: float = number(0.05, "", above=0)
     """For sentence embedding: temperature of the loss. The loss divides the cosine similarities by it. A
     smaller value emphasizes the nearest negatives. The default is that of Gao et al. 2021 and
     sentence-transformers."""
@@ -56,22 +56,16 @@ class FinetuningSettings(RunSettings):
 
     best_metric: str | None = None
     """Metric that selects the best model (default: the task's main metric)."""
-    evaluate_every: int | None = number(None, "steps")
+    evaluate_every: int | None = number(None, "steps", minimum=1)
     """Number of steps between evaluations (default: one evaluation per epoch)."""
-    log_every: int = number(20, "steps")
+    log_every: int = number(20, "steps", minimum=1)
     """Number of steps between lines of metrics.jsonl."""
     task: TaskSettings = field(default_factory=TaskSettings)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("epochs", "learning_rate", "temperature"):
-            if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
-                raise ConfigError(f"{name} must be more than 0 and finite, not {value}")
-        if not 0 <= self.warmup < 1:
-            raise ConfigError(f"warmup is a share of the run, from 0 to below 1, not {self.warmup}")
-        for name in ("steps", "batch_size", "evaluate_every"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ConfigError(f"{name} must be 1 or more, not {value}")
+        if self.warmup == 1:
+            raise ConfigError("warmup is 1, which is the whole run. Expected a share below 1.")
 
     @property
     def dropouts(self) -> dict[str, float]:

@@ -1,18 +1,18 @@
 """Benchmark suites: evaluate one model per task on the official files, next to published results."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from albertkit.datasets import glue
 from albertkit.datasets.options import DataOptions
-from albertkit.devices import Device
 from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.files import check_new_folder, complete_files, finite, write_json
 from albertkit.finetuning.evaluate import evaluate
-from albertkit.finetuning.published_figures import TABLES, Figures, PublishedTable, average
+from albertkit.finetuning.published_figures import TABLES, PublishedTable
 from albertkit.finetuning.report import REPORT_JSON, REPORT_MARKDOWN
 from albertkit.tasks.registry import task_of
 
@@ -36,8 +36,9 @@ class Measurement:
     place: str
     """File or folder of the data in that folder."""
     split: str = ""
-    """Data options for a GLUE folder."""
-    options: DataOptions = field(default_factory=DataOptions)
+    """Split of a GLUE folder."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Data options."""
     main_metric: str | None = None
 
 
@@ -50,7 +51,7 @@ def _glue(task: str, split: str) -> Measurement:
         homes=("GLUE", "glue", "glue_data"),
         place=official.folder,
         split=split,
-        options=DataOptions(glue=task),
+        options={"glue": task},
         main_metric=official.metrics[0],
     )
 
@@ -85,10 +86,7 @@ def evaluate_suite(
     models: str | Path,
     *,
     output: str | Path | None = None,
-    given: dict[str, Any] | None = None,
-    device: Device,
-    batch_tokens: int | None = None,
-    engine: str = "auto",
+    **options: Any,
 ) -> dict[str, dict[str, Any]]:
     """Evaluate every measurement of a suite for which there are data and a model.
 
@@ -98,11 +96,7 @@ def evaluate_suite(
         models: a folder with one fine-tuned model per task, in folders named like the recipes; for a suite
             with a single task, also that model.
         output: folder for the reports, each in a folder with the measurement's name; None writes nothing.
-        given: settings that override those of the fine-tuning.
-        device: "auto", "cpu", "cuda" and so on.
-        batch_tokens: maximum number of tokens per batch, including padding; None for a default that suits the
-            device.
-        engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
+        options: further arguments of `evaluate`.
 
     Returns:
         The report by the measurement's name, {"metrics", "examples", ...}, or {"missing": reason}.
@@ -124,7 +118,8 @@ def evaluate_suite(
         elif model is None:
             reports[one.name] = {MISSING: f"no model, expected {Path(models) / one.models[0]}"}
         else:
-            task_of(one.task).reader(source, one.options)  # raises for invalid files before the work begins
+            # Raises for invalid files before the work begins.
+            task_of(one.task).reader(source, DataOptions(**one.options))
             work.append((one, source, model))
     reasons = [f"{name}: {report[MISSING]}" for name, report in reports.items() if report]
     output = None if output is None else Path(output)
@@ -135,7 +130,6 @@ def evaluate_suite(
     for reason in reasons:
         logger.info("missing: %s", reason)
     for one, source, model in work:
-        settings: dict[str, Any] = (given or {}) | ({"glue": one.options.glue} if one.options.glue else {})
         evaluation = evaluate(
             model,
             data=source,
@@ -143,10 +137,7 @@ def evaluate_suite(
             output=None if output is None else output / one.name,
             main_metric=one.main_metric,
             overwrite=True,
-            device=device,
-            batch_tokens=batch_tokens,
-            engine=engine,
-            **settings,
+            **options | one.options,
         )
         reports[one.name] = evaluation.report | {"model": model}
     return reports
@@ -210,34 +201,33 @@ def results_page(suite: str, model: str, reports: Reports) -> str:
 
 def _table(table: PublishedTable, model: str, reports: Reports) -> list[str]:
     """Return a section with the model in the first row, or nothing if it has none of the tasks."""
-    own = [_measured(column.keys, reports) for column in table.columns]
-    if all(one == NONE for one in own):
+    measured = [_measured(column.keys, reports) for column in table.columns]
+    if all(one == NONE for one in measured):
         return []
     names, metrics = [column.name for column in table.columns], [column.metric for column in table.columns]
-    rows = [(f"**{model}**", own), *((name, list(row)) for name, row in table.rows.items())]
-    if table.averages is not None:
+    cells = [one if isinstance(one, str) else "/".join(f"{value:.1f}" for value in one) for one in measured]
+    if table.has_averages:
         names, metrics = ["Average", *names], ["", *metrics]
-        figures = tuple(None if isinstance(one, str) else one for one in own)
-        means = {rows[0][0]: average(figures), **table.averages}
-        rows = [(name, [None if (mean := means[name]) is None else (mean,), *row]) for name, row in rows]
+        figures = [one for one in measured if not isinstance(one, str)]
+        cells.insert(0, f"{average(figures):.1f}" if len(figures) == len(measured) else NONE)
     lines = [f"## {table.title}", "", _row("", names), "|" + "---|" * (len(names) + 1), _row("", metrics)]
-    lines += [_row(name, [_cell(one) for one in row]) for name, row in rows]
+    lines.append(_row(f"**{model}**", cells))
+    lines += [_row(name, row.split()) for name, row in table.rows.items()]
     return [*lines, "", table.source, ""]
 
 
-def _measured(keys: tuple[str, ...], reports: Reports) -> Figures | str:
+def average(figures: Sequence[tuple[float, ...]]) -> float:
+    """Return the mean of the columns' means, as defined below table 2 of Lan et al. 2019."""
+    return fmean(map(fmean, figures))
+
+
+def _measured(keys: tuple[str, ...], reports: Reports) -> tuple[float, ...] | str:
     """Return the values of a column, or why there are none."""
     measured, metric = zip(*(key.split("/") for key in keys), strict=True)
     if measured[0] not in reports:
         return NONE
     found = reports[measured[0]].get("metrics", {})
     return tuple(100 * found[name] for name in metric) if {*metric} <= {*found} else MISSING
-
-
-def _cell(figures: Figures | str) -> str:
-    if figures is None or isinstance(figures, str):
-        return figures or NONE
-    return "/".join(f"{one:.1f}" for one in figures)
 
 
 def _row(name: str, cells: list[str]) -> str:

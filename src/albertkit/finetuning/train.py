@@ -26,7 +26,7 @@ from albertkit.tasks.registry import task_of
 from albertkit.tasks.task import Task
 from albertkit.training.callbacks import Callback, checked_callbacks
 from albertkit.training.distributed import World, join_world
-from albertkit.training.folder import refuse_other_folders
+from albertkit.training.state import refuse_other_folders
 
 logger = logging.getLogger(__name__)
 
@@ -127,18 +127,9 @@ def run_seeds(
     `seeds.json`, and the report under "seeds", have the mean and standard deviation (over n - 1) of each
     metric.
 
-    Args:
-        prepared: the data and model that all runs share.
-        settings: the settings of all runs; the seeds count up from this seed.
-        output: folder of the runs; existing runs are continued.
-        seeds: number of runs, at least 2.
-        world: the processes.
-        callbacks: called for each run.
-
     Returns:
         The best run, or the interrupted run.
     """
-    assert seeds > 1
     if world.is_main and not (output / SEEDS_JSON).is_file():
         refuse_other_folders(output, {f"seed-{number}" for number in range(seeds)})
     results: list[FinetuningRun] = []

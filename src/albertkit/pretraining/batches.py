@@ -17,7 +17,7 @@ import numpy as np
 
 from albertkit.errors import ConfigError, DataError
 from albertkit.pretraining.examples import Drawing, Example
-from albertkit.pretraining.objectives import Labels, Row
+from albertkit.pretraining.objectives import IGNORED, Row
 from albertkit.pretraining.settings import LENGTH_MULTIPLE, ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
@@ -48,7 +48,7 @@ class PretrainingBatch:
     input_ids: np.ndarray  # [B, T] int64
     attention_mask: np.ndarray  # [B, T] int64, 1 for real tokens
     token_type_ids: np.ndarray  # [B, T] int64, 1 in the second segment
-    labels: dict[str, Labels]  # by the name of the objective
+    labels: dict[str, np.ndarray]  # name of the objective -> [B, T] int64, see `Row`
     num_tokens: int  # tokens without padding, including special tokens
     position: Position  # where the stream continues after this batch
 
@@ -57,20 +57,25 @@ class PretrainingBatch:
         """Return the batch of these rows, each padded to `length` with the id `pad`."""
         input_ids = np.full((len(rows), length), pad, dtype=np.int64)
         attention_mask, token_type_ids = np.zeros_like(input_ids), np.zeros_like(input_ids)
+        labels = {name: np.full_like(input_ids, IGNORED) for name in rows[0].labels}
         for index, row in enumerate(rows):
             input_ids[index, : len(row.ids)] = row.ids
             attention_mask[index, : len(row.ids)] = 1
             token_type_ids[index, row.second_begin : len(row.ids)] = 1
+            for name, values in row.labels.items():
+                labels[name][index, : len(values)] = values
         return cls(
             input_ids=input_ids,
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
-            labels={
-                name: Labels.collate([row.labels[name] for row in rows], length) for name in rows[0].labels
-            },
+            labels=labels,
             num_tokens=int(attention_mask.sum()),
             position=position,
         )
+
+    def count(self, objective: str) -> int:
+        """Return the number of labels of an objective."""
+        return int((self.labels[objective] != IGNORED).sum())
 
     def split(self, parts: int) -> list["PretrainingBatch"]:
         """Split the batch into consecutive rows for gradient accumulation.
@@ -81,27 +86,19 @@ class PretrainingBatch:
         Returns:
             Batches of nearly equal numbers of rows, each padded to its own longest row. Together they have
             the rows, labels and tokens of this batch; each has its position.
-
-        Raises:
-            ConfigError: `parts` is less than 1.
         """
-        if parts < 1:
-            raise ConfigError(f"the number of parts of a batch is {parts}. Expected at least 1.")
         rows, parts = len(self.input_ids), min(parts, len(self.input_ids))
         cuts = [rows * index // parts for index in range(parts + 1)]
-        return [self._rows(begin, stop) for begin, stop in pairwise(cuts)]
+        return [self._rows(slice(begin, stop)) for begin, stop in pairwise(cuts)]
 
-    def _rows(self, begin: int, stop: int) -> "PretrainingBatch":
-        rows, old_length = slice(begin, stop), self.input_ids.shape[1]
+    def _rows(self, rows: slice) -> "PretrainingBatch":
         lengths = self.attention_mask[rows].sum(axis=1)
         length = padded_length(int(lengths.max()))
         return PretrainingBatch(
             input_ids=self.input_ids[rows, :length],
             attention_mask=self.attention_mask[rows, :length],
             token_type_ids=self.token_type_ids[rows, :length],
-            labels={
-                name: labels.of_rows(begin, stop, old_length, length) for name, labels in self.labels.items()
-            },
+            labels={name: labels[rows, :length] for name, labels in self.labels.items()},
             num_tokens=int(lengths.sum()),
             position=self.position,
         )
@@ -118,7 +115,7 @@ class Batching:
         world_size: number of processes; each needs a row of every batch.
 
     Raises:
-        ConfigError: not exactly one of `batch_size` and `batch_tokens` is set, or it is too small.
+        ConfigError: the batch is too small for every process to have a row of it.
     """
 
     batch_size: int | None
@@ -127,11 +124,6 @@ class Batching:
     world_size: int = 1
 
     def __post_init__(self) -> None:
-        if (self.batch_size is None) == (self.batch_tokens is None):
-            raise ConfigError(
-                f"set either batch_size or batch_tokens, not batch_size={self.batch_size} and "
-                f"batch_tokens={self.batch_tokens}"
-            )
         rows = self.batch_size or (self.batch_tokens or 0) // self.max_seq_length
         # The last two batches may be split evenly. Then half of their rows must be enough for all processes.
         needed = 2 * self.world_size - 1
@@ -185,8 +177,8 @@ class Batching:
         return np.minimum(-(-lengths // width) * width, self.max_seq_length)
 
 
-class ExampleStream(Iterator[PretrainingBatch]):
-    """An endless iterator of batches, epoch after epoch.
+class ExampleStream:
+    """An endless stream of batches, epoch after epoch.
 
     Args:
         shards: the documents.
@@ -201,8 +193,7 @@ class ExampleStream(Iterator[PretrainingBatch]):
         world_size: number of processes.
 
     Raises:
-        ConfigError: not exactly one of `batch_size` and `batch_tokens` is set, or they are too small for
-            every process to have a row of every batch.
+        ConfigError: the batches are too small for every process to have a row of each.
         DataError: the vocabulary does not match the shards, or they contain no example.
     """
 
@@ -219,58 +210,43 @@ class ExampleStream(Iterator[PretrainingBatch]):
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        if not 0 <= rank < world_size:
-            raise ConfigError(f"rank must be between 0 and world_size {world_size} - 1, not {rank}")
         self.batching = Batching(batch_size, batch_tokens, settings.max_seq_length, world_size)
         self.shards, self.rank, self.world_size = shards, rank, world_size
         self.num_blocks = self.batching.num_blocks(shards)
-        self.position = start or Position()
-        if self.position.block >= self.num_blocks:
+        self.start = start or Position()
+        if self.start.block >= self.num_blocks:
             raise self._no_such_position()
         self._drawing = Drawing(shards, words, settings, seed=seed)
-        self._block: tuple[int, int, list[list[Example]]] | None = None  # (epoch, block, its batches)
 
-    def __next__(self) -> PretrainingBatch:
+    def __iter__(self) -> Iterator[PretrainingBatch]:
+        """Yield batches from `start` on."""
+        epoch, block, first = self.start.epoch, self.start.block, self.start.batch
         empty_blocks = 0
-        while True:
-            epoch, block, batch = self.position.epoch, self.position.block, self.position.batch
-            batches = self._batches_of(epoch, block)
-            if batch < len(batches):
-                break
-            if batch:
-                raise self._no_such_position()
-            empty_blocks += 1
-            if empty_blocks > self.num_blocks:
-                raise DataError(f"{self.shards.folder}: no document is long enough for an example")
-            self.position = self._next_block()
-        if batch + 1 < len(batches):
-            self.position = Position(epoch, block, batch + 1)
-        else:
-            self.position = self._next_block()
-        whole = batches[batch]
-        length = self.batching.padded_length(max(example.num_tokens for example in whole))
-        rows = [self._drawing.row(epoch, example) for example in whole[self.rank :: self.world_size]]
-        return PretrainingBatch.of(rows, length, self._drawing.words.pad, self.position)
-
-    def _next_block(self) -> Position:
-        epoch, block = self.position.epoch, self.position.block
-        return Position(epoch, block + 1) if block + 1 < self.num_blocks else Position(epoch + 1)
-
-    def _batches_of(self, epoch: int, block: int) -> list[list[Example]]:
-        if self._block is None or self._block[:2] != (epoch, block):
+        while empty_blocks <= self.num_blocks:
             examples, rng = self._drawing.block(epoch, block, self.num_blocks)
             batches = _cut(examples, self.batching, rng)
+            if first and first >= len(batches):
+                raise self._no_such_position()
             if any(len(batch) < self.world_size for batch in batches):
                 raise DataError(
                     f"{self.shards.folder}: only {len(examples)} examples, "
                     f"too few for {self.world_size} processes"
                 )
-            self._block = epoch, block, batches
-        return self._block[2]
+            empty_blocks = 0 if batches else empty_blocks + 1
+            following = Position(epoch, block + 1) if block + 1 < self.num_blocks else Position(epoch + 1)
+            for number in range(first, len(batches)):
+                is_last = number + 1 == len(batches)
+                position = following if is_last else Position(epoch, block, number + 1)
+                rows = batches[number]
+                length = self.batching.padded_length(max(row.num_tokens for row in rows))
+                own = [self._drawing.row(epoch, row) for row in rows[self.rank :: self.world_size]]
+                yield PretrainingBatch.of(own, length, self._drawing.words.pad, position)
+            epoch, block, first = following.epoch, following.block, 0
+        raise DataError(f"{self.shards.folder}: no document is long enough for an example")
 
     def _no_such_position(self) -> DataError:
         return DataError(
-            f"{self.shards.folder}: no batch at {self.position} with {self.batching}. "
+            f"{self.shards.folder}: no batch at {self.start} with {self.batching}. "
             "A run can only be resumed with the shards, settings and batch size that it started with."
         )
 
@@ -290,7 +266,6 @@ def fixed_batches(
     shards have fewer.
 
     Raises:
-        ConfigError: not exactly one of `batch_size` and `batch_tokens` is set, or it is too small.
         DataError: the vocabulary does not match the shards, or they contain no example.
     """
     batching = Batching(batch_size, batch_tokens, settings.max_seq_length)

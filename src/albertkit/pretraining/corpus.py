@@ -25,7 +25,15 @@ from albertkit.datasets.reader import as_source
 from albertkit.datasets.table import ObjectTable, Table
 from albertkit.errors import DataError, short
 from albertkit.extras import optional
-from albertkit.text_files import COMPRESSIONS, Lines, decompressed, file_format, lone_surrogate, read_lines
+from albertkit.text_files import (
+    COMPRESSIONS,
+    Lines,
+    decompressed,
+    file_format,
+    lone_surrogate,
+    read_lines,
+    read_records,
+)
 
 pa = optional("pyarrow", extra="train")
 parquet = optional("pyarrow.parquet", extra="train")
@@ -143,10 +151,9 @@ class Corpus:
         kind, compression = file_format(path)
         if kind == ".parquet":
             return self._read_parquet(path, compression)
-        lines = read_lines(path, compression)
         if kind == ".jsonl":
-            return self._read_jsonl(path, lines)
-        return _read_text(path, lines, blocks=self.sentence_per_line)
+            return self._read_jsonl(path, read_records(path))
+        return _read_text(path, read_lines(path), blocks=self.sentence_per_line)
 
     def _read_parquet(self, path: Path, compression: str | None) -> Iterator[SourceDocument]:
         row = 0

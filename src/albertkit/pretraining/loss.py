@@ -57,8 +57,7 @@ class PretrainingObjective:
 
     def counts(self, batch: PretrainingBatch) -> dict[str, int]:
         """Count the labels of each objective, and the tokens."""
-        labels = {one.name: len(batch.labels[one.name].values) for one, _ in self.objectives}
-        return labels | {"tokens": batch.num_tokens}
+        return {one.name: batch.count(one.name) for one, _ in self.objectives} | {"tokens": batch.num_tokens}
 
     def __call__(
         self, model: Callable[..., Any], batch: PretrainingBatch, counts: dict[str, int]
@@ -70,7 +69,7 @@ class PretrainingObjective:
         for objective, weight in self.objectives:
             name = objective.name
             total, right = objective.loss(*scored[name])
-            count = len(batch.labels[name].values)
+            count = batch.count(name)
             sums |= {f"{name}_loss": (total, count), f"{name}_accuracy": (right, count)}
             loss = loss + weight * total / max(counts[name], 1)
         return StepOutput(loss=loss, sums=sums)
@@ -83,8 +82,9 @@ class PretrainingObjective:
         labels: dict[str, tuple[Tensor, Tensor]] = {}  # values and ids
         positions: list[Tensor] = []  # for the logits of the vocabulary
         for objective, _ in self.objectives:
-            drawn = batch.labels[objective.name]
-            places, values = torch.from_numpy(drawn.positions), torch.from_numpy(drawn.values)
+            flat = torch.from_numpy(batch.labels[objective.name]).flatten()  # (B * T,)
+            places = (flat != IGNORED).nonzero().squeeze(1)  # (N,)
+            values = flat[places]
             if objective.scores == "prediction_logits":
                 # Use few different N: the matrix library of a CPU keeps code and buffers for every shape.
                 padding = (0, -len(places) % PREDICTIONS_MULTIPLE)
@@ -124,7 +124,7 @@ class PretrainingObjective:
                 entry[1] += count
         metrics = {name: total / count if count else math.nan for name, (total, count) in totals.items()}
         reads = [one.name for one, _ in self.objectives if one.scores == "prediction_logits"]
-        if batches and reads and (count := len(batches[0].labels[reads[0]].values)) > 1:
+        if batches and reads and (count := batches[0].count(reads[0])) > 1:
             # One position has no spread. Scores beyond these belong to padding (see `forward`).
             scores = self.forward(model, batches[0])[reads[0]][0][:count].float()  # (N, V)
             metrics[OUTPUT_SPREAD] = float(scores.std(dim=0).mean() / scores.mean(dim=0).std())

@@ -5,7 +5,7 @@ treat all objectives alike.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -20,30 +20,9 @@ Tensor = Any  # torch.Tensor; only the losses need PyTorch
 ORDER, PLAN, SHUFFLE, MASK, EXCERPT = range(5)
 """What a random stream is for. Results depend on the numbers, so a new purpose takes the next one."""
 IGNORED = -100
-"""Label of padding, which the losses leave out."""
+"""Label of a token for which there is nothing to predict."""
 Stream = Callable[[int], np.random.Generator]
 """Returns the random stream of a row for a purpose."""
-
-
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """The labels of one objective (legend: N labels): what the model should predict, and at which tokens."""
-
-    positions: np.ndarray  # [N] int64, ascending: into a row, or into the flattened [B * T] of a batch
-    values: np.ndarray  # [N] int64
-
-    @classmethod
-    def collate(cls, rows: Sequence["Labels"], length: int) -> "Labels":
-        """Return the labels of a batch, whose rows are padded to `length`."""
-        offsets = np.repeat(np.arange(len(rows)) * length, [len(row.positions) for row in rows])
-        positions = np.concatenate([row.positions for row in rows])
-        return cls(positions + offsets, np.concatenate([row.values for row in rows]))
-
-    def of_rows(self, begin: int, stop: int, old_length: int, length: int) -> "Labels":
-        """Return the labels of some rows of a batch, padded to `length` instead of `old_length`."""
-        some = slice(*np.searchsorted(self.positions, [begin * old_length, stop * old_length]))
-        row, column = np.divmod(self.positions[some], old_length)
-        return Labels((row - begin) * length + column, self.values[some])
 
 
 @dataclass(slots=True)
@@ -53,7 +32,7 @@ class Row:
     ids: np.ndarray  # [T] int64, as the model sees them: [CLS] A [SEP] B [SEP]
     second_begin: int  # where segment B begins; T if there is none
     order_label: int  # the label of the order head for these segments
-    labels: dict[str, Labels]  # by the name of the objective
+    labels: dict[str, np.ndarray]  # name of the objective -> [T] int64, `IGNORED` where it predicts nothing
 
 
 class Objective(ABC):
@@ -79,7 +58,7 @@ class Objective(ABC):
         return 1.0
 
     @abstractmethod
-    def draw(self, row: Row, words: WordTable, stream: Stream) -> tuple[np.ndarray, Labels]:
+    def draw(self, row: Row, words: WordTable, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
         """Draw the labels of a row.
 
         Args:
@@ -88,7 +67,7 @@ class Objective(ABC):
             stream: random streams. Objectives whose streams have different purposes do not affect each other.
 
         Returns:
-            The ids as the model sees them (the same array, or a changed copy), and the labels.
+            The ids as the model sees them (the same array, or a changed copy), and the labels [T].
         """
 
     def loss(self, logits: Tensor, labels: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,13 +90,15 @@ class MaskedLanguageModeling(Objective):
 
     name, setting = "masked", "masked_lm"
 
-    def draw(self, row: Row, words: WordTable, stream: Stream) -> tuple[np.ndarray, Labels]:
+    def draw(self, row: Row, words: WordTable, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
         """Mask tokens. The labels are the original ids."""
         rng, quirks = stream(MASK), self.settings.original_quirks
         choose = original_quirks.choose if quirks else masking.choose
         positions, _ = choose(row.ids, words, self.settings, rng)
         ids, originals = masking.hide(row.ids, positions, words, rng, replace_with_any=quirks)
-        return ids, Labels(positions, originals)
+        labels = np.full_like(ids, IGNORED)
+        labels[positions] = originals
+        return ids, labels
 
 
 class SentenceOrder(Objective):
@@ -129,12 +110,12 @@ class SentenceOrder(Objective):
         """Return `order_weight`."""
         return settings.order_weight
 
-    def draw(self, row: Row, words: WordTable, stream: Stream) -> tuple[np.ndarray, Labels]:
+    def draw(self, row: Row, words: WordTable, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
         """Return the label of the segments, at [CLS]."""
-        return row.ids, _ORDER_LABELS[row.order_label]
+        labels = np.full_like(row.ids, IGNORED)
+        labels[0] = row.order_label
+        return row.ids, labels
 
-
-_ORDER_LABELS = [Labels(np.array([0]), np.array([label])) for label in (0, 1)]
 
 OBJECTIVES: tuple[type[Objective], ...] = (MaskedLanguageModeling, SentenceOrder)
 """All objectives, in the order in which they change the ids of a row."""

@@ -186,16 +186,16 @@ def _prepare(
                     seconds=time.monotonic() - start,
                 )
             )
-        try:
-            _check_content(records, corpus, source_documents, chosen.holdout_every)
-        except DataError:
-            prepared.discard()
-            raise
         manifests = {
             split: _manifest(identity, encoder.size, listed, chosen.seed)
             for split, listed in records.items()
             if listed
         }
+        try:
+            _check_content(manifests, corpus, source_documents, chosen.holdout_every)
+        except DataError:
+            prepared.close({})  # the corpus cannot be used, so nothing is kept
+            raise
         prepared.close(manifests)
     return PrepareReport(
         output=output,
@@ -215,42 +215,39 @@ _DOCUMENT_HINT = (
 
 
 def _check_content(
-    records: dict[str, list[ShardRecord]], corpus: Corpus, source_documents: int, holdout_every: int | None
+    manifests: dict[str, Manifest], corpus: Corpus, source_documents: int, holdout_every: int | None
 ) -> None:
+    train, held_out = manifests.get("train"), manifests.get("validation")
     names = corpus.name
+    read = f"(source documents read: {source_documents})"
     hint = _DOCUMENT_HINT if corpus.has_whole_files else ""
-    if not records["train"] and records["validation"]:
+    if train is None and held_out is not None:
         raise DataError(
-            f"{names}: with holdout_every={holdout_every}, no text is left to train on (source documents "
-            f"read: {source_documents}). Add documents, or omit holdout_every.{hint}"
+            f"{names}: with holdout_every={holdout_every}, no text is left to train on {read}. Add "
+            f"documents, or omit holdout_every.{hint}"
         )
-    if not records["train"]:
-        raise DataError(f"{names}: no text to train on (source documents read: {source_documents})")
-    documents = sum(record.documents for record in records["train"])
-    if sum(record.sentences for record in records["train"]) == documents:
+    if train is None:
+        raise DataError(f"{names}: no text to train on {read}")
+    if train.sentences == train.documents:
         raise DataError(
-            f"{names}: none of the {documents} documents has two sentences, so there is no sentence order to "
-            "learn. Expected running text, or one sentence per line with blank lines between documents."
+            f"{names}: none of the {train.documents} documents has two sentences, so there is no sentence "
+            "order to learn. Expected running text, or one sentence per line with blank lines between "
+            "documents."
         )
-    if holdout_every and not records["validation"]:
+    if holdout_every is None:
+        return
+    if held_out is None:
         raise DataError(
-            f"{names}: with holdout_every={holdout_every}, no text is held out for validation "
-            f"(source documents read: {source_documents}). Add documents, or choose a smaller "
-            f"holdout_every.{hint}"
+            f"{names}: with holdout_every={holdout_every}, no text is held out for validation {read}. Add "
+            f"documents, or choose a smaller holdout_every.{hint}"
         )
-    if holdout_every:
-        tokens = {split: sum(record.tokens for record in listed) for split, listed in records.items()}
-        share = tokens["validation"] / sum(tokens.values())
-        if share > max(2 / holdout_every, _LARGE_HOLDOUT):
-            logger.warning(
-                "%.0f%% of the tokens are held out for validation, instead of about %.2g%%, because a source "
-                "document is held out entirely (source documents read: %d). To hold out less, split the text "
-                "into more documents.%s",
-                100 * share,
-                100 / holdout_every,
-                source_documents,
-                hint,
-            )
+    share = held_out.tokens / (held_out.tokens + train.tokens)
+    if share > max(2 / holdout_every, _LARGE_HOLDOUT):
+        logger.warning(
+            f"{share:.0%} of the tokens are held out for validation, instead of about "
+            f"{100 / holdout_every:.2g}%, because a source document is held out entirely {read}. To hold out "
+            f"less, split the text into more documents.{hint}"
+        )
 
 
 def _manifest(

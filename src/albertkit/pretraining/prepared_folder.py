@@ -72,28 +72,22 @@ class PreparedFolder:
     def keep(self, unit: Unit) -> Records:
         """Write the shards of a unit, then the note that it is finished."""
         assert unit.shards is not None
-        records = {split: shard.record for split, shard in unit.shards.items()}
+        records = {split: record for split, (record, _) in unit.shards.items()}
         note = {
             "fingerprint": unit.fingerprint,
             "records": {split: asdict(record) for split, record in records.items()},
         }
         try:
             with self._writing():
-                for split, shard in unit.shards.items():
-                    file = self.path / split / shard.record.file
+                for split, (record, content) in unit.shards.items():
+                    file = self.path / split / record.file
                     with made_folder(file.parent), atomic_path(file) as path:
-                        path.write_bytes(shard.content)
+                        path.write_bytes(content)
                 write_json(self._notes / f"{unit.number:05d}.json", note, indent=None)
         except BaseException:
             self._remove_shards(records)  # without a note they could not be resumed
             raise
         return records
-
-    def discard(self) -> None:
-        """Remove all shards and notes, because the corpus cannot be used."""
-        with self._writing():
-            self._remove_leftovers({})
-            shutil.rmtree(self._notes)
 
     def _remove_shards(self, records: Records) -> None:
         for split, record in records.items():
@@ -102,7 +96,7 @@ class PreparedFolder:
                 (self.path / split).rmdir()
 
     def close(self, manifests: Mapping[str, Manifest]) -> None:
-        """Write the manifests and remove the leftovers of interrupted runs."""
+        """Write the manifests, and remove the notes and all shards that are not in the manifests."""
         with self._writing():
             self._remove_leftovers(manifests)
             for split in reversed(SPLITS):  # train/ last: if it is finished, everything is

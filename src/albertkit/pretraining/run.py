@@ -19,15 +19,14 @@ from albertkit.pretraining.loss import PretrainingObjective
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
-from albertkit.recipe import default_values, scalar_values
+from albertkit.recipe import scalar_values
 from albertkit.tokenization.folder import locate_model_file
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.callbacks import Callback
-from albertkit.training.curves import read_metrics
-from albertkit.training.distributed import World
-from albertkit.training.loop import train
+from albertkit.training.distributed import World, ignore_stop_signals
+from albertkit.training.loop import Training
+from albertkit.training.progress import read_metrics
 from albertkit.training.run_state import RunResult
-from albertkit.training.signals import ignore_stop_signals
 from albertkit.training.state import checkpoint_step, checkpoints, choose_precision
 from albertkit.training.throughput import TRAINING_PASSES
 
@@ -45,20 +44,7 @@ def run_pretraining(
     world: World | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> RunResult:
-    """Pretrain on the shards in `data`, or continue the run in `output`.
-
-    Args:
-        settings: settings of the model, the examples and the training.
-        data: folder that `prepare` wrote, with `train/` and optionally `validation/`.
-        tokenizer: folder or name of the tokenizer of the shards; it is copied into every checkpoint.
-        output: folder of the run.
-        world: the processes of the run, and the device of this one.
-        callbacks: called in the main process during the run.
-
-    Raises:
-        DataError, ConfigError: see `albertkit.pretrain`.
-        TrainingError: see `albertkit.pretrain`; or the run did not learn the batch of `overfit_one_batch`.
-    """
+    """Pretrain on the shards in `data`, or continue the run in `output`; see `albertkit.pretrain`."""
     data, output = Path(data), Path(output)
     world = world or World(torch.device("cpu"))
     settings = settings.with_learning_rate()
@@ -94,8 +80,8 @@ def run_pretraining(
             world_size=world.size,
         )
         if settings.overfit_one_batch:
-            return ((batch, asdict(batch.position)) for batch in itertools.repeat(next(stream)))
-        source = _in_background(stream) if world.device.type == "cuda" else stream
+            return ((batch, asdict(batch.position)) for batch in itertools.repeat(next(iter(stream))))
+        source = _in_background(stream) if world.device.type == "cuda" else iter(stream)
         return ((batch, asdict(batch.position)) for batch in source)
 
     if not (data / "validation").is_dir() and world.is_main:
@@ -127,7 +113,7 @@ def run_pretraining(
     best_metric = None
     if evaluated and settings.training.early_stopping:
         best_metric = objective.main_metric
-    result = train(
+    result = Training(
         model,
         objective,
         batches,
@@ -139,12 +125,11 @@ def run_pretraining(
         lower_is_better=True,
         fingerprint={key: value for key, value in asdict(settings).items() if key not in _FREE}
         | {"shards of data": [shard.sha256 for shard in train_shards.manifest.shards]},
-        defaults=default_values(PretrainingSettings),
         world=world,
         flops_per_token=_training_flops(model, settings),
         callbacks=callbacks,
         about=scalar_values(settings) | {"model": settings.model},
-    )
+    ).run()
     if settings.overfit_one_batch and result.finished and world.is_main:
         _require_overfitted(output)
     if not world.is_main:
@@ -187,7 +172,7 @@ class _Stream(IterableDataset[PretrainingBatch]):
         self.stream = stream
 
     def __iter__(self) -> Iterator[PretrainingBatch]:
-        return self.stream
+        return iter(self.stream)
 
 
 def _in_background(stream: ExampleStream) -> Iterator[PretrainingBatch]:

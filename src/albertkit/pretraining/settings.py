@@ -2,13 +2,13 @@
 
 import math
 import re
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from albertkit.config import ARGUMENTS
 from albertkit.errors import ConfigError, suggestion
-from albertkit.recipe import SHARE, number
-from albertkit.training.settings import TrainingSettings, check_minimum
+from albertkit.recipe import SHARE, check_numbers, number
+from albertkit.training.settings import TrainingSettings
 
 LENGTH_MULTIPLE = 8  # gives few different matrix shapes, which hardware computes fast
 
@@ -17,7 +17,7 @@ LENGTH_MULTIPLE = 8  # gives few different matrix shapes, which hardware compute
 class TokenizerSettings:
     """Settings of vocabulary training."""
 
-    vocab_size: int = number(30_000, "pieces")
+    vocab_size: int = number(30_000, "pieces", minimum=1)
     """Size of the vocabulary, including special tokens."""
     cased: bool = False
     """Distinguish uppercase and lowercase letters."""
@@ -27,13 +27,13 @@ class TokenizerSettings:
     """Share of the characters in the text that the vocabulary must cover. Use 0.9995 for Chinese."""
     text_column: str = "text"
     """Column of the texts in .jsonl and .parquet files, and in rows that are passed as dicts."""
-    threads: int = number(2, "threads")
+    threads: int = number(2, "threads", minimum=1)
     """Number of SentencePiece threads."""
     seed: int = 0
     """Random seed for sampling the training lines."""
 
     def __post_init__(self) -> None:
-        check_minimum(self, 1, "vocab_size", "threads")
+        check_numbers(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +46,9 @@ class PreparationSettings:
     """Language of the text, as an ISO 639 code, for the sentence splitter."""
     sentence_per_line: bool = False
     """Read each line as one sentence. In .txt files, blank lines separate the documents."""
-    section_sentences: int = number(64, "sentences")
+    section_sentences: int = number(64, "sentences", minimum=0)
     """Split longer documents into sections of about this many sentences (0: do not split)."""
-    holdout_every: int | None = number(None, "documents")
+    holdout_every: int | None = number(None, "documents", minimum=2)
     """With a value of N, hold out one of every N source documents for validation (default: hold out none)."""
     seed: int = 0
     """Random seed for choosing the held-out documents."""
@@ -56,17 +56,12 @@ class PreparationSettings:
     """Number of processes (default: one per CPU; with Ray, one per CPU of the cluster)."""
     runner: str = "local"
     """Where to run: local (this machine) or ray (a Ray cluster). Both write the same shards."""
-    unit_characters: int = number(8_000_000, "characters")
+    unit_characters: int = number(8_000_000, "characters", minimum=1)
     """Number of characters per shard. More characters need more memory: the default needs about 0.4 GB, plus
     0.2 GB per worker."""
 
     def __post_init__(self) -> None:
-        if self.holdout_every is not None and self.holdout_every < 2:
-            raise ConfigError(
-                f"holdout_every must be 2 or more, or None to hold nothing out, not {self.holdout_every}"
-            )
-        check_minimum(self, 1, "unit_characters")
-        check_minimum(self, 0, "section_sentences")
+        check_numbers(self)
         # sentencex accepts any string, and uses English rules for unknown languages.
         if not re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]+)*", self.language):
             raise ConfigError(
@@ -83,7 +78,7 @@ class ExampleSettings:
     """Maximum length of a sequence in tokens, including special tokens."""
     warmup_seq_length: int = number(32, "tokens")
     """Maximum length of the sequences in the length warm-up at the start of a run (Li et al. 2021)."""
-    warmup_documents: int = number(0, "documents")
+    warmup_documents: int = number(0, "documents", minimum=0)
     """Length warm-up: number of documents in the first epoch to split into sequences of at most
     warmup_seq_length. On short sequences, the model learns attention to neighboring tokens much sooner."""
     short_sequence_probability: float = number(0.1, SHARE)
@@ -92,9 +87,9 @@ class ExampleSettings:
     """Train on masked language modeling."""
     masked_lm_probability: float = number(0.15, SHARE)
     """Share of the tokens to predict, rounded to at least one token per sequence."""
-    max_predictions: int | None = number(None, "tokens")
+    max_predictions: int | None = number(None, "tokens", minimum=1)
     """Maximum number of tokens to predict per sequence (default: 20 per 128 tokens)."""
-    max_ngram: int = number(3, "words")
+    max_ngram: int = number(3, "words", minimum=1)
     """Maximum number of consecutive whole words to mask together."""
     sentence_order: bool = True
     """Train on sentence order: swap the two segments half of the time, and predict whether they are
@@ -107,21 +102,17 @@ class ExampleSettings:
     pretraining/original_quirks.py lists the rules."""
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         for name in ("max_seq_length", "warmup_seq_length"):
             if (value := getattr(self, name)) < 16 or value % LENGTH_MULTIPLE:
                 raise ConfigError(
                     f"{name} must be a multiple of {LENGTH_MULTIPLE} and 16 or more, not {value}"
                 )
-        check_minimum(self, 0, "warmup_documents")
         if self.warmup_documents and self.warmup_seq_length > self.max_seq_length:
             raise ConfigError(
                 f"warmup_seq_length is {self.warmup_seq_length}, longer than max_seq_length, which is "
                 f"{self.max_seq_length}. Choose a smaller warmup_seq_length."
             )
-        for share in (one.name for one in fields(self) if one.metadata.get("unit") == SHARE):
-            if not 0 <= getattr(self, share) <= 1:
-                raise ConfigError(f"{share} must be between 0 and 1, not {getattr(self, share)}")
-        check_minimum(self, 1, "max_ngram", "max_predictions")
         if not (self.masked_lm or self.sentence_order):
             raise ConfigError("masked_lm and sentence_order are both off. Turn at least one of them on.")
         if self.excerpt_probability and (self.original_quirks or not self.sentence_order):
@@ -149,15 +140,15 @@ class ExampleSettings:
 class PretrainingSettings:
     """All settings of a pretraining run, except its data."""
 
-    batch_size: int | None = number(None, "rows")
+    batch_size: int | None = number(None, "rows", minimum=1)
     """Number of sequences per step, summed over all processes."""
-    batch_tokens: int | None = number(None, "tokens")
+    batch_tokens: int | None = number(None, "tokens", minimum=1)
     """Number of tokens per step, including padding. Set it instead of batch_size. Each batch then has
     sequences of similar length."""
     init_from: str | None = None
     """Model to continue pretraining from, with a new optimizer. The table [model] then overrides its
     config."""
-    order_weight: float = 1.0
+    order_weight: float = number(1.0, "", minimum=0)
     """Weight of the sentence-order loss relative to the masked language modeling loss."""
     frequency_bias: bool = False
     """Initialize the output bias to the log frequencies of the pieces, so that the layers do not have to
@@ -173,9 +164,9 @@ class PretrainingSettings:
     piece."""
     overfit_one_batch: bool = False
     """Check the setup: train on the first batch only. Its loss must fall to almost 0."""
-    evaluation_sequences: int = number(1024, "rows")
+    evaluation_sequences: int = number(1024, "rows", minimum=1)
     """Number of held-out sequences per evaluation."""
-    average_checkpoints: int = number(1, "checkpoints")
+    average_checkpoints: int = number(1, "checkpoints", minimum=1)
     """Number of last checkpoints whose mean weights are the model of the run. At a constant learning rate,
     the mean is better than the last checkpoint."""
     model: dict[str, Any] = field(default_factory=dict)
@@ -189,10 +180,8 @@ class PretrainingSettings:
                 f"batch_size is {self.batch_size} and batch_tokens is {self.batch_tokens}. Set the size of a "
                 "batch either in sequences (batch_size) or in tokens (batch_tokens)."
             )
-        check_minimum(self, 1, "batch_size", "batch_tokens", "evaluation_sequences", "average_checkpoints")
+        check_numbers(self)
         self._check_average()
-        if not 0 <= self.order_weight < math.inf:
-            raise ConfigError(f"order_weight must be finite and 0 or more, not {self.order_weight}")
         for name in self.model:
             if name not in ARGUMENTS:
                 nearest = suggestion(name, ARGUMENTS)

@@ -45,14 +45,6 @@ class ShardRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shard:
-    """A shard in memory, before it is written."""
-
-    record: ShardRecord
-    content: bytes
-
-
-@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """The content of a shard folder, and how it was made."""
 
@@ -79,8 +71,9 @@ class Manifest:
         """
         file = folder / MANIFEST
         if not file.exists():
+            missing = f"no {MANIFEST}" if folder.is_dir() else "no such folder"
             raise DataError(
-                f"{folder}: no {MANIFEST}, so this is not a finished shard folder. Pass the folder that "
+                f"{folder}: {missing}, so this is not a finished shard folder. Pass the folder that "
                 "`albertkit prepare` wrote, or run that again if it was stopped (finished shards are kept)."
             )
         values = read_json(file, DataError)
@@ -142,13 +135,8 @@ class ShardSet:
     def __len__(self) -> int:
         return self._starts[-1]
 
-    def document(self, index: int) -> list[np.ndarray]:
-        """Return the sentences of document `index`, each an array of ids (read-only views)."""
-        tokens, ends = self.tokens(index)
-        return np.split(tokens, ends[:-1])
-
     def tokens(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return document `index` as a whole: its ids [tokens], and the ends of its sentences [sentences]."""
+        """Return the ids [tokens] of document `index`, and the ends [sentences] of its sentences."""
         if not 0 <= index < len(self):
             raise IndexError(f"document {index} of {len(self)}")
         shard = bisect_right(self._starts, index) - 1
@@ -196,12 +184,6 @@ class ShardSet:
                 f"{self.folder}: made with {', '.join(f'{name}={made_with[name]}' for name in different)}, "
                 f"but the tokenizer_config.json next to {file} differs. Prepare again or correct it."
             )
-
-    def check_files(self) -> None:
-        """Raise DataError if any shard differs from its hash in the manifest."""
-        for record in self.manifest.shards:
-            if file_sha256(self.folder / record.file) != record.sha256:
-                raise DataError(f"{self.folder / record.file}: changed or damaged since it was written")
 
 
 @dataclass(frozen=True)
@@ -259,8 +241,8 @@ class ShardBuilder:
     def __len__(self) -> int:
         return len(self._document_lengths)
 
-    def finish(self, file: str) -> Shard:
-        """Return the shard, to be written as `file`; the same documents give the same bytes."""
+    def finish(self, file: str) -> tuple[ShardRecord, bytes]:
+        """Return the record and the content of the shard `file`; the same documents give the same bytes."""
         ids = pa.array(np.concatenate(self._ids))
         sentences = pa.ListArray.from_arrays(_offsets(self._sentence_lengths), ids)
         documents = pa.ListArray.from_arrays(_offsets(self._document_lengths), sentences)
@@ -276,7 +258,7 @@ class ShardBuilder:
             sentences=len(sentences),
             tokens=len(ids),
         )
-        return Shard(record=record, content=content)
+        return record, content
 
 
 def _offsets(lengths: list[int]) -> Any:

@@ -23,7 +23,7 @@ from albertkit.errors import DataError, MissingExtraError
 from albertkit.extras import optional
 from albertkit.pretraining.corpus import Corpus, SourceDocument
 from albertkit.pretraining.settings import PreparationSettings
-from albertkit.pretraining.shards import Shard, ShardBuilder
+from albertkit.pretraining.shards import ShardBuilder, ShardRecord
 from albertkit.tokenization.unigram import UnigramModel
 
 sentencex = optional("sentencex", extra="train")
@@ -82,7 +82,8 @@ class Unit:
     text_bytes: int  # length of the text in UTF-8
     source_documents: int  # number of documents that begin in this unit
     consumed: float  # share of the corpus's bytes read so far
-    shards: dict[str, Shard] | None = None  # by split; None if an interrupted run has them on the disk
+    shards: dict[str, tuple[ShardRecord, bytes]] | None = None
+    """Record and content of each split's shard; None if an interrupted run has them on the disk."""
 
 
 def units(corpus: Corpus, settings: PreparationSettings, identity: dict[str, Any]) -> Iterator[Unit]:
@@ -147,7 +148,7 @@ class Work:
         kept = self.finished.get(unit.number) == unit.fingerprint
         return replace(unit, documents=[], held_out=[], shards=None if kept else self._shards(unit))
 
-    def _shards(self, unit: Unit) -> dict[str, Shard]:
+    def _shards(self, unit: Unit) -> dict[str, tuple[ShardRecord, bytes]]:
         builders = {split: ShardBuilder(self.encoder.size) for split in SPLITS}
         for document, held_out in zip(unit.documents, unit.held_out, strict=True):
             builder = builders["validation" if held_out else "train"]

@@ -1,4 +1,4 @@
-"""The processes of one run: alone, or several that `torchrun` started (data parallel).
+"""The processes of one run: alone, or several that `torchrun` started (data parallel). Signals stop them.
 
 Every process has the whole model and takes its rows of each batch. `DistributedDataParallel` averages the
 gradients. The functions here synchronize everything else that must be equal in all processes (counts, losses,
@@ -7,6 +7,7 @@ when to stop).
 
 import logging
 import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,6 +22,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from albertkit.devices import choose_device
 from albertkit.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 _SET_BY_TORCHRUN = ("LOCAL_RANK", "RANK", "MASTER_ADDR", "MASTER_PORT")
 _NO_LIMIT = timedelta(days=365)
@@ -124,17 +127,54 @@ def join_world(device: str) -> Iterator[World]:
         torch.cuda.set_device(chosen)
     # The others wait while the main process evaluates and writes. If one ends, `torchrun` ends the rest.
     dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=_NO_LIMIT)
-    logger = logging.getLogger("albertkit")
-    level = logger.level
+    library = logging.getLogger("albertkit")
+    level = library.level
     try:
         if dist.get_rank():
-            logger.setLevel(logging.ERROR)
+            library.setLevel(logging.ERROR)
         world = World(chosen, dist.get_rank(), size)
         yield world
         world.wait()
     finally:
-        logger.setLevel(level)
+        library.setLevel(level)
         dist.destroy_process_group()
+
+
+@contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """Collect SIGTERM and SIGINT instead of exiting: the loop ends after the current step.
+
+    A second Ctrl-C ends the process immediately. A second SIGTERM does not: `torchrun` forwards SIGTERM to
+    processes that may already have received it.
+    """
+    received: list[int] = []
+
+    def receive(number: int, _frame: object) -> None:
+        if received and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        received.append(number)
+        logger.info(
+            "stopping with a checkpoint after this step; press Ctrl-C again to stop now, without a checkpoint"
+        )
+
+    try:
+        previous = {number: signal.signal(number, receive) for number in (signal.SIGTERM, signal.SIGINT)}
+    except ValueError:  # not the main thread, which alone receives signals
+        previous = {}
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def ignore_stop_signals(_worker: int) -> None:
+    """Make a worker process ignore SIGTERM and SIGINT.
+
+    They often go to all processes of a run. If a worker ended, the run would fail before its checkpoint.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _wait_until_released(*tensors: Tensor) -> None:

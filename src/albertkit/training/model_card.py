@@ -77,9 +77,9 @@ def finetuning_card(folder: Path, repo_id: str, report: dict[str, Any], options:
             report["settings"],
             f"Training took {report['minutes']:.1f} minutes. The model of step {report['step']:,} was kept.",
         ),
-        "## Limits\n\n" + "\n".join(f"* {line}" for line in _limits(folder, report)) + _added(options),
     ]
-    return _card(folder, repo_id, task, parts, results, sources["validation"], report["model"], options)
+    limits, validation = _limits(folder, report), sources["validation"]
+    return _card(folder, repo_id, task, parts, limits, results, validation, report["model"], options)
 
 
 def pretraining_card(
@@ -102,7 +102,6 @@ def pretraining_card(
         options: other facts for the card.
     """
     rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in metrics.items())
-    config = read_json(folder / "config.json", ConfigError)
     start = settings.get("init_from") or ""
     if start:
         # The card is public, so it must not show the path of a local folder.
@@ -118,10 +117,9 @@ def pretraining_card(
         _use("fill-mask", repo_id),
         f"## Evaluation\n\nOn held-out text.\n\n| metric | value |\n|---|---|\n{rows}" if metrics else "",
         _training(settings, "; ".join(f"{name}: {value:,}" for name, value in figures.items()) + "."),
-        f"## Limits\n\n* The maximum length is {config['max_position_embeddings']} tokens.\n"
-        "* The model repeats the biases of its training text." + _added(options),
     ]
-    return _card(folder, repo_id, "fill-mask", parts, metrics, "held-out text", start, options)
+    limits = ["The model repeats the biases of its training text."]
+    return _card(folder, repo_id, "fill-mask", parts, limits, metrics, "held-out text", start, options)
 
 
 def _card(
@@ -129,6 +127,7 @@ def _card(
     repo_id: str,
     task: str,
     parts: Sequence[str],
+    limits: Sequence[str],
     results: dict[str, float],
     data: str,
     start: str,
@@ -160,7 +159,10 @@ def _card(
         ]
         or None,
     )
-    text = "\n\n".join(part for part in parts if part)
+    length = read_json(folder / "config.json", ConfigError)["max_position_embeddings"]
+    lines = [f"* {line}" for line in (f"The maximum length is {length} tokens.", *limits)]
+    ending = ["\n".join(["## Limits\n", *lines]), options.get("limitations")]
+    text = "\n\n".join(part for part in [*parts, *ending] if part)
     return f"---\n{metadata.to_yaml()}\n---\n\n# {name}\n\n{text}\n"
 
 
@@ -191,16 +193,12 @@ def _toml(values: dict[str, Any]) -> list[str]:
 def _limits(folder: Path, report: dict[str, Any]) -> list[str]:
     """Return the limits of the model that follow from the report."""
     name, metrics, baseline = report["main_metric"], report["metrics"], report["baseline"]
-    config = read_json(folder / "config.json", ConfigError)
-    lines = [
-        "The checkpoint was selected on the evaluation data, so metrics on new data may be lower.",
-        f"The maximum length is {config['max_position_embeddings']} tokens.",
-    ]
+    lines = ["The checkpoint was selected on the evaluation data, so metrics on new data may be lower."]
     if report["examples_cut"]:
         lines.append(
             f"{report['examples_cut']:,} of the {report['examples']:,} evaluated examples were truncated."
         )
-    if labels := config.get("id2label"):
+    if labels := read_json(folder / "config.json", ConfigError).get("id2label"):
         shown = ", ".join(f"`{label}`" for label in list(labels.values())[:20])
         lines.append(f"Its only labels are {shown}{' and others' if len(labels) > 20 else ''}.")
     if report["calibration_error"] is not None:
@@ -216,11 +214,6 @@ def _limits(folder: Path, report: dict[str, Any]) -> list[str]:
     if report["collapsed"]:
         lines.append(f"The run collapsed: {report['collapsed']}.")
     return lines
-
-
-def _added(options: PushOptions) -> str:
-    text = options.get("limitations")
-    return f"\n\n{text}" if text else ""
 
 
 def _base_name(start: str) -> str:

@@ -1,11 +1,8 @@
-"""LAMB and AdamW as in the original ALBERT, Muon, gradient clipping, schedules.
+"""LAMB and AdamW as in the original ALBERT, Muon, and gradient clipping.
 
 LAMB and AdamW do not correct Adam's bias, like the original optimizers (google-research/albert
 `lamb_optimizer.py`, `optimization.py`). LAMB: You et al. 2019, "Large Batch Optimization for Deep
 Learning", algorithm 2. `adamw-corrected` is `torch.optim.AdamW`, with bias correction.
-
-Schedules are plain functions from the progress of the run to a factor of the peak learning rate. Progress is
-counted in steps or in tokens, and all lengths are in the same unit.
 """
 
 import inspect
@@ -214,35 +211,3 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     for grad in gradients:
         grad.mul_(scale)
     return norm
-
-
-def linear_factor(place: int, *, length: int, warmup: int) -> float:
-    """Return the original's factor: linear warm-up from 0, then linear decay to 0 at `length`.
-
-    The decay is counted from 0, as in `tf.train.polynomial_decay`: at the end of the warm-up the factor is
-    `1 - warmup / length`, not 1.
-    """
-    if place < warmup:
-        return place / warmup
-    return max(0.0, 1.0 - place / length)
-
-
-def trapezoid_factor(place: int, *, length: int, warmup: int, decay: int) -> float:
-    """Return a factor that warms up, stays at 1, and decays linearly to 0 over the last `decay`.
-
-    You can extend a run with this schedule until its decay begins.
-    """
-    if place < warmup:
-        return place / warmup
-    return min(1.0, max(0.0, (length - place) / decay)) if decay else 1.0
-
-
-def learning_rate_factor(settings: TrainingSettings, *, step: int, tokens: int) -> float:
-    """Return the factor for the step numbered `step`, after which `tokens` tokens will have been seen.
-
-    Steps count from 1, like recorded runs of the original, so the first step does not have learning rate 0.
-    """
-    place = step if settings.unit == "steps" else tokens
-    if settings.schedule == "linear":
-        return linear_factor(place, length=settings.length, warmup=settings.warmup)
-    return trapezoid_factor(place, length=settings.length, warmup=settings.warmup, decay=settings.decay)

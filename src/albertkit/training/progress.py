@@ -9,13 +9,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from albertkit.errors import TrainingError
 from albertkit.extras import optional, require
-from albertkit.files import atomic_path, finite, full_disk_named, json_text
+from albertkit.files import atomic_path, finite, full_disk_named, json_text, write_picture
 from albertkit.logs import ProgressBar
 from albertkit.training.callbacks import Callback, RunProgress
-from albertkit.training.curves import plot_curves
 from albertkit.training.settings import TrainingSettings
 
+# Not pyplot, whose backend belongs to the program or notebook that trains.
+matplotlib_figure = optional("matplotlib.figure", extra="train")
 event_pb2 = optional("tensorboard.compat.proto.event_pb2", extra="train")
 summary_pb2 = optional("tensorboard.compat.proto.summary_pb2", extra="train")
 record_writer = optional("tensorboard.summary.writer.record_writer", extra="train")
@@ -106,7 +108,7 @@ class TensorBoard(Callback):
         self._purge_step = run.step + 1
 
     def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
-        """Write the metrics, if there are any."""
+        """Write the metrics, if there are any, so that TensorBoard shows them."""
         if not metrics:
             return
         if self._records is None:
@@ -120,13 +122,10 @@ class TensorBoard(Callback):
         values = {"learning_rate": run.learning_rate} | metrics
         figures = [summary_pb2.Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
         self._write(step=run.step, summary=summary_pb2.Summary(value=figures))
+        with full_disk_named(self._path):
+            self._records.flush()
 
-    def on_evaluation(self, run: RunProgress, metrics: dict[str, float]) -> None:
-        """Write the metrics, and show all of them."""
-        self.on_step(run, metrics)
-        if self._records:
-            with full_disk_named(self._path):
-                self._records.flush()
+    on_evaluation = on_step
 
     def on_rollback(self, run: RunProgress, metrics: dict[str, Any]) -> None:
         """Drop the metrics of the steps that will be repeated."""
@@ -159,7 +158,10 @@ class LogLines(Callback):
     def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
         """Log a line, if there are metrics."""
         if metrics:
-            shown = (f"{name} {value:.4g}" for name, value in metrics.items())
+            shown = (
+                f"{name} {value:,.0f}" if abs(value) >= 10_000 else f"{name} {value:.4g}"
+                for name, value in metrics.items()
+            )
             logger.info("%s", "  ".join([f"step {run.step}{self._length}", *shown]))
 
     on_evaluation = on_step
@@ -208,6 +210,48 @@ class Bar(Callback):
     def on_end(self, run: RunProgress) -> None:
         """Remove the bar."""
         self._bar.__exit__()
+
+
+def read_metrics(output: str | Path) -> list[dict[str, float]]:
+    """Return the logged lines of a run, oldest first.
+
+    Raises:
+        TrainingError: the folder has no `metrics.jsonl`.
+    """
+    file = Path(output) / METRICS
+    if not file.is_file():
+        raise TrainingError(f"{file} is missing. Restore the file, or choose another output folder.")
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def plot_curves(output: str | Path) -> Path:
+    """Draw each metric over the tokens seen, training and evaluation in one panel, to `curves.png`."""
+    lines = read_metrics(output)
+    series: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
+    for line in lines:
+        for name, value in line.items():
+            kind, slash, metric = name.partition("/")
+            if slash and value is not None:
+                points = series.setdefault(metric, {}).setdefault(kind, ([], []))
+                points[0].append(line["tokens"] / 1e6)
+                points[1].append(value)
+    columns = max(len(series), 1)
+    width, height = 4.2 * columns, 3.2  # inches, as are the margins below
+    figure = matplotlib_figure.Figure(figsize=(width, height))
+    # Matplotlib's own layouts would draw everything twice.
+    figure.subplots_adjust(
+        left=0.6 / width, right=1 - 0.2 / width, bottom=0.5 / height, top=1 - 0.35 / height
+    )
+    panels = figure.subplots(1, columns, squeeze=False, gridspec_kw={"wspace": 0.25})
+    for panel, (metric, kinds) in zip(panels[0], sorted(series.items()), strict=False):
+        for kind, (tokens, values) in sorted(kinds.items()):
+            panel.plot(tokens, values, label=kind, marker="o" if kind == "eval" else "", markersize=3)
+        panel.set(title=metric, xlabel="million tokens")
+        panel.grid(alpha=0.3)
+        panel.legend()
+    target = Path(output) / "curves.png"
+    write_picture(figure, target, dpi=110)
+    return target
 
 
 def metrics_lines(output: Path) -> list[str]:

@@ -8,8 +8,8 @@ from albertkit.errors import check_arguments
 from albertkit.hub import MODULES_FILE, read_modules
 from albertkit.hub_upload import CARD, UploadOptions, upload
 from albertkit.results import Result
-from albertkit.training.curves import read_metrics
 from albertkit.training.model_card import CardOptions, PushOptions
+from albertkit.training.progress import read_metrics
 
 _UPLOADED = (".safetensors", ".json", ".model", ".vocab", ".txt", ".png")
 _NOT_UPLOADED = {"report.json", "seeds.json"}  # they contain local paths

@@ -93,7 +93,7 @@ class RunState:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result of `train`."""
+    """The result of a run."""
 
     state: RunState
     finished: bool

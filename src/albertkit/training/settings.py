@@ -5,40 +5,32 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from albertkit.errors import ConfigError
-from albertkit.recipe import number
+from albertkit.recipe import check_numbers, number
 
 OptimizerName = Literal["lamb", "adamw", "adamw-corrected", "muon"]
 ScheduleName = Literal["linear", "trapezoid"]
-
-
-def check_minimum(settings: Any, minimum: int, *names: str) -> None:
-    """Raise ConfigError if one of these fields is less than `minimum` or NaN. None is allowed."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and not value >= minimum:
-            raise ConfigError(f"{name} must be {minimum} or more, not {value}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """Settings that pretraining and fine-tuning share, with the same defaults."""
 
-    steps: int | None = number(None, "steps")
+    steps: int | None = number(None, "steps", minimum=1)
     """Number of optimizer steps of the whole run."""
-    learning_rate: float | None = None
+    learning_rate: float | None = number(None, "", above=0)
     """Peak learning rate (default: for pretraining the paper's, scaled to the batch size; for fine-tuning
     3e-5, increased in proportion for models with a hidden size below 768)."""
-    weight_decay: float = 0.01
+    weight_decay: float = number(0.01, "", minimum=0)
     """Decoupled weight decay. It does not apply to biases and layer norms."""
-    max_grad_norm: float = 1.0
+    max_grad_norm: float = number(1.0, "", above=0)
     """Maximum global norm of the gradients. Gradients with a larger norm are scaled down (clipping)."""
-    early_stopping: int = number(0, "evaluations")
+    early_stopping: int = number(0, "evaluations", minimum=0)
     """End the run after this many evaluations without improvement, and keep the best model (0: never end
     early). Early stopping needs validation data."""
-    max_minutes: float = number(math.inf, "minutes")
+    max_minutes: float = number(math.inf, "minutes", above=0)
     """Maximum duration in minutes. The run then writes a checkpoint and stops. To resume it, run the same
     command again."""
-    accumulation: int = number(1, "batches")
+    accumulation: int = number(1, "batches", minimum=1)
     """Gradient accumulation: number of smaller batches to split each batch into. Their gradients are summed
     before a step. A larger number needs less memory and gives the same result."""
     gradient_checkpointing: bool = False
@@ -51,6 +43,7 @@ class RunSettings:
     """Random seed of initialization, data order, masks and dropout."""
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         if not 0 <= self.seed < 1 << 64:
             raise ConfigError(f"seed must be between 0 and 2**64 - 1, not {self.seed}")
 
@@ -59,41 +52,41 @@ class RunSettings:
 class TrainingSettings(RunSettings):
     """Settings of the training loop. Set the length of a run in steps or in tokens, not both."""
 
-    tokens: int | None = number(None, "tokens")
+    tokens: int | None = number(None, "tokens", minimum=1)
     """Length of the run in tokens, without padding. Set it instead of steps."""
     optimizer: OptimizerName = "lamb"
     """Optimizer: lamb or adamw as in the original code, adamw-corrected (PyTorch's AdamW, with bias
     correction), or muon (Muon for the layers' matrices, the original's AdamW for all other weights)."""
-    adamw_learning_rate: float | None = None
+    adamw_learning_rate: float | None = number(None, "", above=0)
     """For muon: peak learning rate of the weights that AdamW updates (default: learning_rate)."""
     schedule: ScheduleName = "linear"
     """Learning rate schedule: linear (warm-up, then decay to the end) or trapezoid (warm-up, constant, then
     decay over decay_steps or decay_tokens)."""
-    warmup_steps: int = number(0, "steps")
+    warmup_steps: int = number(0, "steps", minimum=0)
     """Length of the warm-up in steps. During the warm-up, the learning rate rises from 0."""
-    warmup_tokens: int = number(0, "tokens")
+    warmup_tokens: int = number(0, "tokens", minimum=0)
     """Length of the warm-up in tokens, for a run whose length is in tokens."""
-    decay_steps: int = number(0, "steps")
+    decay_steps: int = number(0, "steps", minimum=0)
     """Length of the final decay of the trapezoid schedule, in steps."""
-    decay_tokens: int = number(0, "tokens")
+    decay_tokens: int = number(0, "tokens", minimum=0)
     """Length of the final decay of the trapezoid schedule in tokens, for a run whose length is in tokens."""
     compile: bool = False
     """Compile the model with torch.compile. The run takes longer to start, but trains faster."""
 
-    spike: float = number(10.0, "standard deviations")
+    spike: float = number(10.0, "standard deviations", above=0)
     """A loss this many standard deviations above its running mean is a spike. After a spike, or a loss that
     is NaN or infinite, the run rolls back to its last checkpoint and skips the data since then."""
-    max_rollbacks: int = number(3, "rollbacks")
+    max_rollbacks: int = number(3, "rollbacks", minimum=1)
     """Maximum number of consecutive rollbacks without a new checkpoint. If more are needed, the run
     fails."""
-    evaluate_every: int = number(500, "steps")
+    evaluate_every: int = number(500, "steps", minimum=1)
     """Number of steps between evaluations. The run always evaluates before the first
     step and after the last step."""
-    save_every: int = number(500, "steps")
+    save_every: int = number(500, "steps", minimum=1)
     """Number of steps between checkpoints. The run always writes a checkpoint after the last step."""
-    keep_checkpoints: int = number(3, "checkpoints")
+    keep_checkpoints: int = number(3, "checkpoints", minimum=1)
     """Number of checkpoints to keep; older ones are deleted."""
-    log_every: int = number(50, "steps")
+    log_every: int = number(50, "steps", minimum=1)
     """Number of steps between lines of metrics.jsonl."""
 
     def __post_init__(self) -> None:
@@ -110,18 +103,6 @@ class TrainingSettings(RunSettings):
                     f"{name} is set, but the length of the run is in {self.unit}. Use "
                     f"{name.replace(other, self.unit)}."
                 )
-        check_minimum(self, 1, self.unit, "accumulation", "max_rollbacks", "evaluate_every", "save_every")
-        check_minimum(self, 1, "keep_checkpoints", "log_every")
-        check_minimum(self, 0, "warmup_steps", "warmup_tokens", "decay_steps", "decay_tokens")
-        check_minimum(self, 0, "weight_decay", "early_stopping")
-        rates = ("learning_rate", "adamw_learning_rate")
-        for name in (*rates, "max_grad_norm", "max_minutes", "spike"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:  # also rejects NaN
-                raise ConfigError(f"{name} must be more than 0, not {value}")
-        for name in (*rates, "weight_decay", "max_grad_norm", "spike"):
-            if getattr(self, name) == math.inf:
-                raise ConfigError(f"{name} must be finite, not inf")
         if self.adamw_learning_rate is not None and self.optimizer != "muon":
             raise ConfigError(
                 f"adamw_learning_rate is for the optimizer 'muon', but the optimizer is {self.optimizer!r}. "
@@ -157,6 +138,24 @@ class TrainingSettings(RunSettings):
     def decay(self) -> int:
         """Length of the trapezoid's decay, in `unit`."""
         return getattr(self, f"decay_{self.unit}")
+
+    def learning_rate_factor(self, *, step: int, tokens: int) -> float:
+        """Return the factor of the peak learning rate for a step.
+
+        As in `tf.train.polynomial_decay`, the linear decay is counted from 0: at the end of the warm-up the
+        factor is `1 - warmup / length`, not 1. A run with a trapezoid can be extended until its decay begins.
+
+        Args:
+            step: number of the step. Steps count from 1, like recorded runs of the original, so the first
+                step does not have learning rate 0.
+            tokens: number of tokens that the run will have seen after the step.
+        """
+        place = step if self.unit == "steps" else tokens
+        if place < self.warmup:
+            return place / self.warmup
+        if self.schedule == "linear":
+            return max(0.0, 1.0 - place / self.length)
+        return min(1.0, max(0.0, (self.length - place) / self.decay)) if self.decay else 1.0
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings that change the results of a run.

@@ -17,32 +17,108 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 import torch
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from albertkit.checkpoints.arrays import to_tensors
 from albertkit.checkpoints.folder import read_folder
 from albertkit.errors import TrainingError, short
-from albertkit.files import finite, full_disk_named, read_json, write_json
+from albertkit.files import contents, finite, flush_to_disk, full_disk_named, read_json, write_json
 from albertkit.recipe import build
 from albertkit.training.distributed import World
-from albertkit.training.folder import written_folder
-from albertkit.training.optimizers import learning_rate_factor
+from albertkit.training.progress import METRICS, TENSORBOARD, metrics_lines, step_of
 from albertkit.training.run_state import RunState
 from albertkit.training.settings import TrainingSettings
 from albertkit.training.throughput import computes_in_bf16
 
+LOCK = ".lock"
+BEST = "best"
 STATE_JSON = "training_state.json"
 STATE_TENSORS = "training_state.safetensors"
 _STEP = re.compile("step-[0-9]+")
 _METRICS = ("metrics", "best_metrics")  # fields of the state that may be NaN, which is null in the file
+
+
+@contextmanager
+def open_run(output: Path) -> Iterator[None]:
+    """Lock the folder of a run for this process. It is created if missing.
+
+    Raises:
+        TrainingError: another process trains in it, or a new run would overwrite its files.
+    """
+    if not checkpoints(output):
+        # Left by a run that was killed before its first checkpoint.
+        left = {METRICS, TENSORBOARD, LOCK, "curves.png", "checkpoints"}
+        refuse_other_folders(output, left | ({BEST} if (output / METRICS).is_file() else set()))
+        if any(line.endswith("\n") and step_of(line) != 0 for line in metrics_lines(output)):
+            raise TrainingError(
+                f"{output / METRICS} has metrics, but {output} has no checkpoint: a new run would overwrite "
+                "the metrics. Restore the checkpoints, or choose another output folder."
+            )
+    output.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(output / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise TrainingError(
+            f"{output} is in use by another run. Wait for it, stop it, or choose another folder."
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def refuse_other_folders(output: Path, own: Set[str]) -> None:
+    """Raise TrainingError if a folder has files that a new run would overwrite.
+
+    Args:
+        output: folder of the run; it may be missing.
+        own: names of the files and folders that the run itself may have left in it.
+    """
+    for folder in (output, *output.parents):
+        if folder.exists() and not folder.is_dir():
+            raise TrainingError(f"{folder} is a file. Choose another output folder.")
+    others = {file.name for file in output.iterdir()} - own if output.exists() else set()
+    if any(not name.endswith(".tmp") for name in others):
+        raise TrainingError(
+            f"{output} {contents(output)}: a new run would overwrite it. Choose another output folder."
+        )
+
+
+@contextmanager
+def written_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder, which replaces `folder` when it is complete and on the disk.
+
+    If the block raises, the temporary folder is removed and `folder` is unchanged.
+    """
+    temporary = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)  # left by a killed run
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        for file in temporary.rglob("*"):
+            flush_to_disk(file)
+        flush_to_disk(temporary)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    replaced = folder.with_name(f".{folder.name}.replaced.tmp")
+    shutil.rmtree(replaced, ignore_errors=True)  # left by a killed run
+    if folder.exists():
+        folder.rename(replaced)
+    temporary.rename(folder)
+    flush_to_disk(folder.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def checkpoint_folder(output: Path, step: int) -> Path:
@@ -86,7 +162,8 @@ def save_checkpoint(
 
 def check_schedule(folder: Path, state: RunState, settings: TrainingSettings) -> None:
     """Raise TrainingError if the settings give another learning rate than a checkpoint has."""
-    factor, now = state.schedule_factor, learning_rate_factor(settings, step=state.step, tokens=state.tokens)
+    factor = state.schedule_factor
+    now = settings.learning_rate_factor(step=state.step, tokens=state.tokens)
     if state.step and not math.isclose(factor, now, abs_tol=1e-9):
         raise TrainingError(
             f"{folder} was written at {factor:.4f} of the peak learning rate, but with {settings.unit}="
@@ -101,7 +178,6 @@ def load_checkpoint(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     fingerprint: dict[str, Any],
-    defaults: dict[str, Any],
 ) -> RunState:
     """Load a checkpoint's weights and optimizer, and return the state of the run.
 
@@ -110,7 +186,6 @@ def load_checkpoint(
         model: receives the weights.
         optimizer: receives the tensors of the optimizer.
         fingerprint: the values that must equal those of the checkpoint.
-        defaults: values for names that a checkpoint of an earlier version lacks.
 
     Raises:
         TrainingError: the checkpoint is damaged, or belongs to a run with other settings, which the message
@@ -122,7 +197,7 @@ def load_checkpoint(
         _, arrays = read_folder(folder)
     except (OSError, ValueError, SafetensorError) as error:
         raise _damaged(folder, error) from error
-    _require_same_run(folder, document.pop("fingerprint"), fingerprint, defaults)
+    _require_same_run(folder, document.pop("fingerprint"), fingerprint)
     try:
         missing, unexpected = model.load_state_dict(to_tensors(arrays), strict=False)
     except RuntimeError as error:  # the shapes belong to another model
@@ -163,12 +238,12 @@ def _read_document(folder: Path) -> dict[str, Any]:
         document = read_json(folder / STATE_JSON, TrainingError)
         if not (isinstance(document["fingerprint"], dict) and isinstance(document["watch"], dict)):
             raise ValueError(f"{STATE_JSON} lacks the fingerprint or the losses of a run")
-        if missing := {"step", "tokens", "position"} - document.keys():
+        if missing := {one.name for one in fields(RunState)} - document.keys():
             raise ValueError(f"{STATE_JSON} lacks {', '.join(sorted(missing))}")
         if not all(type(place) is int for place in dict(document["position"] or {}).values()):
             raise ValueError(f"{STATE_JSON}: the position has values that are not whole numbers")
         for name in _METRICS:
-            found = dict(document.get(name) or {})
+            found = dict(document[name])
             document[name] = {one: math.nan if value is None else value for one, value in found.items()}
             if not all(type(value) in (int, float) for value in document[name].values()):
                 raise ValueError(f"{STATE_JSON}: {name} has values that are not numbers")
@@ -181,17 +256,13 @@ def _damaged(folder: Path, error: Exception) -> TrainingError:
     return TrainingError(f"{folder} is damaged ({error}). Delete it to resume from the previous checkpoint.")
 
 
-def _require_same_run(
-    folder: Path, saved: dict[str, Any], current: dict[str, Any], defaults: dict[str, Any]
-) -> None:
+def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
     # Convert through JSON, so that a tuple equals the list it was saved as.
-    current, defaults = json.loads(json.dumps([current, defaults]))
-    saved = _completed(saved, current, defaults)
+    before, now = _flat(saved), _flat(json.loads(json.dumps(current)))
     differing = [
-        line
-        for key in sorted(saved.keys() | current.keys())
-        if saved.get(key) != current.get(key)
-        for line in _differences(key, saved.get(key), current.get(key))
+        f"{name}: saved {_short(before, name)}, now {_short(now, name)}"
+        for name in sorted(before.keys() | now.keys())
+        if name not in before or name not in now or before[name] != now[name]
     ]
     if differing:
         if len(differing) > _SHOWN:
@@ -205,37 +276,22 @@ def _require_same_run(
 _SHOWN = 8  # maximum number of differences in a message
 
 
-def _completed(saved: dict[str, Any], current: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """Return the saved values, with the defaults of those that an earlier version did not have."""
-    completed = dict(saved)
-    for key in current:
-        if key not in completed and key in defaults:
-            completed[key] = defaults[key]
-        elif isinstance(completed.get(key), dict) and isinstance(current[key], dict):
-            completed[key] = _completed(completed[key], current[key], defaults.get(key, {}))
-    return completed
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    """Return the values in nested dicts and lists by their place, such as "task.max_length"."""
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if not isinstance(value, dict):
+        return {name: value}
+    inner = (_flat(one, f"{name}.{key}" if name else str(key)) for key, one in value.items())
+    return {place: one for group in inner for place, one in group.items()}
 
 
-def _differences(name: str, saved: Any, current: Any) -> list[str]:
-    """Return "name: saved ..., now ..." for two values, or for the entries of groups or lists."""
-    if isinstance(saved, list) and isinstance(current, list):  # the checksums of the shards
-        saved, current = dict(enumerate(saved)), dict(enumerate(current))
-    if not (isinstance(saved, dict) and isinstance(current, dict)):
-        return [f"{name}: saved {_short(saved)}, now {_short(current)}"]
-    lines = []
-    for key in sorted(saved.keys() | current.keys()):
-        if key not in current:
-            lines.append(f"{name}.{key}: saved {_short(saved[key])}, now nothing")
-        elif key not in saved:
-            lines.append(f"{name}.{key}: saved nothing, now {_short(current[key])}")
-        elif saved[key] != current[key]:
-            lines += _differences(f"{name}.{key}", saved[key], current[key])
-    return lines
-
-
-def _short(value: Any) -> str:
+def _short(values: dict[str, Any], name: str) -> str:
     """Return a value for a message; a hash is shortened."""
-    return f"{value[:8]!r}..." if isinstance(value, str) and len(value) == 64 else repr(value)
+    value = values.get(name)
+    if isinstance(value, str) and len(value) == 64:
+        return f"{value[:8]!r}..."
+    return repr(value) if name in values else "nothing"
 
 
 def _is_tied(model: nn.Module, name: str) -> bool:
