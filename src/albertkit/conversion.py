@@ -36,8 +36,8 @@ from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.wordpiece import parse_word_list
 from albertkit.vocabularies import add_model_file, open_tokenizer, write_vocabulary
 
-TOLERANCES = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
-"""Largest difference of outputs that `verify` accepts, for the less precise of the two data types."""
+TOLERANCE = 1e-5
+"""Largest difference of outputs that `verify` accepts."""
 
 _VERIFIED_BATCH = (2, 24)
 _IN_JSON_ONLY = {
@@ -83,7 +83,10 @@ class ConversionReport:
     checksums: dict[str, str] = field(default_factory=dict)
     """SHA-256 of each file from which weights were read, and of each written file."""
     largest_difference: float | None = None
-    """Largest difference between the outputs of source and target on random text; None without `verify`."""
+    """Largest difference between the outputs of the written checkpoint and of the converted weights on random
+    text; None without `verify`."""
+    cast_difference: float | None = None
+    """Largest change of these outputs by the cast to another data type; None without `verify` or a cast."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain values for `json.dumps`."""
@@ -106,6 +109,9 @@ class ConversionReport:
         lines += [f"sha256 {checksum}  {path}" for path, checksum in self.checksums.items()]
         if self.largest_difference is not None:
             lines.append(f"verified: outputs differ by at most {self.largest_difference:.1e}")
+        if self.cast_difference is not None:
+            dtype = self.tensors[0].dtype
+            lines.append(f"the cast to {dtype} changes outputs by at most {self.cast_difference:.1e}")
         return "\n".join(lines)
 
 
@@ -124,10 +130,12 @@ def convert(
         source: A folder, a TensorFlow checkpoint, a Julia file, or a model name; see `from_pretrained`.
         target: A folder for "hf" and "tf1", a file ending in `.tfbson` or `.bson` for "julia".
         to: The format to write. None means "julia" if the target has a Julia ending, otherwise "hf".
-        dtype: The data type to which floating-point tensors are converted, one of `DTYPES`. None keeps their
-            data types.
+        dtype: The data type to which floating-point tensors are converted, one of `DTYPES`. None means
+            "float32" for "tf1", because the original code reads no other type; otherwise it keeps their data
+            types.
         max_shard_size: For "hf" only: maximum size of a file. Larger weights are split; see `write_folder`.
-        verify: Whether to load both checkpoints and compare their outputs for random text.
+        verify: Whether to load the written checkpoint and compare its outputs for random text with those of
+            the source, after the cast to its data type.
 
     Returns:
         The report of the conversion.
@@ -135,7 +143,7 @@ def convert(
     Raises:
         ModelNotFoundError: The source does not exist.
         CheckpointError: The source is damaged or lacks encoder tensors, the target cannot be written or
-            cannot contain a tensor, or the outputs of source and target differ.
+            cannot contain a tensor, or its outputs differ.
         ConfigError: The format or data type is unknown, or the target format cannot express the config.
         DataError: The target exists and is not an empty folder.
     """
@@ -154,6 +162,9 @@ def convert(
     config = checkpoint.to_config()
     architecture = architecture_of(config, checkpoint.tensors)
     fitted, loaded = fit(architecture, config, checkpoint.tensors)
+    types = dict.fromkeys(tensor.dtype.name for tensor in fitted.values())
+    if is_widened := dtype is None and to == "tf1" and [*types] != ["float32"]:
+        dtype = "float32"
     matched = fitted if dtype is None else cast(fitted, DTYPES[dtype])
     tied = TIED if config.tie_word_embeddings else {}
     names = {name: name if to == "hf" else to_google(name) for name in matched if name not in tied}
@@ -164,6 +175,11 @@ def convert(
         tensors={name: matched[name] for name in names},
         files=[],
     )
+    if is_widened:
+        written.notes.append(
+            f"the weights were cast from {', '.join(types)} to float32, the only type that the original code "
+            "reads. To write another type, set dtype"
+        )
     if contradiction := contradictions(source, vars(config)):
         written.notes.append(contradiction)
     _take_vocabulary(written, config.vocab_size)
@@ -193,7 +209,17 @@ def convert(
         checksums={str(path): file_sha256(path) for path in (*checkpoint.files, *files)},
     )
     if verify:
-        report.largest_difference = _compare(source, target, architecture, config, fitted)
+        expected = _outputs(architecture, config, matched)
+        report.largest_difference = _compare(target, architecture, expected)
+        if not report.largest_difference <= TOLERANCE:  # unlike `largest_difference > TOLERANCE`, also for NaN
+            check_finite(source, matched)
+            raise CheckpointError(
+                f"{target} was written, but its outputs differ from those of {source} by up to "
+                f"{report.largest_difference:.1e}. Expected at most {TOLERANCE:.0e}. Do not use it, and report "
+                "this error."
+            )
+        if dtype is not None and [*types] != [dtype]:
+            report.cast_difference = _largest_difference(_outputs(architecture, config, fitted), expected)
     return report
 
 
@@ -224,8 +250,7 @@ def _write(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | Non
                 written = google.write(folder, checkpoint)
             else:
                 written = _write_folder(folder, checkpoint, max_shard_size)
-            written = [file.relative_to(folder) for file in written]
-        return [target / file for file in written]
+        return [target / file.relative_to(folder) for file in written]
     except AlbertKitError:
         raise
     except OSError as error:
@@ -338,25 +363,16 @@ def _dtype(tensors: Mapping[str, np.ndarray]) -> str:
     return next(iter(tensors.values())).dtype.name
 
 
-def _compare(
-    source: str | Path,
-    target: Path,
-    architecture: str,
-    config: AlbertConfig,
-    tensors: Mapping[str, np.ndarray],
-) -> float:
-    """Return the largest difference between any output of source and target for random text.
+def _compare(target: Path, architecture: str, expected: list[np.ndarray]) -> float:
+    """Return the largest difference of any output of a written checkpoint from the expected one."""
+    written = formats.read(formats.locate(target))
+    config = AlbertConfig.from_dict(written.config)
+    tensors, _ = fit(architecture, config, written.tensors)
+    return _largest_difference(_outputs(architecture, config, tensors), expected)
 
-    Args:
-        source: The name or folder of the source, for the error message.
-        target: The written checkpoint; its files are read.
-        architecture: The name of the model class.
-        config: The config of the source.
-        tensors: The tensors of the source, by their names in the model.
 
-    Raises:
-        CheckpointError: The difference is too large to be rounding.
-    """
+def _outputs(architecture: str, config: AlbertConfig, tensors: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """Return the outputs of a model for the same random text in every call."""
     generator = np.random.RandomState(0)  # returns the same numbers in every version of NumPy
     batch, length = _VERIFIED_BATCH[0], min(_VERIFIED_BATCH[1], config.max_position_embeddings)
     shape = (batch, 2, length) if head_of(architecture).has_choices else (batch, length)
@@ -366,27 +382,16 @@ def _compare(
     )
     mask = np.ones(shape, np.int64)
     mask[-1, ..., length // 2 :] = 0
-    # A tensor that is missing in both checkpoints gets the same random values in both.
+    # A tensor that is missing gets the same random values in every checkpoint.
     absent = {
         name: generator.normal(scale=config.initializer_range, size=sizes)
         for name, sizes in expected_shapes(architecture, config).items()
         if name not in tensors
     }
-    written = formats.read(formats.locate(target))
-    written_config = AlbertConfig.from_dict(written.config)
-    written_tensors, _ = fit(architecture, written_config, written.tensors)
-    outputs = [
-        reference.forward(architecture, one, weights | absent, ids, mask, segments, all_layers=False)
-        for one, weights in ((config, dict(tensors)), (written_config, written_tensors))
-    ]
-    differences = [np.abs(one - other).max() for one, other in zip(*map(dict.values, outputs), strict=True)]
-    largest = float(np.max(differences))  # NaN if any is NaN, unlike Python's `max`
-    types = {_dtype(tensors), _dtype(written_tensors)}
-    tolerance = max(TOLERANCES.get(name, TOLERANCES["float32"]) for name in types)
-    if not largest <= tolerance:  # unlike `largest > tolerance`, also true for NaN
-        check_finite(source, tensors)
-        raise CheckpointError(
-            f"{target} was written, but its outputs differ from those of {source} by up to "
-            f"{largest:.1e}. Expected at most {tolerance:.0e}. Do not use it, and report this error."
-        )
-    return largest
+    weights = {**tensors, **absent}
+    return [*reference.forward(architecture, config, weights, ids, mask, segments, all_layers=False).values()]
+
+
+def _largest_difference(outputs: list[np.ndarray], expected: list[np.ndarray]) -> float:
+    differences = [np.abs(one - other).max() for one, other in zip(outputs, expected, strict=True)]
+    return float(np.max(differences))  # NaN if any is NaN, unlike Python's `max`

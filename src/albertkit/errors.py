@@ -113,15 +113,15 @@ def short(value: object) -> str:
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return " (did you mean ...?)" with the closest known name, or "" if no name is close."""
-    nearest = _nearest(name, known)
-    return f" (did you mean {nearest!r}?)" if nearest else ""
+    meant = nearest(name, known)
+    return f" (did you mean {meant!r}?)" if meant else ""
 
 
 def suggestion(name: object, known: Iterable[str]) -> str:
     """Return help for an unknown name in a message: the closest known name, or all known names."""
     known = list(known)
-    nearest = _nearest(name, known)
-    return f"Did you mean {nearest!r}?" if nearest else f"Expected one of {', '.join(known)}."
+    meant = nearest(name, known)
+    return f"Did you mean {meant!r}?" if meant else f"Expected one of {', '.join(known)}."
 
 
 def check_arguments(function: str, given: Iterable[str], known: Iterable[str], hint: str = "") -> None:
@@ -136,14 +136,15 @@ def check_arguments(function: str, given: Iterable[str], known: Iterable[str], h
     known = list(known)
     for name in given:
         if name not in known:
-            nearest = _nearest(name, known)
-            meant = f" Did you mean {nearest!r}?" if nearest else ""
+            meant = nearest(name, known)
+            question = f" Did you mean {meant!r}?" if meant else ""
             raise ConfigError(
-                f"{function}: unknown argument {name!r}.{meant} Expected some of {', '.join(known)}.{hint}"
+                f"{function}: unknown argument {name!r}.{question} Expected some of {', '.join(known)}.{hint}"
             )
 
 
-def _nearest(name: object, known: Iterable[str]) -> str | None:
+def nearest(name: object, known: Iterable[str]) -> str | None:
+    """Return the closest known name, or None if no name is close."""
     name, known = str(name), list(known)
     if (other := OTHER_NAMES.get(name, "")).partition("=")[0] in known:
         return other

@@ -188,7 +188,7 @@ def _require_one_of(patterns: tuple[str, ...], folder: Path, name: str | Path) -
     if any(fnmatch(file, pattern) for file in files for pattern in patterns):
         return
     raise ModelNotFoundError(
-        f"{str(name)!r} is not the folder of one model. Expected {' or '.join(patterns)} in {folder}, "
+        f"{str(name)!r} is not the folder of one model. Expected {' or '.join(patterns[:4])} in {folder}, "
         f"which {contents(folder)}." + hint_of_models(folder)
     )
 

@@ -1,5 +1,6 @@
 """Upload a model or a run to a repository on the Hugging Face hub: `push_to_hub`."""
 
+import inspect
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -46,7 +47,8 @@ class PushToHub:
         Args:
             repo_id: "organization/name", or a name in your account. The repository is created if it does not
                 exist.
-            max_shard_size: Maximum size of a weights file; see `save_pretrained`.
+            max_shard_size: Maximum size of a weights file; see `save_pretrained`. It has no effect for a
+                tokenizer or a config.
             tags: Tags to add to the repository's model card, which is created if it does not exist.
             **options: Fields of `albertkit.hub_upload.UploadOptions`.
 
@@ -58,7 +60,10 @@ class PushToHub:
             UploadError: The hub rejected the upload or cannot be reached.
         """
         check_arguments("push_to_hub", options, ["max_shard_size", "tags", *UploadOptions.__annotations__])
-        sizes = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
+        # Tokenizers and configs have no weights.
+        accepted = inspect.signature(self.save_pretrained).parameters  # type: ignore[attr-defined]
+        has_weights = "max_shard_size" in accepted or "options" in accepted
+        sizes = {"max_shard_size": max_shard_size} if has_weights and max_shard_size is not None else {}
         with tempfile.TemporaryDirectory() as folder:
             self.save_pretrained(folder, **sizes)  # type: ignore[attr-defined]
             files: dict[str, Path | bytes] = {

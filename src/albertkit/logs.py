@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("albertkit")
 
+TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
+
 
 class LineHandler(logging.Handler):
     """Prints each record as one line on stderr, above a progress bar.
 
     Rich's own handler formats records as a table, but people search logs line by line.
     """
+
+    shows_time = False
+    """Whether lines begin with the date and the time."""
 
     @cached_property
     def console(self) -> "Console":
@@ -30,27 +36,33 @@ class LineHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a record. Warnings and errors begin with their level."""
+        when = f"{datetime.fromtimestamp(record.created):{TIME_FORMAT}} " if self.shows_time else ""
         level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
-        self.console.print(f"{level}{self.format(record)}", highlight=False, markup=False, soft_wrap=True)
+        line = f"{when}{level}{self.format(record)}"
+        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
-def lines_shown(*, always: bool = False) -> Iterator[None]:
+def lines_shown(*, always: bool = False, with_time: bool = False) -> Iterator[None]:
     """Print the library's log lines on stderr within the block.
 
     Args:
         always: Whether to print them even if the program has configured logging.
+        with_time: Whether the printed lines begin with the date and the time.
     """
-    if logger.hasHandlers() and not always:
-        yield
-        return
-    handler, level = LineHandler(), logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    handlers, level = list(logger.handlers), logger.level
+    if always or not logger.hasHandlers():
+        logger.addHandler(LineHandler())
+        logger.setLevel(logging.INFO)
+    own = [handler for handler in logger.handlers if isinstance(handler, LineHandler)]
+    for handler in own:
+        handler.shows_time = with_time
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        for handler in own:
+            handler.shows_time = False
+        logger.handlers[:] = handlers
         logger.setLevel(level)
 
 

@@ -81,7 +81,7 @@ def test_pairs_for_a_model_of_single_texts_are_an_error(classifier: Path, tmp_pa
     rows = tmp_path / "rows.csv"
     rows.write_text("text,more,label\nthe house,was lost,old\n")
     about = ("--pair-column", "more", "--device", "cpu", "--model", classifier)
-    said = "fine-tuned on single texts, but these are pairs"
+    said = "fine-tuned on single texts, but this is a pair"
     result = run("evaluate", "text-classification", "--data", rows, *about)
     assert (result.status, result.output) == (1, "")
     assert said in result.errors

@@ -212,7 +212,7 @@ def test_a_prediction_that_cannot_start_leaves_nothing(classifier: Path, tmp_pat
     assert result.status == 0, result.errors
     assert output.read_text().startswith("row,label,score,score_new,score_old,cut\n1,")
     result = run_predict(run, classifier, rows, rows / "answers.csv")
-    assert_one_line_error(result, "rows.CSV is a file. Choose a folder")
+    assert_one_line_error(result, "rows.CSV is a file. Expected a folder")
 
 
 def test_a_failed_prediction_shows_the_number_of_kept_predictions(

@@ -12,7 +12,7 @@ import pytest
 from pretraining_runs import RECIPE_SIZES
 
 from albertkit import AlbertForMaskedLM, AlbertTokenizer
-from albertkit.training.curves import read_metrics
+from albertkit.training.progress import read_metrics
 
 Albertkit = Callable[..., CompletedProcess[str]]
 SMALL_RUN = f"""
@@ -170,6 +170,7 @@ def test_missing_files_and_devices_are_errors_of_one_line(
     shards, tokenizer = ("--data", work / "shards"), ("--tokenizer", work / "tokenizer")
     for arguments, message in [
         ((*tokenizer, "--data", tmp_path), "not a finished shard folder"),
+        ((*tokenizer, "--data", tmp_path / "nowhere"), "nowhere/train: no such folder"),
         ((*shards, "--tokenizer", tmp_path / "none"), "none"),
         ((*shards, *tokenizer, "--device", "cuda:7"), "cuda:7"),
         ((*shards, *tokenizer, "--save-every", 0), "save_every must be 1 or more"),

@@ -50,6 +50,12 @@ class TestFillMask:
         assert lines[4].count("█") <= 30 * words[3]["score"] / words[0]["score"] + 1
         assert f"{100 * words[0]['score']:.3g}%" in lines[1]
 
+    def test_tokens_of_the_same_text_have_different_names(self, run, model):
+        answers = pipeline("fill-mask", model)("the [MASK]", top_k=400)
+        assert len({answer["token_str"] for answer in answers}) < 400
+        _, *lines = run("fill-mask", "the [MASK]", "--model", model, "--top-k", "400").output.splitlines()
+        assert len({line.split()[0] for line in lines if line}) == 400
+
     def test_output_of_several_masks_and_windows(self, run, model):
         result = run("fill-mask", "[MASK] " + "word " * 50 + "[MASK]", "--model", model, "--top-k", "1")
         assert "mask 1" in result.output
@@ -96,6 +102,9 @@ class TestFillMask:
         assert_one_line_error(run(*call, "--file", tmp_path / "empty.txt"), "has no text", "empty.txt")
         assert_one_line_error(run(*call, "--file", tmp_path / "none.txt"), "none.txt")
         assert_one_line_error(run(*call, "--file", file), "latin1.txt, line 2: not UTF-8")
+        assert_one_line_error(
+            run(*call, stdin=b"a [MASK]\rb [MASK]\r"), "standard input: the lines end in CR"
+        )
         assert_one_line_error(run(*call, "a [MASK]", "--file", file), "passed twice")
 
     def test_errors_have_one_line(self, run, model, tmp_path):
@@ -159,7 +168,8 @@ class TestEmbed:
     def test_an_empty_text_has_a_vector(self, run):
         """The bundled model for sentences is used, in which the vectors of [CLS] and [SEP] are short."""
         result = run("embed", "", "a quiet night")
-        assert result.errors == ""
+        warning = "a text is empty, so its vector is computed from special tokens alone"
+        assert result.errors == f"warning: {warning}\n"
         assert result.output.startswith("2 vectors of 384 dimensions")
         rows = [line.split()[-2:] for line in result.output.splitlines()[-2:]]
         assert rows[0][0] == rows[1][1] == "1.00"

@@ -11,7 +11,7 @@ import pytest
 from command_line import Run, assert_one_line_error
 
 TEXT = "In a café, she paid 5 € at the [MASK]."
-CALL = ("fill-mask", TEXT, "--targets", "door", "--device", "cpu")
+CALL = ("fill-mask", TEXT, "--targets", "door,purple", "--device", "cpu")
 
 
 class Terminal(io.TextIOWrapper):

@@ -23,7 +23,7 @@ TEXTS = [
 
 def console(width: int) -> Console:
     """Return a console that writes to a string."""
-    return Console(file=io.StringIO(), width=width, highlight=False, emoji=False)
+    return Console(file=io.StringIO(), width=width, markup=False, highlight=False, emoji=False)
 
 
 def lines(printed: Console) -> list[str]:
@@ -55,6 +55,12 @@ class TestBars:
         assert cells.split() == name.split()
         assert lines(printed)[0].count("█") == 10
         assert all(len(line) <= 60 for line in lines(printed))
+
+    @pytest.mark.parametrize(("score", "bar"), [(1.0, "█" * 30), (0.125, "███▊"), (0.0001, "")])
+    def test_a_single_bar_is_relative_to_100_percent(self, score: float, bar: str) -> None:
+        printed = console(80)
+        print_bars(printed, [("door", score)])
+        assert lines(printed)[0].split()[2:] == [bar] * bool(bar)
 
     def test_a_name_without_spaces_is_folded(self) -> None:
         printed = console(30)

@@ -16,7 +16,7 @@ from torchless import run_without_torch
 
 from albertkit.config import AlbertConfig
 from albertkit.early_exit import Exits
-from albertkit.finetuning.content_hashes import model_sha256
+from albertkit.finetuning.predict import model_sha256
 from albertkit.finetuning.trained import load_task
 from albertkit.modeling import auto
 from albertkit.tasks.settings import TaskSettings

@@ -234,7 +234,7 @@ def test_large_bodies_that_never_end(watched: Watched, count: int) -> None:
 
 
 def test_large_texts_that_fail_again_and_again(watched: Watched) -> None:
-    """The errors leave reference cycles with tokens, which the garbage collector of the server must free."""
+    """The errors leave reference cycles with tokens, which the server must free."""
     for _ in range(40):
         assert watched.ask("/v1/embeddings", {"input": "a key " * 15_000}).status == 422
     watched.check()

@@ -95,7 +95,8 @@ def test_options_of_one_task_choose_the_model(server: Running) -> None:
     assert len(ask.text_classification(TEXTS[0], function_to_apply="softmax")) == 3
     assert ask.token_classification(TEXTS[0], aggregation_strategy="none")[0].entity.startswith("LABEL")
     with pytest.raises(
-        HfHubHTTPError, match=r"no .MASK. in .* the model 'pretrained' was chosen, with the task fill"
+        HfHubHTTPError,
+        match=r"no .MASK. in .*no model and no task, so fill-mask was chosen, the task of the model 'pretr",
     ):
         ask.text_classification(TEXTS[0])
     with pytest.raises(HfHubHTTPError) as caught:
@@ -196,7 +197,7 @@ def test_feature_extraction_and_sentence_similarity(server: Running, folders: An
     for path in ("/models/classifier", "/models/pretrained", ""):
         vectors = client(server, path).feature_extraction(TEXTS)
         assert vectors.shape == (3, 32)
-        name = "classifier" if path == "/models/classifier" else "pretrained"
+        name = path.rpartition("/")[2] or "encoder"
         wanted = local(folders, "feature-extraction", name)(TEXTS, pooling="mean", normalize=True)
         np.testing.assert_allclose(vectors, wanted, atol=1e-5)
 
@@ -214,7 +215,7 @@ def test_other_clients_send_no_parameters_for_any_task(server: Running, agent: s
 def test_an_error_of_a_model_path_names_the_path_of_a_task(server: Running) -> None:
     hint = (
         "The path names no task, so fill-mask was chosen, the task of the model 'pretrained'. To choose "
-        "another, use the path /models/pretrained/pipeline/TASK."
+        "another, use the path /models/NAME/pipeline/TASK."
     )
     for parameters in ({}, {"normalize": True}):
         reply = server.ask("/models/pretrained", {"inputs": "a fox", "parameters": parameters})
@@ -252,6 +253,13 @@ def test_the_async_client(server: Running) -> None:
         ),
         ("/models/tagger", "question_answering", {"question": "a?", "context": "a"}, 404, "not for question"),
         ("/models/chooser", "fill_mask", {"text": MASKED}, 404, "'chooser' is for multiple-choice"),
+        *(
+            (
+                *(f"/models/{name}", "fill_mask", {"text": MASKED}, 422),
+                rf"inputs has \[MASK\], but {task} fills no masks. The path names no task.*/pipeline/TASK",
+            )
+            for name, task in (("classifier", "text-classification"), ("tagger", "token-classification"))
+        ),
         (
             *("/models/classifier", "token_classification"),
             *({"text": "a", "stride": 3}, 422, "stride is not an option of text-classification"),

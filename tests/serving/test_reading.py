@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the server's libraries: pip install 'albertkit[serve]'")
 
 from albertkit.serving.api_errors import ApiError
-from albertkit.serving.inference_client import ZeroShotClassificationCall
+from albertkit.serving.inference_client import Call, ZeroShotClassificationCall
 from albertkit.serving.reading import parse_request
 from albertkit.serving.request_fields import Strict
 from albertkit.serving.request_schemas import (
@@ -21,9 +21,9 @@ from albertkit.serving.request_schemas import (
 ADVICE = "Token ids are not supported"
 
 
-def error_of(schema: type[Strict], value: dict[str, Any]) -> ApiError:
+def error_of(schema: type[Strict] | type[Call], value: dict[str, Any]) -> ApiError:
     with pytest.raises(ApiError) as caught:
-        parse_request(schema, value)
+        schema(value, "nli", about="", hint="") if issubclass(schema, Call) else parse_request(schema, value)
     assert (caught.value.status, caught.value.kind) == (422, "invalid")
     return caught.value
 
@@ -57,7 +57,9 @@ def test_errors_in_parameters_name_the_option(parameters: Any, param: str, messa
         (ZeroShotClassificationCall, {"inputs": [7], "parameters": {"candidate_labels": ["b"]}}),
     ],
 )
-def test_elements_that_are_token_ids_get_advice(schema: type[Strict], value: dict[str, Any]) -> None:
+def test_elements_that_are_token_ids_get_advice(
+    schema: type[Strict] | type[Call], value: dict[str, Any]
+) -> None:
     message = f"{ADVICE}, because each model has its own vocabulary. Send texts. See /openapi.json."
     assert str(error_of(schema, value)).endswith(message)
 

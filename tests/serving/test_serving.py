@@ -23,6 +23,7 @@ from serving_fixtures import (  # noqa: F401
 from serving_requests import CHOICES, CONTEXT, HEADS, MASKED, PAIRS, close_to, engine_of, settings_for
 from serving_server import Running, running, wait_for
 
+from albertkit.config_fields import SETTINGS_KEY
 from albertkit.engines.light_model import LightModel
 from albertkit.pipelines import pipeline
 from albertkit.serving.models import ServedModel
@@ -118,7 +119,7 @@ class TestAnswers:
         body = {"model": "reader", "input": QUESTIONS[0], "top_k": 5}
         pipeline_of_reader: Any = server.service.models["reader"].pipelines["question-answering"]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pipeline_of_reader, "max_answer_len", 1)
+            patch.setitem(pipeline_of_reader.model.config.extra, SETTINGS_KEY, {"max_answer_length": 1})
             short = server.results("/v1/answer", body)
         assert short == server.results("/v1/answer", body | {"max_answer_tokens": 1})
         assert short != server.results("/v1/answer", body)
@@ -147,6 +148,27 @@ class TestAnswers:
         assert server.ask("/v1/embeddings", body | {"dimensions": 32}).status == 200
         # Ids of another vocabulary would be other words.
         assert server.ask("/v1/embeddings", body | {"input": [[5, 6, 7]]}).kind == "invalid"
+
+    def test_embeddings_without_a_model_name_are_those_of_a_model_for_embeddings(
+        self, server: Running, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        models = server.service.models
+        body = {"input": "a silver key"}
+        for names, chosen in (
+            (("classifier", "pretrained", "encoder"), "encoder"),
+            (("classifier", "pretrained"), "pretrained"),
+            (("classifier",), "classifier"),
+        ):
+            monkeypatch.setattr(server.service, "models", {name: models[name] for name in names})
+            assert server.ask("/v1/embeddings", body).json["model"] == chosen
+        monkeypatch.setattr(server.service, "models", {name: models[name] for name in ("reader", "tagger")})
+        reply = server.ask("/v1/embeddings", body)
+        assert (reply.status, reply.kind) == (404, "wrong_task")
+        assert reply.json["error"]["message"] == (
+            "no model of this server is for feature-extraction. Every model computes vectors: name one of "
+            "reader, tagger."
+        )
+        assert server.ask("/v1/embeddings", body | {"model": "tagger"}).status == 200
 
     def test_tokenize(self, server: Running, folders: dict[str, str]) -> None:
         tokenizer = AlbertTokenizer.from_pretrained(folders["pretrained"], parse_special_tokens=False)
@@ -312,7 +334,7 @@ class TestManyClients:
                 wait_for(engine.entered.is_set)
                 wait_for(lambda: server.figure("albertkit_queue_rows") > 10)
                 little = pool.submit(server.ask, "/v1/embeddings", {"input": "fox"})
-                wait_for(lambda: len(server.service.gate.inside) == 2)
+                wait_for(lambda: len(server.service.queue.requests) == 2)
                 time.sleep(0.1)
                 engine.may_go.set()
                 assert little.result().status == large.result().status == 200

@@ -267,11 +267,11 @@ class TestClients:
             for connection in connections:
                 connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
                 wait_for(engine.entered.is_set)  # the first alone is computed
-            wait_for(lambda: len(server.service.gate.inside) == 3)
+            wait_for(lambda: len(server.service.queue.requests) == 3)
             for connection in connections:
                 connection.shutdown(socket.SHUT_RDWR)
                 connection.close()
-            wait_for(lambda: len(server.service.gate.inside) == 0)
+            wait_for(lambda: len(server.service.queue.requests) == 0)
             engine.may_go.set()
             assert server.ask("/v1/order", {"input": PAIRS[1]}).status == 200
             assert server.figure('albertkit_errors_total{type="client_gone"}') == 3
@@ -289,7 +289,7 @@ class TestClients:
                 assert late.json["error"]["param"] == "X-Request-Timeout"
                 engine.may_go.set()
                 assert blocking.result().status == 200
-            wait_for(lambda: len(server.service.gate.inside) == 0)
+            wait_for(lambda: len(server.service.queue.requests) == 0)
             wait_for(lambda: server.figure("albertkit_queue_rows") == 0, seconds=10)
             assert len(engine.batches_seen) == 1  # the late one never was computed
             for wrong in ("soon", "0", "-1", "nan", "inf"):
@@ -303,7 +303,7 @@ class TestClients:
             engine.may_go.clear()
             with ThreadPoolExecutor(2) as pool:
                 inside = [pool.submit(server.ask, "/v1/order", {"input": PAIRS[0]}) for _ in range(2)]
-                wait_for(lambda: len(server.service.gate.inside) == 2)
+                wait_for(lambda: len(server.service.queue.requests) == 2)
                 began = time.monotonic()
                 refused = server.ask("/v1/order", {"input": PAIRS[0]})
                 assert (refused.status, refused.kind) == (429, "overloaded")
@@ -312,7 +312,7 @@ class TestClients:
                 assert server.ask("/healthz").status == 200
                 engine.may_go.set()
                 assert [one.result().status for one in inside] == [200, 200]
-            wait_for(lambda: len(server.service.gate.inside) == 0)
+            wait_for(lambda: len(server.service.queue.requests) == 0)
             assert server.ask("/v1/order", {"input": PAIRS[0]}).status == 200
 
     def test_small_requests_do_not_predict_the_time_of_large_requests(

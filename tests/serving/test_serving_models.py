@@ -17,9 +17,10 @@ from serving_fixtures import folders_fixture, watched_fixture  # noqa: F401
 from serving_requests import HEADS, MASKED, PAIRS, close_to, engine_of, settings_for
 from serving_server import running, wait_for
 
+from albertkit import devices
 from albertkit.checkpoints.sentence_modules import Dense, SentenceModules, attach
 from albertkit.engines.onnx_engine import OnnxNetwork
-from albertkit.errors import CheckpointError
+from albertkit.errors import CheckpointError, ConfigError
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pipelines import pipeline
@@ -85,8 +86,8 @@ class TestFaults:
         caplog: pytest.LogCaptureFixture,
     ) -> None:
         """As after a failure of a GPU."""
-        models = {"pretrained": watched, "encoder": load_model("encoder", folders["encoder"], device="cpu")}
-        settings = settings_for({name: folders[name] for name in models})
+        settings = settings_for({name: folders[name] for name in ("pretrained", "encoder")})
+        models = {"pretrained": watched, "encoder": load_model("encoder", settings)}
         with running(settings, models) as server:
             monkeypatch.setattr(engine_of(watched), "bomb", 2)  # [CLS], which the probe has too
             reply = server.ask("/readyz")
@@ -103,7 +104,7 @@ class TestFaults:
         model.save_pretrained(tmp_path)
         AlbertTokenizer.from_pretrained(folders["pretrained"]).save_pretrained(tmp_path)
         with pytest.raises(CheckpointError, match="NaN or infinite"):
-            load_model("broken", str(tmp_path), device="cpu", engine=engine)
+            load_model("broken", settings_for({"broken": str(tmp_path)}, engine=engine))
 
 
 @pytest.mark.parametrize("engine", ["auto", "torch"])
@@ -223,7 +224,17 @@ def test_an_engine_with_other_scores_is_an_error(
     computed = OnnxNetwork.__call__
     monkeypatch.setattr(OnnxNetwork, "__call__", lambda *given: computed(*given) + np.float32(0.05))
     with pytest.raises(CheckpointError, match="differ from the reference"):
-        load_model("mine", folders[head], device="cpu")
+        load_model(head, settings_for(folders))
+
+
+def test_an_engine_of_the_cpu_loads_the_model_there_by_default(
+    folders: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "best_device", lambda: torch.device("meta"))  # in place of a GPU
+    settings = settings_for(folders, engine="onnx", device=None)
+    assert str(load_model("classifier", settings).any_pipeline.device) == "cpu"
+    with pytest.raises(ConfigError, match="no device 'meta'"):
+        load_model("classifier", settings_for(folders, device=None))
 
 
 @pytest.mark.parametrize("engine", ["auto", "torch"])
@@ -232,10 +243,23 @@ def test_a_model_without_a_pooler(engine: str, folders: Any, tmp_path: Path) -> 
     bare = AlbertModel(config, add_pooling_layer=False).eval()
     bare.save_pretrained(tmp_path)
     AlbertTokenizer.from_pretrained(folders["encoder"]).save_pretrained(tmp_path)
-    model = load_model("bare", str(tmp_path), device="cpu", engine=engine)
+    model = load_model("bare", settings_for({"bare": str(tmp_path)}, engine=engine))
     assert {output: scores.shape for output, scores in model.expected.items()} == {"hidden_states": (1, 32)}
     row = model.any_pipeline.tokenizer("The captain.", return_tensors="pt")
     with torch.no_grad():
         states = bare(**row).last_hidden_state[0].numpy()
     (found,) = model.any_pipeline(["The captain."])
     np.testing.assert_allclose(found[0], states, atol=1e-4)
+
+
+def test_a_reload_that_changes_the_tasks_of_a_model_is_warned_of(
+    folders: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = shutil.copytree(folders["classifier"], tmp_path / "model")
+    with running(settings_for({"mine": str(folder)})) as server:
+        shutil.copytree(folders["tagger"], folder, dirs_exist_ok=True)
+        server.service.reload()
+    assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == [
+        "mine: the tasks changed from text-classification, feature-extraction to token-classification, "
+        "feature-extraction"
+    ]

@@ -9,7 +9,6 @@ pytest.importorskip("fastapi", reason="needs the server's libraries: pip install
 
 from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.serving import batching
-from albertkit.serving.admission import Gate
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.batching import RowQueue
 from albertkit.serving.metrics import Metrics
@@ -21,11 +20,10 @@ class Zeros(Engine):
         yield range(len(rows)), [np.zeros((1, 1), np.float32)] * len(rows)
 
 
-@pytest.fixture(name="gate")
-def gate_fixture() -> Iterator[Gate]:
-    metrics = Metrics()
-    queue = RowQueue(metrics, batch_wait=0.0, torch_threads=None)
-    yield Gate(8, queue, metrics)
+@pytest.fixture(name="queue")
+def queue_fixture() -> Iterator[RowQueue]:
+    queue = RowQueue(Metrics(), max_requests=8, batch_wait=0.0, torch_threads=None)
+    yield queue
     queue.close()
 
 
@@ -35,18 +33,20 @@ def compute(queue: RowQueue, text: str, *, tokens: int) -> None:
     queue.compute(Work(ticket, Zeros(), [row], Job(), lambda scores: scores, budget=100))
 
 
-def test_a_slow_batch_does_not_reject_requests_forever(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate.queue.seconds_per_token = 1.0
+def test_a_slow_batch_does_not_reject_requests_forever(
+    queue: RowQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.seconds_per_token = 1.0
     large = Ticket(characters=1000, seconds=30.0)
     with pytest.raises(ApiError, match=r"takes about 300\.0 seconds"):
-        gate.enter(large)
+        queue.enter(large)
     monkeypatch.setattr(batching, "_VALID_SECONDS", 0.0)
-    gate.enter(large)
-    compute(gate.queue, "a" * 300, tokens=100)
-    assert gate.queue.seconds_per_token < 0.1  # without the batch of long ago
+    queue.enter(large)
+    compute(queue, "a" * 300, tokens=100)
+    assert queue.seconds_per_token < 0.1  # without the batch of long ago
 
 
-def test_short_texts_do_not_predict_many_tokens_of_long_texts(gate: Gate) -> None:
+def test_short_texts_do_not_predict_many_tokens_of_long_texts(queue: RowQueue) -> None:
     for _ in range(50):
-        compute(gate.queue, "a", tokens=3)
-    assert 2000 < gate.queue.tokens_of(Ticket(characters=10_000, seconds=30.0)) < 4000
+        compute(queue, "a", tokens=3)
+    assert 2000 < queue.tokens_of(Ticket(characters=10_000, seconds=30.0)) < 4000

@@ -1,6 +1,7 @@
 """The supervisor of several worker processes, with processes that only look like workers."""
 
 import logging
+import queue
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -53,12 +54,12 @@ def supervisor(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Supervisor]:
     """Yield a supervisor of two workers that have loaded their models."""
     monkeypatch.setattr(multiprocess, "Process", Worker)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    names = SimpleNamespace(empty=lambda: True)
+    names = queue.SimpleQueue()
     with socket.socket() as listening:
-        config = Config("none", workers=2, timeout_worker_healthcheck=120)
+        config = Config(print, workers=2, timeout_worker_healthcheck=120)
         supervisor = _Supervisor(config, listening, names, lambda names: None)  # type: ignore[arg-type]
         supervisor.init_processes()
-        supervisor._is_ready = True
+        supervisor._names = ["mine (fill-mask)"]
         yield supervisor
 
 
@@ -118,6 +119,15 @@ def test_a_new_worker_that_cannot_start_ends_the_server(
     supervisor.keep_subprocess_alive()
     assert supervisor.failed
     assert not [one for one in warned(caplog) if "replaces" in one]
+
+
+def test_a_reload_that_changes_the_tasks_of_a_model_is_warned_of(
+    supervisor: _Supervisor, caplog: pytest.LogCaptureFixture
+) -> None:
+    for tasks in ("fill-mask", "text-classification", "text-classification"):
+        supervisor.names.put([f"mine ({tasks})"])
+    supervisor.keep_subprocess_alive()
+    assert warned(caplog) == ["the models have other tasks than before: mine (text-classification)"]
 
 
 def test_a_failed_reload_is_an_error_in_the_log(

@@ -141,10 +141,9 @@ def _print(report: "Report", plot: Path | None) -> None:
     console, about = new_console(), report.about
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     device = "" if about["device"] == "cpu" else f"{about['device']}, "
-    console.print(f"{report.model} ({about['class']}, {about['dtype']})", style="bold", markup=False)
+    console.print(f"{report.model} ({about['class']}, {about['dtype']})", style="bold")
     console.print(
         f"{device}{about['processor']}, {about['threads']} threads on {about['cores']} cores; {versions}",
-        markup=False,
     )
     library = about["ceiling_library"]
     console.print(f"largest matrix product: {report.ceiling / 1e9:,.1f} GFLOP/s ({library})")
@@ -160,9 +159,9 @@ def _print(report: "Report", plot: Path | None) -> None:
     for name, difference in report.differences.items():
         console.print(f"{name}: scores differ from {sides[0]} by at most {difference:.1e}", style="dim")
     for name, reason in report.left_out.items():
-        console.print(f"not measured: {name}: {reason}", style="dim", markup=False, soft_wrap=True)
+        console.print(f"not measured: {name}: {reason}", style="dim", soft_wrap=True)
     if plot is not None:
-        console.print(f"plot written to {plot}", style="dim", markup=False)
+        console.print(f"plot written to {plot}", style="dim")
 
 
 def _print_table(title: str, report: "Report", sides: list[str], show: "Callable[[Timing], str]") -> None:

@@ -100,4 +100,4 @@ def _print_numbers(console: Any, predictions: list[dict[str, Any]]) -> None:
     for one in predictions:
         is_unnamed = len(predictions) == 1 and one["label"] == "LABEL_0"
         name = "score" if is_unnamed else one["label"]
-        console.print(f"{name}  {one['score']:.4g}", markup=False)
+        console.print(f"{name}  {one['score']:.4g}")

@@ -70,11 +70,10 @@ def embed(
         prompt_name=prompt_name,
         truncation=truncate,
     )
-    encode.pooling = encode.pooling or "mean"
     kept: list[str] = []
     vectors: list[np.ndarray] = []
     count, cut = 0, list[int]()
-    for text, vector in answered(encode, given, on_cut=cut.append):
+    for text, vector in answered(encode, given, pooling=encode.pooling or "mean", on_cut=cut.append):
         if options.json:
             print_json({"text": text, "embedding": vector})
         if output is not None or not options.json:
@@ -99,7 +98,6 @@ def embed(
 def _print_vectors(texts: list[str], vectors: list["np.ndarray"], output: Path | None) -> None:
     """Print the first numbers of one vector, or the cosines between several."""
     import numpy as np
-    from rich.text import Text
 
     from albertkit.metrics.sentence_embedding import unit
 
@@ -107,10 +105,10 @@ def _print_vectors(texts: list[str], vectors: list["np.ndarray"], output: Path |
     matrix = np.stack(vectors)
     where = "" if output is None else f", written to {output}"
     if len(texts) == 1:
-        console.print(f"{matrix.shape[1]} dimensions, norm {np.linalg.norm(matrix):.2f}{where}", markup=False)
+        console.print(f"{matrix.shape[1]} dimensions, norm {np.linalg.norm(matrix):.2f}{where}")
         console.print(" ".join(f"{number:+.3f}" for number in matrix[0, :8]), "...")
         return
-    console.print(f"{len(texts)} vectors of {matrix.shape[1]} dimensions{where}", markup=False)
+    console.print(f"{len(texts)} vectors of {matrix.shape[1]} dimensions{where}")
     if len(texts) > _MOST_COMPARED:
         return
     scaled = unit(matrix)
@@ -125,5 +123,5 @@ def _print_vectors(texts: list[str], vectors: list["np.ndarray"], output: Path |
     for number in range(1, len(texts) + 1):
         table.add_column(str(number), justify="right", no_wrap=True)
     for number, (text, row) in enumerate(zip(texts, cosines, strict=True), start=1):
-        table.add_row(str(number), *([Text(text)] if has_texts else []), *row)
+        table.add_row(str(number), *([text] if has_texts else []), *row)
     print_table(console, table)

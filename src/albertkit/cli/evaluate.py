@@ -95,7 +95,7 @@ def evaluate(
         raise ConfigError("received neither a task nor a suite. Expected a task, or --suite.")
     if columns:
         raise ConfigError(f"a suite has its own files, in known columns. Omit {', '.join(columns)}.")
-    reports = evaluate_suite(suite, data, model, given=settings, **common)
+    reports = evaluate_suite(suite, data, model, **settings, **common)
     if output is not None:
         write_results(suite, model, reports, output)
     if json:

@@ -29,6 +29,16 @@ Calibrate = Annotated[
         show_default="sentences included in albertkit",
     ),
 ]
+MaxDrop = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=100,
+        help="Maximum accuracy drop of the int8 model, in percentage points. If the drop is larger, the int8 "
+        "model is not written.",
+        show_default="0.5",
+    ),
+]
 ComparedTexts = Annotated[
     Path | None,
     typer.Option(
@@ -64,15 +74,7 @@ def onnx(
         ),
     ] = False,
     calibrate: Calibrate = None,
-    max_drop: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=100,
-            help="Maximum accuracy drop with --int8, in percentage points.",
-            show_default="0.5",
-        ),
-    ] = None,
+    max_drop: MaxDrop = None,
     all_inputs: Annotated[
         bool,
         typer.Option(
@@ -124,16 +126,7 @@ def web(
         typer.Option(help="Also write onnx/model_quantized.onnx in int8, and measure its accuracy drop."),
     ] = True,
     calibrate: Calibrate = None,
-    max_drop: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=100,
-            help="Maximum accuracy drop of the int8 model, in percentage points. If the drop is larger, the "
-            "int8 model is not written.",
-            show_default="0.5",
-        ),
-    ] = None,
+    max_drop: MaxDrop = None,
     page: Annotated[
         bool,
         typer.Option(

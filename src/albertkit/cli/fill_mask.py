@@ -1,5 +1,6 @@
 """The verb fill-mask."""
 
+from collections import Counter
 from typing import Annotated, Any
 
 import typer
@@ -49,7 +50,14 @@ def _print_words(text: str, masks: list[list[dict[str, Any]]], tokenizer: Any) -
         if "window" in words[0]:
             start, end = words[0]["window"]
             console.print(f"read: characters {start:,} to {end:,} of {len(text):,}", style="dim")
-        # A word-start mark alone is empty as text, so it is shown as the vocabulary writes it.
-        names = [word["token_str"] or tokenizer.convert_ids_to_tokens(word["token"]) for word in words]
+        # A word-start mark alone is empty as text, and "old" and "▁old" are the same text. The vocabulary's
+        # spelling tells them apart.
+        counts = Counter(word["token_str"] for word in words)
+        names = [
+            word["token_str"]
+            if word["token_str"] and counts[word["token_str"]] == 1
+            else tokenizer.convert_ids_to_tokens(word["token"])
+            for word in words
+        ]
         print_bars(console, [(name, word["score"]) for name, word in zip(names, words, strict=True)])
     console.print()

@@ -128,7 +128,7 @@ def _print_model(report: dict[str, Any]) -> None:
     from albertkit.inspection.model import TOKENS
 
     console = new_console()
-    console.print(f"{report['model']}  {report['class']}", style="bold", markup=False)
+    console.print(f"{report['model']}  {report['class']}", style="bold")
     shape, memory, flops = report["shape"], report["memory"], report["flops"]
     facts = new_table(show_header=False)
     facts.add_row("hidden size", f"{shape['hidden_size']:,}, embeddings {shape['embedding_size']:,}")
@@ -212,38 +212,35 @@ def _print_attention(report: "AttentionReport", html: Path | None) -> None:
         console.print(
             f"{len(report.tokens)} tokens, written to {html} ({html.stat().st_size / 1e3:,.0f} kB): open it "
             "in a browser",
-            markup=False,
         )
 
 
 def _print_bias(report: "GroupComparison", plot: Path | None) -> None:
-    from rich.text import Text
-
     console = new_console()
     print_title(console, report.template)
     names = {word.token: word.name for word in report.words}
     best = new_table()
     for group in report.groups:
-        best.add_column(Text(group))
+        best.add_column(group)
         best.add_column("", justify="right", no_wrap=True)
     for answers in zip(*report.predictions.values(), strict=True):
-        cells = ((Text(names[one["token"]]), f"{100 * one['score']:.3g}%") for one in answers)
+        cells = ((names[one["token"]], f"{100 * one['score']:.3g}%") for one in answers)
         best.add_row(*(cell for pair in cells for cell in pair))
     print_table(console, best)
     first, *others = report.groups
     table = new_table("word")
     for group in report.groups:
-        table.add_column(Text(group), justify="right")
+        table.add_column(group, justify="right")
     for group in others:
-        table.add_column(Text(f"log2 {group} : {first}"), justify="right")
+        table.add_column(f"log2 {group} : {first}", justify="right")
     for word in report.words:
         shares = (f"{100 * score:.3g}%" for score in word.scores.values())
-        table.add_row(Text(word.name), *shares, *(f"{ratio:+.2f}" for ratio in word.log2_ratios.values()))
+        table.add_row(word.name, *shares, *(f"{ratio:+.2f}" for ratio in word.log2_ratios.values()))
     console.print()
     print_table(console, table)
     console.print("log2 of the ratio: +1 is twice as probable, -1 half", style="dim")
     if plot is not None:
-        console.print(f"plot written to {plot}", markup=False)
+        console.print(f"plot written to {plot}")
 
 
 app = typer.Typer(

@@ -1,7 +1,6 @@
 """The `albertkit` command: its verbs, and errors as one line."""
 
 import codecs
-import difflib
 import importlib
 import io
 import logging
@@ -15,37 +14,21 @@ import typer
 from rich.markup import escape
 
 from albertkit import __version__
-from albertkit.errors import OTHER_NAMES, AlbertKitError, did_you_mean
+from albertkit.errors import AlbertKitError, did_you_mean, nearest
 from albertkit.logs import lines_shown
 
-TEXT, RAW, LABELED, CHECKPOINTS = (
-    "Use a model on text",
-    "Train a model from raw text",
-    "Fine-tune and evaluate on labeled data",
-    "Convert, export and inspect models",
-)
-VERBS = {
-    "fill-mask": ("fill_mask", "fill_mask", TEXT),
-    "classify": ("classify", "classify", TEXT),
-    "tag": ("tag", "tag", TEXT),
-    "answer": ("answer", "answer", TEXT),
-    "choose": ("choose", "choose", TEXT),
-    "order": ("order", "order", TEXT),
-    "embed": ("embed", "embed", TEXT),
-    "serve": ("serve", "serve", TEXT),
-    "playground": ("serve", "playground", TEXT),
-    "train-tokenizer": ("train_tokenizer", "train_tokenizer", RAW),
-    "prepare": ("prepare", "prepare", RAW),
-    "pretrain": ("pretrain", "pretrain", RAW),
-    "finetune": ("finetune", "finetune", LABELED),
-    "evaluate": ("evaluate", "evaluate", LABELED),
-    "predict": ("predict", "predict", LABELED),
-    "convert": ("convert", "convert", CHECKPOINTS),
-    "export": ("export", "app", CHECKPOINTS),
-    "bench": ("bench", "bench", CHECKPOINTS),
-    "inspect": ("inspect", "app", CHECKPOINTS),
+PANELS = {
+    "Use a model on text": (
+        *("fill-mask", "classify", "tag", "answer", "choose", "order", "embed"),
+        *("serve", "playground"),
+    ),
+    "Train a model from raw text": ("train-tokenizer", "prepare", "pretrain"),
+    "Fine-tune and evaluate on labeled data": ("finetune", "evaluate", "predict"),
+    "Convert, export and inspect models": ("convert", "export", "bench", "inspect"),
 }
-"""Verb -> file in this room, function or group of verbs in it, panel in the help."""
+"""Panel in the help -> its verbs. A file has a function with the name of its verb, or a group `app`."""
+VERBS = {verb: panel for panel, verbs in PANELS.items() for verb in verbs}
+_FILES = {"playground": "serve"}
 
 
 def _print_version(wanted: bool) -> None:
@@ -75,12 +58,12 @@ def make_app(verbs: Iterable[str] = VERBS) -> typer.Typer:
     )
     app.callback()(_options)
     for verb in verbs:
-        file, name, panel = VERBS[verb]
-        found = getattr(importlib.import_module(f"albertkit.cli.{file}"), name)
-        if isinstance(found, typer.Typer):
-            app.add_typer(found, name=verb, rich_help_panel=panel)
+        name = verb.replace("-", "_")
+        module = importlib.import_module(f"albertkit.cli.{_FILES.get(name, name)}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=verb, rich_help_panel=VERBS[verb])
         else:
-            app.command(verb, rich_help_panel=panel)(found)
+            app.command(verb, rich_help_panel=VERBS[verb])(getattr(module, name))
     return app
 
 
@@ -157,8 +140,8 @@ def is_usage_error(error: Exception) -> bool:
 def usage_error(error: Any) -> str:
     """Return a usage error as one line: the mistake, the nearest name or the usage, and how to get help."""
     if type(error).__name__ == "NoSuchOption":
-        nearest = _nearest_option(error)
-        message = error.message + (f" (did you mean {nearest}?)" if nearest else _usage(error.ctx))
+        meant = _nearest_option(error)
+        message = error.message + (f" (did you mean {meant}?)" if meant else _usage(error.ctx))
     else:
         message = " ".join(error.format_message().split()).rstrip(".")
         if choice := re.search(r"'([^']*)' is not one of (.*)", message):
@@ -175,21 +158,12 @@ def _usage(context: Any) -> str:
 
 
 def _nearest_option(error: Any) -> str | None:
-    """Return the option with these initials (--lr) or a known other name, otherwise the most similar one."""
-    if error.ctx is None:
-        return None
-    # Without the dashes that all options share.
+    """Return the option that a mistaken one probably means."""
+    parameters = error.ctx.command.get_params(error.ctx) if error.ctx else []
     options = {
-        option.lstrip("-"): option
-        for parameter in error.ctx.command.get_params(error.ctx)
+        option.lstrip("-").replace("-", "_"): option
+        for parameter in parameters
         for option in (*parameter.opts, *parameter.secondary_opts)
         if option.startswith("--")
     }
-    wanted = error.option_name.lstrip("-")
-    for name, option in options.items():
-        if len(wanted) > 1 and wanted == "".join(word[:1] for word in name.split("-")):
-            return option
-    if (option := OTHER_NAMES.get(wanted.replace("-", "_"), "").replace("_", "-")) in options:
-        return options[option]
-    nearest = difflib.get_close_matches(wanted, options, n=1)
-    return options[nearest[0]] if nearest else None
+    return options.get(nearest(error.option_name.lstrip("-").replace("-", "_"), options) or "")

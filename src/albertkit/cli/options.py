@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import tee
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ import typer
 
 from albertkit.cli.completing import ENGINES, FINETUNING_TASKS, models, one_of
 from albertkit.errors import DataError
-from albertkit.inputs import InputFormat, NumberedInputs, NumberedStream, format_of
+from albertkit.inputs import InputFormat, NumberedInputs, format_of
 from albertkit.recipe import field_docs
 
 Texts = Annotated[
@@ -123,7 +123,7 @@ class TextOptions:
         fields: Sequence[str] = ("text",),
         rest: str | None = None,
         kind: str = "text",
-    ) -> NumberedInputs | NumberedStream:
+    ) -> NumberedInputs:
         """Return the inputs: from the arguments, from the file (a list), or from the pipe, one by one.
 
         Args:
@@ -135,7 +135,7 @@ class TextOptions:
         if given and self.file is not None:
             raise DataError("texts are passed twice, as arguments and with --file. Pass one of them.")
         if given:
-            return NumberedInputs(given, None, [*range(1, len(given) + 1)], kind=kind)
+            return NumberedInputs(list(given), "", range(1, len(given) + 1), kind)
         if self.file is not None:
             if self.file == Path("-") and not self.file.exists():
                 raise DataError(
@@ -143,13 +143,13 @@ class TextOptions:
                 )
             format = self.format or format_of(self.file)
             if self.file.is_file():
-                return NumberedInputs.read(self.file, format=format, fields=fields, rest=rest)
-            return NumberedStream.read(
+                return NumberedInputs.read_file(self.file, format=format, fields=fields, rest=rest)
+            return NumberedInputs.read(
                 self.file.open("rb"), str(self.file), format=format, fields=fields, rest=rest
             )
         if sys.stdin.isatty():
             raise DataError("there is no text. Pass it as an argument, with --file, or through a pipe.")
-        return NumberedStream.read(
+        return NumberedInputs.read(
             sys.stdin.buffer, "standard input", format=self.format or "lines", fields=fields, rest=rest
         )
 
@@ -172,7 +172,7 @@ Engine = Annotated[str, typer.Option(help=_DOCS["engine"], autocompletion=one_of
 
 def answered(
     answer: Callable[..., Iterable[Any]],
-    given: NumberedInputs | NumberedStream,
+    given: NumberedInputs,
     change: Callable[[Any], Any] | None = None,
     **options: Any,
 ) -> Iterator[tuple[Any, Any]]:
@@ -185,9 +185,9 @@ def answered(
         options: arguments of the call.
     """
     shown, asked = given, given
-    if isinstance(given, NumberedStream):
+    if not given.is_list:
         shown, items = tee(given)
-        asked = NumberedStream(items, given.name, given.numbers)
+        asked = replace(given, items=items)
     if change is not None:
         asked = asked.map(change)
     return zip(shown, answer(asked, **options), strict=True)

@@ -58,10 +58,10 @@ def as_fields(given: Any) -> dict[str, Any]:
 
 
 def new_console() -> "Console":
-    """Return the console for tables, which neither colors numbers in texts nor replaces names of emojis."""
+    """Return the console, which prints texts as they are: without markup, colors of numbers, or emojis."""
     from rich.console import Console
 
-    return Console(highlight=False, emoji=False)
+    return Console(markup=False, highlight=False, emoji=False)
 
 
 def new_table(*columns: str, padding: tuple[int, ...] = (0, 2, 0, 0), **options: Any) -> "Table":
@@ -75,7 +75,7 @@ def print_title(console: "Console", given: Any) -> None:
     """Print an input above its answer."""
     for name, value in as_fields(given).items():
         if value and name != "choices":
-            console.print(str(value), style="bold", markup=False)
+            console.print(str(value), style="bold")
 
 
 def print_table(console: "Console", table: "Table") -> None:
@@ -104,13 +104,12 @@ def print_table(console: "Console", table: "Table") -> None:
 def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
     """Print one line per name, with a bar whose length is its probability relative to the best.
 
-    In a narrow terminal, the bars become shorter before the names wrap.
+    A single bar is relative to 100%. In a narrow terminal, the bars become shorter before the names wrap.
     """
     from rich.bar import Bar
     from rich.measure import measure_renderables
-    from rich.text import Text
 
-    names = [Text(name) for name, _ in shares]
+    names = [name for name, _ in shares]
     percents = [f"{100 * score:.3g}%" for _, score in shares]
     name_width = measure_renderables(console, console.options.update_width(_UNLIMITED), names)
     rest = console.width - max(map(len, percents)) - 4  # two spaces after each of two columns
@@ -121,7 +120,7 @@ def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
     table.add_column(justify="right", no_wrap=True)
     if bar_width > 0:
         table.add_column(no_wrap=True)
-    best = max(score for _, score in shares)
+    best = max(score for _, score in shares) if len(shares) > 1 else 1.0
     for name, percent, (_, score) in zip(names, percents, shares, strict=True):
         bar = Bar(size=best, begin=0, end=score, width=bar_width, color="cyan")
         table.add_row(name, percent, *([bar] if bar_width > 0 else []))
@@ -130,14 +129,12 @@ def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
 
 def print_places(console: "Console", places: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
     """Print one line per span: its label, its text, its probability, its characters."""
-    from rich.text import Text
-
     if not places:
         console.print("nothing found", style="dim")
     else:
         table = new_table(show_header=False)
         for name, text, place in places:
-            cells = [Text(name), *([Text(text)] if text else [])]
+            cells = [name, text] if text else [name]
             table.add_row(*cells, f"{100 * place['score']:.3g}%", f"{place['start']}:{place['end']}")
         print_table(console, table)
     console.print()

@@ -1,36 +1,25 @@
 """The routes as an ASGI application, with those of the playground if it is enabled."""
 
+import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 from albertkit import __version__
 from albertkit.errors import short
-from albertkit.serving import inference_client, inference_paths, request_schemas, response_schemas
+from albertkit.serving import inference_client, inference_paths, response_schemas
 from albertkit.serving.api_errors import ApiError, internal_error
 from albertkit.serving.guard import Guard
 from albertkit.serving.libraries import HTTPError, fastapi, pydantic
-from albertkit.serving.memory import GarbageCollector
 from albertkit.serving.models import find_model
 from albertkit.serving.pages import add_pages
 from albertkit.serving.reading import parse_request, read_object
 from albertkit.serving.request_fields import Strict
+from albertkit.serving.request_schemas import ROUTES, InspectRequest, TaskRequest
 from albertkit.serving.service import Service
 from albertkit.serving.work import DEADLINE_HEADER
 
-_ROUTES: tuple[tuple[str, type[request_schemas.TaskRequest], type], ...] = (
-    ("/v1/fill-mask", request_schemas.FillMaskRequest, response_schemas.FillMaskResponse),
-    ("/v1/classify", request_schemas.ClassifyRequest, response_schemas.ClassifyResponse),
-    ("/v1/zero-shot", request_schemas.ZeroShotRequest, response_schemas.ZeroShotResponse),
-    ("/v1/tag", request_schemas.TagRequest, response_schemas.TagResponse),
-    ("/v1/answer", request_schemas.AnswerRequest, response_schemas.AnswerResponse),
-    ("/v1/choose", request_schemas.ChooseRequest, response_schemas.ChooseResponse),
-    ("/v1/order", request_schemas.OrderRequest, response_schemas.OrderResponse),
-    ("/v1/embeddings", request_schemas.EmbeddingsRequest, response_schemas.EmbeddingsResponse),
-    ("/v1/tokenize", request_schemas.TokenizeRequest, response_schemas.TokenizeResponse),
-)
-_PLAYGROUND = ("/v1/inspect", request_schemas.InspectRequest, response_schemas.InspectResponse)
 _REFERENCE = "#/components/schemas/{model}"
 _DEADLINE = fastapi.Header(
     None,
@@ -42,15 +31,12 @@ _DEADLINE = fastapi.Header(
 _ERRORS = response_schemas.error_responses(400, 401, 404, 408, 413, 422, 429, 500, 504)
 
 
-def make_application(
-    service: Service, *, key: str | None = None, garbage: GarbageCollector
-) -> Callable[..., Any]:
+def make_application(service: Service, *, key: str | None = None) -> Callable[..., Any]:
     """Return the application of a service, inside a `Guard`.
 
     Args:
         service: computes the responses.
         key: key that requests must send as a bearer token; None if they need no key.
-        garbage: receives the size of every request.
     """
     application = fastapi.FastAPI(
         title="albertkit",
@@ -63,18 +49,25 @@ def make_application(
     scheme = fastapi.security.HTTPBearer(auto_error=False)  # described here; the guard has checked it
     keyed = [] if key is None else [fastapi.Security(scheme)]
     with_playground = service.settings.playground
-    routes = (*_ROUTES, _PLAYGROUND) if with_playground else _ROUTES
-    for path, request_schema, response_schema in routes:
+    routes = (*ROUTES, InspectRequest) if with_playground else ROUTES
+    for schema in routes:
+        name = schema.path.rpartition("/")[2]
+        reference = {"$ref": _REFERENCE.format(model=schema.__name__)}
+        response: Any = pydantic.create_model(
+            schema.__name__.replace("Request", "Response"),
+            __base__=response_schemas.TaskResponse,
+            **schema.response,
+        )
         application.post(
-            path,
-            response_model=response_schema,
+            schema.path,
+            response_model=response,
             responses=_ERRORS,
             dependencies=keyed,
-            summary=path.rpartition("/")[2].replace("-", " ").capitalize(),
-            description=request_schema.__doc__,
-            operation_id=path.rpartition("/")[2],
-            openapi_extra=_request_body(request_schema),
-        )(_endpoint(service, request_schema))
+            summary=name.replace("-", " ").capitalize(),
+            description=inspect.getdoc(schema),
+            operation_id=name,
+            openapi_extra=_request_body(reference),
+        )(_endpoint(service, schema))
 
     _add_inference_client(application, service, keyed)
 
@@ -124,12 +117,12 @@ def make_application(
         return fastapi.Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     pages = add_pages(application) if with_playground else ()
-    _describe_requests(application, [*(schema for _, schema, _ in routes), *inference_client.CALLS.values()])
+    _describe_requests(application, routes)
     _describe_errors(application, service)
-    return Guard(application=application, service=service, key=key, pages=pages, garbage=garbage)
+    return Guard(application=application, service=service, key=key, pages=pages)
 
 
-def _endpoint(service: Service, schema: type[request_schemas.TaskRequest]) -> Callable[..., Any]:
+def _endpoint(service: Service, schema: type[TaskRequest]) -> Callable[..., Any]:
     async def endpoint(request: fastapi.Request, seconds: float | None = _DEADLINE) -> fastapi.Response:
         task_request = parse_request(schema, await _read(service, request))
         return await service.answer(task_request, request, seconds=seconds)
@@ -139,8 +132,7 @@ def _endpoint(service: Service, schema: type[request_schemas.TaskRequest]) -> Ca
 
 def _add_inference_client(application: fastapi.FastAPI, service: Service, keyed: list[Any]) -> None:
     """Add the paths of `huggingface_hub.InferenceClient`."""
-    schemas = [{"$ref": _REFERENCE.format(model=call.__name__)} for call in inference_client.CALLS.values()]
-    body = {"required": True, "content": {"application/json": {"schema": {"anyOf": schemas}}}}
+    body = _request_body(inference_client.BODY)
     for number, path in enumerate(inference_paths.PATHS):
         names = re.findall(r"{(\w+)", path)
         application.post(
@@ -151,8 +143,8 @@ def _add_inference_client(application: fastapi.FastAPI, service: Service, keyed:
             summary="InferenceClient",
             description="Requests of huggingface_hub.InferenceClient.",
             operation_id=f"inference_client_{number}",
-            openapi_extra={
-                "requestBody": body,
+            openapi_extra=body
+            | {
                 "parameters": [
                     {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
                     for name in names
@@ -168,7 +160,7 @@ def _inference_endpoint(service: Service) -> Callable[..., Any]:
         agent = request.headers.get("user-agent", "")
         call = inference_paths.read_call(value, service.models, name=name, task=task, agent=agent)
         try:
-            return await service.answer(call.request(), request, seconds=seconds, shape=call.shape)
+            return await service.answer(call.request, request, seconds=seconds, shape=call.shape)
         except ApiError as error:
             raise call.renamed(error) from None
 
@@ -184,13 +176,12 @@ async def _read(service: Service, request: fastapi.Request) -> dict[str, Any]:
     )
 
 
-def _request_body(schema: type[request_schemas.TaskRequest]) -> dict[str, Any]:
+def _request_body(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the OpenAPI description of a body. `reading` parses it instead of the framework."""
-    reference = {"$ref": _REFERENCE.format(model=schema.__name__)}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": reference}}}}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-def _describe_requests(application: fastapi.FastAPI, schemas: list[type[Strict]]) -> None:
+def _describe_requests(application: fastapi.FastAPI, schemas: Sequence[type[Strict]]) -> None:
     """Add the schemas of requests to FastAPI's OpenAPI description."""
     describe = application.openapi
     wanted: Any = [(schema, "validation") for schema in schemas]

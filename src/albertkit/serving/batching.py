@@ -1,4 +1,6 @@
-"""Batches of the rows of all requests: one queue, and one thread that computes.
+"""The requests in progress, and batches of their rows: one queue, and one thread that computes.
+
+A request is rejected if too many are in progress, or if they take too long for its deadline.
 
 The pipeline of a request runs in a thread of its own. Its engine is a `QueuedEngine`, which waits while the
 rows are in the queue. When a batch is computed, the next batch is made from the rows in the queue.
@@ -11,6 +13,7 @@ A request cannot make another one fail: rows of cancelled requests leave the que
 computed again, request by request.
 """
 
+import math
 import threading
 import time
 from bisect import insort
@@ -22,14 +25,16 @@ import numpy as np
 
 from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.extras import optional
+from albertkit.serving.api_errors import ApiError
 from albertkit.serving.metrics import Metrics
-from albertkit.serving.work import Ticket, Work
+from albertkit.serving.work import DEADLINE_HEADER, Ticket, Work
 
 torch: Any = optional("torch", extra="torch")
 
 _LOOK_AHEAD = 2  # batches of rows to choose similar lengths from; with more, new rows would overtake old ones
 _SMOOTHING = 0.1  # weight of the last batch in the mean time per token
 _TELLING = 0.25  # how full a batch must be to count in that mean: small batches need more time per token
+_MARGIN = 2.0  # admitted requests should meet their deadline even if the machine becomes slower
 _VALID_SECONDS = 60  # maximum age of that mean: one slow batch must not reject large requests forever
 SPECIAL_CHARACTERS = 10
 """Number of characters with as many tokens as [CLS] and two [SEP]."""
@@ -59,37 +64,73 @@ class RowQueue:
     """Computes rows of any requests for any models, one batch after the other.
 
     Args:
-        metrics: receives the size of every batch.
+        metrics: receives the number of requests in progress, and the size of every batch.
+        max_requests: maximum number of requests in progress.
         batch_wait: maximum time in seconds to wait for requests that are being tokenized, before computing a
             batch that is not full.
         torch_threads: number of PyTorch threads; None if no model needs PyTorch.
     """
 
-    def __init__(self, metrics: Metrics, *, batch_wait: float, torch_threads: int | None) -> None:
+    def __init__(
+        self, metrics: Metrics, *, max_requests: int, batch_wait: float, torch_threads: int | None
+    ) -> None:
+        self.requests: set[Ticket] = set()
+        """The requests in progress."""
         self.seconds_per_token = 0.0
         """Running mean over the batches that were not small; 0 before the first."""
         self.tokens_per_character = 0.3
         self._metrics = metrics
+        self._max_requests = max_requests
         self._batch_wait = batch_wait
         self._torch_threads = torch_threads
         self._changed = threading.Condition()
         self._places: list[_Place] = []  # in order of their turns
-        self._expected: set[Ticket] = set()
         self._measured = time.monotonic()  # when `seconds_per_token` changed last
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
         self._thread.start()
 
-    def expect(self, ticket: Ticket) -> None:
-        """Announce a request that is being tokenized. A batch may wait for its rows."""
-        with self._changed:
-            self._expected.add(ticket)
+    def check(self) -> None:
+        """Raise ApiError if the maximum number of requests is in progress."""
+        if len(self.requests) >= self._max_requests:
+            raise ApiError(
+                429,
+                "overloaded",
+                f"{len(self.requests)} requests are in progress, the maximum of the server. Try again later.",
+                retry_after=math.ceil(max(1.0, self._expected_wait() / 2)),
+            )
 
-    def forget(self, ticket: Ticket) -> None:
-        """Announce that a request adds no more rows."""
+    def enter(self, ticket: Ticket) -> None:
+        """Admit a request.
+
+        Raises:
+            ApiError: its deadline has passed, too many requests are in progress, or they take too long for
+                its deadline.
+        """
+        if ticket.seconds_left() <= 0:
+            raise ticket.late()
+        self.check()
+        wait = self._expected_wait(ticket) if ticket.characters else 0.0
+        if wait * _MARGIN > ticket.seconds_left():
+            seconds = f"{wait:.1f}" if wait >= 1 else f"{wait:.1g}"
+            raise ApiError(
+                429,
+                "overloaded",
+                f"with the requests before it, this request takes about {seconds} seconds. Expected at most "
+                f"{ticket.seconds:g} seconds. Try again later, or allow more time ({DEADLINE_HEADER}).",
+                param=ticket.param,
+                retry_after=math.ceil(max(1.0, wait * _MARGIN - ticket.seconds_left())),
+            )
         with self._changed:
-            self._expected.discard(ticket)
+            self.requests.add(ticket)
+        self._metrics.requests_in_progress.set(len(self.requests))
+
+    def leave(self, ticket: Ticket) -> None:
+        """Remove a finished request."""
+        with self._changed:
+            self.requests.discard(ticket)
             self._changed.notify()
+        self._metrics.requests_in_progress.set(len(self.requests))
 
     def compute(self, work: Work) -> list[Any]:
         """Wait until all rows are computed, and return the result of `then` for each row.
@@ -104,22 +145,21 @@ class RowQueue:
         if ticket.error is not None:
             raise ticket.error
         lengths = [len(row.input_ids) for row in work.rows]
-        tokens = ticket.add_tokens(sum(lengths))
-        if ticket.characters:
-            # Special tokens have a large share in short texts, and a small share in long texts.
-            ratio = tokens / (ticket.characters + SPECIAL_CHARACTERS * len(lengths))
-            self.tokens_per_character += _SMOOTHING * (ratio - self.tokens_per_character)
-        ticket.tokens_left += sum(lengths)
         before = 0
         with self._changed:
             if self._closed:
                 raise RuntimeError("the queue is closed")
+            tokens = ticket.add_tokens(sum(lengths))
+            if ticket.characters:
+                # Special tokens have a large share in short texts, and a small share in long texts.
+                ratio = tokens / (ticket.characters + SPECIAL_CHARACTERS * len(lengths))
+                self.tokens_per_character += _SMOOTHING * (ratio - self.tokens_per_character)
+            ticket.tokens_left += sum(lengths)
             # The longest rows come first, which engines compute fastest.
             for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
                 turn = 0.0 if ticket.urgent else submitted + before * self.seconds_per_token
                 insort(self._places, _Place(turn, number, work), key=lambda place: place.turn)
                 before += lengths[number]
-            self._expected.discard(ticket)
             self._metrics.queued_rows.set(len(self._places))
             self._changed.notify()
         computed_before = ticket.compute_seconds
@@ -134,6 +174,10 @@ class RowQueue:
     def tokens_of(self, ticket: Ticket) -> float:
         """Return the number of tokens of a request still to compute, estimated before it is tokenized."""
         return ticket.characters * self.tokens_per_character if ticket.tokens is None else ticket.tokens_left
+
+    def _expected_wait(self, *tickets: Ticket) -> float:
+        """Return the estimated seconds until all requests in progress, and these, are computed."""
+        return self.seconds_for(sum(map(self.tokens_of, (*self.requests, *tickets))))
 
     def seconds_for(self, tokens: float) -> float:
         """Return the estimated seconds to compute tokens; 0 if the speed was not measured recently."""
@@ -166,7 +210,7 @@ class RowQueue:
                         return []
                     self._changed.wait()
                 until = time.monotonic() + self._batch_wait
-                while self._expected and not self._is_full() and (left := until - time.monotonic()) > 0:
+                while self._are_more_coming() and (left := until - time.monotonic()) > 0:
                     self._changed.wait(left)
                 if self._wanted():  # still
                     return self._take()
@@ -180,8 +224,10 @@ class RowQueue:
         self._places = places
         self._metrics.queued_rows.set(len(places))
 
-    def _is_full(self) -> bool:
-        return sum(place.length for place in self._places) >= self._places[0].work.budget
+    def _are_more_coming(self) -> bool:
+        """Return whether the next batch is not full, and requests are being tokenized."""
+        is_full = sum(place.length for place in self._places) >= self._places[0].work.budget
+        return not is_full and any(ticket.tokens is None for ticket in self.requests)
 
     def _take(self) -> list[_Place]:
         first = self._places[0]

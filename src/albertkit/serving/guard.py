@@ -9,7 +9,6 @@ from typing import Any
 
 from albertkit.serving.api_errors import CLIENT_GONE, ApiError, too_much
 from albertkit.serving.libraries import Route, fastapi
-from albertkit.serving.memory import GarbageCollector
 from albertkit.serving.service import Service
 
 _BODIES_AT_ONCE = 8  # maximum number of incomplete bodies of maximum size in memory
@@ -27,14 +26,12 @@ class Guard:
     """Key that requests must send; None if they need no key."""
     pages: Collection[str]
     """Further paths that need no key."""
-    garbage: GarbageCollector
-    """Receives the size of every request."""
     incomplete: int = 0
     """Number of bytes of all bodies that are still being received."""
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Pass a request with its complete body to the application, or return an error response."""
-        status, size = CLIENT_GONE, 0
+        status = CLIENT_GONE
 
         async def counted(message: Any) -> None:
             nonlocal status
@@ -46,9 +43,8 @@ class Guard:
             headers = dict(scope["headers"])
             self._check_key(scope, headers)
             if scope["method"] == "POST":
-                self.service.gate.check()  # before the body is read
+                self.service.queue.check()  # before the body is read
             body = [await self._read(headers, receive)]
-            size = len(body[0])
             if scope["method"] == "HEAD":  # uvicorn omits the body of the response to GET
                 scope = {**scope, "method": "GET"}
             await self.application(scope, _replay(body, receive), counted)
@@ -57,7 +53,6 @@ class Guard:
             await error.response(scope["path"])(scope, receive, counted)
         finally:
             self.service.metrics.requests.labels(self._label(scope["path"]), str(status)).inc()
-            self.garbage.note(size, failed=status >= 400)
 
     def _label(self, path: str) -> str:
         """Return the route of a path, such as "/models/{model}", or "other" if there is none."""

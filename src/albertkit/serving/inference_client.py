@@ -2,19 +2,114 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 
-from albertkit.pipelines.zero_shot_classification import TEMPLATE
 from albertkit.serving import request_fields as fields
 from albertkit.serving import request_schemas as schemas
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.libraries import pydantic
-from albertkit.serving.request_fields import Field
+from albertkit.serving.reading import field_name, invalid, parse_request, shown
 from albertkit.serving.response_schemas import Candidate, Entity, Label, Place
-from albertkit.tasks.entities import Aggregation
-from albertkit.tasks.label_kinds import Function
+
+
+class Call:
+    """A request of the client: inputs and options. An option that is null is the same as no option.
+
+    Args:
+        value: the object in the body.
+        model: name of the model.
+        about: the task and the model, as errors name them.
+        hint: explains the model and the task, if the request names no task.
+
+    Raises:
+        ApiError: the object does not match the call.
+    """
+
+    task: ClassVar[str]
+    own: ClassVar[type[schemas.TaskRequest]]
+    options: ClassVar[tuple[str, ...]]
+    """The options that our request has too."""
+    constants: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    """Other options, and their values that change nothing."""
+    renames: ClassVar[Mapping[str, str]] = {}
+    """Name of an option in the call -> its name in our request, if they differ."""
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Default values of options, by our names, if they differ from those of our request."""
+    place: ClassVar[str] = "parameters."
+    """Where the options are in the body; "" for beside `inputs`."""
+
+    def __init__(self, value: Mapping[str, Any], model: str, *, about: str, hint: str) -> None:
+        self.hint = hint
+        self.given = value
+        body = {"model": model, **self.defaults, **self._options(about)}
+        if "inputs" in value:
+            body["input"] = self.inputs(value["inputs"])
+        self.request = parse_request(self.own, body, names=self._names())
+
+    @classmethod
+    def option_names(cls) -> list[str]:
+        """Return the names of all options."""
+        return sorted({*cls.options, *cls.constants})
+
+    def inputs(self, given: Any) -> Any:
+        """Return the inputs of our request."""
+        return given
+
+    def shape(self, results: list[Any]) -> Any:
+        """Return the content of the response: one answer for one input, a list of answers for a list."""
+        answers = list(map(self.answer, results))
+        return answers if isinstance(self.given["inputs"], list) else answers[0]
+
+    def answer(self, result: Any) -> Any:
+        """Return the answer for one input."""
+        return result
+
+    def renamed(self, error: ApiError) -> ApiError:
+        """Return an error of our request with the names of this call's options."""
+        name = self._names().get(error.param or "")
+        if name is not None:
+            error.args = (re.sub(rf"^{error.param}(?=\[|:| is )", name, str(error)),)
+            error.param = name
+        return with_hint(error, self.hint)
+
+    def _names(self) -> dict[str, str]:
+        """Return the place in the body of each field of our request."""
+        options = {self.renames.get(name, name): f"{self.place}{name}" for name in self.options}
+        return {"input": "inputs", **options}
+
+    def _options(self, about: str) -> dict[str, Any]:
+        """Return the options of the body, by our names."""
+        known = self.option_names()
+        options = outer = {name: value for name, value in self.given.items() if name != "inputs"}
+        if self.place:
+            options = outer.pop("parameters", None)
+            options = {} if options is None else options
+            for name in map(field_name, outer):
+                raise invalid(f"{name} is not a field of this request, only inputs and parameters.", name)
+            if not isinstance(options, dict):
+                raise invalid(f"parameters is {shown(options)}. Expected an object.", "parameters")
+        elif "parameters" in options:
+            raise invalid(
+                f"parameters is not an option of {about}. Put its options next to inputs, as in "
+                f'{{"inputs": ..., "normalize": true}}. Its options are {", ".join(known)}.',
+                "parameters",
+            )
+        for name, value in sorted(options.items()):
+            where = self.place + field_name(name)
+            if name not in known:
+                raise invalid(
+                    f"{where} is not an option of {about}. Its options are {', '.join(known)}.", where
+                )
+            if name in self.constants and value not in (None, *self.constants[name]):
+                expected = shown(self.constants[name][0])
+                raise invalid(f"{where} is {shown(value)}. Expected {expected}.", where)
+        return {
+            self.renames.get(name, name): value
+            for name, value in options.items()
+            if name in self.options and value is not None
+        }
 
 
 def with_hint(error: ApiError, hint: str) -> ApiError:
@@ -24,97 +119,16 @@ def with_hint(error: ApiError, hint: str) -> ApiError:
     return error
 
 
-class Call(fields.Strict):
-    """A request of the client. An option that is null is the same as no option."""
-
-    task: ClassVar[str]
-    own: ClassVar[type[schemas.TaskRequest]]
-    renames: ClassVar[Mapping[str, str]] = {}
-    """Name of an option in the call -> its name in our request, if they differ."""
-    defaults: ClassVar[Mapping[str, Any]] = {}
-    """Default values of options, by our names, if they differ from those of our request."""
-
-    inputs: Any
-    _model: str = pydantic.PrivateAttr()
-    _hint: str = pydantic.PrivateAttr("")
-
-    @classmethod
-    def option_names(cls) -> set[str]:
-        """Return the names of all options."""
-        if "parameters" not in cls.model_fields:
-            return cls.model_fields.keys() - {"inputs"}
-        annotation = cls.model_fields["parameters"].annotation
-        kinds: tuple[Any, ...] = get_args(annotation) or (annotation,)  # `Class | None`, or a class
-        return set(kinds[0].model_fields)
-
-    def to(self, model: str, *, hint: str) -> Self:
-        """Set the model of the call. `hint` explains the model and the task, if the request names no task."""
-        self._model, self._hint = model, hint
-        return self
-
-    def options(self) -> dict[str, Any]:
-        """Return the options of the call, by our names, without those that can have only one value."""
-        given: Any = getattr(self, "parameters", self) or ()
-        values = {self.renames.get(name, name): value for name, value in given if value is not None}
-        known = values.keys() & self.own.model_fields.keys()
-        return {**self.defaults, **{name: values[name] for name in known}}
-
-    def request(self) -> schemas.TaskRequest:
-        """Return the request of our own route."""
-        return self.own(model=self._model, input=self.inputs, **self.options())
-
-    def shape(self, results: list[Any]) -> Any:
-        """Return the content of the response: one answer for one input, a list of answers for a list."""
-        answers = list(map(self.answer, results))
-        return answers if isinstance(self.inputs, list) else answers[0]
-
-    def answer(self, result: Any) -> Any:
-        """Return the answer for one input."""
-        return result
-
-    def renamed(self, error: ApiError) -> ApiError:
-        """Return an error of our request with the names of this call's options."""
-        theirs = {ours: name for name, ours in self.renames.items()}
-        message = str(error)
-        if error.param == "input":
-            if message.startswith(("input[", "input:")):
-                message = f"inputs{message[5:]}"
-            error.param = "inputs"
-        elif error.param in self.own.model_fields and error.param != "model":
-            nested = "parameters." if "parameters" in type(self).model_fields else ""
-            name = nested + theirs.get(error.param, error.param)
-            message = re.sub(f"^{error.param} is ", f"{name} is ", message)
-            error.param = name
-        error.args = (message,)
-        return with_hint(error, self._hint)
-
-
-class FillMaskParameters(fields.Strict):
-    """Options of `fill_mask`."""
-
-    top_k: fields.Count | None = None
-    targets: fields.Targets | None = None
-
-
 class FillMaskCall(Call):
     """`fill_mask`: returns a list of candidates, or a list for each mask if there are several."""
 
     task = "fill-mask"
     own = schemas.FillMaskRequest
-    inputs: str | fields.Texts
-    parameters: FillMaskParameters | None = None
+    options = ("top_k", "targets")
 
     def answer(self, result: Any) -> Any:
         """Return the candidates of a single mask, or a list for each mask."""
         return result[0] if len(result) == 1 else result
-
-
-class TextClassificationParameters(fields.Strict):
-    """Options of `text_classification`."""
-
-    top_k: fields.Count | None = Field(None, description="Number of labels, best first. Default: all.")
-    function_to_apply: Function | None = None
-    truncate: bool | None = Field(None, description="Truncate texts that exceed the maximum length.")
 
 
 class TextClassificationCall(Call):
@@ -122,25 +136,12 @@ class TextClassificationCall(Call):
 
     task = "text-classification"
     own = schemas.ClassifyRequest
+    options = ("top_k", "function_to_apply", "truncate")
     defaults: ClassVar = {"top_k": None}  # all labels
-    inputs: str | fields.TextPair | fields.TextsAndPairs
-    parameters: TextClassificationParameters | None = None
 
     def shape(self, results: list[Any]) -> Any:
         """Return a list for each input. The client reads the first."""
         return results
-
-
-class ZeroShotClassificationParameters(fields.Strict):
-    """Options of `zero_shot_classification`."""
-
-    candidate_labels: fields.CandidateLabels
-    hypothesis_template: fields.Name | None = Field(
-        None,
-        description=f'Hypothesis to test for each label. The label replaces {{}}. Default: "{TEMPLATE}"',
-    )
-    multi_label: bool | None = None
-    truncate: bool | None = Field(None, description="Truncate texts that exceed the maximum length.")
 
 
 class ZeroShotClassificationCall(Call):
@@ -148,18 +149,7 @@ class ZeroShotClassificationCall(Call):
 
     task = "zero-shot-classification"
     own = schemas.ZeroShotRequest
-    inputs: str | fields.Texts
-    parameters: ZeroShotClassificationParameters
-
-
-class TokenClassificationParameters(fields.Strict):
-    """Options of `token_classification`."""
-
-    aggregation_strategy: Aggregation | None = Field(
-        None, description='How to group tokens into entities. Default: "simple".'
-    )
-    ignore_labels: fields.Labels | None = None
-    stride: fields.Overlap | None = None
+    options = ("candidate_labels", "hypothesis_template", "multi_label", "truncate")
 
 
 class TokenClassificationCall(Call):
@@ -167,23 +157,8 @@ class TokenClassificationCall(Call):
 
     task = "token-classification"
     own = schemas.TagRequest
+    options = ("aggregation_strategy", "ignore_labels", "stride")
     defaults: ClassVar = {"aggregation_strategy": "simple"}
-    inputs: str | fields.Texts
-    parameters: TokenClassificationParameters | None = None
-
-
-class QuestionAnsweringParameters(fields.Strict):
-    """Options of `question_answering`."""
-
-    top_k: fields.Count | None = Field(
-        None, description="Number of answers. With more than 1, the response is a list."
-    )
-    max_answer_len: fields.Length | None = None
-    handle_impossible_answer: bool | None = None
-    doc_stride: fields.Overlap | None = None
-    max_seq_len: fields.WindowLength | None = None
-    max_question_len: fields.Length | None = None
-    align_to_words: Literal[False] | None = Field(None, description="Only false is supported.")
 
 
 class QuestionAnsweringCall(Call):
@@ -191,14 +166,16 @@ class QuestionAnsweringCall(Call):
 
     task = "question-answering"
     own = schemas.AnswerRequest
+    options = (
+        *("top_k", "max_answer_len", "handle_impossible_answer"),
+        *("doc_stride", "max_seq_len", "max_question_len"),
+    )
+    constants: ClassVar = {"align_to_words": (False,)}
     renames: ClassVar = {"max_answer_len": "max_answer_tokens"}
-    inputs: fields.Question | fields.Questions
-    parameters: QuestionAnsweringParameters | None = None
 
     def answer(self, result: Any) -> Any:
         """Return the best answer, or all answers."""
-        wanted = self.parameters.top_k if self.parameters else None
-        return result[0] if wanted in (None, 1) else result
+        return result[0] if self.request.options()["top_k"] == 1 else result
 
 
 class FeatureExtractionCall(Call):
@@ -209,17 +186,9 @@ class FeatureExtractionCall(Call):
 
     task = "feature-extraction"
     own = schemas.EmbeddingsRequest
-    inputs: str | fields.Texts
-    normalize: bool | None = Field(None, description="Scale the vectors to length 1. Default: true.")
-    truncate: bool | None = Field(None, description="Truncate texts that exceed the maximum length.")
-    truncation_direction: Literal["right", "Right"] | None = Field(
-        None, description="Only truncation at the end of a text is supported."
-    )
-    dimensions: int | None = Field(None, description="If set, it must be the size of the model's vectors.")
-    encoding_format: Literal["float"] | None = Field(None, description="Only float is supported.")
-    prompt_name: fields.Name | None = Field(
-        None, description="Name of the model's prompt to prepend to each text."
-    )
+    options = ("normalize", "truncate", "dimensions", "prompt_name")
+    constants: ClassVar = {"truncation_direction": ("right", "Right"), "encoding_format": ("float",)}
+    place = ""
 
     def shape(self, results: list[Any]) -> Any:
         """Return the vectors."""
@@ -233,10 +202,10 @@ class Sentences(fields.Strict):
     sentences: fields.Texts
 
 
-class SentenceSimilarityParameters(fields.Strict):
-    """Options of `sentence-similarity`. The client itself sends none."""
+class SimilarityInputs(fields.Strict):
+    """The inputs of `sentence_similarity`."""
 
-    truncate: bool | None = Field(None, description="Truncate texts that exceed the maximum length.")
+    inputs: Sentences
 
 
 class SentenceSimilarityCall(Call):
@@ -244,13 +213,12 @@ class SentenceSimilarityCall(Call):
 
     task = "feature-extraction"
     own = schemas.EmbeddingsRequest
-    inputs: Sentences
-    parameters: SentenceSimilarityParameters | None = None
+    options = ("truncate",)
 
-    def request(self) -> schemas.TaskRequest:
-        """Return the request for the vectors of all sentences; the source sentence is the first."""
-        texts = [self.inputs.source_sentence, *self.inputs.sentences]
-        return schemas.EmbeddingsRequest(model=self._model, input=texts, **self.options())
+    def inputs(self, given: Any) -> Any:
+        """Return all sentences; the source sentence is the first."""
+        sentences = parse_request(SimilarityInputs, {"inputs": given}).inputs
+        return [sentences.source_sentence, *sentences.sentences]
 
     def shape(self, results: list[Any]) -> Any:
         """Return the cosines. The vectors have length 1, up to rounding errors."""
@@ -279,6 +247,16 @@ CALLS: Mapping[str, type[Call]] = {
     "sentence-similarity": SentenceSimilarityCall,
 }
 """The call for each task that a path can name."""
+
+BODY = {
+    "type": "object",
+    "required": ["inputs"],
+    "properties": {
+        "inputs": {"description": "One input or a list, as in the client's method for the task."},
+        "parameters": {"type": ["object", "null"], "description": "Options of the client's method."},
+    },
+}
+"""The OpenAPI description of a body."""
 
 Answer = (
     list[Candidate]

@@ -12,7 +12,7 @@ from albertkit.errors import short
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.inference_client import CALLS, Call, FeatureExtractionCall, with_hint
 from albertkit.serving.models import ServedModel, find_model
-from albertkit.serving.reading import parse_request, written
+from albertkit.serving.reading import invalid
 
 PATHS = ("/", "/models/{model:path}/pipeline/{task}", "/models/{model:path}", "/pipeline/{task}")
 """The paths. The first that matches a request is used."""
@@ -20,6 +20,7 @@ PATHS = ("/", "/models/{model:path}/pipeline/{task}", "/models/{model:path}", "/
 _CLIENT = re.compile(r"\bhf_hub/[1-9]")
 """The client in Python, in `User-Agent`. Only its `feature_extraction` sends no `parameters`. Other clients,
 and releases before 1, omit them if they are empty."""
+_MASK = "[MASK]"
 _ZERO_SHOT = {"candidate_labels", "hypothesis_template", "multi_label"}  # options of no other task
 
 
@@ -50,33 +51,23 @@ def read_call(
         )
     name = name.rstrip("/") if name else None
     task = task or _task_of_form(value, agent) or (_task_of_options(value) if name is None else None)
-    hint = ""
+    served, hint = find_model(models, name, CALLS[task].task if task else None), ""
     if task is None:
-        served = find_model(models, name, None)
         task = _task_of_model(served)
-        hint = _choice_of(served.name, task, is_named=name is not None)
-    else:
-        served = find_model(models, name, CALLS[task].task)
-    kind = CALLS[task]
+        lacks = "task" if name else "model and no task"
+        hint = (
+            f"The path names no {lacks}, so {task} was chosen, the task of the model {short(served.name)}. "
+            "To choose another, use the path /models/NAME/pipeline/TASK."
+        )
+    about = f"{task}, the task of this request to the model {short(served.name)}"
     try:
-        _check_options(kind, value, f"{task}, the task of this request to the model {short(served.name)}")
-        call = parse_request(kind, value)
+        call = CALLS[task](value, served.name, about=about, hint=hint)
+        has_masks = any(_MASK in text for text in _texts(value) if isinstance(text, str))
+        if has_masks and hint and task != "fill-mask":
+            raise invalid(f"inputs has {_MASK}, but {task} fills no masks", "inputs")
     except ApiError as error:
         raise with_hint(error, hint) from None
-    return call.to(served.name, hint=hint)
-
-
-def _choice_of(name: str, task: str, *, is_named: bool) -> str:
-    """Return a sentence on why this model and this task were chosen, and how to choose others."""
-    if is_named:
-        return (
-            f"The path names no task, so {task} was chosen, the task of the model {short(name)}. To choose "
-            f"another, use the path /models/{name:.80}/pipeline/TASK."
-        )
-    return (
-        f"The path names no model and no task, so the model {short(name)} was chosen, with the task {task}. "
-        "To choose another, use the path /models/NAME, /pipeline/TASK or /models/NAME/pipeline/TASK."
-    )
+    return call
 
 
 def _task_of_form(value: dict[str, Any], agent: str) -> str | None:
@@ -89,17 +80,22 @@ def _task_of_form(value: dict[str, Any], agent: str) -> str | None:
         return "question-answering"
     if not _ZERO_SHOT.isdisjoint(_parameters(value)):
         return "zero-shot-classification"
-    texts = inputs if isinstance(inputs, list) else [inputs]
-    if value.keys() == {"inputs"} and _CLIENT.search(agent) and all(isinstance(text, str) for text in texts):
+    is_plain = all(isinstance(text, str) for text in _texts(value))
+    if value.keys() == {"inputs"} and _CLIENT.search(agent) and is_plain:
         return "feature-extraction"
     options = value.keys() - {"inputs", "parameters"}
-    return "feature-extraction" if options & FeatureExtractionCall.model_fields.keys() else None
+    return "feature-extraction" if options & {*FeatureExtractionCall.option_names()} else None
+
+
+def _texts(value: dict[str, Any]) -> list[Any]:
+    inputs = value.get("inputs")
+    return inputs if isinstance(inputs, list) else [inputs]
 
 
 def _task_of_options(value: dict[str, Any]) -> str | None:
     """Return the task that has all options of a body, if there is only one."""
     given = _parameters(value)
-    able = [task for task, kind in CALLS.items() if given and given <= kind.option_names()]
+    able = [task for task, kind in CALLS.items() if given and given <= {*kind.option_names()}]
     return able[0] if len(able) == 1 else None
 
 
@@ -122,20 +118,3 @@ def _task_of_model(served: ServedModel) -> str:
         f"Use a route of /openapi.json, or /models/{served.name:.80}/pipeline/feature-extraction for "
         "vectors.",
     )
-
-
-def _check_options(kind: type[Call], value: dict[str, Any], task: str) -> None:
-    """Raise ApiError for an option that the task does not have."""
-    nested = "parameters" in kind.model_fields
-    allowed = kind.option_names()
-    if not nested and "parameters" in value:
-        message = (
-            f"parameters is not an option of {task}. Put its options next to inputs, as in "
-            f'{{"inputs": ..., "normalize": true}}. Its options are {", ".join(sorted(allowed))}.'
-        )
-        raise ApiError(422, "invalid", message, param="parameters")
-    given = value.get("parameters") if nested else value.keys() - {"inputs"}
-    if isinstance(given, dict | set) and (unknown := sorted(set(given) - allowed)):
-        name = written(("parameters", unknown[0]) if nested else (unknown[0],))
-        message = f"{name} is not an option of {task}. Its options are {', '.join(sorted(allowed))}."
-        raise ApiError(422, "invalid", message, param=name)

@@ -10,6 +10,7 @@ try:
     import pydantic
     import pydantic.json_schema
     import uvicorn
+    import uvicorn.config
     from starlette.exceptions import HTTPException as HTTPError
     from starlette.routing import Route
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol

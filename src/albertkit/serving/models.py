@@ -10,7 +10,7 @@ import numpy as np
 
 from albertkit import reference
 from albertkit.checkpoints.formats import load_config
-from albertkit.engines.choosing import is_int8, make_engine
+from albertkit.engines.choosing import engine_device, is_int8, make_engine
 from albertkit.engines.engine import BATCH_TOKENS, Engine, Row
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import CheckpointError, short
@@ -20,6 +20,7 @@ from albertkit.pipelines.interface import Pipeline
 from albertkit.pipelines.zero_shot_classification import find_entailment
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.batching import QueuedEngine, RowQueue
+from albertkit.serving.settings import ServingSettings
 from albertkit.serving.work import Ticket
 from albertkit.tasks.feature_extraction import text_vectors
 from albertkit.tasks.text_classification import PAIRS_KEY
@@ -86,32 +87,20 @@ class ServedModel:
         }
 
 
-def load_model(
-    name: str,
-    source: str,
-    *,
-    task: str | None = None,
-    engine: str = "auto",
-    device: str | None = None,
-    batch_tokens: int | None = None,
-) -> ServedModel:
-    """Load a model, and compare the scores of its engine with those of the reference.
+def load_model(name: str, settings: ServingSettings) -> ServedModel:
+    """Load a model of a server, and compare the scores of its engine with those of the reference.
 
-    Args:
-        name: name of the model in requests.
-        source: folder or hub name.
-        task: task of the pipeline; None for the tasks of the model's head. A pretraining head has fill-mask
-            and sentence-order. A model for natural language inference also has zero-shot-classification.
-            Every model has feature-extraction.
-        engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
-        device: "cpu", "cuda:1" and so on, as for `pipeline`; None for the best single device.
-        batch_tokens: maximum number of tokens per batch; None for the default of the device.
+    Without a task in the settings, the tasks are those of the head. A pretraining head has fill-mask and
+    sentence-order. A model for natural language inference also has zero-shot-classification. Every model has
+    feature-extraction.
 
     Raises:
         AlbertKitError: as for `pipeline`; a CheckpointError also if the scores differ.
     """
+    source, task, engine = settings.models[name], settings.tasks.get(name), settings.engine
     architectures = load_config(source).architectures or []
     pretrained = task is None and architectures[:1] == ["AlbertForPreTraining"]
+    device = engine_device(engine, settings.device)
     first = pipeline("sentence-order" if pretrained else task, source, device=device)
     if isinstance(first.model, LightModel):
         first.model.own_weights()
@@ -139,7 +128,8 @@ def load_model(
         )
     if isinstance(first.model, LightModel):
         first.model.release_memory()
-    return ServedModel(name, pipelines, batch_tokens or _batch_tokens(first.model), expected)
+    budget = settings.batch_tokens or _batch_tokens(first.model)
+    return ServedModel(name, pipelines, budget, expected)
 
 
 def _other_tasks(first: Pipeline, *, pretrained: bool) -> Iterator[str]:
@@ -151,8 +141,19 @@ def _other_tasks(first: Pipeline, *, pretrained: bool) -> Iterator[str]:
     yield "feature-extraction"
 
 
+def _trained_for_embeddings(models: Mapping[str, ServedModel]) -> dict[str, ServedModel]:
+    """Return the models without a head or, if there are none, the pretrained ones.
+
+    Every model can compute embeddings, but those of a model that was fine-tuned for another task are worse.
+    """
+    own = {name: next(iter(model.pipelines)) for name, model in models.items()}
+    return {name: models[name] for name, task in own.items() if task == "feature-extraction"} or {
+        name: model for name, model in models.items() if "fill-mask" in model.pipelines
+    }
+
+
 def find_model(models: Mapping[str, ServedModel], name: str | None, task: str | None) -> ServedModel:
-    """Return the model that a request names, or if it names none, the first model with the task.
+    """Return the model that a request names, or if it names none, the first model trained for the task.
 
     Raises:
         ApiError: there is no such model.
@@ -165,16 +166,19 @@ def find_model(models: Mapping[str, ServedModel], name: str | None, task: str | 
             param="model",
         )
     able = {each: model for each, model in models.items() if task is None or task in model.pipelines}
+    if name is None and task == "feature-extraction" and len(models) > 1:
+        able = _trained_for_embeddings(models)
     chosen = next(iter(able), None) if name is None else name
-    if chosen not in able:
-        what = "no model of this server is" if name is None else f"the model {name!r} is not"
-        todo = (
-            f"Use one of {', '.join(able)}."
-            if able
-            else f"The models are {', '.join(models)}. To add one, start the server with --model NAME=FOLDER."
-        )
-        raise ApiError(404, "wrong_task", f"{what} for {task}. {todo}", param="model")
-    return able[chosen]
+    if chosen in able:
+        return able[chosen]
+    what = "no model of this server is" if name is None else f"the model {name!r} is not"
+    if task == "feature-extraction":
+        todo = f"Every model computes vectors: name one of {', '.join(models)}."
+    elif able:
+        todo = f"Use one of {', '.join(able)}."
+    else:
+        todo = f"The models are {', '.join(models)}. To add one, start the server with --model NAME=FOLDER."
+    raise ApiError(404, "wrong_task", f"{what} for {task}. {todo}", param="model")
 
 
 def _probe_row(encoder: Pipeline) -> Row:

@@ -7,6 +7,7 @@ of the body, and keeps Python's lock meanwhile.
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
 from email.message import Message
 from functools import cache
 from typing import Any, TypeVar
@@ -43,12 +44,17 @@ def read_object(
     _check_headers(content_type, content_encoding)
     value = _parse(content, limit=_VALUES + _VALUES_PER_INPUT * max_items)
     if not isinstance(value, dict):
-        raise _wrong(f'the body is {_name(value)}. Expected an object, such as {{"input": ...}}.', None)
+        raise invalid(f'the body is {shown(value)}. Expected an object, such as {{"input": ...}}.', None)
     return value
 
 
-def parse_request(schema: type[S], value: dict[str, Any]) -> S:
+def parse_request(schema: type[S], value: dict[str, Any], *, names: Mapping[str, str] = {}) -> S:
     """Return a request of a schema.
+
+    Args:
+        schema: the schema.
+        value: the fields.
+        names: names of fields in errors, if they differ from those in the schema.
 
     Raises:
         ApiError: the object does not match the schema.
@@ -56,26 +62,26 @@ def parse_request(schema: type[S], value: dict[str, Any]) -> S:
     try:
         return schema.model_validate(value)
     except pydantic.ValidationError as error:
-        raise _schema_error(schema, error) from None
+        raise _schema_error(schema, error, names) from None
 
 
 def _check_headers(content_type: str | None, content_encoding: str | None) -> None:
     main = (content_type or "none").partition(";")[0].strip().lower()
     if main != "application/json" and not (main.startswith("application/") and main.endswith("+json")):
-        raise _wrong(
+        raise invalid(
             f"the header Content-Type is {short(content_type or 'none')}. Expected application/json.",
             "Content-Type",
         )
     header = Message()
     header["Content-Type"] = content_type or ""
     if header.get_content_charset("utf-8") not in ("utf-8", "utf8", "us-ascii"):
-        raise _wrong(
+        raise invalid(
             f"the header Content-Type is {short(content_type)}. Expected UTF-8, the encoding of JSON. "
             "Send the body in UTF-8, without a charset.",
             "Content-Type",
         )
     if content_encoding not in (None, "", "identity"):
-        raise _wrong(
+        raise invalid(
             f"the header Content-Encoding is {short(content_encoding)}. Expected none. Send plain JSON.",
             "Content-Encoding",
         )
@@ -83,7 +89,7 @@ def _check_headers(content_type: str | None, content_encoding: str | None) -> No
 
 def _parse(content: bytes, *, limit: int) -> Any:
     if not content:
-        raise _wrong('the body is empty. Expected a JSON object, such as {"input": ...}.', None)
+        raise invalid('the body is empty. Expected a JSON object, such as {"input": ...}.', None)
     if not _holds_at_most(limit, content):
         raise ApiError(
             413,
@@ -96,7 +102,7 @@ def _parse(content: bytes, *, limit: int) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
         return value
     except UnicodeEncodeError:
-        raise _wrong(
+        raise invalid(
             "the body contains a lone surrogate, such as \\ud800, which is not a character", None
         ) from None
     except UnicodeDecodeError as error:
@@ -114,7 +120,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise _wrong(f"the body has the field {short(twice)} twice. Send it once.", None)
+        raise invalid(f"the body has the field {short(twice)} twice. Send it once.", None)
     return value
 
 
@@ -131,7 +137,9 @@ def _holds_at_most(limit: int, content: bytes) -> bool:
     return sum(map(outside.count, (b",", b"[", b"{", b":"))) < limit
 
 
-def _schema_error(schema: type[Strict], error: pydantic.ValidationError) -> ApiError:
+def _schema_error(
+    schema: type[Strict], error: pydantic.ValidationError, names: Mapping[str, str]
+) -> ApiError:
     """Return the API error for an object that does not match its schema."""
     # If a field can have several forms, pydantic reports an error for each. The errors at the innermost place
     # are those of the form that the client meant.
@@ -142,12 +150,12 @@ def _schema_error(schema: type[Strict], error: pydantic.ValidationError) -> ApiE
         problems.setdefault(place, []).append(problem)
         depths[place[0]] = max(len(place), depths.get(place[0], 0))
     innermost = [place for place in problems if len(place) == depths[place[0]]]
-    sentences = [_sentence(schema, written(place), problems[place]) for place in innermost]
+    sentences = [_sentence(schema, _written(place, names), problems[place]) for place in innermost]
     first = innermost[0]
-    param = written(first[: 2 if first[0] == "parameters" else 1])
-    is_element = first[0] in ("input", "inputs") and len(first) == 2 and isinstance(first[1], int)
+    param = _written(first[:1], names)
+    is_element = first[0] == "input" and len(first) == 2 and isinstance(first[1], int)
     ids = _TOKEN_IDS if is_element and _are_ids(problems[first][0]["input"]) else ""
-    return _wrong(f"{' '.join(sentences[:_MAX_ERRORS]):.1000}{ids} See /openapi.json.", param)
+    return invalid(f"{' '.join(sentences[:_MAX_ERRORS]):.1000}{ids} See /openapi.json.", param)
 
 
 def _are_ids(value: Any) -> bool:
@@ -166,12 +174,15 @@ def _place(error: Any) -> Place:
     return tuple(place)
 
 
-def written(place: Place) -> str:
-    """Return a place as most languages write it, input[3].text, with quotes around unusual names."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{_field_name(part)}" for part in place)[1:]
+def _written(place: Place, names: Mapping[str, str]) -> str:
+    """Return a place as most languages write it, input[3].text."""
+    first, *others = place
+    inner = (f"[{part}]" if isinstance(part, int) else f".{field_name(part)}" for part in others)
+    return "".join([names.get(str(first)) or field_name(str(first)), *inner])
 
 
-def _field_name(name: str) -> str:
+def field_name(name: str) -> str:
+    """Return the name of a field as errors show it: with quotes around unusual names."""
     is_usual = re.fullmatch(r"[\w-]+", name)
     return (name if is_usual else json.dumps(name, ensure_ascii=False))[:80]
 
@@ -188,7 +199,7 @@ def _sentence(schema: type[Strict], place: str, errors: list[Any]) -> str:
     expected = re.sub(r"^(greater|less) than", r"a number \g<0>", expected)
     if error["type"] in _FORMS:
         expected = ", or ".join(dict.fromkeys(map(_form, errors)))
-    return f"{place} is {_name(error['input'])}. Expected {expected}."
+    return f"{place} is {shown(error['input'])}. Expected {expected}."
 
 
 def _form(error: Any) -> str:
@@ -198,7 +209,7 @@ def _form(error: Any) -> str:
     return _FORMS[error["type"]]
 
 
-def _name(value: Any) -> str:
+def shown(value: Any) -> str:
     """Return a JSON value as messages show it."""
     if isinstance(value, str | int | float) or value is None:
         return f"{json.dumps(value):.60}"
@@ -221,5 +232,6 @@ def _fields() -> set[str]:
     return {name for schema in _schemas().values() for name in schema.model_fields}
 
 
-def _wrong(message: str, param: str | None) -> ApiError:
+def invalid(message: str, param: str | None) -> ApiError:
+    """Return the error for a body that does not match its task."""
     return ApiError(422, "invalid", message, param=param)

@@ -6,20 +6,18 @@ is an error.
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 
 from albertkit.checkpoints.sentence_modules import Pooling
-from albertkit.errors import DataError
 from albertkit.inspection.attention import InsideEngine, compute_attention
-from albertkit.inspection.page import page_figures
 from albertkit.pipelines.interface import Pipeline
-from albertkit.pipelines.masked_lm import FillMaskPipeline
 from albertkit.pipelines.zero_shot_classification import TEMPLATE, as_labels
 from albertkit.serving import request_fields as fields
+from albertkit.serving import response_schemas as responses
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.batching import SPECIAL_CHARACTERS, QueuedEngine
 from albertkit.serving.request_fields import Field, ListField
@@ -28,7 +26,8 @@ from albertkit.tasks.feature_extraction import text_vectors
 from albertkit.tasks.label_kinds import Function
 from albertkit.tasks.multiple_choice import GAP
 
-_LIGATURES = {"\ufdfa": 17, "\ufdfb": 7}  # Arabic ligature -> number of characters that normalization adds
+_NAMES = {"truncate": "truncation", "max_answer_tokens": "max_answer_len"}
+"""Name of a field -> name of the option of the pipeline, if they differ."""
 _PLACE = re.compile(r"^input (\d+) \(counted from 0\):")
 _TRUNCATION = re.compile(r"(, or allow truncation )\(truncation=True[^)]*\)")
 
@@ -36,6 +35,10 @@ _TRUNCATION = re.compile(r"(, or allow truncation )\(truncation=True[^)]*\)")
 class TaskRequest(fields.Strict):
     """The fields of every request: a model, and one or several inputs."""
 
+    path: ClassVar[str]
+    """Path of the route."""
+    response: ClassVar[Mapping[str, Any]]
+    """Names and types of the fields of the response, in addition to those of every response."""
     task: ClassVar[str | None] = None
     """Task of the pipeline that computes the response; None for any pipeline."""
     computes: ClassVar[bool] = True
@@ -52,11 +55,19 @@ class TaskRequest(fields.Strict):
 
     def characters(self) -> int:
         """Return the number of characters to tokenize."""
-        return sum(map(_characters, self.items()))
+        return sum(map(fields.characters, self.items()))
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of the pipeline: the fields, by its names."""
+        return {_NAMES.get(name, name): value for name, value in self if name not in ("model", "input")}
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return the result of the task's pipeline for each input."""
-        raise NotImplementedError
+        return pipeline(fields.plain(self.items()), **self.options())
+
+    def content(self, results: list[Any]) -> dict[str, Any]:
+        """Return the fields of the response."""
+        return {"results": results}
 
     def field_of(self, error: Exception) -> str:
         """Return the name of the field that caused an error of the pipeline."""
@@ -71,9 +82,11 @@ class TaskRequest(fields.Strict):
 
 
 class FillMaskRequest(TaskRequest):
-    """Texts with [MASK]."""
+    """Texts with [MASK]. The results are the candidates of each mask of each text, best first."""
 
+    path = "/v1/fill-mask"
     task = "fill-mask"
+    response: ClassVar = {"results": list[list[list[responses.Candidate]]]}
     input: str | fields.Texts
     top_k: fields.Count = 5
     targets: fields.Targets | None = Field(
@@ -87,19 +100,20 @@ class FillMaskRequest(TaskRequest):
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return the candidates of each mask of each text."""
-        if self.targets is not None:
-            try:
-                cast(FillMaskPipeline, pipeline).masked_lm.target_ids(self.targets)
-            except DataError as error:
-                raise ApiError(422, "invalid", str(error), param="targets") from error
-        answers = pipeline(self.items(), top_k=self.top_k, targets=self.targets)
+        answers = super().results(pipeline)
         return [masks if isinstance(masks[0], list) else [masks] for masks in answers]
+
+    def field_of(self, error: Exception) -> str:
+        """Return the name of the field that caused an error of the pipeline."""
+        return "targets" if str(error).startswith("the target ") else super().field_of(error)
 
 
 class ClassifyRequest(TaskRequest):
-    """Texts, or pairs of texts."""
+    """Texts, or pairs of texts. The results are the labels of each input, best first."""
 
+    path = "/v1/classify"
     task = "text-classification"
+    response: ClassVar = {"results": list[list[responses.Label]]}
     input: str | fields.TextPair | fields.TextsAndPairs
     top_k: fields.Count | None = Field(
         default_factory=lambda: None,  # the schema shows no default, because null and a missing field differ
@@ -107,27 +121,27 @@ class ClassifyRequest(TaskRequest):
         "multi-label model all labels with a probability above 0.5.",
     )
     function_to_apply: Function | None = None
-    truncate: bool = Field(
-        False,
-        description="Truncate texts that exceed the maximum length, and report the number of removed tokens.",
-    )
+    truncate: fields.Truncate = False
+
+    def options(self) -> dict[str, Any]:
+        """Omit `top_k` if the request has none."""
+        has_count = "top_k" in self.model_fields_set
+        return {name: value for name, value in super().options().items() if has_count or name != "top_k"}
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return the labels of each input."""
-        given = {"top_k": self.top_k} if "top_k" in self.model_fields_set else {}
-        answers = pipeline(
-            _plain(self.items()),
-            **given,
-            function_to_apply=self.function_to_apply,
-            truncation=self.truncate,
-        )
-        return _lists(answers)
+        return _lists(super().results(pipeline))
 
 
 class ZeroShotRequest(TaskRequest):
-    """Texts and candidate labels, for a model for natural language inference."""
+    """Texts and candidate labels, for a model for natural language inference.
 
+    The results are the candidate labels of each text, best first.
+    """
+
+    path = "/v1/zero-shot"
     task = "zero-shot-classification"
+    response: ClassVar = {"results": list[list[responses.Label]]}
     input: str | fields.Texts
     candidate_labels: fields.CandidateLabels
     hypothesis_template: fields.Name = Field(
@@ -145,26 +159,21 @@ class ZeroShotRequest(TaskRequest):
     def characters(self) -> int:
         """Count a row for each text and label: the text, the hypothesis and the special tokens."""
         count = len(self.candidate_labels)
-        hypotheses = count * (SPECIAL_CHARACTERS + _characters(self.hypothesis_template))
-        hypotheses += sum(map(_characters, self.candidate_labels))
+        hypotheses = count * (SPECIAL_CHARACTERS + fields.characters(self.hypothesis_template))
+        hypotheses += sum(map(fields.characters, self.candidate_labels))
         return count * super().characters() + len(self.items()) * hypotheses
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return the labels of each text, best first."""
-        answers = pipeline(
-            self.items(),
-            candidate_labels=self.candidate_labels,
-            hypothesis_template=self.hypothesis_template,
-            multi_label=self.multi_label,
-            truncation=self.truncate,
-        )
-        return list(map(as_labels, answers))
+        return list(map(as_labels, super().results(pipeline)))
 
 
 class TagRequest(TaskRequest):
-    """Texts of any length."""
+    """Texts of any length. The results are the entities of each text, in the order of the text."""
 
+    path = "/v1/tag"
     task = "token-classification"
+    response: ClassVar = {"results": list[list[responses.Entity]]}
     input: str | fields.Texts
     aggregation_strategy: Aggregation = "none"
     ignore_labels: fields.Labels = Field(["O"])
@@ -172,20 +181,13 @@ class TagRequest(TaskRequest):
         None, description="Overlap of the windows of a long text, in tokens. null: 64."
     )
 
-    def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return the entities of each text."""
-        return pipeline(
-            self.items(),
-            aggregation_strategy=self.aggregation_strategy,
-            ignore_labels=self.ignore_labels,
-            stride=self.stride,
-        )
-
 
 class AnswerRequest(TaskRequest):
-    """Questions, each with its context of any length."""
+    """Questions, each with its context of any length. The results are the answers, best first."""
 
+    path = "/v1/answer"
     task = "question-answering"
+    response: ClassVar = {"results": list[list[responses.Place]]}
     input: fields.Question | fields.Questions
     top_k: fields.Count = 1
     max_answer_tokens: fields.Length | None = Field(
@@ -210,28 +212,17 @@ class AnswerRequest(TaskRequest):
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return the answers to each question, best first."""
-        answers = pipeline(
-            _plain(self.items()),
-            top_k=self.top_k,
-            max_answer_len=self.max_answer_tokens,
-            handle_impossible_answer=self.handle_impossible_answer,
-            doc_stride=self.doc_stride,
-            max_seq_len=self.max_seq_len,
-            max_question_len=self.max_question_len,
-        )
-        return _lists(answers)
+        return _lists(super().results(pipeline))
 
 
 class ChooseRequest(TaskRequest):
-    """Contexts, each with its choices."""
+    """Contexts, each with its choices. The results are the best choices."""
 
+    path = "/v1/choose"
     task = "multiple-choice"
+    response: ClassVar = {"results": list[responses.Choice]}
     input: fields.Choices | Annotated[list[fields.Choices], ListField(min_length=1)]
-    truncate: bool = Field(
-        False,
-        description="Truncate contexts that exceed the maximum length, and report the number of removed "
-        "tokens.",
-    )
+    truncate: fields.Truncate = False
 
     def characters(self) -> int:
         """Count a context once for each choice, and a choice once for each gap of the question."""
@@ -241,30 +232,23 @@ class ChooseRequest(TaskRequest):
             for item in self.items()
         )
 
-    def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return the best choice for each context."""
-        return pipeline(_plain(self.items()), truncation=self.truncate)
-
 
 class OrderRequest(TaskRequest):
-    """Pairs of texts."""
+    """Pairs of texts. The results are the predicted orders."""
 
+    path = "/v1/order"
     task = "sentence-order"
+    response: ClassVar = {"results": list[responses.Judgement]}
     input: fields.OrderedPair | Annotated[list[fields.OrderedPair], ListField(min_length=1)]
-    truncate: bool = Field(
-        False,
-        description="Truncate pairs that exceed the maximum length, and report the number of removed tokens.",
-    )
-
-    def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return the predicted order of each pair."""
-        return pipeline(_plain(self.items()), truncation=self.truncate)
+    truncate: fields.Truncate = False
 
 
 class EmbeddingsRequest(TaskRequest):
-    """Texts: the request of OpenAI's embeddings, with further options."""
+    """Texts: the request and the response of OpenAI's embeddings, with further options."""
 
+    path = "/v1/embeddings"
     task = "feature-extraction"
+    response: ClassVar = {"object": Literal["list"], "data": list[responses.Embedding]}
     input: str | fields.Texts
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(None, description="If set, it must be the size of the model's vectors.")
@@ -310,19 +294,27 @@ class EmbeddingsRequest(TaskRequest):
             for number, vector in enumerate(vectors)
         ]
 
+    def content(self, results: list[Any]) -> dict[str, Any]:
+        """Return the fields of OpenAI's response."""
+        return {"object": "list", "data": results}
+
 
 class TokenizeRequest(TaskRequest):
     """Texts, or pairs of texts, to tokenize."""
 
+    path = "/v1/tokenize"
+    response: ClassVar = {"results": list[responses.Tokens]}
     computes = False
     input: str | fields.TextPair | fields.TextsAndPairs
-    masks: bool = Field(False, description="Parse [MASK] in a text as the mask token, as fill-mask does.")
+    masks: fields.Masks = False
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return the tokens of each input."""
         tokenizer = pipeline.tokenizer
         parse = "mask" if self.masks else False
-        rows = [tokenizer(*_pair(item), verbose=False, parse_special_tokens=parse) for item in self.items()]
+        rows = [
+            tokenizer(*fields.pair(item), verbose=False, parse_special_tokens=parse) for item in self.items()
+        ]
         cast(QueuedEngine, pipeline.engine).ticket.add_tokens(sum(len(row["input_ids"]) for row in rows))
         return [
             {
@@ -338,16 +330,15 @@ class TokenizeRequest(TaskRequest):
 class InspectRequest(TaskRequest):
     """One text, or a pair of texts, to inspect: attention by layer and head, hidden states by layer."""
 
+    path = "/v1/inspect"
+    response: ClassVar = {"results": list[responses.Inspection]}
     input: str | fields.TextPair
-    masks: bool = Field(False, description="Parse [MASK] in a text as the mask token, as fill-mask does.")
-    truncate: bool = Field(
-        False,
-        description="Truncate a text that is too long to show, and report the number of removed tokens.",
-    )
+    masks: fields.Masks = False
+    truncate: fields.Truncate = False
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return a list with the inspection of the text."""
-        text, text_pair = _pair(self.input)
+        text, text_pair = fields.pair(self.input)
         report = compute_attention(
             pipeline.model,
             pipeline.tokenizer,
@@ -357,21 +348,20 @@ class InspectRequest(TaskRequest):
             parse_special_tokens="mask" if self.masks else False,
             engine=replace(cast(QueuedEngine, pipeline.engine), engine=InsideEngine(pipeline.model)),
         )
-        return [page_figures(report)]
+        return [report.page_figures()]
 
 
-def _pair(item: str | fields.TextPair) -> tuple[str, str | None]:
-    return (item.text, item.text_pair) if isinstance(item, fields.TextPair) else (item, None)
-
-
-def _characters(item: Any) -> int:
-    if isinstance(item, str):
-        return len(item) + sum(item.count(character) * more for character, more in _LIGATURES.items())
-    return sum(_characters(value) for _, value in item if isinstance(value, str))
-
-
-def _plain(items: list[Any]) -> list[Any]:
-    return [item if isinstance(item, str) else item.model_dump() for item in items]
+ROUTES: tuple[type[TaskRequest], ...] = (
+    FillMaskRequest,
+    ClassifyRequest,
+    ZeroShotRequest,
+    TagRequest,
+    AnswerRequest,
+    ChooseRequest,
+    OrderRequest,
+    EmbeddingsRequest,
+    TokenizeRequest,
+)
 
 
 def _lists(answers: list[Any]) -> list[list[Any]]:

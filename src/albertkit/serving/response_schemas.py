@@ -12,7 +12,9 @@ class Usage(pydantic.BaseModel):
     total_tokens: int
 
 
-class _TaskResponse(pydantic.BaseModel):
+class TaskResponse(pydantic.BaseModel):
+    """The fields of every response."""
+
     model: str
     usage: Usage
 
@@ -30,30 +32,12 @@ class Candidate(pydantic.BaseModel):
     )
 
 
-class FillMaskResponse(_TaskResponse):
-    """The candidates of each mask of each text, best first."""
-
-    results: list[list[list[Candidate]]]
-
-
 class Label(pydantic.BaseModel):
     """A label and its score."""
 
     label: str
     score: float
     cut: int | None = pydantic.Field(None, description="Number of tokens that truncation removed, if any.")
-
-
-class ClassifyResponse(_TaskResponse):
-    """The labels of each input, best first."""
-
-    results: list[list[Label]]
-
-
-class ZeroShotResponse(_TaskResponse):
-    """The candidate labels of each text, best first."""
-
-    results: list[list[Label]]
 
 
 class Entity(pydantic.BaseModel):
@@ -68,12 +52,6 @@ class Entity(pydantic.BaseModel):
     end: int
 
 
-class TagResponse(_TaskResponse):
-    """The entities of each text, in the order of the text."""
-
-    results: list[list[Entity]]
-
-
 class Place(pydantic.BaseModel):
     """The characters `start` to `end` of a context. For no answer, `answer` is "" and both are 0."""
 
@@ -81,12 +59,6 @@ class Place(pydantic.BaseModel):
     start: int
     end: int
     answer: str
-
-
-class AnswerResponse(_TaskResponse):
-    """The answers to each question, best first."""
-
-    results: list[list[Place]]
 
 
 class Choice(pydantic.BaseModel):
@@ -99,24 +71,12 @@ class Choice(pydantic.BaseModel):
     cut: int | None = None
 
 
-class ChooseResponse(_TaskResponse):
-    """The best choice for each context."""
-
-    results: list[Choice]
-
-
 class Judgement(pydantic.BaseModel):
     """The predicted order of two texts."""
 
     label: Literal["in order", "swapped"]
     score: float
     cut: int | None = None
-
-
-class OrderResponse(_TaskResponse):
-    """The predicted order of each pair."""
-
-    results: list[Judgement]
 
 
 class Embedding(pydantic.BaseModel):
@@ -127,13 +87,6 @@ class Embedding(pydantic.BaseModel):
     embedding: list[float] | str
 
 
-class EmbeddingsResponse(_TaskResponse):
-    """The vectors, in the format of OpenAI's embeddings."""
-
-    object: Literal["list"]
-    data: list[Embedding]
-
-
 class Tokens(pydantic.BaseModel):
     """The tokens of an input. Offsets are the characters [start, end) of its text."""
 
@@ -141,12 +94,6 @@ class Tokens(pydantic.BaseModel):
     token_type_ids: list[int]
     tokens: list[str]
     offsets: list[list[int]]
-
-
-class TokenizeResponse(_TaskResponse):
-    """The tokens of each input."""
-
-    results: list[Tokens]
 
 
 class InspectedLayer(pydantic.BaseModel):
@@ -178,12 +125,6 @@ class Inspection(pydantic.BaseModel):
         "embeddings, and after the last layer."
     )
     layers: list[InspectedLayer]
-
-
-class InspectResponse(_TaskResponse):
-    """The inspection of the text."""
-
-    results: list[Inspection]
 
 
 class ModelEntry(pydantic.BaseModel):

@@ -1,6 +1,8 @@
 """Start and stop a server in this process: the socket, the key, the signals."""
 
+import copy
 import errno
+import gc
 import logging
 import os
 import signal
@@ -12,12 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from albertkit.allocator import return_memory
 from albertkit.errors import ConfigError, DataError, UnknownTokensWarning
+from albertkit.logs import TIME_FORMAT
 from albertkit.serving.application import make_application
 from albertkit.serving.connections import GuardedProtocol
 from albertkit.serving.libraries import uvicorn
-from albertkit.serving.memory import GarbageCollector
-from albertkit.serving.service import Service
+from albertkit.serving.service import MODEL, Service
 from albertkit.serving.settings import KEY_VARIABLE, ServingSettings
 from albertkit.text_files import read_text
 
@@ -28,6 +31,13 @@ _DRAIN_MARGIN = 5  # seconds after the last deadline
 _BINDING_HINTS = {
     errno.EADDRINUSE: "Choose another port with --port, or 0 for any.",
     errno.EACCES: "Choose a port above 1023 with --port, or run as a user who may use this port.",
+}
+
+
+_LOGGING = copy.deepcopy(uvicorn.config.LOGGING_CONFIG)  # with the time
+_LOGGING["formatters"]["default"] |= {
+    "fmt": "%(asctime)s %(levelprefix)s %(message)s",
+    "datefmt": TIME_FORMAT,
 }
 
 
@@ -75,12 +85,9 @@ def read_key(settings: ServingSettings) -> str | None:
     return key
 
 
-def make_server(
-    service: Service, *, key: str | None = None, garbage: GarbageCollector | None = None
-) -> uvicorn.Server:
+def make_server(service: Service, *, key: str | None = None) -> uvicorn.Server:
     """Return a server for a service. Its `run(sockets=[...])` serves until `should_exit` is true."""
-    application = make_application(service, key=key, garbage=garbage or GarbageCollector())
-    return uvicorn.Server(uvicorn_config(application, service.settings))
+    return uvicorn.Server(uvicorn_config(make_application(service, key=key), service.settings))
 
 
 def uvicorn_config(
@@ -92,6 +99,7 @@ def uvicorn_config(
         http=cast(Any, partial(GuardedProtocol, client_seconds=settings.client_seconds)),
         ws="none",
         lifespan="off",
+        log_config=_LOGGING,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -101,7 +109,7 @@ def uvicorn_config(
     )
 
 
-def load_service(settings: ServingSettings) -> tuple[Service, GarbageCollector]:
+def load_service(settings: ServingSettings) -> Service:
     """Load the models, and free the memory that loading took.
 
     Raises:
@@ -110,14 +118,27 @@ def load_service(settings: ServingSettings) -> tuple[Service, GarbageCollector]:
     # Clients send the texts. A hostile client could fill the log, and the memory: Python keeps every warning
     # that it has printed.
     warnings.simplefilter("ignore", UnknownTokensWarning)
-    service, garbage = Service(settings), GarbageCollector()
-    garbage.settle()
-    return service, garbage
+    service = Service(settings)
+    free_memory()
+    return service
+
+
+def free_memory() -> None:
+    """Return the memory that loading took, and exclude the loaded objects from garbage collections."""
+    gc.unfreeze()
+    gc.collect()
+    return_memory()
+    gc.freeze()
 
 
 def log_warnings() -> None:
-    """Log each warning as one line, without a line of code: that is always a line of the server."""
-    warnings.showwarning = lambda message, *_: logger.warning("%s", message)
+    """Log each warning as one line: the model, and no line of code, which is always a line of the server."""
+
+    def log(message: Warning | str, *_: object) -> None:
+        model = MODEL.get(None)
+        logger.warning("%s", message if model is None else f"{model}: {message}")
+
+    warnings.showwarning = log
 
 
 def serve(
@@ -137,15 +158,15 @@ def serve(
     """
     with listening, warnings.catch_warnings():  # the server changes the filters and `showwarning`
         key = read_key(settings)
-        service, garbage = load_service(settings)
-        server = make_server(service, key=key, garbage=garbage)
+        service = load_service(settings)
+        server = make_server(service, key=key)
 
         def end(*_: object) -> None:  # before and after the server handles the signals itself
             server.should_exit = True
 
         def reload() -> None:
             service.reload()
-            garbage.settle()
+            free_memory()
 
         previous = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
         if hasattr(signal, "SIGHUP"):
@@ -161,6 +182,6 @@ def serve(
         finally:
             listening.close()
             service.close()
-            garbage.release()
+            gc.unfreeze()
             for number, handler in previous.items():
                 signal.signal(number, handler)

@@ -5,8 +5,10 @@ import json
 import logging
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from copy import copy
 from typing import Any
 
@@ -14,13 +16,12 @@ from albertkit.allocator import share_arenas
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, ConfigError, DataError, TokenizerError
 from albertkit.extras import optional
-from albertkit.serving.admission import Gate
 from albertkit.serving.api_errors import CLIENT_GONE, ApiError, internal_error, too_much
 from albertkit.serving.batching import QueuedEngine, RowQueue
 from albertkit.serving.libraries import fastapi
 from albertkit.serving.metrics import Metrics
 from albertkit.serving.models import ServedModel, find_model, load_model
-from albertkit.serving.request_schemas import EmbeddingsRequest, TaskRequest
+from albertkit.serving.request_schemas import TaskRequest
 from albertkit.serving.settings import ServingSettings
 from albertkit.serving.work import DEADLINE_HEADER, Ticket
 
@@ -28,6 +29,8 @@ torch: Any = optional("torch", extra="torch")
 
 logger = logging.getLogger("albertkit.serving")
 
+MODEL: ContextVar[str] = ContextVar("model")
+"""The model of the request that a thread computes, for the log."""
 _PROBE_SECONDS = 10.0  # for all models together
 _PROBE_AGE = 1.0  # seconds for which the result of a probe is reused
 
@@ -48,15 +51,19 @@ class Service:
         self.metrics = Metrics()
         share_arenas()
         self.models: dict[str, ServedModel] = (
-            {name: self._load(name) for name in settings.models} if models is None else dict(models)
+            {name: load_model(name, settings) for name in settings.models} if models is None else dict(models)
         )
         uses_torch = any(
             not isinstance(model.any_pipeline.model, LightModel) for model in self.models.values()
         )
         threads = torch.get_num_threads() if uses_torch else None
         self._pool = _start_threads(settings.max_requests, uses_torch=uses_torch)
-        self.queue = RowQueue(self.metrics, batch_wait=settings.batch_wait, torch_threads=threads)
-        self.gate = Gate(settings.max_requests, self.queue, self.metrics)
+        self.queue = RowQueue(
+            self.metrics,
+            max_requests=settings.max_requests,
+            batch_wait=settings.batch_wait,
+            torch_threads=threads,
+        )
         self._reloading = threading.Lock()
         self._probed: tuple[float, dict[str, bool]] = (float("-inf"), {})
         self._probing: asyncio.Future[dict[str, bool]] | None = None
@@ -97,12 +104,11 @@ class Service:
         seconds = limits.max_seconds if seconds is None else min(seconds, limits.max_seconds)
         characters = task_request.characters() if task_request.computes else 0
         ticket = Ticket(characters=characters, seconds=seconds, max_tokens=limits.max_tokens, param=param)
-        self.gate.enter(ticket)
-        self.queue.expect(ticket)
+        self.queue.enter(ticket)
         job = asyncio.get_running_loop().run_in_executor(
             self._pool, self._work, served, task_request, ticket, shape
         )
-        job.add_done_callback(lambda _: self.gate.leave(ticket))
+        job.add_done_callback(lambda _: self.queue.leave(ticket))
         gone = asyncio.ensure_future(_wait_for_disconnect(request))
         try:
             await asyncio.wait(
@@ -129,11 +135,17 @@ class Service:
         with self._reloading:
             reloaded = []
             for name in self.models:
+                before = list(self.models[name].pipelines)
                 try:
-                    self.models[name] = self._load(name)
+                    self.models[name] = load_model(name, self.settings)
                     reloaded.append(name)
                 except Exception as error:  # damaged files raise anything
                     logger.error("the model %s was not reloaded, and its old weights stay: %s", name, error)
+                after = list(self.models[name].pipelines)
+                if after != before:
+                    logger.warning(
+                        "%s: the tasks changed from %s to %s", name, ", ".join(before), ", ".join(after)
+                    )
                 outcome = "done" if name in reloaded else "failed"
                 self.metrics.reloads.labels(name, outcome).inc()
             self._probed = (float("-inf"), {})
@@ -158,16 +170,6 @@ class Service:
         self._probed = (time.monotonic(), states)
         return states
 
-    def _load(self, name: str) -> ServedModel:
-        return load_model(
-            name,
-            self.settings.models[name],
-            task=self.settings.tasks.get(name),
-            engine=self.settings.engine,
-            device=self.settings.device,
-            batch_tokens=self.settings.batch_tokens,
-        )
-
     def _check_limits(self, task_request: TaskRequest) -> None:
         items, characters, limits = len(task_request.items()), task_request.characters(), self.settings
         if items > limits.max_items:
@@ -186,17 +188,21 @@ class Service:
     ) -> bytes | ApiError:
         """Return the content of the response. It runs in a thread of the request."""
         begin = time.monotonic()
+        MODEL.set(served.name)
         pipeline = copy(served.pipelines[task_request.task] if task_request.task else served.any_pipeline)
         pipeline.engine = QueuedEngine(served.engine, self.queue, ticket, served.budget)
         try:
             if ticket.error is not None:
                 raise ticket.error
             results = task_request.results(pipeline)
-            response = shape(results) if shape else _response(served.name, task_request, results, ticket)
+            usage = {"prompt_tokens": ticket.tokens, "total_tokens": ticket.tokens}
+            ours = {"model": served.name, "usage": usage, **task_request.content(results)}
+            response = shape(results) if shape else ours
             content = json.dumps(response, ensure_ascii=False, allow_nan=False).encode("utf-8")
         except ApiError as error:
             return error
         except (ConfigError, DataError, TokenizerError) as error:
+            _clear_frames(error)
             return ApiError(
                 422,
                 "invalid",
@@ -204,12 +210,12 @@ class Service:
                 param=task_request.field_of(error),
             )
         except CheckpointError as error:
+            logger.error("%s: %s", served.name, error)
             return ApiError(500, "not_finite", f"{error} No results are returned.")
         except Exception:
-            logger.exception("a request for %s failed", task_request.task)
+            logger.exception("%s: a request for %s failed", served.name, task_request.task or "tokens")
             return internal_error()
         finally:
-            self.queue.forget(ticket)
             waited = ticket.queue_seconds + ticket.compute_seconds
             ticket.tokenize_seconds = time.monotonic() - begin - waited
         return content
@@ -225,14 +231,17 @@ class Service:
             self.metrics.stages.labels(stage, served.name, route).observe(value)
 
 
-def _response(name: str, task_request: TaskRequest, results: list[Any], ticket: Ticket) -> dict[str, Any]:
-    usage = {"prompt_tokens": ticket.tokens, "total_tokens": ticket.tokens}
-    response: dict[str, Any] = {"model": name, "usage": usage}
-    if isinstance(task_request, EmbeddingsRequest):
-        response |= {"object": "list", "data": results}
-    else:
-        response["results"] = results
-    return response
+def _clear_frames(error: BaseException | None) -> None:
+    """Free the memory of the functions that raised an error.
+
+    Pipelines keep the errors of their inputs, so the functions refer to the error and the error to them. The
+    garbage collector would free them, but late: it counts objects, and these have all tokens of a request.
+    """
+    cleared = set[int]()
+    while error is not None and id(error) not in cleared:  # the causes can form a cycle
+        cleared.add(id(error))
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 async def _wait_for_disconnect(request: fastapi.Request) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from albertkit.errors import ConfigError
-from albertkit.recipe import number
+from albertkit.recipe import check_numbers, number
 
 KEY_VARIABLE = "ALBERTKIT_SERVING_KEY"
 
@@ -26,7 +26,7 @@ class ServingSettings:
     """Address to listen on. With the default, only this machine can connect."""
     port: int = 8080
     """Port to listen on; 0 for any free port."""
-    workers: int = number(1, "processes")
+    workers: int = number(1, "processes", minimum=1)
     """Number of processes. Each has its own copy of the models and its share of the cores."""
     playground: bool = False
     """Serve a page for trying the models in a browser, at /playground."""
@@ -34,29 +34,30 @@ class ServingSettings:
     """File with the key that requests must send as a bearer token (default: the environment variable
     ALBERTKIT_SERVING_KEY)."""
 
-    batch_tokens: int | None = number(None, "tokens")
+    batch_tokens: int | None = number(None, "tokens", minimum=1)
     """Maximum number of tokens per batch (default: depends on the device). A batch can combine several
     requests."""
-    batch_wait: float = number(0.004, "seconds")
+    batch_wait: float = number(0.004, "seconds", minimum=0)
     """Maximum time in seconds to wait for requests that are being tokenized, before computing a batch that is
     not full."""
-    max_requests: int = number(64, "requests")
+    max_requests: int = number(64, "requests", minimum=1)
     """Maximum number of requests in progress. The server answers further requests with status 429."""
-    max_body_bytes: int = number(2_000_000, "bytes")
+    max_body_bytes: int = number(2_000_000, "bytes", minimum=1)
     """Maximum size of a request body, in bytes."""
-    max_items: int = number(256, "inputs")
+    max_items: int = number(256, "inputs", minimum=1)
     """Maximum number of inputs per request."""
-    max_characters: int = number(200_000, "characters")
+    max_characters: int = number(200_000, "characters", minimum=1)
     """Maximum number of characters per request. A context counts once for each choice."""
-    max_tokens: int = number(65_536, "tokens")
+    max_tokens: int = number(65_536, "tokens", minimum=1)
     """Maximum number of tokens per request."""
-    max_seconds: float = number(30.0, "seconds")
+    max_seconds: float = number(30.0, "seconds", above=0)
     """Maximum time in seconds until the response. A request can set a shorter time in the header
     X-Request-Timeout."""
-    client_seconds: float = number(10.0, "seconds")
+    client_seconds: float = number(10.0, "seconds", above=0)
     """Maximum time in seconds for a client to send a request, and to receive a response."""
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         if not self.models:
             raise ConfigError("there is no model to serve. Expected at least one.")
         if unknown := self.tasks.keys() - self.models.keys():
@@ -66,13 +67,5 @@ class ServingSettings:
             )
         if not 0 <= self.port < 65_536:
             raise ConfigError(f"port is {self.port}. Expected 0 to 65535.")
-        counts = ("workers", "batch_tokens", "max_requests", "max_body_bytes", "max_items")
-        for name in (*counts, "max_characters", "max_tokens"):
-            count = getattr(self, name)
-            if count is not None and count < 1:
-                raise ConfigError(f"{name} is {count}. Expected at least 1.")
-        for name in ("max_seconds", "client_seconds"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ConfigError(f"{name} is {getattr(self, name)}. Expected a number of seconds above 0.")
-        if not 0 <= self.batch_wait < 1:
-            raise ConfigError(f"batch_wait is {self.batch_wait}. Expected 0 to 1 second.")
+        if self.batch_wait >= 1:
+            raise ConfigError(f"batch_wait is {self.batch_wait}. Expected less than 1 second.")

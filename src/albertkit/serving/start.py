@@ -48,7 +48,7 @@ def serve(
     _check_thread()
     from albertkit.serving import server
 
-    with lines_shown():
+    with lines_shown(with_time=True):
         is_local = chosen.host in ("localhost", "::1") or chosen.host.startswith("127.")
         key = server.read_key(chosen)
         listening = server.listen(chosen)

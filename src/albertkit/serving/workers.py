@@ -9,7 +9,6 @@ import socket
 import sys
 import tempfile
 import threading
-import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -24,7 +23,7 @@ from albertkit.cores import VARIABLE, usable_cores
 from albertkit.errors import AlbertKitError, ConfigError
 from albertkit.logs import lines_shown
 from albertkit.serving.application import make_application
-from albertkit.serving.metrics import FOLDER_VARIABLE
+from albertkit.serving.metrics import FOLDER_VARIABLE, Metrics
 from albertkit.serving.server import BACKLOG, load_service, log_warnings, read_key, uvicorn_config
 from albertkit.serving.settings import ServingSettings
 
@@ -49,11 +48,10 @@ def serve_in_processes(
     Raises:
         ConfigError: A worker failed to start. It has printed the reason.
     """
-    has_threads = VARIABLE in os.environ
-    os.environ.setdefault(VARIABLE, str(max(1, usable_cores() // settings.workers)))
+    threads = max(1, usable_cores() // settings.workers)
     names = multiprocessing.get_context("spawn").SimpleQueue()
     config = uvicorn_config(
-        partial(_load_application, settings, names),
+        partial(_load_application, settings, names, threads),
         settings,
         factory=True,
         workers=settings.workers,
@@ -72,8 +70,6 @@ def serve_in_processes(
                 raise
     finally:
         os.environ.pop(FOLDER_VARIABLE, None)
-        if not has_threads:
-            os.environ.pop(VARIABLE, None)
         listening.close()
         for number, handler in handlers.items():
             if handler is not None and signal.getsignal(number) is not handler:
@@ -99,7 +95,8 @@ class _Supervisor(Multiprocess):
         self.listening = listening
         self.names = names
         self.ready = ready
-        self._is_ready = self._died_early = False
+        self._names: list[str] = []  # the models, once a worker has loaded them
+        self._died_early = False
 
     @property
     def failed(self) -> bool:
@@ -117,11 +114,13 @@ class _Supervisor(Multiprocess):
         """Accept connections once a worker has loaded the models. From then on, replace workers that die."""
         while not self.names.empty():  # workers block if the queue is full
             names = self.names.get()
-            if not self._is_ready:
-                self._is_ready = True
+            if not self._names:
                 self.listening.listen(BACKLOG)
                 self.ready(names)
-        if self._is_ready:
+            elif names != self._names:
+                logger.warning("the models have other tasks than before: %s", ", ".join(names))
+            self._names = names
+        if self._names:
             before = [(process, process.process.is_alive()) for process in self.processes]
             super().keep_subprocess_alive()
             for (old, was_alive), new in zip(before, self.processes, strict=True):
@@ -135,7 +134,10 @@ class _Supervisor(Multiprocess):
     def handle_hup(self) -> None:
         """Replace the workers, and log whether all are replaced."""
         before = list(self.processes)
+        load = self.config.app
+        self.config.app = partial(load, is_reload=True)  # type: ignore[arg-type]
         super().handle_hup()
+        self.config.app = load
         kept = sum(old is new for old, new in zip(before, self.processes, strict=True))
         if not kept:
             logger.info("reloaded the models in %d processes", len(before))
@@ -144,13 +146,7 @@ class _Supervisor(Multiprocess):
 
 
 def _reason(exitcode: int | None, was_alive: bool, seconds: float) -> str:
-    """Return why a worker is replaced.
-
-    Args:
-        exitcode: Exit status of the worker, or the negative number of the signal that terminated it.
-        was_alive: Whether the worker was alive when the supervisor asked it for an answer.
-        seconds: Maximum time for this answer.
-    """
+    """Return why a worker is replaced; `was_alive` when the supervisor asked it for an answer."""
     if exitcode is None or exitcode >= 0:
         return f"ended with exit status {exitcode}"
     if was_alive and -exitcode == getattr(signal, "SIGKILL", signal.SIGTERM):  # the supervisor killed it
@@ -161,24 +157,32 @@ def _reason(exitcode: int | None, was_alive: bool, seconds: float) -> str:
         return f"was terminated by signal {-exitcode}"
 
 
-def _load_application(settings: ServingSettings, names: "SimpleQueue[list[str]]") -> Callable[..., Any]:
+def _load_application(
+    settings: ServingSettings, names: "SimpleQueue[list[str]]", threads: int, *, is_reload: bool = False
+) -> Callable[..., Any]:
     """Load the models in a worker, and return the application."""
+    os.environ.setdefault(VARIABLE, str(threads))
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     lines = ExitStack()
-    lines.enter_context(lines_shown())
+    lines.enter_context(lines_shown(with_time=True))
     atexit.register(lines.close)
     log_warnings()
+    outcome = "failed"
     try:
         key = read_key(settings)
-        service, garbage = load_service(settings)
-    except (AlbertKitError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        service = load_service(settings)
+        outcome = "done"
+    except Exception as error:  # with any other exit status the supervisor would start workers forever
+        is_expected = isinstance(error, AlbertKitError | OSError)
+        logger.error("%s", error, exc_info=not is_expected)
         sys.exit(STARTUP_FAILURE)
-    except Exception:  # with any other exit status the supervisor would start workers forever
-        traceback.print_exc()
-        sys.exit(STARTUP_FAILURE)
+    finally:
+        if is_reload:
+            reloads = Metrics().reloads
+            for name in settings.models:
+                reloads.labels(name, outcome).inc()
     names.put(service.describe())
-    return make_application(service, key=key, garbage=garbage)
+    return make_application(service, key=key)
 
 
 def _exit_with_parent() -> None:

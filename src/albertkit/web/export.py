@@ -10,7 +10,7 @@ The folder has these files:
     onnx/model_quantized.onnx    in int8, if its accuracy drop is small enough
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -171,8 +171,11 @@ def export_web(
         )
     modules = sentence_modules(config)
     vectors = modules if task == "feature-extraction" else None
-    if page and vectors is not None:
-        _check_vectors(vectors)
+    if page and vectors is not None and (parts := _not_in_browsers(vectors, on_page=True)):
+        raise ConfigError(
+            f"the model's vectors need {', '.join(parts)}. Expected only the pooling mean or cls, which the "
+            "page computes. Omit page (--page)."
+        )
     libraries = fetch_libraries() if page else {}
     shared = {"architecture": chosen, "dtype": dtype, "all_inputs": True, "texts": texts}
     with complete_files(target) as files:
@@ -191,7 +194,11 @@ def export_web(
         if modules is not None:
             longest = min(longest, modules.max_length or longest)
         _write_tokenizer(files, checkpoint, longest=longest)
-        notes += _notes_of_class(chosen, exact.outputs)
+        if chosen not in _JS_CLASSES:
+            notes.append(
+                f"transformers.js has no {chosen}. Open the folder with its AutoModel. The names of its "
+                f"outputs: {', '.join(exact.outputs)}."
+            )
         if vectors is not None:
             notes.append(_note_of_vectors(vectors))
         if page:
@@ -240,18 +247,6 @@ def _write_int8(
     return loss
 
 
-def _check_vectors(modules: SentenceModules) -> None:
-    """Raise ConfigError if the page cannot compute the model's vectors."""
-    parts = _not_in_browsers(modules)
-    if modules.default_prompt_name is not None:
-        parts.append(f"the default prompt {modules.default_prompt_name!r}")
-    if parts:
-        raise ConfigError(
-            f"the model's vectors need {', '.join(parts)}. Expected only the pooling mean or cls, which the "
-            "page computes. Omit page (--page)."
-        )
-
-
 def _note_of_vectors(modules: SentenceModules) -> str:
     """Return how to get the vectors of Python from transformers.js, which does not read the modules."""
     if parts := _not_in_browsers(modules):
@@ -269,8 +264,8 @@ def _note_of_vectors(modules: SentenceModules) -> str:
     return f"{note}, and prepend {modules.prompts[modules.default_prompt_name]!r} to each text"
 
 
-def _not_in_browsers(modules: SentenceModules) -> list[str]:
-    """Return the steps to a text's vector that neither transformers.js nor the page computes."""
+def _not_in_browsers(modules: SentenceModules, *, on_page: bool = False) -> list[str]:
+    """Return the steps to a text's vector that transformers.js, or the page, does not compute."""
     after = " and ".join(type(step).__name__ for step in modules.steps)
     has_default = modules.default_prompt_name is not None
     steps = {
@@ -279,6 +274,7 @@ def _not_in_browsers(modules: SentenceModules) -> list[str]:
         "texts in lower case": modules.lower_case,
         "a pooling without the prompt": has_default and not modules.include_prompt,
         f"the first {modules.dimensions} dimensions": modules.dimensions is not None,
+        f"the default prompt {modules.default_prompt_name!r}": on_page and has_default,
     }
     return [name for name, is_needed in steps.items() if is_needed]
 
@@ -305,12 +301,3 @@ def _write_tokenizer(folder: Path, checkpoint: Checkpoint, *, longest: int) -> N
         settings | {"model_max_length": min(length, longest)},
         ensure_ascii=False,
     )
-
-
-def _notes_of_class(architecture: str, outputs: Iterable[str]) -> list[str]:
-    if architecture in _JS_CLASSES:
-        return []
-    return [
-        f"transformers.js has no {architecture}. Open the folder with its AutoModel. The names of its "
-        f"outputs: {', '.join(outputs)}."
-    ]
