@@ -138,15 +138,18 @@ def test_the_julia_example_prints_the_shapes(
     assert "sentence-order head  2x3 (features first)" in printed
 
 
-def test_verify_finds_a_difference(tf1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", [None, "float32", "float16", "bfloat16"])
+def test_verify_finds_a_difference(tf1: Path, monkeypatch: pytest.MonkeyPatch, dtype: str | None) -> None:
     def wrong(folder: Path, config: dict, tensors: Tensors, **options: object) -> None:
         folder_file.write_folder(
-            folder, config, {**tensors, "predictions.bias": tensors["predictions.bias"] + 1e-3}
+            folder, config, {**tensors, "predictions.bias": tensors["predictions.bias"] + change}
         )
 
+    change = 1e-3 if dtype in (None, "float32") else 0.25
+
     monkeypatch.setattr("albertkit.conversion.write_folder", wrong)
-    with pytest.raises(CheckpointError, match=r"its outputs differ from those of .* by up to 1.0e-03"):
-        convert(tf1, tf1.parent / "hf", verify=True)
+    with pytest.raises(CheckpointError, match=rf"its outputs differ from those of .* by up to {change:.1e}"):
+        convert(tf1, tf1.parent / "hf", dtype=dtype, verify=True)
 
 
 def test_verify_finds_weights_that_are_not_finite(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_other_data_types(tmp_path: Path, dtype: str) -> None:
     assert {str(tensor.dtype) for tensor in load_file(tmp_path / "1" / "model.safetensors").values()} == {
         f"torch.{dtype}"
     }
-    convert(tmp_path / "1", tmp_path / "2", to="tf1")
+    convert(tmp_path / "1", tmp_path / "2", to="tf1", dtype=dtype)
     convert(tmp_path / "2", tmp_path / "3")
     assert (tmp_path / "1" / "model.safetensors").read_bytes() == (
         tmp_path / "3" / "model.safetensors"
@@ -132,6 +132,33 @@ def test_other_data_types(tmp_path: Path, dtype: str) -> None:
     else:
         convert(tmp_path / "1", tmp_path / "4.tfbson")
         assert julia.load(tmp_path / "4.tfbson")["weights"][WORDS].dtype == np.float16
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_original_code_gets_float32(tmp_path: Path, dtype: str) -> None:
+    random_model(AlbertForPreTraining).save_pretrained(tmp_path / "0")
+    convert(tmp_path / "0", tmp_path / "1", dtype=dtype)
+    report = convert(tmp_path / "1", tmp_path / "2", to="tf1", verify=True)
+    assert report.notes[0].startswith(f"the weights were cast from {dtype} to float32, the only type that the")
+    assert {entry.dtype for entry in Bundle(tmp_path / "2" / google.PREFIX).entries.values()} == {np.float32}
+    assert (report.largest_difference, report.cast_difference) == (0, 0)
+    convert(tmp_path / "2", tmp_path / "3", dtype=dtype)
+    for file in ("config.json", "model.safetensors"):
+        assert (tmp_path / "3" / file).read_bytes() == (tmp_path / "1" / file).read_bytes()
+    assert not any("float32" in note for note in convert(tmp_path / "0", tmp_path / "4", to="tf1").notes)
+
+
+def test_rounding_is_not_a_difference(tmp_path: Path) -> None:
+    model = random_model(AlbertForPreTraining)
+    with torch.no_grad():
+        model.predictions.LayerNorm.weight.mul_(1e3)  # type: ignore[union-attr, operator]
+    model.save_pretrained(tmp_path / "0")
+    report = convert(tmp_path / "0", tmp_path / "1", dtype="bfloat16", verify=True)
+    assert report.largest_difference == 0
+    assert report.cast_difference is not None
+    assert report.cast_difference > 1
+    assert f"the cast to bfloat16 changes outputs by at most {report.cast_difference:.1e}" in str(report)
+    assert convert(tmp_path / "1", tmp_path / "2", verify=True).cast_difference is None
 
 
 def test_weights_beyond_the_range_of_a_data_type_are_an_error(tmp_path: Path) -> None:

@@ -165,6 +165,34 @@ def test_the_settings_of_the_tokenizer_are_converted(tmp_path: Path, tiny_vocabu
     ]
 
 
+def test_the_maximum_length_without_settings_is_that_of_the_model(
+    tmp_path: Path, tiny_vocabulary: Path
+) -> None:
+    model = random_model(AlbertModel, vocab_size=500)
+    lengths = [model.config.max_position_embeddings]  # type: ignore[union-attr]
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    in_json = tokenizer.backend_tokenizer.to_str().encode()
+    for number, name in enumerate(("spiece.model", "tokenizer.json")):
+        source = tmp_path / f"{number}"
+        model.save_pretrained(source)
+        (source / name).write_bytes(in_json if number else tiny_vocabulary.read_bytes())
+        convert(source, tmp_path / f"{number}-hf")
+        convert(source, tmp_path / f"{number}-tf1", to="tf1")
+        convert(tmp_path / f"{number}-tf1", tmp_path / f"{number}-again")
+        for folder in (tmp_path / f"{number}-hf", tmp_path / f"{number}-again"):
+            for library in (AutoTokenizer, transformers.AutoTokenizer):
+                lengths.append(library.from_pretrained(folder).model_max_length)
+        lengths.append(load_tokenizer(tmp_path / f"{number}-tf1").model_max_length)
+    convert(tmp_path / "0-hf", tmp_path / "0.tfbson")
+    convert(tmp_path / "0.tfbson", tmp_path / "from julia")
+    lengths += [load_tokenizer(tmp_path / name).model_max_length for name in ("0.tfbson", "from julia")]
+    assert lengths == [16] * 13
+    # Saved settings are kept.
+    AlbertTokenizer(tiny_vocabulary, model_max_length=9).save_pretrained(tmp_path / "0")
+    convert(tmp_path / "0", tmp_path / "0-saved", to="tf1")
+    assert load_tokenizer(tmp_path / "0-saved").model_max_length == 9
+
+
 def test_a_vocabulary_only_in_tokenizer_json(tmp_path: Path, tiny_vocabulary: Path) -> None:
     random_model(AlbertModel, vocab_size=500).save_pretrained(tmp_path / "0")
     tokenizer = AlbertTokenizer(tiny_vocabulary)

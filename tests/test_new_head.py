@@ -5,6 +5,7 @@ tests/engines/test_onnx_engine.py tests the new head with the engines.
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from albertkit.finetuning.train import finetune
 from albertkit.footprint import measure
 from albertkit.pipelines import pipeline
 from albertkit.serving.models import load_model
+from albertkit.serving.settings import ServingSettings
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.web.export import export_web
 
@@ -92,10 +94,11 @@ def test_a_bench_needs_no_pipeline(folder: Path, run: Run, monkeypatch: pytest.M
 
 def test_a_missing_pipeline_is_an_error_of_pipelines_and_servers(folder: Path) -> None:
     message = f"{NEW_HEAD}, the class of the model, has no pipeline, because it is for replaced-tokens"
-    for load in (lambda: pipeline(None, folder), lambda: load_model("new", str(folder), device="cpu")):
+    settings = ServingSettings(models={"new": str(folder)}, device="cpu")
+    for load in (lambda: pipeline(None, folder), lambda: load_model("new", settings)):
         with pytest.raises(ConfigError, match=message):
             load()
-    served = load_model("new", str(folder), task="feature-extraction", device="cpu")
+    served = load_model("new", replace(settings, tasks={"new": "feature-extraction"}))
     assert [*served.expected] == ["hidden_states"]
 
 

@@ -65,10 +65,7 @@ def predict(
             raise KeyboardInterrupt
 
     reader = predictor.task.reader(str(source), DataOptions(), labeled=False)
-    predict_file(
-        *(predictor.task, predictor.model, reader, output),
-        about={}, part_size=PART, progress=progress, **runner,
-    )  # fmt: skip
+    predict_file(predictor, reader, output, about={}, part_size=PART, progress=progress, **runner)
     return done
 
 

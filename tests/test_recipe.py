@@ -12,7 +12,6 @@ from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
 from albertkit.recipe import (
     build,
-    default_values,
     field_docs,
     merge,
     read_recipe,
@@ -174,11 +173,22 @@ def test_a_seed_out_of_range_is_an_error(seed: int) -> None:
         FinetuningSettings(seed=seed)
 
 
-def test_defaults_are_those_of_settings_without_values() -> None:
-    defaults = default_values(FinetuningSettings)
-    assert defaults == dataclasses.asdict(FinetuningSettings())
-    assert default_values(PretrainingSettings)["examples"] == dataclasses.asdict(ExampleSettings())
-    assert "steps" in default_values(PretrainingSettings)["training"]
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"accumulation": 0}, "accumulation must be 1 or more, not 0"),
+        ({"log_every": 0}, "log_every must be 1 or more, not 0"),
+        ({"early_stopping": -1}, "early_stopping must be 0 or more, not -1"),
+        ({"weight_decay": math.nan}, "weight_decay must be 0 or more, not nan"),
+        ({"temperature": math.inf}, "temperature must be finite, not inf"),
+        ({"dropout": 1.5}, "dropout must be between 0 and 1, not 1.5"),
+        ({"warmup": 1.0}, "warmup is 1, which is the whole run"),
+    ],
+)
+def test_limits_are_checked_before_data_is_read(setting: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        FinetuningSettings(**setting)
+    assert FinetuningSettings(max_minutes=math.inf, steps=None).max_minutes == math.inf
 
 
 def test_unreadable_recipes(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ import torch
 from engine_rows import CLASSIFIER
 from modeling_twins import make
 
+from albertkit.engines.batches import plan
 from albertkit.engines.choosing import ENGINES, make_engine
-from albertkit.engines.engine import Row, batches_by_length
+from albertkit.engines.engine import Row, first_token
 from albertkit.engines.plain import pad_batch
 from albertkit.errors import ConfigError, DataError
 
@@ -15,13 +16,18 @@ def row(input_ids: list[int], token_type_ids: list[int] | None = None) -> Row:
     return Row(input_ids=input_ids, token_type_ids=token_type_ids or [0] * len(input_ids), example=0)
 
 
-def test_batches_by_length() -> None:
+def test_batches_of_rows_by_length() -> None:
     rows = [row([1] * length) for length in (3, 9, 1, 5, 5)]
-    assert list(batches_by_length(rows, batch_tokens=100, batch_size=2)) == [[1, 3], [4, 0], [2]]
-    assert list(batches_by_length(rows, batch_tokens=100)) == [[1, 3, 4, 0, 2]]
+
+    def planned(budget: int, max_rows: int | None = None, *, padded: bool = True) -> list[list[int]]:
+        return [batch.numbers for batch in plan(rows, first_token, budget, max_rows, padded=padded)]
+
+    assert planned(100, 2) == planned(100, 2, padded=False) == [[1, 3], [4, 0], [2]]
+    assert planned(100) == planned(100, padded=False) == [[1, 3, 4, 0, 2]]
     # padding counts: three rows of 5 positions exceed 10, and a row that is too long is alone
-    assert list(batches_by_length(rows, batch_tokens=10)) == [[1], [3, 4], [0, 2]]
-    assert list(batches_by_length(rows, batch_tokens=2)) == [[1], [3], [4], [0], [2]]
+    assert planned(10) == [[1], [3, 4], [0, 2]]
+    assert planned(2) == planned(2, padded=False) == [[1], [3], [4], [0], [2]]
+    assert planned(14, padded=False) == [[1, 3], [4, 0, 2]]
 
 
 def test_pad_batch() -> None:

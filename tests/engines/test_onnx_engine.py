@@ -34,7 +34,7 @@ from albertkit.engines.engine import every_token, first_token
 from albertkit.engines.onnx_engine import OnnxNetwork, _alike
 from albertkit.engines.onnx_module import OnnxModuleEngine
 from albertkit.engines.plain import PlainEngine
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.layers import FunctionActivation
 from albertkit.onnx.int8 import COMPUTED_LARGEST, quantize
 from albertkit.onnx.packed import build_rows
@@ -124,7 +124,7 @@ class TestChangedModels:
         engine = make_engine(make(CLASSIFIER), "onnx")
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            with pytest.raises(ValueError, match="more than max_position_embeddings"):
+            with pytest.raises(DataError, match=r"row 0 has 25 tokens\. Expected at most 24"):
                 engine.run(rows_of([25]))
 
 

@@ -1,4 +1,4 @@
-"""Tests of `compare_words`, which compares the words that a model predicts for groups."""
+"""Tests of `compare_groups`, which compares the words that a model predicts for groups."""
 
 import math
 from dataclasses import replace
@@ -11,7 +11,8 @@ import torch
 from inspected_model import TEMPLATE
 
 from albertkit.errors import ConfigError, DataError
-from albertkit.inspection.bias import GroupComparison, compare_words
+from albertkit.inspection.bias import GroupComparison
+from albertkit.inspection.inspect import compare_groups
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pipelines import FillMaskPipeline, pipeline
@@ -25,7 +26,7 @@ def fill(folder: Path) -> FillMaskPipeline:
 @pytest.fixture(scope="module")
 def compared(fill: FillMaskPipeline) -> GroupComparison:
     groups = ["doctor", "old fox", "queen"]
-    return compare_words(fill.model, fill.tokenizer, template=TEMPLATE, groups=groups, top_k=4)
+    return compare_groups(TEMPLATE, groups, model=fill.model, tokenizer=fill.tokenizer, top_k=4)
 
 
 class TestBias:
@@ -64,21 +65,21 @@ class TestBias:
     def test_groups_can_be_any_iterable(self, fill, compared):
         groups = dict.fromkeys(compared.groups)
         for given in (groups, (group for group in groups)):
-            report = compare_words(fill.model, fill.tokenizer, template=TEMPLATE, groups=given, top_k=4)
+            report = compare_groups(TEMPLATE, given, model=fill.model, tokenizer=fill.tokenizer, top_k=4)
             assert report.groups == compared.groups
             assert [word.token for word in report.words] == [word.token for word in compared.words]
 
     def test_a_pretraining_model_gives_the_same(self, folder, fill, compared):
         model = AlbertForPreTraining.from_pretrained(folder)
-        options = {"template": TEMPLATE, "groups": compared.groups, "top_k": 4}
-        report = compare_words(model, fill.tokenizer, **options)
+        options = {"model": model, "tokenizer": fill.tokenizer, "top_k": 4}
+        report = compare_groups(TEMPLATE, compared.groups, **options)
         assert [word.token for word in report.words] == [word.token for word in compared.words]
         for word, expected in zip(report.words, compared.words, strict=True):
             assert word.scores == pytest.approx(expected.scores, rel=1e-4)
 
     def test_errors(self, fill):
         def compare(template: Any, groups: Any, **options):
-            compare_words(fill.model, fill.tokenizer, template=template, groups=groups, **options)
+            compare_groups(template, groups, model=fill.model, tokenizer=fill.tokenizer, **options)
 
         for template, groups, message in (
             ("A [MASK].", ["man", "woman"], r"no \[X\] in the template 'A \[MASK\]\.'"),
@@ -102,7 +103,7 @@ class TestBias:
         with pytest.raises(
             ConfigError, match=r"AlbertForMaskedLM or AlbertForPreTraining, got .*AlbertModel"
         ):
-            compare_words(other, fill.tokenizer, template="[X] [MASK]", groups=["a", "b"])
+            compare_groups("[X] [MASK]", ["a", "b"], model=other, tokenizer=fill.tokenizer)
 
     def test_a_plot_of_too_many_words_is_an_error(self, compared, tmp_path):
         many = replace(compared, words=compared.words * 200)
@@ -113,7 +114,7 @@ class TestBias:
     @pytest.mark.parametrize(("name", "begin"), [("a.svg", b"<?xml"), ("a.PDF", b"%PDF")])
     def test_plot(self, fill, tmp_path, name, begin):
         groups = ["$x_", r"\frac$"]  # matplotlib must not read them as formulas
-        report = compare_words(fill.model, fill.tokenizer, template="[X] $ [MASK]", groups=groups, top_k=4)
-        report.plot(tmp_path / name)
+        options = {"model": fill.model, "tokenizer": fill.tokenizer, "top_k": 4}
+        compare_groups("[X] $ [MASK]", groups, plot=tmp_path / name, **options)
         assert (tmp_path / name).read_bytes().startswith(begin)
         assert [file.name for file in tmp_path.iterdir()] == [name]

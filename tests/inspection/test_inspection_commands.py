@@ -110,6 +110,11 @@ for call in json.loads(sys.argv[1]):
         assert report["class"] == "AlbertForSequenceClassification"
         assert report["parameters"]["total"]["distinct"] * 4 == report["weights"]["bytes"]
 
+    def test_an_empty_folder_is_an_error(self, run, tmp_path):
+        result = run("inspect", tmp_path)
+        assert_one_line_error(result, "Expected config.json or model*.safetensors", "which is empty")
+        assert "[0-9]" not in result.errors
+
     def test_a_path_is_inspected_like_its_name(self, folder):
         assert inspect_model(folder) == inspect_model(str(folder))
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from inspected_model import SECOND, TEXT, outputs, page_data
 from places import ROOT
 
 from albertkit.inspection.attention import compute_attention
-from albertkit.inspection.page import SCALE, attention_page
+from albertkit.inspection.page import SCALE
 
 HOSTILE = '</script><script>document.title = "taken"</script><!-- <b>&amp;'
 
@@ -23,7 +24,7 @@ class TestPage:
     """The file, read without a browser."""
 
     def test_page_holds_the_models_attention(self, model, tokenizer, report):
-        data = page_data(attention_page(report, model="tiny"))
+        data = page_data(replace(report, model="tiny").to_html())
         output = outputs(model, tokenizer, TEXT, SECOND)
         count = len(data["tokens"])
         for layer, expected in zip(data["layers"], output.attentions, strict=True):
@@ -34,7 +35,8 @@ class TestPage:
         assert data["tokens"] == report.tokens
 
     def test_texts_of_the_user_are_escaped(self, model, tokenizer):
-        page = attention_page(compute_attention(model, tokenizer, HOSTILE, "{{script}}"), model="<i>{{data}}")
+        report = compute_attention(model, tokenizer, HOSTILE, "{{script}}")
+        page = replace(report, model="<i>{{data}}").to_html()
         assert page.count("</script>") == 2  # one ends the data, one ends the script
         assert HOSTILE not in page
         assert "<i>" not in page
@@ -64,7 +66,7 @@ class TestInABrowser:
         def open_page(*texts: str, **options):
             file = tmp_path / "page.html"
             report = compute_attention(model, tokenizer, *texts)
-            file.write_text(attention_page(report, model="tiny"), encoding="utf-8")
+            file.write_text(replace(report, model="tiny").to_html(), encoding="utf-8")
             page = watch.over(browser.new_page(**options))
             page.goto(file.as_uri())
             return page, report

@@ -16,7 +16,7 @@ from transformers.pipelines.pt_utils import KeyDataset, KeyPairDataset
 
 from albertkit import pipelines
 from albertkit.errors import ConfigError, DataError
-from albertkit.inputs import NumberedStream
+from albertkit.inputs import NumberedInputs
 from albertkit.pipelines import interface, pipeline
 from albertkit.pipelines.interface import Pipeline
 
@@ -331,8 +331,8 @@ def test_other_fields_of_a_json_line_are_ignored(
     fields: tuple[str, ...], line: dict[str, object], expected: object
 ) -> None:
     lines = [json.dumps(line).encode()]
-    assert list(NumberedStream.read(lines, "x.jsonl", format="jsonl", fields=fields)) == [expected]
-    kept = list(NumberedStream.read(lines, "x.jsonl", format="jsonl", fields=fields, others=True))
+    assert list(NumberedInputs.read(lines, "x.jsonl", format="jsonl", fields=fields)) == [expected]
+    kept = list(NumberedInputs.read(lines, "x.jsonl", format="jsonl", fields=fields, others=True))
     assert kept == [line]
 
 
@@ -341,18 +341,18 @@ def test_fields_of_every_pipeline_are_read_or_are_an_error() -> None:
     names = {name for one in classes for name in (*one.fields, one.rest) if name is not None}
     assert {"text", "choices"} < names
     line = dict.fromkeys(names, "a") | {"id": "b"}
-    (read,) = NumberedStream.read([json.dumps(line).encode()], "x.jsonl", format="jsonl", fields=("text",))
+    (read,) = NumberedInputs.read([json.dumps(line).encode()], "x.jsonl", format="jsonl", fields=("text",))
     assert read == dict.fromkeys(names, "a")
     header = ["\t".join(sorted(names)).encode()]
     with pytest.raises(DataError, match="are column names"):
-        list(NumberedStream.read(header, "x.tsv", format="tsv", fields=("text",)))
+        list(NumberedInputs.read(header, "x.tsv", format="tsv", fields=("text",)))
 
 
 @pytest.mark.parametrize("content", ['[{"text": "a"}, {"text": "b"}]', '[\n  {"text": "a"}\n]', "[" * 9_999])
 def test_a_file_of_one_json_array(content: str) -> None:
     with pytest.raises(DataError, match=r"x\.jsonl, line 1: an array of objects begins.* jq"):
-        list(NumberedStream.read([line.encode() for line in content.splitlines()], "x.jsonl", format="jsonl"))
+        list(NumberedInputs.read([line.encode() for line in content.splitlines()], "x.jsonl", format="jsonl"))
 
 
 def test_a_list_of_strings_is_one_input() -> None:
-    assert list(NumberedStream.read([b'["a", "b"]'], "x.jsonl", format="jsonl")) == [["a", "b"]]
+    assert list(NumberedInputs.read([b'["a", "b"]'], "x.jsonl", format="jsonl")) == [["a", "b"]]

@@ -69,6 +69,12 @@ class TestFeatureExtraction:
         cut = encode(long, truncation=True, return_tensors=True)
         torch.testing.assert_close(cut, encode("word " * (LIMIT - 2), return_tensors=True), atol=1e-5, rtol=0)
 
+    def test_an_empty_text_causes_a_warning(self, encode):
+        with pytest.warns(
+            UserWarning, match="a text is empty, so its vector is computed from special tokens"
+        ):
+            encode(["a word", " "], pooling="mean")
+
     def test_special_tokens_as_plain_text(self, encode):
         assert len(encode("a [SEP]")[0]) == len(encode("a")[0]) + 1
         assert len(encode("a [SEP]", parse_special_tokens=False)[0]) > len(encode("a [SEP]")[0])

@@ -8,6 +8,7 @@ import pytest
 import torch
 from pipeline_answers import MASKED_TEXTS, assert_same_answers
 
+from albertkit import devices
 from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
@@ -45,6 +46,14 @@ class TestLoading:
         fast = pipeline("fill-mask", folder, use_fast=True)
         assert type(fast.tokenizer).__name__ == "AlbertTokenizerFast"
         assert fast(MASKED_TEXTS) == fill(MASKED_TEXTS)
+
+    @pytest.mark.parametrize("device", [{}, {"device": "auto"}, {"device_map": "auto"}])
+    def test_engines_of_the_cpu_load_a_model_there_by_default(self, folder, monkeypatch, device):
+        monkeypatch.setattr(devices, "best_device", lambda: torch.device("meta"))  # in place of a GPU
+        answers = pipeline("fill-mask", folder, engine="onnx", **device)("She opened the [MASK].")
+        assert_same_answers(pipeline("fill-mask", folder, device="cpu")("She opened the [MASK]."), answers)
+        with pytest.raises(ConfigError, match="meta"):
+            pipeline("fill-mask", folder, **device)
 
     def test_devices(self, folder):
         assert pipeline("fill-mask", folder, device=-1).device.type == "cpu"
@@ -85,6 +94,15 @@ class TestLoading:
             pipeline("fill-mask", tmp_path / "missing")
         with pytest.raises(ModelNotFoundError, match="albert-base-v2"):
             pipeline("fill-mask", "albert-base-v2", local_files_only=True, cache_dir=tmp_path)
+
+    def test_a_folder_with_the_name_of_a_task(self, fill, folder, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(ModelNotFoundError, match="There is no model 'ner': no folder"):
+            pipeline(model="ner")
+        (tmp_path / "ner").symlink_to(folder)
+        assert pipeline(model="ner")(MASKED_TEXTS) == fill(MASKED_TEXTS)
+        with pytest.raises(ConfigError, match="no pipeline for the task 'bundled'"):
+            pipeline("bundled", "ner")
 
     def test_task_of_the_model(self, fill, encode, folder, tokenizer, tmp_path):
         by_name = pipeline(model=folder)  # saved by AlbertForPreTraining

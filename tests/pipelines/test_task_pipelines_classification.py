@@ -72,6 +72,20 @@ class TestTextClassification:
         assert_close(classify([{"text": texts[0]}]), expected[:1])
         assert [len(one) for one in classify(texts, top_k=1)] == [1] * 20
 
+    def test_an_empty_answer_for_a_truncated_text_warns(self, save):
+        kind = {"num_labels": 3, "problem_type": "multi_label_classification"}
+        model = AlbertForSequenceClassification.from_pretrained(save(AlbertForSequenceClassification, **kind))
+        with torch.no_grad():
+            model.classifier.bias.copy_(torch.tensor([-9.0, -9, -9]))
+        classify = pipeline("text-classification", model, save(AlbertForSequenceClassification, **kind))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # nothing was truncated, or the answer has `cut`
+            assert classify("a word", truncation=True) == []
+            every = classify("word " * 200, truncation=True, top_k=None)
+        assert [one["cut"] for one in every] == [202 - LIMIT] * 3
+        with pytest.warns(UserWarning, match=r"truncated, and no label .*With top_k=None"):
+            assert classify(["a word", "word " * 200], truncation=True) == [[], []]
+
     def test_segments_of_a_pair_reach_the_model(self, classes, tokenizer):
         model = transformers.AlbertForSequenceClassification.from_pretrained(classes).eval()
         inputs = tokenizer(TEXT, "my sister", return_tensors="pt")

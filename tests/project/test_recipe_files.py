@@ -22,7 +22,7 @@ from albertkit.pretraining import masking
 from albertkit.pretraining.run import run_pretraining
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.recipe import build, read_recipe
-from albertkit.training.curves import read_metrics
+from albertkit.training.progress import read_metrics
 from albertkit.training.state import checkpoint_folder
 
 RECIPES = sorted(

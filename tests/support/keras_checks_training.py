@@ -64,6 +64,21 @@ def test_a_step_of_training_equals_that_of_torch(
         assert (after[name] - tensor).abs().max() < 1e-5, name
 
 
+def test_outputs_of_a_tokenizer_and_missing_labels(tmp_path: Path) -> None:
+    _, model = pair("AlbertForSequenceClassification", tmp_path, **SHALLOW, **NO_DROPOUT)
+    inputs, labels = arrays(batch(mask=True, segments=True)), np.array([1, 0, 1])
+    encoded = albertkit.BatchEncoding(inputs)
+    model.compile(optimizer=keras.optimizers.SGD(0.0), loss=cross_entropy(), **UNCOMPILED)
+    loss = model.evaluate(inputs, labels, verbose=0)
+    assert model.evaluate(encoded, labels, verbose=0) == loss
+    history = model.fit(encoded, labels, validation_data=(encoded, labels), verbose=0).history
+    assert history["val_loss"][0] == pytest.approx(loss)
+    assert (model.predict(encoded, verbose=0).logits == model.predict(inputs, verbose=0).logits).all()
+    for given in (encoded, inputs):
+        with pytest.raises(albertkit.DataError, match="there are no labels"):
+            model.fit(given, verbose=0)
+
+
 def test_dropout_acts_with_training_only(tmp_path: Path) -> None:
     values = {"hidden_dropout_prob": 0.5, "attention_probs_dropout_prob": 0.5, "classifier_dropout_prob": 0.5}
     _, model = pair("AlbertForSequenceClassification", tmp_path, **SHALLOW, **values)

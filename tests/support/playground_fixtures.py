@@ -40,8 +40,8 @@ def settings_fixture(folders: dict[str, str]) -> ServingSettings:
 
 
 @pytest.fixture(name="models", scope="module")
-def models_fixture(folders: dict[str, str]) -> dict[str, ServedModel]:
-    return {name: load_model(name, folder, device="cpu") for name, folder in folders.items()}
+def models_fixture(settings: ServingSettings) -> dict[str, ServedModel]:
+    return {name: load_model(name, settings) for name in settings.models}
 
 
 @pytest.fixture(name="server", scope="module")

@@ -20,23 +20,27 @@ def make_shards(folder: Path, texts: list[str], vocabulary: Path) -> ShardSet:
     return ShardSet(folder / "out/train")
 
 
+def document(shards: ShardSet, index: int) -> list[list[int]]:
+    """Return the ids of each sentence of a document."""
+    tokens, ends = shards.tokens(index)
+    return [sentence.tolist() for sentence in np.split(tokens, ends[:-1])]
+
+
 def one_epoch(stream: ExampleStream) -> Iterator[PretrainingBatch]:
-    epoch = stream.position.epoch
-    while stream.position.epoch == epoch:
-        yield next(stream)
+    for batch in stream:
+        yield batch
+        if batch.position.epoch > stream.start.epoch:
+            return
 
 
 def rows_of(batch: PretrainingBatch) -> list[bytes]:
     """Return the inputs and labels of each row as bytes, without padding."""
-    length = batch.input_ids.shape[1]
     rows = []
     for index, (ids, mask, types) in enumerate(
         zip(batch.input_ids, batch.attention_mask, batch.token_type_ids, strict=True)
     ):
         parts = [ids[mask == 1], types[mask == 1]]
-        for labels in batch.labels.values():
-            here = labels.positions // length == index
-            parts += [labels.positions[here] % length, labels.values[here]]
+        parts += [labels[index][mask == 1] for labels in batch.labels.values()]
         rows.append(b"|".join(part.tobytes() for part in parts))
     return rows
 

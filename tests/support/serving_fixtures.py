@@ -41,7 +41,7 @@ def torch_server_fixture(folders: dict[str, str]) -> Iterator[Running]:
 @pytest.fixture(name="watched")
 def watched_fixture(folders: dict[str, str]) -> ServedModel:
     """Return the pretrained model with an engine that tests can stop."""
-    model = load_model("pretrained", folders["pretrained"], device="cpu")
+    model = load_model("pretrained", settings_for(folders))
     word = model.any_pipeline.tokenizer.convert_tokens_to_ids
     engine = WatchedEngine(model.engine, poison=word("▁harbour"), bomb=word("▁morning"))
     for pipeline in model.pipelines.values():

@@ -8,7 +8,7 @@ import torch
 
 from albertkit.config import AlbertConfig
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
-from albertkit.training.loop import train
+from albertkit.training.loop import Training
 from albertkit.training.objective import StepOutput
 from albertkit.training.settings import TrainingSettings
 
@@ -97,7 +97,7 @@ def run(
     **options: Any,
 ) -> Any:
     model = tiny_model(dropout)
-    return train(
+    return Training(
         model,
         objective,
         batches,
@@ -105,6 +105,6 @@ def run(
         output,
         save_model=model.save_pretrained,
         evaluate=lambda: {"loss": float(objective(model, next(batches(None))[0], {"tokens": 32}).loss)},
-        fingerprint=fingerprint,
+        fingerprint=fingerprint or {},
         **options,
-    )
+    ).run()

@@ -10,8 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from albertkit.serving.memory import GarbageCollector
-from albertkit.serving.server import listen, make_server
+from albertkit.serving.server import free_memory, listen, make_server
 from albertkit.serving.service import Service
 from albertkit.serving.settings import ServingSettings
 
@@ -45,9 +44,8 @@ class Watch:
 async def main(folder: str, settings: str) -> None:
     """Serve until standard input ends."""
     service = Service(ServingSettings(models={"model": folder}, port=0, device="cpu", **json.loads(settings)))
-    garbage = GarbageCollector()
-    garbage.settle()
-    server = make_server(service, garbage=garbage)
+    free_memory()
+    server = make_server(service)
     listening = listen(service.settings)
     listening.listen(2048)
     watch = Watch()

@@ -8,6 +8,7 @@ from bound_tasks import bound, unread
 from training_losses import CPU, embedding_loss_of, loss_of
 
 from albertkit.datasets.examples import ChoiceExample, PairExample, QuestionExample, TextExample, WordsExample
+from albertkit.datasets.options import DataOptions
 from albertkit.engines.engine import Row
 from albertkit.engines.plain import PlainEngine
 from albertkit.errors import ConfigError, DataError
@@ -19,6 +20,7 @@ from albertkit.modeling.task_heads import (
     AlbertForSequenceClassification,
     AlbertForTokenClassification,
 )
+from albertkit.tasks.loading import load_splits, open_reader
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.question_answering import QuestionAnswering
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
@@ -107,12 +109,16 @@ class TestTextClassification:
             (
                 "single_label_classification",
                 "fine",
-                "example 0 .*the label 'fine'. Expected one of bad, good",
+                "example 0 .*the label 'fine' is unknown. The labels are bad, good",
             ),
-            ("single_label_classification", ("bad", "good"), "Expected one, or problem_type='multi_label"),
+            (
+                "single_label_classification",
+                ("bad", "good"),
+                "Expected exactly one, or problem_type='multi_label",
+            ),
             ("single_label_classification", 1.0, "label 1.0"),
             ("multi_label_classification", ("bad", "fine"), "'fine'"),
-            ("regression", "bad", "Expected a number"),
+            ("regression", "bad", "example 0 .*the label 'bad' is not a number"),
         ],
     )
     def test_wrong_labels(self, tokenizer, problem_type, label, message):
@@ -329,3 +335,14 @@ def test_the_record_of_a_regression_has_all_numbers(names: list[str]) -> None:
     (prediction,) = task.predictions([example], rows, [np.array(numbers, np.float32)])
     several = {} if len(names) == 1 else {"scores": dict(zip(names, numbers, strict=True))}
     assert task.record(example, prediction) == {"label": 0.5, **several}
+
+
+def test_several_numbers_have_no_metrics() -> None:
+    numbers = {"id2label": {0: "joy", 1: "anger"}, "problem_type": "regression"}
+    task = unread("text-classification", **numbers)
+    with pytest.raises(ConfigError, match=r"predicts 2 numbers for a text \(joy, anger\).* Use `predict`"):
+        load_splits(
+            task,
+            {"data": open_reader(task, [{"text": "a", "label": 1.5}], DataOptions(), name="data")},
+            labels=task.labels,
+        )

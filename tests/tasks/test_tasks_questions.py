@@ -148,8 +148,9 @@ class TestQuestionAnswering:
         assert len(found.answers) == 3
         assert found.no_answer.logit == 6  # the minimum of the windows
         assert found.no_answer_difference == -3
-        assert found.best(None) == found.best(0.0) == found.best(-3.0) == best
-        assert found.best(-3.5).text == ""
+        for threshold in (None, 0.0, -3.0):
+            assert found.ranked(threshold)[0] == best
+        assert found.ranked(-3.5)[0].text == ""
         both = [output[:, [0, *row.context]] for row, output in zip(rows, outputs, strict=True)]
         starts, ends = np.concatenate(both, axis=1)
         expected = np.exp(5 - np.logaddexp.reduce(starts) + 4 - np.logaddexp.reduce(ends))

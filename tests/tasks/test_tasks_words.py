@@ -117,8 +117,27 @@ class TestTokenClassification:
         assert task.features([]) == []
 
     @pytest.mark.parametrize(
+        ("labels", "expected"),  # "-" is a word without pieces
+        [
+            ("B-PER - I-PER", "B-PER I-PER I-PER"),
+            ("B-PER - - E-PER", "B-PER I-PER I-PER E-PER"),
+            ("- B-PER - B-PER - O -", "O B-PER O B-PER O O O"),
+            ("O - I-PER - I-LOC", "O O I-PER O I-LOC"),
+            ("E-PER - I-PER -", "E-PER O I-PER O"),
+        ],
+    )
+    def test_a_word_without_pieces_does_not_split_an_entity(self, tokenizer, labels, expected):
+        names = ("O", "B-PER", "I-PER", "E-PER", "I-LOC")
+        task = bound(TokenClassification(), tokenizer, labels=names)
+        example = WordsExample(tuple("\u0301" if one == "-" else "old" for one in labels.split()))
+        (row,) = task.features([example])
+        logits = np.eye(len(names))[[names.index(labels.split()[word]) for word in row.words]]
+        (tagged,) = task.predictions([example], [row], [logits])
+        assert tagged.labels == expected.split()
+
+    @pytest.mark.parametrize(
         ("labels", "message"),
-        [(("O",), "5 words and 1 labels"), (("O",) * 4 + ("B-ORG",), "'B-ORG'. Expected one of O")],
+        [(("O",), "5 words and 1 labels"), (("O",) * 4 + ("B-ORG",), "'B-ORG' is unknown. The labels are O")],
     )
     def test_wrong_labels(self, tokenizer, labels, message):
         task = bound(TokenClassification(), tokenizer, max_length=32, labels=self.LABELS)

@@ -156,29 +156,21 @@ def run(
 
 
 class _Meter:
-    """Measures functions, and estimates from earlier measurements how long more operations will take."""
+    """Measures functions. The last measurement tells how long more operations will take."""
 
     def __init__(self, names: Sequence[str], ceiling: float, clock: Clock, rounds: int) -> None:
-        self.clock, self.rounds, self.fastest = clock, rounds, 1 / ceiling
-        self.slopes = dict.fromkeys(names, _FIRST_GUESS / ceiling)  # seconds for one operation more
-        self.last = dict.fromkeys(names, (0.0, 0.0))  # operations and seconds of a call
+        self.clock, self.rounds = clock, rounds
+        self.seconds_per_operation = _FIRST_GUESS * len(names) / ceiling  # of one call of each side
 
     def expected(self, flops: float) -> float:
         """Return the estimated seconds of one call of each side."""
-        return sum(
-            max(0.0, seconds + (flops - done) * self.slopes[name])
-            for name, (done, seconds) in self.last.items()
-        )
+        return self.seconds_per_operation * flops
 
     def measure(self, works: dict[str, Callable[[], Any]], flops: float, seconds: float) -> dict[str, float]:
         """Return the median time in seconds of each function, which takes `flops` operations."""
         warm_up = self.expected(flops) < _LONG * len(works)
         medians = in_turn(works, seconds=seconds, rounds=self.rounds, warm_up=warm_up, clock=self.clock)
-        for name, took in medians.items():
-            done, before = self.last[name]
-            if flops > done:
-                self.slopes[name] = max((took - before) / (flops - done), self.fastest)
-            self.last[name] = flops, took
+        self.seconds_per_operation = sum(medians.values()) / flops
         return medians
 
 

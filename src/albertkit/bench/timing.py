@@ -100,9 +100,6 @@ PRODUCTS: tuple[Product, ...] = ((256, 768, 3072), (1024, 768, 3072), (1024, 307
 GPU_PRODUCTS: tuple[Product, ...] = ((4096, 768, 3072), (8192, 4096, 4096), (8192, 8192, 8192))
 _RUNS = 5
 
-_Way = Callable[[Product], Callable[[], Any]]
-"""A function of a product that returns the function that computes it."""
-
 
 def library() -> str:
     """Return the library that computes the products: "torch" if PyTorch is installed, otherwise "numpy"."""
@@ -130,7 +127,13 @@ def largest_product(
         clock: clock in seconds. For a GPU, it must wait until the GPU has finished (`clock_of`).
     """
     best, end = 0.0, clock() + seconds
-    ways = _torch_ways(device, dtype) if library() == "torch" else [_in_numpy]
+    ways = [_in_numpy]
+    if library() == "torch":
+        from albertkit.engines.packed_layers import can_reorder
+
+        dtype = getattr(torch, str(dtype).removeprefix("torch."))
+        choices = (False, True) if _is_cpu(device) and can_reorder(dtype) else (False,)
+        ways = [partial(_in_torch, device=device, dtype=dtype, reorder=one) for one in choices]
     products = products or (PRODUCTS if _is_cpu(device) else GPU_PRODUCTS)
     for product, way in itertools.product(products, ways):
         if best and clock() >= end:
@@ -151,14 +154,6 @@ def _in_numpy(product: Product) -> Callable[[], Any]:
     rows, inputs, outputs = product
     states, weight = np.ones((rows, inputs), np.float32), np.ones((outputs, inputs), np.float32)
     return lambda: states @ weight.T
-
-
-def _torch_ways(device: Any, dtype: Any) -> list[_Way]:
-    from albertkit.engines.packed_layers import can_reorder
-
-    dtype = getattr(torch, str(dtype).removeprefix("torch."))
-    ways = (False, True) if _is_cpu(device) and can_reorder(dtype) else (False,)
-    return [partial(_in_torch, device=device, dtype=dtype, reorder=reorder) for reorder in ways]
 
 
 def _in_torch(product: Product, *, device: Any, dtype: Any, reorder: bool) -> Callable[[], Any]:

@@ -6,7 +6,9 @@ from itertools import groupby
 
 import numpy as np
 
+from albertkit.config import AlbertConfig
 from albertkit.engines.engine import Read, Row
+from albertkit.errors import DataError
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +62,54 @@ class Batch:
         return np.split(scores, np.cumsum([len(positions) for positions in self.positions])[:-1])
 
 
-def plan(rows: Sequence[Row], read: Read, budget: int, max_rows: int | None) -> Iterator[Batch]:
+def plan(
+    rows: Sequence[Row], read: Read, budget: int, max_rows: int | None, *, padded: bool = False
+) -> Iterator[Batch]:
     """Yield batches of at most `budget` tokens and `max_rows` rows, the longest rows first.
 
-    A row with more than `budget` tokens is a batch of its own. None allows any number of rows.
+    Rows of similar length need little padding. The longest rows come first, so that a lack of memory shows at
+    once. A row with more than `budget` tokens is a batch of its own. None allows any number of rows. If
+    `padded`, padding counts as tokens.
     """
-    positions = [read(row) for row in rows]
-    order = sorted(range(len(rows)), key=lambda number: (-length_of(rows[number]), len(positions[number])))
-    start = tokens = 0
-    for stop, number in enumerate([*order, None]):
-        length = length_of(rows[number]) if number is not None else 0
-        tokens += length
-        is_full = number is None or tokens > budget or stop - start == max_rows
-        if is_full and stop > start:
-            numbers = order[start:stop]
-            yield Batch(numbers, [rows[one] for one in numbers], [positions[one] for one in numbers])
-            start, tokens = stop, length
+    lengths, positions = list(map(length_of, rows)), [read(row) for row in rows]
+    numbers: list[int] = []
+    tokens = 0
+
+    def batch() -> Batch:
+        return Batch(numbers, [rows[one] for one in numbers], [positions[one] for one in numbers])
+
+    for number in sorted(range(len(rows)), key=lambda one: (-lengths[one], len(positions[one]))):
+        tokens += lengths[(numbers or [number])[0]] if padded else lengths[number]
+        if numbers and (tokens > budget or len(numbers) == max_rows):
+            yield batch()
+            numbers, tokens = [], lengths[number]
+        numbers.append(number)
+    if numbers:
+        yield batch()
 
 
 def length_of(row: Row) -> int:
     """Return the number of tokens of a row."""
     return len(row.input_ids)
+
+
+def check_rows(rows: Sequence[Row], config: AlbertConfig) -> None:
+    """Check that a model has embeddings for all tokens of all rows.
+
+    Raises:
+        DataError: A row is too long, or contains an id that has no embedding.
+    """
+    for number, row in enumerate(rows):
+        if length_of(row) > config.max_position_embeddings:
+            raise DataError(
+                f"row {number} has {length_of(row)} tokens. Expected at most "
+                f"{config.max_position_embeddings}, max_position_embeddings of the model: truncate it or "
+                "split it into windows."
+            )
+        for name, ids, size in (
+            ("input_ids", row.input_ids, config.vocab_size),
+            ("token_type_ids", row.token_type_ids, config.type_vocab_size),
+        ):
+            if min(ids) < 0 or max(ids) >= size:
+                wrong = next(one for one in ids if not 0 <= one < size)
+                raise DataError(f"row {number} has {wrong} among its {name}. Expected 0 to {size - 1}.")

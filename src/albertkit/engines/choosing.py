@@ -9,7 +9,7 @@ from albertkit.checkpoints.formats import load_config
 from albertkit.checkpoints.report import LoadReport
 from albertkit.checkpoints.shapes import check_head, saved_class
 from albertkit.config import AlbertConfig
-from albertkit.devices import CPU
+from albertkit.devices import CPU, Device
 from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.engines.onnx_engine import OnnxEngine
@@ -28,8 +28,8 @@ model that was exported in int8, `torch` for a PyTorch model (`plain` on devices
 and `onnx` for other models."""
 
 FLOAT32_ENGINES = ("onnx", "onnx-int8")
-"""Engines that convert half-precision weights to float32 and compute in float32. The other engines compute in
-the data type of the weights."""
+"""Engines that compute on the CPU and in float32, also with half-precision weights. The other engines compute
+on the device and in the data type of the weights."""
 
 _WELL_TESTED = ("cpu", "cuda")  # devices on which `auto` computes without padding
 
@@ -51,6 +51,17 @@ def make_engine(model: "LightModel | AlbertPreTrainedModel", name: str = "auto")
     if isinstance(model, LightModel):
         return _LightEngine(model, name)
     return _module_engine(model, name)
+
+
+def engine_device(engine: "str | Engine | None", device: Device) -> Device:
+    """Return the device to load a model on, for `read_device`.
+
+    If `device` is None or "auto", it is the CPU for an engine that only computes there, and "auto" (the best
+    available device) for other engines.
+    """
+    if device in (None, "auto"):
+        return CPU if engine in FLOAT32_ENGINES else "auto"
+    return device
 
 
 class _LightEngine(Engine):
@@ -156,14 +167,13 @@ def load_complete_model(
     """Return a model whose head has all its weights. Warn about tensors that the model does not use.
 
     Args:
-        name: A folder, a checkpoint of another library, or a hub name.
-        architecture: The name of the model class.
+        name: As for `load_model`.
+        architecture: As for `load_model`.
         task: The task for error messages; None for the task of the class.
         options: Other options of `load_model`.
 
     Raises:
-        CheckpointError: As for `load_model`; also if a tensor of the head is missing.
-        AlbertKitError: As for `load_model`.
+        AlbertKitError: As for `load_model`; a CheckpointError also if a tensor of the head is missing.
     """
     model, report = load_model(name, architecture, **options)
     # Feature extraction does not need the pooler, which some checkpoints lack.

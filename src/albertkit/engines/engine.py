@@ -155,30 +155,6 @@ def check_output(output: str, head: Head, *, model: str) -> None:
         raise ConfigError(f"{model} has no output {output!r}. Expected one of {', '.join(known)}.")
 
 
-def batches_by_length(
-    rows: Sequence[Row], *, batch_tokens: int, batch_size: int | None = None
-) -> Iterator[list[int]]:
-    """Yield the indices of the rows of each batch, the longest rows first.
-
-    Rows of similar length need little padding. The longest rows come first, so that a lack of memory shows at
-    once.
-
-    Args:
-        rows: Rows of any lengths.
-        batch_tokens: Maximum number of tokens in a batch, including padding: B * T. A longer row is a batch
-            of its own.
-        batch_size: Maximum number of rows in a batch, B; None for as many as `batch_tokens` allows.
-    """
-    order = sorted(range(len(rows)), key=lambda number: len(rows[number].input_ids), reverse=True)
-    start = 0
-    while start < len(order):
-        longest = len(rows[order[start]].input_ids)
-        count = max(1, batch_tokens // longest)
-        stop = start + (count if batch_size is None else min(count, batch_size))
-        yield order[start:stop]
-        start = stop
-
-
 def by_example(
     rows: Sequence[_Row], outputs: Sequence[_Answer], *, count: int
 ) -> list[list[tuple[_Row, _Answer]]]:

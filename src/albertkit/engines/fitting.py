@@ -79,34 +79,34 @@ def own_parameters(module: nn.Module) -> list[Tensor]:
     return [one for part in parts_of(module) for one in part._parameters.values() if one is not None]
 
 
-def as_configured(model: AlbertPreTrainedModel) -> bool:
-    """Return whether the encoder of a fitting model matches its config."""
+def as_configured(model: AlbertPreTrainedModel, output: Output) -> bool:
+    """Return whether a fitting model computes an output as a new model of its config, with its weights, does.
+
+    The graphs compute what a new model computes: they do not see other modules, activations, ties or values
+    of eps.
+    """
     config, encoder = model.config, encoder_of(model)
     layers = encoder.encoder.executed_layers()
     if config.hidden_act not in ACTIVATION_NAMES or len(layers) != config.depth:
         return False
     expected = _settings(make_activation(config.hidden_act))
     norms = (part for part in parts_of(encoder) if isinstance(part, nn.LayerNorm))
-    return all(norm.eps == config.layer_norm_eps for norm in norms) and all(
-        _settings(layer.activation) == expected for layer in layers
-    )
+    if not all(norm.eps == config.layer_norm_eps for norm in norms):
+        return False
+    if not all(_settings(layer.activation) == expected for layer in layers):
+        return False
+    return model is encoder or output == "hidden_states" or _describe_head(model) == _describe_new_head(model)
 
 
-def head_as_configured(model: AlbertPreTrainedModel) -> bool:
-    """Return whether the head of a fitting model is the head of a new model, except for its weights.
-
-    The graphs compute what a new model computes: they do not see other modules, activations, ties or values
-    of eps. The encoder must be `as_configured`.
-    """
-    if model is encoder_of(model):
-        return True
-    config, expected = _NEW_HEADS.get(model, (None, None))
+def _describe_new_head(model: AlbertPreTrainedModel) -> list[Any]:
+    """Return `_describe_head` for a new model with the config of this model."""
+    config, described = _NEW_HEADS.get(model, (None, []))
     if config != model.config:
         config = model.config.replace()
         with torch.device("meta"):
-            expected = _describe_head(type(model)(config))
-        _NEW_HEADS[model] = config, expected
-    return _describe_head(model) == expected
+            described = _describe_head(type(model)(config))
+        _NEW_HEADS[model] = config, described
+    return described
 
 
 _NEW_HEADS: WeakKeyDictionary[nn.Module, tuple[AlbertConfig, list[Any]]] = WeakKeyDictionary()

@@ -80,17 +80,7 @@ class LightModel(PushToHub):
     ) -> Self:
         """Load a model. Its weights are mapped from the file if they are stored in `dtype`.
 
-        Args:
-            name: A folder, a checkpoint of another library, or a hub name.
-            architecture: The name of the model class.
-            config: A config to use instead of the checkpoint's config.
-            dtype: Data type of the weights. "auto" keeps the data type of the file; None means float32.
-            hub: Options; see `hub.HubOptions`.
-
-        Raises:
-            ModelNotFoundError: The model does not exist.
-            CheckpointError: A file is damaged, or lacks tensors of the encoder.
-            ConfigError: The config is not valid, or the data type is unknown.
+        For the arguments and errors see `engines.choosing.load_model`.
         """
         config, arrays = formats.load(name, config=config, **hub)
         weights, report = fit(architecture, config, arrays)

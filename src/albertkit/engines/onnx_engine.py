@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 
 from albertkit.checkpoints.arrays import place_in_file
-from albertkit.config import AlbertConfig
 from albertkit.cores import compute_threads
-from albertkit.engines.batches import Batch, Group, length_of, plan
+from albertkit.engines.batches import Batch, Group, check_rows, plan
 from albertkit.engines.engine import BATCH_TOKENS, BatchScores, Engine, Job, Row, check_output
 from albertkit.engines.light_model import LightModel
-from albertkit.errors import DataError
 from albertkit.extras import optional
 from albertkit.heads import HEADS, Output
 from albertkit.onnx.network import UNSEEN, word_table
@@ -107,8 +105,20 @@ def _alike(groups: list[Group]) -> Iterator[list[Group]]:
 
 
 def _session(graph: Any, external: dict[str, np.ndarray], *, threads: int, prepack: bool) -> Any:
-    small = sum(one.nbytes for one in external.values()) <= _MAX_PREPACKED
-    options = _options(threads, prepack=prepack and small)
+    """Open a graph for inputs of any shape, so that nothing is cached for a shape.
+
+    Prepacking is done once; for ALBERT-base it takes three times as long as the rest of the start. The
+    runtime's memory pool stays enabled. It grows to the size of the largest batch. Without it, every batch
+    gets new pages from the system, and int8 takes 1.7 times as long.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _ERRORS_ONLY
+    options.intra_op_num_threads = threads
+    # Waiting threads must not spin, because they would take cores from the tokenizer.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    options.enable_mem_pattern = False
+    if not prepack or sum(one.nbytes for one in external.values()) > _MAX_PREPACKED:
+        options.add_session_config_entry("session.disable_prepacking", "1")
     in_memory = _leave_in_file(graph, external, options)
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(one) for one in in_memory.values()]
     options.add_external_initializers(list(in_memory), values)
@@ -141,24 +151,6 @@ def _leave_in_file(graph: Any, external: dict[str, np.ndarray], options: Any) ->
         "session.model_external_initializers_file_folder_path", str(folders.pop())
     )
     return {name: values for name, values in external.items() if name not in places}
-
-
-def _options(threads: int, *, prepack: bool) -> Any:
-    """Return session options for inputs of any shape, so that nothing is cached for a shape.
-
-    Prepacking is done once; for ALBERT-base it takes three times as long as the rest of the start. The
-    runtime's memory pool stays enabled. It grows to the size of the largest batch. Without it, every batch
-    gets new pages from the system, and int8 takes 1.7 times as long.
-    """
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = _ERRORS_ONLY
-    options.intra_op_num_threads = threads
-    # Waiting threads must not spin, because they would take cores from the tokenizer.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    options.enable_mem_pattern = False
-    if not prepack:
-        options.add_session_config_entry("session.disable_prepacking", "1")
-    return options
 
 
 def _places_of(groups: list[Group], *, tokens: int) -> dict[str, np.ndarray]:
@@ -229,25 +221,3 @@ class OnnxEngine(Engine):
         if self._network is None or self._network.depth != self.model.config.depth:
             self._network = OnnxNetwork(self.model, int8=self.int8, threads=self.threads)
         return self._network
-
-
-def check_rows(rows: Sequence[Row], config: AlbertConfig) -> None:
-    """Check that a model has embeddings for all tokens of all rows.
-
-    Raises:
-        DataError: A row is too long, or contains an id that has no embedding.
-    """
-    for number, row in enumerate(rows):
-        if length_of(row) > config.max_position_embeddings:
-            raise DataError(
-                f"row {number} has {length_of(row)} tokens. Expected at most "
-                f"{config.max_position_embeddings}, max_position_embeddings of the model: truncate it or "
-                "split it into windows."
-            )
-        for name, ids, size in (
-            ("input_ids", row.input_ids, config.vocab_size),
-            ("token_type_ids", row.token_type_ids, config.type_vocab_size),
-        ):
-            if min(ids) < 0 or max(ids) >= size:
-                wrong = next(one for one in ids if not 0 <= one < size)
-                raise DataError(f"row {number} has {wrong} among its {name}. Expected 0 to {size - 1}.")

@@ -6,19 +6,11 @@ import torch
 
 from albertkit.checkpoints.arrays import to_arrays
 from albertkit.engines.engine import BatchScores, Engine, Job, Row
-from albertkit.engines.fitting import (
-    MadeFromWeights,
-    as_configured,
-    fits,
-    head_as_configured,
-    head_of,
-    warn_of_call,
-)
+from albertkit.engines.fitting import MadeFromWeights, as_configured, fits, head_of, warn_of_call
 from albertkit.engines.light_model import LightModel
-from albertkit.engines.onnx_engine import OnnxEngine, check_rows
+from albertkit.engines.onnx_engine import OnnxEngine
 from albertkit.engines.plain import PlainEngine
-from albertkit.errors import ConfigError, DataError
-from albertkit.heads import Output
+from albertkit.errors import ConfigError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 _ENGINES: MadeFromWeights[OnnxEngine] = MadeFromWeights()
@@ -44,30 +36,17 @@ class OnnxModuleEngine(Engine):
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """Yield the scores of batches as `Engine.batches` does, the longest rows first."""
         model = self.model
-        suits = self._suits(job.output)
-        if not suits and self.chosen is not None:
-            warn_of_call(self.chosen)
-        if suits and job.output == "logits" and getattr(model, "patience", None) is not None:
+        if not (fits(model) and head_of(model, job.output) is not None and as_configured(model, job.output)):
+            if self.chosen is not None:
+                warn_of_call(self.chosen)
+            return PlainEngine(model).batches(rows, job)
+        if job.output == "logits" and getattr(model, "patience", None) is not None:
             raise ConfigError(
                 "this engine computes all layers in ONNX Runtime, but the model has a patience of "
                 f"{model.patience}. Choose the engine 'torch', or omit the patience (in Python "
                 "set_patience(None))."
             )
-        try:
-            check_rows(rows, model.config)
-        except DataError:
-            suits = False  # calling the model raises the error
-        engine = self._engine() if suits else PlainEngine(model)
-        return engine.batches(rows, job)
-
-    def _suits(self, output: Output) -> bool:
-        model = self.model
-        return (
-            fits(model)
-            and as_configured(model)
-            and head_of(model, output) is not None
-            and (output == "hidden_states" or head_as_configured(model))
-        )
+        return self._engine().batches(rows, job)
 
     def _engine(self) -> OnnxEngine:
         model = self.model

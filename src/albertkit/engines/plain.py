@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from albertkit.cores import VARIABLE, usable_cores
+from albertkit.engines.batches import plan
 from albertkit.engines.engine import (
     BATCH_TOKENS,
     BatchScores,
     Engine,
     Job,
     Row,
-    batches_by_length,
     check_output,
 )
 from albertkit.engines.fitting import parts_of
@@ -49,13 +49,12 @@ class PlainEngine(Engine):
         """Yield the scores of batches as `Engine.batches` does. Padding counts as tokens of a batch."""
         model = self.model
         budget = job.batch_tokens or default_batch_tokens(model.device)
-        for numbers in batches_by_length(rows, batch_tokens=budget, batch_size=job.batch_size):
-            batch_rows = [rows[number] for number in numbers]
+        for batch in plan(rows, job.positions, budget, job.batch_size, padded=True):
             with evaluating(model):
-                batch = pad_batch(batch_rows, pad_token_id=model.config.pad_token_id, device=model.device)
-                scores = _scores(model, batch, job.output, [job.positions(row) for row in batch_rows])
+                inputs = pad_batch(batch.rows, pad_token_id=model.config.pad_token_id, device=model.device)
+                scores = _scores(model, inputs, job.output, batch.positions)
                 arrays = [row_scores.float().cpu().numpy() for row_scores in scores]
-            yield numbers, arrays
+            yield batch.numbers, arrays
 
 
 def _scores(

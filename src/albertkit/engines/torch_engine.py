@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from albertkit.early_exit import exits_of
-from albertkit.engines.batches import Batch, Group, length_of, plan
+from albertkit.engines.batches import Batch, Group, check_rows, length_of, plan
 from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.engines.fitting import Head, MadeFromWeights, encoder_of, fits, head_of, warn_of_call
 from albertkit.engines.packed_layers import PackedLayer, RowAttention, can_reorder
@@ -139,13 +139,12 @@ class TorchEngine(Engine):
         """Yield the scores of batches as `Engine.batches` does, the longest rows first."""
         model = self.model
         head = head_of(model, job.output)
-        limit = model.config.max_position_embeddings
-        suits = head is not None and fits(model)
-        if not suits and self.chosen is not None:
-            warn_of_call(self.chosen)
-        if head is None or not suits or any(length_of(row) > limit for row in rows):
+        if head is None or not fits(model):
+            if self.chosen is not None:
+                warn_of_call(self.chosen)
             yield from PlainEngine(model).batches(rows, job)
             return
+        check_rows(rows, model.config)
         with evaluating(model):
             layers = self._prepare()
         is_classifier = job.output == "logits" and isinstance(model, AlbertForSequenceClassification)
@@ -154,11 +153,7 @@ class TorchEngine(Engine):
         budget = job.batch_tokens or default_batch_tokens(model.device)
         for batch in plan(rows, job.positions, budget, job.batch_size):
             with evaluating(model):
-                try:
-                    scores = score(layers, batch)
-                except IndexError:  # an id without an embedding; calling the model raises a clear error
-                    next(PlainEngine(model).batches(batch.rows, Job(job.output, job.read)))
-                    raise
+                scores = score(layers, batch)
             yield batch.numbers, scores
 
     def _prepare(self) -> list[PackedLayer]:

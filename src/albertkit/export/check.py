@@ -136,14 +136,9 @@ def compare(
 ) -> tuple[float, list[tuple[int, ...]]]:
     """Compare a file in ONNX Runtime with its model.
 
-    Args:
-        path: the file.
-        model: the model with the weights that the file stores. It is computed in float32, and again in
-            float64 if that is needed to distinguish rounding from a difference.
-        tokenizer: see `run_batches`.
-        texts: texts for the comparison.
-        optional_inputs: see `run_batches`.
-        compute: data type of the computation, whose tolerance in `TOLERANCES` applies to all outputs.
+    The model is computed in float32, and again in float64 if that is needed to distinguish rounding from a
+    difference. For the arguments see `run_batches`; `compute` is the data type of the file's computation,
+    whose tolerance in `TOLERANCES` applies to all outputs.
 
     Returns:
         The largest difference of any output, without the scores of padding, and the shapes of the batches.
@@ -153,18 +148,15 @@ def compare(
     """
     dtype: type = np.float32
     tolerance = TOLERANCES[compute]
-    largest_difference = partial(
-        _largest_difference, of_tokens=_outputs_of_tokens(model), relative=compute == "float16"
-    )
     largest, shapes = 0.0, []
     for batch, outputs in run_batches(path, model, tokenizer, texts, optional_inputs=optional_inputs):
         expected = expected_outputs(model, batch, dtype)
-        difference, name = largest_difference(outputs, expected, batch)
+        difference, name = _largest_difference(model, batch, outputs, expected, compute)
         if not difference <= tolerance and dtype == np.float32:
             # For large numbers in large models, the difference may be the reference's own rounding.
             dtype = np.float64
             expected = expected_outputs(model, batch, dtype)
-            difference, name = largest_difference(outputs, expected, batch)
+            difference, name = _largest_difference(model, batch, outputs, expected, compute)
         if not difference <= tolerance:  # this form also fails for NaN
             exact = compute == "float32"
             advice = "Please report this error" if exact else "Choose the compute 'float32' (--compute)"
@@ -186,14 +178,8 @@ def expected_outputs(model: LightModel, batch: Batch, dtype: type = np.float32) 
         )
 
 
-def _outputs_of_tokens(model: LightModel) -> set[str]:
-    """Return the names of the outputs that have scores for each token, (B, T) or (B, T, K)."""
-    scores = head_of(model.architecture).scores.values()
-    return {name for one in scores if not one.reads_first for name in one.names}
-
-
 def _largest_difference(
-    outputs: Batch, expected: Batch, batch: Batch, *, of_tokens: set[str], relative: bool
+    model: LightModel, batch: Batch, outputs: Batch, expected: Batch, compute: str
 ) -> tuple[float, str]:
     """Return the largest difference of any output from the expected one, and the name of that output.
 
@@ -201,12 +187,14 @@ def _largest_difference(
     ten times more than those of the texts.
     """
     real = batch.get("attention_mask", np.ones_like(batch["input_ids"])).astype(bool)
+    heads = head_of(model.architecture).scores.values()
+    of_tokens = {name for one in heads if not one.reads_first for name in one.names}  # (B, T) or (B, T, K)
     differences = []
     for name, values in outputs.items():
         wanted = expected[name]
         if name in of_tokens:
             values, wanted = values[real], wanted[real]
-        unit = max(1.0, float(np.abs(wanted).max())) if relative else 1.0
+        unit = max(1.0, float(np.abs(wanted).max())) if compute == "float16" else 1.0
         differences.append((float(np.abs(values - wanted).max()) / unit, name))
     return next((one for one in differences if np.isnan(one[0])), max(differences))
 

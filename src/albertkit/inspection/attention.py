@@ -6,8 +6,9 @@ the vectors in a layer shows how far they have converged.
 Shapes: T tokens, N heads of a layer, L executed layers, H hidden.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from math import isqrt
 from typing import Any
 
@@ -16,11 +17,12 @@ import numpy as np
 from albertkit.checkpoints.names import executed_layers
 from albertkit.config import AlbertConfig
 from albertkit.cores import compute_threads
-from albertkit.engines.batches import plan
+from albertkit.engines.batches import check_rows, plan
 from albertkit.engines.engine import BatchScores, Engine, Job, Row, every_token
 from albertkit.engines.light_model import LightModel, Model
-from albertkit.engines.onnx_engine import OnnxNetwork, check_rows
+from albertkit.engines.onnx_engine import OnnxNetwork
 from albertkit.errors import DataError, short
+from albertkit.inspection.page import SCALE, attention_page, encoded
 from albertkit.tasks.rows import text_rows
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.special_tokens import Parsing
@@ -43,9 +45,9 @@ class AttentionLayer:
     """(N, T, T) float32: the attention probability of each token (row) for each token (column)."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class AttentionReport:
-    """The attention and the vectors of one text."""
+    """The attention and the vectors of one text. A notebook shows it as a page to click through."""
 
     text: str
     text_pair: str | None
@@ -63,17 +65,22 @@ class AttentionReport:
     """(L + 1, T): cosine of each token's vector with the vector after the last layer, from the embeddings
     on."""
 
+    model: str = ""
+    """Name of the model."""
+
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain numbers, rounded to five decimals."""
-        return self.outline() | {
-            "layers": [
-                {"stored": layer.stored, "heads": layer.heads, "attention": _rounded(layer.probabilities)}
-                for layer in self.layers
-            ]
-        }
+        return {"model": self.model, **self._figures(_rounded)}
 
-    def outline(self) -> dict[str, Any]:
-        """Return everything except the layers."""
+    def page_figures(self) -> dict[str, Any]:
+        """Return everything as browsers read it: the attention of a layer (N, T, T) as base64."""
+        return {"scale": SCALE, **self._figures(encoded)}
+
+    def to_html(self) -> str:
+        """Return an HTML page with the attention of every layer and head."""
+        return attention_page({"model": self.model, **self.page_figures()})
+
+    def _figures(self, encode: Callable[[np.ndarray], Any]) -> dict[str, Any]:
         return {
             "text": self.text,
             "text_pair": self.text_pair,
@@ -83,7 +90,21 @@ class AttentionReport:
             "cut": self.cut,
             "cosine_to_previous": _rounded(self.cosine_to_previous),
             "cosine_to_last": _rounded(self.cosine_to_last),
+            "layers": [
+                {"stored": layer.stored, "heads": layer.heads, "attention": encode(layer.probabilities)}
+                for layer in self.layers
+            ],
         }
+
+    def __repr__(self) -> str:
+        heads = max((len(layer.heads) for layer in self.layers), default=0)
+        return (
+            f"Attention of {self.model} on {len(self.tokens)} tokens: {len(self.layers)} layers of {heads} "
+            "heads"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<iframe srcdoc='{escape(self.to_html())}' width='100%' height='900'></iframe>"
 
 
 def compute_attention(

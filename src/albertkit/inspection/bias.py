@@ -14,14 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError, short
 from albertkit.extras import optional
 from albertkit.files import check_picture, write_picture
 from albertkit.pipelines import FillMaskPipeline
-from albertkit.tasks.masked_lm import MaskedText
 from albertkit.tasks.scores import log_sum_exp
-from albertkit.tokenization.base import TokenizerBase
 
 matplotlib_figure = optional("matplotlib.figure", extra="train")
 
@@ -60,7 +57,7 @@ class GroupComparison:
     """The best words for each group, in the format of `pipeline("fill-mask")`."""
     words: list[ComparedWord]
     """All words; those that the last group prefers most over the first come last."""
-    model: str = ""
+    model: str
     """Name of the model."""
 
     @property
@@ -133,23 +130,10 @@ class GroupComparison:
 
 
 def compare_words(
-    model: Model, tokenizer: TokenizerBase, *, template: str, groups: Iterable[str], top_k: int = 5
+    fill: FillMaskPipeline, template: str, groups: Iterable[str], *, top_k: int, model: str
 ) -> GroupComparison:
-    """Compare the words that a model predicts for a mask, for several groups.
-
-    Args:
-        model: an `AlbertForMaskedLM` or `AlbertForPreTraining`.
-        tokenizer: the tokenizer that the model was trained with.
-        template: a text with at least one `[X]`, and one `[MASK]`.
-        groups: words or other texts for `[X]`. The others are compared with the first.
-        top_k: number of words for each group.
-
-    Raises:
-        DataError: the template lacks `[X]`, does not have exactly one mask or is too long, or there are fewer
-            than two different groups.
-        ConfigError: the model is of another class, or `top_k` is out of range.
-    """
-    fill = FillMaskPipeline(model, tokenizer)
+    """Return the comparison of `compare_groups`, for a pipeline and the name of its model."""
+    tokenizer, task = fill.tokenizer, fill.masked_lm
     if not isinstance(template, str) or SLOT not in template:
         raise DataError(
             f"there is no {SLOT} in the template {short(template)}. Write {SLOT} in place of the group's "
@@ -161,12 +145,16 @@ def compare_words(
         raise DataError(
             f"the groups are {', '.join(map(repr, groups)) or 'none'}. Expected at least two different words."
         )
-    task = fill.masked_lm
     texts = [template.replace(SLOT, group) for group in groups]
-    features = task.features(texts)
-    for text, feature in zip(texts, features, strict=True):
-        _check(text, feature, tokenizer, task.max_length)
-    rows = [feature.rows[0] for feature in features]
+    rows = task.features(texts)
+    for text, row in zip(texts, rows, strict=False):  # several masks may be several rows
+        if (count := len(row.text.mask_positions)) != 1:
+            raise DataError(f"there are {count} {tokenizer.mask_token} in {short(text)}. Expected one.")
+        if row.text.windows is not None:
+            raise DataError(
+                f"{short(text)} has {len(row.text.input_ids)} tokens, but the model's maximum is "
+                f"{task.max_length}. Shorten the template."
+            )
     scores = fill.engine.run(rows, read=attrgetter("mask_positions"))  # of (1, V)
     # In float64 and as logarithms, so that very small probabilities do not become 0.
     logits = np.concatenate(scores).astype(np.float64)  # (groups, V)
@@ -187,24 +175,10 @@ def compare_words(
     ]
     return GroupComparison(
         template=template,
-        predictions={
-            group: task.predictions(feature, [one])
-            for group, feature, one in zip(groups, features, best, strict=True)
-        },
+        predictions=dict(zip(groups, task.predictions(texts, rows, [[one] for one in best]), strict=True)),
         words=sorted(words, key=lambda word: word.log2_ratios[groups[-1]]),
+        model=model,
     )
-
-
-def _check(text: str, feature: MaskedText, tokenizer: TokenizerBase, max_length: int) -> None:
-    if len(feature.mask_positions) != 1:
-        raise DataError(
-            f"there are {len(feature.mask_positions)} {tokenizer.mask_token} in {short(text)}. Expected one."
-        )
-    if feature.windows is not None:
-        raise DataError(
-            f"{short(text)} has {len(feature.input_ids)} tokens, but the model's maximum is {max_length}. "
-            "Shorten the template."
-        )
 
 
 def _plain(text: str) -> str:

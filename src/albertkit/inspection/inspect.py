@@ -1,45 +1,16 @@
 """Inspect a named or loaded model: `inspect_attention`, `compare_groups`."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from html import escape
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from albertkit.engines.light_model import Model
 from albertkit.files import atomic_path, check_new_file, check_picture
 from albertkit.hub import BUNDLED
 from albertkit.inspection.attention import AttentionReport, compute_attention
 from albertkit.inspection.bias import GroupComparison, compare_words
-from albertkit.inspection.page import attention_page
 from albertkit.pipelines import pipeline
 from albertkit.tokenization.base import TokenizerBase
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class Attention(AttentionReport):
-    """The attention of one text inside a model. A notebook shows it as a page to click through."""
-
-    model: str
-    """Name of the model."""
-
-    def to_html(self) -> str:
-        """Return an HTML page with the attention of every layer and head."""
-        return attention_page(self, model=self.model)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain numbers, rounded to five decimals."""
-        return {"model": self.model, **super().to_json()}
-
-    def __repr__(self) -> str:
-        heads = max((len(layer.heads) for layer in self.layers), default=0)
-        return (
-            f"Attention of {self.model} on {len(self.tokens)} tokens: {len(self.layers)} layers of {heads} "
-            "heads"
-        )
-
-    def _repr_html_(self) -> str:
-        return f"<iframe srcdoc='{escape(self.to_html())}' width='100%' height='900'></iframe>"
 
 
 def inspect_attention(
@@ -51,7 +22,7 @@ def inspect_attention(
     html: str | Path | None = None,
     truncate: bool = False,
     device: str | None = None,
-) -> Attention:
+) -> AttentionReport:
     """Compute the attention of each token by layer and head, and how the hidden states change by layer.
 
     Args:
@@ -74,7 +45,7 @@ def inspect_attention(
         check_new_file(Path(html))
     encode = pipeline("feature-extraction", model, tokenizer=tokenizer, device=device)
     report = compute_attention(encode.model, encode.tokenizer, text, pair, truncation=truncate)
-    result = Attention(**vars(report), model=_name(model))
+    result = replace(report, model=_name(model))
     if html is not None:
         with atomic_path(Path(html)) as temporary:
             temporary.write_text(result.to_html(), encoding="utf-8")
@@ -114,8 +85,7 @@ def compare_groups(
     if plot is not None:
         check_picture(Path(plot))
     fill = pipeline("fill-mask", model, tokenizer=tokenizer, device=device)
-    report = compare_words(fill.model, fill.tokenizer, template=template, groups=groups, top_k=top_k)
-    result = replace(report, model=_name(model))
+    result = compare_words(fill, template, groups, top_k=top_k, model=_name(model))
     if plot is not None:
         result.plot(plot)
     return result

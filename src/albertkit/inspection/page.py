@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from albertkit.files import finite, json_text
-from albertkit.inspection.attention import AttentionReport
 
 SCALE = 65_535
 """Probabilities are stored as integers from 0 to this number, accurate to 8e-6."""
@@ -24,13 +23,8 @@ _SCRIPTS = ("shared.js", "figures.js", "drawing.js", "attention.js")
 _MARK = re.compile(r"\{\{(policy|style|script|data)\}\}")
 
 
-def attention_page(report: AttentionReport, *, model: str) -> str:
-    """Return the page.
-
-    Args:
-        report: the report to show.
-        model: the name of the model, for the heading.
-    """
+def attention_page(figures: dict[str, Any]) -> str:
+    """Return the page for the figures of an attention report, with the name of the model for the heading."""
     folder = files("albertkit.inspection") / "html"
     shared_style, own_style, frame, *scripts = (
         (folder / name).read_text(encoding="utf-8")
@@ -46,21 +40,12 @@ def attention_page(report: AttentionReport, *, model: str) -> str:
         "policy": policy,
         "style": style,
         "script": script,
-        "data": _as_json({"model": model, **page_figures(report)}),
+        "data": _as_json(figures),
     }
     return _MARK.sub(lambda found: parts[found[1]], frame)
 
 
-def page_figures(report: AttentionReport) -> dict[str, Any]:
-    """Return the report as browsers read it: the attention of a layer (N, T, T) as base64."""
-    layers = [
-        {"stored": layer.stored, "heads": layer.heads, "attention": _encoded(layer.probabilities)}
-        for layer in report.layers
-    ]
-    return {"scale": SCALE, **report.outline(), "layers": layers}
-
-
-def _encoded(probabilities: np.ndarray) -> str:
+def encoded(probabilities: np.ndarray) -> str:
     """Return (N, T, T) as base64 of little-endian 16-bit numbers, one after the other."""
     return base64.b64encode(np.rint(probabilities * SCALE).astype("<u2").tobytes()).decode("ascii")
 

@@ -106,17 +106,7 @@ def build_head(
 ) -> tuple[Any, dict[str, np.ndarray]]:
     """Build the graph of a head, which computes `scores` (Q, K) from `states` (Q, H).
 
-    Args:
-        architecture: the name of a model class.
-        config: the config of the model.
-        weights: the tensors of the model by their names in the state dict.
-        output: an output of the model class.
-
-    Returns:
-        The same as `build_rows`.
-
-    Raises:
-        CheckpointError: a tensor is missing.
+    For the other arguments, the result and the errors see `build_rows`; `output` is an output of the class.
     """
     graph = Graph(weights, opset=OPSET, compute=np.dtype(np.float32), flat=True)
     network = Network(graph, architecture, config)

@@ -11,7 +11,6 @@ This file creates pipelines. Each pipeline class has its own file.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -19,14 +18,14 @@ from typing import Any, Literal, overload
 from albertkit.checkpoints.formats import load_config
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import is_misspelled, one_of
-from albertkit.devices import Device, best_device, read_device
-from albertkit.engines.choosing import load_complete_model
+from albertkit.devices import Device, read_device
+from albertkit.engines.choosing import engine_device, load_complete_model
 from albertkit.engines.light_model import Model, class_name, class_names
 from albertkit.errors import ConfigError, did_you_mean
 from albertkit.heads import HEADS
 from albertkit.hub import BUNDLED
 from albertkit.pipelines.feature_extraction import FeatureExtractionPipeline
-from albertkit.pipelines.interface import Pipeline, name_with_package
+from albertkit.pipelines.interface import SHARED, Pipeline, name_with_package
 from albertkit.pipelines.limits import check_dict
 from albertkit.pipelines.masked_lm import FillMaskPipeline
 from albertkit.pipelines.multiple_choice import MultipleChoicePipeline
@@ -160,8 +159,8 @@ def pipeline(
         TokenizerError: the tokenizer is damaged, or is not an ALBERT tokenizer.
     """
     del trust_remote_code
-    is_unknown = isinstance(task, str | None) and task not in _PIPELINES
-    if is_unknown and isinstance(model, str) and model in _PIPELINES:
+    is_unknown = isinstance(task, str) and task not in _PIPELINES
+    if is_unknown and isinstance(model, str) and model in _PIPELINES and not Path(model).exists():
         raise ConfigError(f"the arguments are swapped. The task comes first: pipeline({model!r}, {task!r})")
     if isinstance(tokenizer, AlbertConfig):  # the third argument of `transformers`
         raise ConfigError("the third argument is the tokenizer, but received a config. Pass config=...")
@@ -169,7 +168,8 @@ def pipeline(
         raise ConfigError(
             f"Expected a folder, a hub name or a loaded model of albertkit, got {name_with_package(model)}."
         )
-    if pipeline_class is not None and not _is_pipeline_class(pipeline_class):
+    given_class: Any = pipeline_class
+    if given_class is not None and not (isinstance(given_class, type) and issubclass(given_class, Pipeline)):
         raise ConfigError(f"pipeline_class is {pipeline_class!r}. Expected a class derived from a pipeline.")
     hub_options, model_kwargs = _take(
         check_dict("model_kwargs", model_kwargs, expected="arguments of the model's from_pretrained"),
@@ -185,12 +185,15 @@ def pipeline(
     if device is not None and device_map is not None:
         raise ConfigError("device and device_map are the same argument. Pass only device.")
     chosen = pipeline_class or _choose_class(task, model, config, hub_options)
-    place = read_device(one_of(device=device, device_map=device_map))
+    device = one_of(device=device, device_map=device_map)
+    if isinstance(model, str | Path | None):
+        device = engine_device(defaults.get("engine"), device)
+    place = read_device(device)
     dtype = one_of(dtype=dtype, torch_dtype=torch_dtype)
     if pipeline_class is None:  # before a model is downloaded
         names = signature(pipeline).parameters
         ours = [one for one in names if any(is_misspelled(name, [one]) for name in defaults)]
-        chosen._check_arguments("__init__", defaults, also=ours)
+        chosen.check_options(defaults, [*SHARED, *ours])
     if isinstance(model, str | Path | None):
         model = BUNDLED if model is None else model
         tokenizer = model if tokenizer is None else tokenizer
@@ -198,7 +201,7 @@ def pipeline(
             model,
             chosen.architecture,
             task=chosen.task,
-            device=place or best_device(),
+            device=place,
             config=config,
             dtype=dtype,
             model_kwargs=model_kwargs,
@@ -216,10 +219,6 @@ def pipeline(
     if isinstance(tokenizer, str | Path):
         tokenizer = load_tokenizer(tokenizer, use_fast=use_fast, **hub_options)
     return chosen(model, tokenizer, **defaults)
-
-
-def _is_pipeline_class(given: Any) -> bool:
-    return isinstance(given, type) and issubclass(given, Pipeline)
 
 
 def _take(given: Mapping[str, Any], **direct: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -241,59 +240,45 @@ def _choose_class(
     """Return the pipeline class of a task; None means the task of the model's class."""
     if isinstance(task, Task | type):
         return TaskPipeline.of(task_of(task))
-    name = _infer_task(model, config, hub_options) if task is None else task
-    if not isinstance(name, str) or name not in _PIPELINES:  # perhaps the name of a task of the user
-        with suppress(OSError):  # if there is no such model, the name of the task is the first problem
-            _refuse_user_task(model, config, hub_options)
+    chosen = _PIPELINES.get(task) if isinstance(task, str) else None
+    if chosen is not None and (model is None or chosen.task not in TASKS):
+        return chosen
+    known = f"one of {', '.join(_PIPELINES)}"
+    names: list[str] = []
+    try:
+        if not isinstance(model, str | Path | None):
+            loaded, names = model.config, [class_name(model)]
+        elif model is not None:
+            loaded = (
+                config if isinstance(config, AlbertConfig) else load_config(config or model, **hub_options)
+            )
+            names = loaded.architectures or []
+        else:
+            loaded = None
+    except OSError:
+        if chosen is not None or task is None:
+            raise
+        loaded = None  # there is no such model, but the name of the task is the first problem
+    if (own := user_task_of(loaded)) is not None:
+        raise needs_class(str(model) if isinstance(model, str | Path) else "the model", own)
+    if chosen is not None:
+        return chosen
+    if task is not None:
         raise ConfigError(
-            f"there is no pipeline for the task {name!r}{did_you_mean(name, _PIPELINES)}. "
-            f"Expected one of {', '.join(_PIPELINES)}."
+            f"there is no pipeline for the task {task!r}{did_you_mean(str(task), _PIPELINES)}. "
+            f"Expected {known}."
         )
-    if task is None or _PIPELINES[name].task in TASKS:
-        _refuse_user_task(model, config, hub_options)
-    return _PIPELINES[name]
-
-
-def _infer_task(
-    model: str | Path | Model | None, config: AlbertConfig | str | Path | None, hub_options: dict[str, Any]
-) -> str:
-    """Return the task of a model's class; raise ConfigError if the class does not imply a task."""
-    known = ", ".join(_PIPELINES)
     if model is None:
-        raise ConfigError(f"the task is None and so is the model. Expected a task, one of {known}.")
-    if isinstance(model, str | Path):
-        names = _config_of(model, config, hub_options).architectures or []
-    else:
-        names = [class_name(model)]
-    tasks = {name: HEADS[name].task for name in names if name in HEADS}
-    if not tasks:
+        raise ConfigError(f"the task is None and so is the model. Expected a task, {known}.")
+    name = next((name for name in names if name in HEADS), None)
+    if name is None:
         raise ConfigError(
             f"the task is None, and the class {', '.join(names) or 'unknown'} of the model does not imply "
-            f"it. Expected a task, one of {known}."
+            f"it. Expected a task, {known}."
         )
-    name, task = next(iter(tasks.items()))
-    if task not in _PIPELINES:
+    if HEADS[name].task not in _PIPELINES:
         raise ConfigError(
             f"the task is None, and {name}, the class of the model, has no pipeline, because it is for "
-            f"{task}. Expected a task, one of {known}, or a `Task` of your own."
+            f"{HEADS[name].task}. Expected a task, {known}, or a `Task` of your own."
         )
-    return task
-
-
-def _refuse_user_task(
-    model: str | Path | Model | None, config: AlbertConfig | str | Path | None, hub_options: dict[str, Any]
-) -> None:
-    """Raise ConfigError for a model that was fine-tuned for a user's own task."""
-    if model is not None and (name := user_task_of(_config_of(model, config, hub_options))) is not None:
-        raise needs_class(str(model) if isinstance(model, str | Path) else "the model", name)
-
-
-def _config_of(
-    model: str | Path | Model, config: AlbertConfig | str | Path | None, hub_options: dict[str, Any]
-) -> AlbertConfig:
-    """Return the config of a loaded model, or the config that a model will be loaded with."""
-    if not isinstance(model, str | Path):
-        return model.config
-    if isinstance(config, AlbertConfig):
-        return config
-    return load_config(model if config is None else config, **hub_options)
+    return _PIPELINES[HEADS[name].task]

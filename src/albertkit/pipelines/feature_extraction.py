@@ -3,30 +3,22 @@
 Shapes: R tokens read, T tokens, H hidden size, D dimensions of a text's vector.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from albertkit.checkpoints.sentence_modules import SentenceModules, check_pooling, sentence_modules
+from albertkit.checkpoints.sentence_modules import check_pooling, sentence_modules
 from albertkit.engines.engine import Row, every_token
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError
 from albertkit.extras import optional
 from albertkit.metrics.sentence_embedding import unit
-from albertkit.pipelines.interface import Batching, Pipeline, Shared
+from albertkit.pipelines.interface import Batching, Pipeline
 from albertkit.pipelines.limits import merge_arguments, read_limits
-from albertkit.tasks.feature_extraction import (
-    Poolings,
-    chosen_prompt,
-    count_prompt_tokens,
-    text_vector,
-    text_vectors,
-    tokens_read,
-    with_prompt,
-)
-from albertkit.tasks.rows import text_rows
+from albertkit.tasks.feature_extraction import Poolings, TextVectors, text_vectors
 from albertkit.tokenization.base import TokenizerBase
 
 torch: Any = optional("torch", extra="torch")
@@ -39,33 +31,15 @@ class FeatureExtractionPipeline(Pipeline):
     architecture = "AlbertModel"
     accepts = ("AlbertPreTrainedModel",)
 
-    def __init__(
-        self,
-        model: Model,
-        tokenizer: TokenizerBase,
-        *,
-        pooling: Poolings | Literal["none"] | None = None,
-        normalize: bool | None = None,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncation: bool | str | None = None,
-        max_length: int | None = None,
-        tokenize_kwargs: Mapping[str, Any] | None = None,
-        return_tensors: bool | str = False,
-        **shared: Unpack[Shared],
-    ) -> None:
-        super().__init__(model, tokenizer, **shared)
-        self._modules = sentence_modules(model.config)
-        if pooling is None and self._modules is not None:
-            pooling = self._modules.pooling
-        self.pooling: Poolings | None = None if pooling is None else _read_pooling(pooling)
-        self.normalize = normalize
-        self.prompt_name, self.prompt = prompt_name, prompt
-        chosen_prompt(self._modules or SentenceModules(), prompt_name, prompt)  # raises for an invalid prompt
-        self._limits = merge_arguments(
-            "tokenize_kwargs", tokenize_kwargs, truncation=truncation, max_length=max_length
-        )
-        self.return_tensors: bool | str | None = _read_kind(return_tensors)
+    def __init__(self, model: Model, tokenizer: TokenizerBase, **options: Any) -> None:
+        super().__init__(model, tokenizer, **options)
+        FeatureExtractionPipeline.__call__(self, [])  # raises now if a default is invalid
+
+    @property
+    def pooling(self) -> Poolings | None:
+        """The pooling of calls that do not choose one; None for one vector per token."""
+        modules = sentence_modules(self.model.config)
+        return _read_pooling(self._option("pooling", None, modules.pooling if modules else "none"))
 
     def __call__(
         self,
@@ -123,56 +97,40 @@ class FeatureExtractionPipeline(Pipeline):
             ConfigError: `pooling`, `prompt_name` or `return_tensors` is unknown, `max_length` exceeds the
                 model's maximum, `batch_size` is below 1, or `tokenize_kwargs` has another argument.
         """
-        given = merge_arguments(
-            "tokenize_kwargs", tokenize_kwargs, truncation=truncation, max_length=max_length
+        limits = merge_arguments(
+            "tokenize_kwargs",
+            self._option("tokenize_kwargs", tokenize_kwargs),
+            truncation=self._option("truncation", truncation),
+            max_length=self._option("max_length", max_length),
         )
-        strategy, longest = read_limits(
-            self._limits, given, most=self.max_length, trained=self.trained_length
-        )
-        if self._modules is not None and self._limits["max_length"] is None and given["max_length"] is None:
+        strategy, longest = read_limits(**limits, most=self.max_length, trained=self.trained_length)
+        if limits["max_length"] is None and sentence_modules(self.model.config) is not None:
             longest = min(longest, self.trained_length)
         chosen = self.pooling if pooling is None else _read_pooling(pooling)
-        normalize = self.normalize if normalize is None else normalize
+        normalize = self._option("normalize", normalize)
         modules = text_vectors(self.model.config, pooling=chosen, normalize=normalize)
         if prompt_name is None and prompt is None:
-            prompt_name, prompt = self.prompt_name, self.prompt
-        before = chosen_prompt(modules, prompt_name, prompt)
-        prompt_tokens = count_prompt_tokens(modules, before, self.tokenizer, max_length=longest)
-        kind = _read_kind(self.return_tensors if return_tensors is None else return_tensors)
+            prompt_name, prompt = self.defaults.get("prompt_name"), self.defaults.get("prompt")
+        vectors = TextVectors(
+            self.tokenizer, modules, max_length=longest, prompt_name=prompt_name, prompt=prompt
+        )
+        kind = _read_kind(self._option("return_tensors", return_tensors))
+        features = partial(vectors.rows, truncation=strategy, parse_special_tokens=parse_special_tokens)
+        read, then = vectors.read, vectors.vector
+        if chosen is None:
+            read, then = every_token, lambda states: unit(states[None]) if normalize else states[None]
 
-        def features(texts: list[str]) -> list[Row]:
-            return text_rows(
-                self.tokenizer,
-                with_prompt(texts, modules, before, self.tokenizer),
-                max_length=longest,
-                truncation=strategy,
-                parse_special_tokens=parse_special_tokens,
-            )
-
-        def shape(states: np.ndarray) -> np.ndarray:
-            """Return the hidden states (R, H) of a row as (D,), or without pooling as (1, T, H)."""
-            if chosen is not None:
-                return text_vector(states, modules, prompt_tokens=prompt_tokens)
-            return unit(states[None]) if normalize else states[None]
-
-        def answer(texts: list[str], rows: list[Row], *, batch_size: int | None) -> list[Any]:
+        def answer(texts: list[str], rows: Sequence[Row], arrays: list[np.ndarray]) -> list[Any]:
             del texts
             for row in rows:
                 if row.cut and on_cut is not None:
                     on_cut(row.cut)
-            vectors = self.engine.run(
-                rows,
-                output="hidden_states",
-                read=every_token if chosen is None else tokens_read(modules),
-                then=shape,
-                batch_tokens=self.batch_tokens,
-                batch_size=batch_size,
-            )
             if kind == "np":
-                return vectors
-            return [torch.from_numpy(one) if kind == "pt" else one.tolist() for one in vectors]
+                return arrays
+            return [torch.from_numpy(one) if kind == "pt" else one.tolist() for one in arrays]
 
-        return self._run(inputs, others, features=features, answer=answer, **batching)
+        run = partial(self.engine.run, output="hidden_states", read=read, then=then)
+        return self._run(inputs, others, features=features, run=run, answer=answer, **batching)
 
 
 def _read_pooling(pooling: Poolings | Literal["none"]) -> Poolings | None:

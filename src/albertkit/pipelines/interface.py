@@ -1,10 +1,9 @@
 """The base class of pipelines: reads inputs of all kinds, computes them in batches, answers in order."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from inspect import Parameter, signature
-from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 
@@ -12,10 +11,12 @@ from albertkit.devices import Device, read_device
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Engine, Row
 from albertkit.engines.light_model import LightModel, Model, class_names
-from albertkit.errors import AlbertKitError, ConfigError, DataError, check_arguments, short
+from albertkit.errors import AlbertKitError, ConfigError, DataError, check_arguments, short, warn_caller
 from albertkit.hub_upload import PushToHub
+from albertkit.inputs import NumberedInputs
 from albertkit.pipelines.limits import check_size
-from albertkit.pipelines.sources import Source, check_table
+from albertkit.pipelines.sources import check_table, inputs_error, read_inputs
+from albertkit.tasks.loading import chunks
 from albertkit.tasks.rows import UnknownTokens, failures, tokens_cut
 from albertkit.tasks.settings import saved_lengths
 from albertkit.tasks.task import Task
@@ -24,19 +25,13 @@ from albertkit.tokenization.base import TokenizerBase
 _INPUTS_AHEAD = 512  # number of inputs of an iterable that are sorted by length together
 _BATCHES_AHEAD = 16  # the same as a number of batches, if `batch_size` is set
 
-Features = Callable[[list[Any]], Sequence[Any]]
-_Read = Callable[[list[Any]], tuple[list[Any], Sequence[Any]]]
+_Chunk = tuple[list[Any], Sequence[Any]]
+"""Examples and their rows."""
 
 
-class Shared(TypedDict, total=False):
-    """Arguments of every pipeline's constructor besides a model and its tokenizer; see `Pipeline`."""
-
-    task: str | None
-    device: Device
-    batch_size: int | None
-    batch_tokens: int | None
-    num_workers: int | None
-    engine: str | Engine
+_MAX_PADDING = 1024  # vocabulary sizes are often rounded up for fast matrix products
+SHARED = ("task", "device", "batch_size", "batch_tokens", "num_workers", "engine")
+"""The arguments of every pipeline's constructor besides a model, its tokenizer and the options of calls."""
 
 
 class Batching(TypedDict, total=False):
@@ -62,6 +57,7 @@ class Pipeline(PushToHub, ABC):
         num_workers: accepted for compatibility with `transformers`; has no effect. The caller's thread reads
             and tokenizes the inputs, which takes a small part of the time.
         engine: one of `engines.choosing.ENGINES`, or an engine of the model.
+        defaults: default arguments of every call, such as `top_k=3`.
 
     Raises:
         ConfigError: model and tokenizer do not fit the task or each other, or a batch would be empty.
@@ -84,6 +80,8 @@ class Pipeline(PushToHub, ABC):
     """Whether the values of an input may be lists, like the columns of a table."""
     no_arguments: ClassVar[str] = ""
     """A hint for unknown arguments, which begins with a space."""
+    expected: ClassVar[str] = "a text"
+    """What an input is, for error messages."""
     by_name: ClassVar[str] = "Pass several texts as a list"
     """What to do instead of passing several positional arguments."""
 
@@ -98,9 +96,9 @@ class Pipeline(PushToHub, ABC):
         batch_tokens: int | None = None,
         num_workers: int | None = None,
         engine: str | Engine | None = None,
-        **further: Any,
+        **defaults: Any,
     ) -> None:
-        self._check_arguments("__init__", further)
+        self.check_options(defaults, SHARED)
         if task not in (None, "", self.task, *self.aliases):
             raise ConfigError(f"the task is {task!r}. Expected {self.task!r}, or pipeline({task!r}, ...).")
         accepted = self.accepts or (self.architecture,)
@@ -120,6 +118,11 @@ class Pipeline(PushToHub, ABC):
                 "they do not belong together. (For tokens that you added: "
                 "model.resize_token_embeddings(len(tokenizer)))"
             )
+        if len(tokenizer) < model.config.vocab_size - _MAX_PADDING:
+            warn_caller(
+                f"the tokenizer has {len(tokenizer)} pieces, but the model has {model.config.vocab_size}. If "
+                "the tokenizer belongs to another model, the answers mean nothing."
+            )
         check_size("num_workers", num_workers, least=0)
         if (place := read_device(device)) is not None:
             model.to(place)
@@ -127,6 +130,8 @@ class Pipeline(PushToHub, ABC):
         self.tokenizer = tokenizer
         self.batch_size = check_size("batch_size", batch_size)
         self.batch_tokens = check_size("batch_tokens", batch_tokens)
+        self.defaults = defaults
+        """The arguments of calls that do not pass their own."""
         self.engine = engine if isinstance(engine, Engine) else make_engine(model, engine or "auto")
 
     @property
@@ -161,23 +166,19 @@ class Pipeline(PushToHub, ABC):
         return min(saved_lengths(self.model.config).get("max_length", self.max_length), self.max_length)
 
     @classmethod
-    def _check_arguments(cls, method: str, given: Mapping[str, Any], also: Iterable[str] = ()) -> None:
-        """Raise ConfigError for an argument that a method does not have; `also` are further suggestions."""
-        if not given:
-            return
-        shared = Shared if method == "__init__" else Batching
-        known = [*cls._own_arguments(method), *shared.__annotations__, *also]
-        check_arguments(f"the pipeline for {cls.task}", given, dict.fromkeys(known), cls.no_arguments)
-
-    @classmethod
-    def _own_arguments(cls, method: str) -> list[str]:
-        """Return the keyword arguments that a method has besides those of all pipelines."""
-        classes = [one for one in cls.__mro__ if issubclass(one, Pipeline)]
-        methods = [vars(one)[method] for one in classes if method in vars(one)]
-        parameters = [one for each in methods for one in signature(each).parameters.values()]
+    def check_options(cls, given: Iterable[str], known: Iterable[str]) -> None:
+        """Raise ConfigError for a name that is neither an option of a call nor in `known`."""
+        positional = {"self", "inputs", "sequences"}
         kinds = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-        positional = {"self", "inputs", "sequences", "model", "tokenizer"}
-        return [one.name for one in parameters if one.kind in kinds and one.name not in positional]
+        calls = [vars(one)["__call__"] for one in cls.__mro__ if "__call__" in vars(one)]
+        options = [one for call in calls for one in signature(call).parameters.values() if one.kind in kinds]
+        names = dict.fromkeys(one.name for one in options if one.name not in positional)
+        check_arguments(f"the pipeline for {cls.task}", given, [*names, *known], cls.no_arguments)
+
+    def _option(self, name: str, given: Any, otherwise: Any = None) -> Any:
+        """Return an argument of a call; if it is None, the pipeline's default for it, else `otherwise`."""
+        chosen = self.defaults.get(name) if given is None else given
+        return otherwise if chosen is None else chosen
 
     def _is_single(self, inputs: Any) -> bool:
         """Return whether `inputs` is a single input."""
@@ -191,60 +192,94 @@ class Pipeline(PushToHub, ABC):
             )
         return given
 
-    def _rows(self, features: Sequence[Any]) -> Sequence[Row]:
-        """Return the rows of a task's features."""
-        return features
-
     def _run(
         self,
         inputs: Any,
         others: tuple[Any, ...],
         *,
-        features: Features,
-        answer: Callable[..., list[Any]],
+        features: Callable[[list[Any]], Sequence[Any]],
+        run: Callable[..., list[Any]],
+        answer: Callable[[list[Any], Sequence[Any], list[Any]], list[Any]],
         batch_size: int | None = None,
         num_workers: int | None = None,
         **further: Any,
     ) -> Any:
         """Answer all inputs, a few batches at a time.
 
-        `features` computes the features of examples. `answer` returns the answers for examples, their
-        features and `batch_size`. `others` and `further` are arguments of the call that raise an error.
+        `features` returns the rows of examples, `run` the output of each row, and `answer` the answers for
+        examples, their rows and the outputs. `others` and `further` are arguments that raise an error.
         """
-        self._check_arguments("__call__", further)
+        self.check_options(further, Batching.__annotations__)
         if others:
             raise ConfigError(f"received a positional argument too many, {short(others[0])}. {self.by_name}.")
         check_size("num_workers", num_workers, least=0)
         size = self.batch_size if batch_size is None else check_size("batch_size", batch_size)
-        answer = partial(answer, batch_size=size)
         if not self.reads_lists:
             check_table(inputs, fields=self.fields, rest=self.rest, is_text=self._is_single(""))
 
-        def read(given: list[Any]) -> tuple[list[Any], Sequence[Any]]:
+        def read(given: list[Any]) -> _Chunk:
             examples = [self._read(one) for one in given]
             return examples, features(examples)
 
+        def answers(chunks: Iterable[_Chunk]) -> Iterator[Any]:
+            for examples, rows in chunks:
+                outputs = run(rows, batch_tokens=self.batch_tokens, batch_size=size)
+                yield from answer(examples, rows, outputs)
+
         if self._is_single(inputs):
-            examples, found = read([inputs])
+            chunk = read([inputs])
             unknown = UnknownTokens(self.tokenizer)
-            unknown.add(self._rows(found), count=1)
+            unknown.add(chunk[1], count=1)
             unknown.warn()
-            return answer(examples, found)[0]
-        source = Source(
-            inputs, expected=self._expected(), fields=self.fields, rest=self.rest, others=self.keeps_others
+            return next(answers([chunk]))
+        source = read_inputs(
+            inputs, expected=self.expected, fields=self.fields, rest=self.rest, others=self.keeps_others
         )
         ahead = _INPUTS_AHEAD if size is None else size * _BATCHES_AHEAD
         if size == 1:  # then each input of a stream is answered immediately
             ahead = 1
-        if not source.is_known:
-            return self._stream(source, read, answer, ahead)
-        items = list(source.items)
-        source.items = iter(items)
-        checked = len(items) > ahead  # a single chunk is checked when it is read, before its answers
-        if checked:
-            self._check(items, source, read)
-        answers = self._stream(source, read, answer, ahead, checked=checked)
-        return list(answers) if source.is_list else answers
+        items = source.items
+        is_large = isinstance(items, list) and len(items) > ahead  # a single chunk is checked when it is read
+        if is_large:
+            for _ in self._chunks(source, read, _INPUTS_AHEAD, finds_all=True):
+                pass
+        found = answers(self._chunks(source, read, ahead, warns=not is_large))
+        return list(found) if source.is_list and source is not inputs else found
+
+    def _chunks(
+        self,
+        source: NumberedInputs,
+        read: Callable[[list[Any]], _Chunk],
+        size: int,
+        *,
+        finds_all: bool = False,
+        warns: bool = True,
+    ) -> Iterator[_Chunk]:
+        """Yield the examples of `size` inputs at a time, with their rows.
+
+        Inputs that cannot be answered raise one error: for the first chunk with such inputs, or if
+        `finds_all` for all chunks, after the last one. If `warns`, texts of unknown tokens cause one warning.
+        """
+        count, unknown, problems = 0, UnknownTokens(self.tokenizer), dict[int, AlbertKitError]()
+        for some in chunks(source, size):
+            try:
+                chunk = read(some)
+            except AlbertKitError:
+                problems |= (found := failures(read, some, count))
+                if not found:  # the inputs are only invalid together
+                    raise
+                if not finds_all:
+                    raise inputs_error(source, problems, count=count + len(some)) from found[min(found)]
+            else:
+                unknown.add(chunk[1], count=len(some))
+                if warns and not finds_all:
+                    warns = not unknown.warn()  # once is enough
+                yield chunk
+            count += len(some)
+        if problems:
+            raise inputs_error(source, problems, count=count)
+        if finds_all:
+            unknown.warn()
 
     def _run_task(
         self,
@@ -252,67 +287,24 @@ class Pipeline(PushToHub, ABC):
         others: tuple[Any, ...],
         task: Task,
         answer: Callable[[Any, Any, dict[str, int]], Any],
-        *,
-        features: Features | None = None,
-        options: Mapping[str, Any] | None = None,
-        **further: Any,
+        **batching: Any,
     ) -> Any:
         """Answer all inputs with the predictions of a task; see `_run`.
 
         `answer` returns the answer for an example, its prediction, and {"cut": number of removed tokens}, or
-        {} if it was not truncated. `options` are further arguments of the task's `predictions`.
+        {} if it was not truncated.
         """
 
-        def answers(examples: list[Any], rows: Sequence[Row], *, batch_size: int | None) -> list[Any]:
-            outputs = task.run(self.engine, rows, batch_tokens=self.batch_tokens, batch_size=batch_size)
-            predictions = task.checked_predictions(examples, rows, outputs, **(options or {}))
+        def answers(examples: list[Any], rows: Sequence[Row], outputs: list[Any]) -> list[Any]:
+            predictions = task.checked_predictions(examples, rows, outputs)
             cuts = tokens_cut(rows, examples=len(examples))
             return [
                 answer(example, prediction, {"cut": cut} if cut else {})
                 for example, prediction, cut in zip(examples, predictions, cuts, strict=True)
             ]
 
-        return self._run(inputs, others, features=features or task.features, answer=answers, **further)
-
-    def _stream(
-        self,
-        source: Source,
-        read: _Read,
-        answer: Callable[[list[Any], Sequence[Any]], list[Any]],
-        ahead: int,
-        *,
-        checked: bool = False,
-    ) -> Iterator[Any]:
-        start, unknown = 0, UnknownTokens(self.tokenizer)
-        while some := list(islice(source.items, ahead)):
-            try:
-                examples, found = read(some)
-            except AlbertKitError as error:
-                problems = failures(read, some, start)
-                raise source.error(problems, count=start + len(some)) if problems else error from error
-            start += len(some)
-            if not checked:
-                unknown.add(self._rows(found), count=len(some))
-                checked = unknown.warn()  # once is enough
-            yield from answer(examples, found)
-
-    def _check(self, items: list[Any], source: Source, read: _Read) -> None:
-        """Raise one error for all inputs that cannot be answered, before anything is computed."""
-        unknown, problems = UnknownTokens(self.tokenizer), dict[int, AlbertKitError]()
-        for start in range(0, len(items), _INPUTS_AHEAD):
-            some = items[start : start + _INPUTS_AHEAD]
-            try:
-                unknown.add(self._rows(read(some)[1]), count=len(some))
-            except AlbertKitError:
-                if not (found := failures(read, some, start)):
-                    raise
-                problems |= found
-        if problems:
-            raise source.error(problems, count=len(items))
-        unknown.warn()
-
-    def _expected(self) -> str:
-        return "a text"
+        run = partial(task.run, self.engine)
+        return self._run(inputs, others, features=task.checked_features, run=run, answer=answers, **batching)
 
     def predict(self, inputs: Any) -> Any:
         """Call the pipeline. scikit-learn expects a method with this name."""

@@ -25,13 +25,20 @@ def check_dict(name: str, value: Any, *, expected: str) -> Mapping[str, Any]:
     return value or {}
 
 
-def read_limits(*given: Mapping[str, Any], most: int, trained: int | None = None) -> tuple[Strategy, int]:
+def read_limits(
+    truncation: bool | str | None,
+    max_length: int | None,
+    padding: bool | str | None = None,
+    *,
+    most: int,
+    trained: int | None = None,
+) -> tuple[Strategy, int]:
     """Return the truncation strategy of long texts, and the maximum length of a row.
 
     Args:
-        given: the arguments of the pipeline, and those of the call, which override them unless they are None:
-            `truncation`, as for a tokenizer; `max_length`, by default `trained` with truncation, otherwise
-            `most`; `padding`, as for a tokenizer, although it does not change answers.
+        truncation: as for a tokenizer; None for no truncation.
+        max_length: the maximum length; None for `trained` with truncation, otherwise for `most`.
+        padding: as for a tokenizer, although it does not change answers.
         most: the model's maximum length.
         trained: maximum length of the fine-tuning; None for `most`.
 
@@ -39,11 +46,7 @@ def read_limits(*given: Mapping[str, Any], most: int, trained: int | None = None
         ConfigError: `max_length` is invalid.
         TokenizerError: truncation or padding is unknown.
     """
-    limits = dict[str, Any](
-        (name, value) for one in given for name, value in one.items() if value is not None
-    )
-    max_length = limits.get("max_length")
-    options = Options(truncation=limits.get("truncation") or False, padding=limits.get("padding") or False)
+    options = Options(truncation=truncation or False, padding=padding or False)
     strategy = read_fit(options, model_max_length=most).truncation
     check_size("max_length", max_length, least=_LEAST)
     if max_length is not None and max_length > most:
@@ -54,7 +57,7 @@ def read_limits(*given: Mapping[str, Any], most: int, trained: int | None = None
 
 
 def merge_arguments(name: str, given: Mapping[str, Any] | None, **direct: Any) -> dict[str, Any]:
-    """Return the arguments for the tokenizer, which may be passed in a mapping and directly.
+    """Return the arguments of `read_limits`, which may be passed in a mapping and directly.
 
     Args:
         name: the name of the mapping.

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Unpack
 
 from albertkit.engines.light_model import Model
-from albertkit.pipelines.interface import Batching, Pipeline, Shared
+from albertkit.pipelines.interface import Batching, Pipeline
 from albertkit.pipelines.limits import merge_arguments, read_limits
-from albertkit.tasks.masked_lm import MaskedLM, MaskedRow, MaskedText
+from albertkit.tasks.masked_lm import MaskedLM
 from albertkit.tokenization.base import TokenizerBase
 
 
@@ -21,20 +20,9 @@ class FillMaskPipeline(Pipeline):
     architecture = "AlbertForMaskedLM"
     accepts = ("AlbertForMaskedLM", "AlbertForPreTraining")
 
-    def __init__(
-        self,
-        model: Model,
-        tokenizer: TokenizerBase,
-        *,
-        top_k: int = 5,
-        targets: str | Sequence[str] | None = None,
-        tokenizer_kwargs: Mapping[str, Any] | None = None,
-        **shared: Unpack[Shared],
-    ) -> None:
-        super().__init__(model, tokenizer, **shared)
-        self.masked_lm = self._task(tokenizer_kwargs)
-        self.top_k = top_k
-        self.targets = targets
+    def __init__(self, model: Model, tokenizer: TokenizerBase, **options: Any) -> None:
+        super().__init__(model, tokenizer, **options)
+        self.masked_lm = self._task(self.defaults.get("tokenizer_kwargs"))
 
     def __call__(
         self,
@@ -69,35 +57,22 @@ class FillMaskPipeline(Pipeline):
             DataError: a text has no mask, or a target is not a single piece.
             ConfigError: `top_k` or `batch_size` is out of range.
         """
-        wanted = self.targets if targets is None else targets
+        wanted = self._option("targets", targets)
         task = self.masked_lm if tokenizer_kwargs is None else self._task(tokenizer_kwargs)
-        then = partial(
+        candidates = partial(
             task.candidates,
-            top_k=self.top_k if top_k is None else top_k,
-            target_ids=None if wanted is None else self.masked_lm.target_ids(wanted),
+            top_k=self._option("top_k", top_k, 5),
+            target_ids=None if wanted is None else task.target_ids(wanted),
         )
-
-        def answer(texts: list[str], features: list[MaskedText], *, batch_size: int | None) -> list[Any]:
-            del texts
-            found = iter(
-                self.engine.run(
-                    self._rows(features),
-                    read=attrgetter("mask_positions"),
-                    then=then,
-                    batch_tokens=self.batch_tokens,
-                    batch_size=batch_size,
-                )
-            )
-            return [
-                task.predictions(one, [word for row in islice(found, len(one.rows)) for word in row])
-                for one in features
-            ]
-
-        return self._run(inputs, others, features=task.features, answer=answer, **batching)
-
-    def _rows(self, features: Sequence[MaskedText]) -> list[MaskedRow]:
-        return [row for one in features for row in one.rows]
+        return self._run(
+            inputs,
+            others,
+            features=task.features,
+            run=partial(self.engine.run, read=attrgetter("mask_positions"), then=candidates),
+            answer=task.predictions,
+            **batching,
+        )
 
     def _task(self, tokenizer_kwargs: Mapping[str, Any] | None) -> MaskedLM:
         given = merge_arguments("tokenizer_kwargs", tokenizer_kwargs)
-        return MaskedLM(self.tokenizer, max_length=read_limits(given, most=self.max_length)[1])
+        return MaskedLM(self.tokenizer, max_length=read_limits(**given, most=self.max_length)[1])

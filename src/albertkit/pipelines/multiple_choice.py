@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from albertkit.datasets.examples import ChoiceExample
-from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError, short
 from albertkit.inputs import CHOICE_FIELDS, CHOICES_FIELD
-from albertkit.pipelines.interface import Batching, Pipeline, Shared
+from albertkit.pipelines.interface import Batching, Pipeline
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.settings import TaskSettings
-from albertkit.tokenization.base import TokenizerBase
 
 
 class MultipleChoicePipeline(Pipeline):
@@ -21,13 +19,8 @@ class MultipleChoicePipeline(Pipeline):
     architecture = "AlbertForMultipleChoice"
     fields = CHOICE_FIELDS
     rest = CHOICES_FIELD
+    expected = '{"context": "...", "question": "...", "choices": ["...", "..."]}'
     by_name = 'Pass context="...", question="..." and choices=["...", "..."] by name'
-
-    def __init__(
-        self, model: Model, tokenizer: TokenizerBase, *, truncation: bool = False, **shared: Unpack[Shared]
-    ) -> None:
-        super().__init__(model, tokenizer, **shared)
-        self.truncation = truncation
 
     def __call__(
         self,
@@ -67,7 +60,7 @@ class MultipleChoicePipeline(Pipeline):
             inputs = {"context": context, "question": question, "choices": choices}
         elif (context, question, choices) != (None, None, None):
             raise ConfigError("the choices are passed twice. Pass inputs, or context, question and choices.")
-        truncation = self.truncation if truncation is None else truncation
+        truncation = self._option("truncation", truncation, False)
         if not isinstance(truncation, bool):  # only the context can be truncated
             raise ConfigError(f"truncation is {truncation!r}. Expected True or False.")
         longest = self.trained_length if truncation else self.max_length
@@ -97,9 +90,6 @@ class MultipleChoicePipeline(Pipeline):
                     id=context[:40], context=context, question=question, choices=tuple(choices)
                 )
         raise DataError(
-            f"received {short(given)} ({type(given).__name__}). Expected {self._expected()}, where the "
+            f"received {short(given)} ({type(given).__name__}). Expected {self.expected}, where the "
             "question is optional."
         )
-
-    def _expected(self) -> str:
-        return '{"context": "...", "question": "...", "choices": ["...", "..."]}'

@@ -9,7 +9,7 @@ from albertkit.datasets.reader import as_source, made_example
 from albertkit.datasets.table import Table
 from albertkit.engines.light_model import Model
 from albertkit.errors import DataError, short
-from albertkit.pipelines.interface import Batching, Pipeline, Shared
+from albertkit.pipelines.interface import Batching, Pipeline
 from albertkit.recipe import build
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
@@ -29,8 +29,8 @@ class TaskPipeline(Pipeline):
         values = {"definition": task, "task": task.name, "architecture": task.architecture}
         return type(cls.__name__, (cls,), values)
 
-    def __init__(self, model: Model, tokenizer: TokenizerBase, **shared: Unpack[Shared]) -> None:
-        super().__init__(model, tokenizer, **shared)
+    def __init__(self, model: Model, tokenizer: TokenizerBase, **options: Any) -> None:
+        super().__init__(model, tokenizer, **options)
         settings = build(TaskSettings, {**saved_lengths(model.config)}, where=f"{SETTINGS_KEY} in the config")
         self.bound = self.definition.bind(tokenizer, model.config, settings)
 
@@ -63,7 +63,6 @@ class TaskPipeline(Pipeline):
             others,
             self.bound,
             lambda example, prediction, _: self.bound.checked_record(example, prediction),
-            features=self.bound.checked_features,
             **batching,
         )
 

@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from albertkit.datasets.examples import QuestionExample
-from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError, short
 from albertkit.inputs import QUESTION_FIELDS
-from albertkit.pipelines.interface import Batching, Pipeline, Shared
+from albertkit.pipelines.interface import Batching, Pipeline
 from albertkit.pipelines.limits import check_size
-from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered, QuestionAnswering
+from albertkit.tasks.question_answering import THRESHOLD_KEY, Answered, QuestionAnswering
 from albertkit.tasks.settings import TaskSettings, saved_lengths
-from albertkit.tokenization.base import TokenizerBase
 
 
 class QuestionAnsweringPipeline(Pipeline):
@@ -25,31 +23,8 @@ class QuestionAnsweringPipeline(Pipeline):
     task = "question-answering"
     architecture = "AlbertForQuestionAnswering"
     fields = QUESTION_FIELDS
+    expected = '{"question": "...", "context": "..."}'
     by_name = 'Pass question="..." and context="..." by name'
-
-    def __init__(
-        self,
-        model: Model,
-        tokenizer: TokenizerBase,
-        *,
-        top_k: int = 1,
-        doc_stride: int | None = None,
-        max_seq_len: int | None = None,
-        max_question_len: int | None = None,
-        max_answer_len: int | None = None,
-        handle_impossible_answer: bool | None = None,
-        **shared: Unpack[Shared],
-    ) -> None:
-        super().__init__(model, tokenizer, **shared)
-        self.top_k = top_k
-        self.handle_impossible_answer = handle_impossible_answer
-        trained = {"doc_stride": 128, "max_length": 384, "max_answer_length": 30} | saved_lengths(
-            model.config
-        )
-        self.doc_stride = trained["doc_stride"] if doc_stride is None else doc_stride
-        self.max_seq_len = trained["max_length"] if max_seq_len is None else max_seq_len
-        self.max_question_len = max_question_len
-        self.max_answer_len = trained["max_answer_length"] if max_answer_len is None else max_answer_len
 
     def __call__(
         self,
@@ -92,19 +67,26 @@ class QuestionAnsweringPipeline(Pipeline):
         Returns:
             For a question, {score, start, end, answer}: the answer is characters `start:end` of the context.
             With `top_k` above 1, a list of at most `top_k` answers, best first. For several questions, a list
-            or generator of these. "No answer" is "" at 0:0. It comes first if its score exceeds the score of
-            the best answer by more than the threshold.
+            or generator of these. "No answer" is "" at 0:0. It comes before the answers whose logits it
+            exceeds by more than the threshold, so a list is not always in the order of `score`.
 
         Raises:
             DataError: question or context is missing or empty, or a question is too long.
             ConfigError: a size is not a whole number, or is too small.
         """
-        count = self._size("top_k", top_k)
+        trained = {"doc_stride": 128, "max_length": 384, "max_answer_length": 30} | saved_lengths(
+            self.model.config
+        )
+
+        def size(name: str, given: int | None, otherwise: int | None = None, *, least: int = 1) -> Any:
+            return check_size(name, self._option(name, given, otherwise), least=least)
+
+        count = size("top_k", top_k, 1)
         settings = TaskSettings(
-            max_length=self._size("max_seq_len", max_seq_len),
-            doc_stride=self._size("doc_stride", doc_stride, least=0),
-            max_question_length=self._size("max_question_len", max_question_len),
-            max_answer_length=self._size("max_answer_len", max_answer_len),
+            max_length=size("max_seq_len", max_seq_len, trained["max_length"]),
+            doc_stride=size("doc_stride", doc_stride, trained["doc_stride"], least=0),
+            max_question_length=size("max_question_len", max_question_len),
+            max_answer_length=size("max_answer_len", max_answer_len, trained["max_answer_length"]),
             truncation=False,
         )
         task = QuestionAnswering(n_best=count).bind(self.tokenizer, self.model.config, settings)
@@ -112,26 +94,20 @@ class QuestionAnsweringPipeline(Pipeline):
             inputs = _join(question, context)
         elif question is not None or context is not None:
             raise ConfigError("questions are passed twice. Pass inputs, or question and context.")
-        threshold = self._threshold(handle_impossible_answer)
+        threshold: float | None = getattr(self.model.config, THRESHOLD_KEY, None)
+        may_be_empty = self._option("handle_impossible_answer", handle_impossible_answer)
+        if may_be_empty is not None:
+            threshold = (threshold or 0.0) if may_be_empty else None
 
         def answer(example: QuestionExample, answered: Answered, cut: dict[str, int]) -> Any:
             del example, cut  # a long context is not truncated, but has several windows
-            ranked = [_describe(one) for one in _rank(answered, threshold)[:count]]
+            ranked = [
+                {"score": one.score, "start": one.start, "end": one.end, "answer": one.text}
+                for one in answered.ranked(threshold)[:count]
+            ]
             return ranked[0] if count == 1 else ranked
 
         return self._run_task(inputs, others, task, answer, **batching)
-
-    def _size(self, name: str, given: int | None, *, least: int = 1) -> Any:
-        """Return an argument of the call, or the pipeline's setting if the call does not set it."""
-        return check_size(name, getattr(self, name) if given is None else given, least=least)
-
-    def _threshold(self, wanted: bool | None) -> float | None:
-        """Return the threshold of "no answer", or None if it is not a possible answer."""
-        wanted = self.handle_impossible_answer if wanted is None else wanted
-        saved: float | None = getattr(self.model.config, THRESHOLD_KEY, None)
-        if wanted is None:
-            return saved
-        return (saved or 0.0) if wanted else None
 
     def _is_single(self, inputs: Any) -> bool:
         return isinstance(inputs, Mapping)
@@ -145,24 +121,8 @@ class QuestionAnsweringPipeline(Pipeline):
                         raise DataError(f"the {name} is empty. Expected a text.")
                 return QuestionExample(str(given.get("id", "")), question, context)
         raise DataError(
-            f"received {short(given)} ({type(given).__name__}). Expected {self._expected()}, two strings."
+            f"received {short(given)} ({type(given).__name__}). Expected {self.expected}, two strings."
         )
-
-    def _expected(self) -> str:
-        return '{"question": "...", "context": "..."}'
-
-
-def _rank(answered: Answered, threshold: float | None) -> list[Answer]:
-    """Return the answers, best first, including "no answer" if there is a threshold or no other answer."""
-    if threshold is None:
-        return answered.answers or [answered.no_answer]
-    bar = answered.no_answer.logit - threshold
-    better = [one for one in answered.answers if one.logit >= bar]
-    return [*better, answered.no_answer, *answered.answers[len(better) :]]
-
-
-def _describe(answer: Answer) -> dict[str, Any]:
-    return {"score": answer.score, "start": answer.start, "end": answer.end, "answer": answer.text}
 
 
 def _join(question: str | list[str] | None, context: str | list[str] | None) -> Any:

@@ -8,7 +8,7 @@ from albertkit.datasets.examples import TextExample
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError, short
 from albertkit.inputs import PAIR_FIELDS
-from albertkit.pipelines.interface import Batching, Pipeline, Shared
+from albertkit.pipelines.interface import Batching, Pipeline
 from albertkit.pipelines.text_classification import is_pair, read_text_or_pair
 from albertkit.tasks.sentence_order import LABELS, SentenceOrder
 from albertkit.tasks.settings import TaskSettings
@@ -21,17 +21,15 @@ class SentenceOrderPipeline(Pipeline):
     task = "sentence-order"
     architecture = "AlbertForPreTraining"
     fields = PAIR_FIELDS
+    expected = "a pair (text, text_pair) or {text, text_pair}"
     by_name = "Pass the two texts of a pair as a tuple, (text, text_pair)"
 
-    def __init__(
-        self, model: Model, tokenizer: TokenizerBase, *, truncation: bool = False, **shared: Unpack[Shared]
-    ) -> None:
-        super().__init__(model, tokenizer, **shared)
+    def __init__(self, model: Model, tokenizer: TokenizerBase, **options: Any) -> None:
+        super().__init__(model, tokenizer, **options)
         if model.config.num_labels != len(LABELS):
             raise ConfigError(
                 f"sentence-order needs a model with num_labels={len(LABELS)}, got {model.config.num_labels}"
             )
-        self.truncation = truncation
 
     def __call__(
         self,
@@ -58,7 +56,7 @@ class SentenceOrderPipeline(Pipeline):
             DataError: an input is not a pair, or is too long.
             ConfigError: `batch_size` is below 1.
         """
-        settings = TaskSettings(truncation=self.truncation if truncation is None else truncation)
+        settings = TaskSettings(truncation=self._option("truncation", truncation, False))
         task = SentenceOrder().bind(self.tokenizer, self.model.config, settings)
 
         def answer(pair: TextExample, predicted: Any, cut: dict[str, int]) -> dict[str, Any]:
@@ -73,8 +71,5 @@ class SentenceOrderPipeline(Pipeline):
     def _read(self, given: Any) -> TextExample:
         example = read_text_or_pair(given)
         if example.text_pair is None:
-            raise DataError(f"received {short(given)}. Expected {self._expected()}: the order of two texts.")
+            raise DataError(f"received {short(given)}. Expected {self.expected}: the order of two texts.")
         return example
-
-    def _expected(self) -> str:
-        return "a pair (text, text_pair) or {text, text_pair}"

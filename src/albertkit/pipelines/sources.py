@@ -1,5 +1,6 @@
 """Read several inputs of a pipeline from lists, datasets, iterables and files, and report their errors."""
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
@@ -7,13 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.errors import AlbertKitError, DataError, short
-from albertkit.inputs import NumberedInputs, NumberedStream, format_of
+from albertkit.inputs import NumberedInputs, format_of
 
 _LISTED = 10  # number of inputs listed in an error
 
 
-class Source:
-    """Several inputs, which are read once.
+_COUNTED_FROM_0 = range(sys.maxsize)
+
+
+def read_inputs(
+    inputs: Any, *, expected: str, fields: Sequence[str], rest: str | None, others: bool = False
+) -> NumberedInputs:
+    """Return several inputs: a list if they are in memory, otherwise an iterator.
 
     Args:
         inputs: a list or another sized iterable, a dataset with `__len__` and `__getitem__`, any iterable, or
@@ -26,64 +32,52 @@ class Source:
     Raises:
         DataError: the inputs are none of these, or the file does not exist.
     """
-
-    def __init__(
-        self, inputs: Any, *, expected: str, fields: Sequence[str], rest: str | None, others: bool = False
-    ) -> None:
-        self._numbers: Sequence[int] | None = None
-        self._name: Path | str | None = None
-        self._kind = "input"
-        self.is_list = False
-        """Whether the answers are returned as a list, not as a generator."""
-        self.is_known = False
-        """Whether all inputs are in memory, so that they can be checked before anything is computed."""
-        if hasattr(inputs, "to_pylist"):  # a column of PyArrow, whose items are not Python strings
-            inputs = inputs.to_pylist()
-        is_scalar = getattr(inputs, "shape", None) == ()  # an array or tensor without dimensions
-        if isinstance(inputs, PathLike):
-            path = Path(inputs)
-            if not path.exists():  # raise now, not when the first answer is requested
-                raise DataError(f"{inputs}: no such file")
-            if path.is_dir():
-                raise DataError(f"{inputs} is a folder. Expected a file with one input per line.")
-            inputs = NumberedStream.read(
-                _lines(path), str(path), format=format_of(path), fields=fields, rest=rest, others=others
-            )
-        if isinstance(inputs, NumberedStream):
-            self._name, self._numbers, self._kind = inputs.name, inputs.numbers, "line"
-            self.items = inputs
-        elif isinstance(inputs, NumberedInputs):
-            self._name, self._numbers, self._kind = inputs.path, inputs.numbers, inputs.kind
-            self.is_known, self.items = True, iter(inputs)
-        elif _is_dataset(inputs):
-            self.items = _iterate(inputs)
-        elif isinstance(inputs, Iterable) and not isinstance(inputs, str | bytes | Mapping) and not is_scalar:
-            self.is_list = self.is_known = hasattr(inputs, "__len__")
-            self.items = iter(inputs)
-        else:
-            raise DataError(
-                f"received {short(inputs)} ({type(inputs).__name__}). Expected {expected} or an iterable of "
-                "these, or the path of a file."
-            )
-
-    def error(self, problems: Mapping[int, AlbertKitError], *, count: int) -> AlbertKitError:
-        """Return a single error for all inputs that cannot be answered.
-
-        Args:
-            problems: the errors of the invalid inputs, by index from 0.
-            count: number of inputs read so far.
-        """
-        error = next(iter(problems.values()))
-        places = [number if self._numbers is None else self._numbers[number] for number in problems]
-        counted = " (counted from 0)" if self._numbers is None else ""
-        where = "" if self._name is None else f"{self._name}, "
-        if len(problems) == 1:
-            return type(error)(f"{where}{self._kind} {places[0]}{counted}: {error}")
-        listed = ", ".join(map(str, places[:_LISTED])) + (", ..." if len(places) > _LISTED else "")
-        return type(error)(
-            f"{where}{len(problems):,} of {count:,} inputs cannot be answered: {self._kind}s {listed}"
-            f"{counted}. The first: {error}"
+    if isinstance(inputs, NumberedInputs):
+        return inputs
+    if isinstance(inputs, PathLike):
+        path = Path(inputs)
+        if not path.exists():  # raise now, not when the first answer is requested
+            raise DataError(f"{inputs}: no such file")
+        if path.is_dir():
+            raise DataError(f"{inputs} is a folder. Expected a file with one input per line.")
+        return NumberedInputs.read(
+            _lines(path), str(path), format=format_of(path), fields=fields, rest=rest, others=others
         )
+    if hasattr(inputs, "to_pylist"):  # a column of PyArrow, whose items are not Python strings
+        inputs = inputs.to_pylist()
+    is_scalar = getattr(inputs, "shape", None) == ()  # an array or tensor without dimensions
+    if _is_dataset(inputs):
+        inputs = iter(inputs) if isinstance(inputs, Iterable) else map(inputs.__getitem__, range(len(inputs)))
+    elif not isinstance(inputs, Iterable) or isinstance(inputs, str | bytes | Mapping) or is_scalar:
+        raise DataError(
+            f"received {short(inputs)} ({type(inputs).__name__}). Expected {expected} or an iterable of "
+            "these, or the path of a file."
+        )
+    items = list(inputs) if hasattr(inputs, "__len__") else iter(inputs)
+    return NumberedInputs(items, "", _COUNTED_FROM_0, "input")
+
+
+def inputs_error(
+    inputs: NumberedInputs, problems: Mapping[int, AlbertKitError], *, count: int
+) -> AlbertKitError:
+    """Return a single error for all inputs that cannot be answered.
+
+    Args:
+        inputs: the inputs.
+        problems: the errors of the invalid inputs, by index from 0.
+        count: number of inputs read so far.
+    """
+    error = next(iter(problems.values()))
+    places = [inputs.numbers[number] for number in problems]
+    counted = " (counted from 0)" if inputs.numbers is _COUNTED_FROM_0 else ""
+    where = f"{inputs.name}, " if inputs.name else ""
+    if len(problems) == 1:
+        return type(error)(f"{where}{inputs.kind} {places[0]}{counted}: {error}")
+    listed = ", ".join(map(str, places[:_LISTED])) + (", ..." if len(places) > _LISTED else "")
+    return type(error)(
+        f"{where}{len(problems):,} of {count:,} inputs cannot be answered: {inputs.kind}s {listed}{counted}. "
+        f"The first: {error}"
+    )
 
 
 def check_table(inputs: Any, *, fields: Sequence[str], rest: str | None, is_text: bool) -> None:
@@ -144,12 +138,6 @@ def _is_dataset(inputs: Any) -> bool:
     if isinstance(inputs, Sequence | Mapping) or is_array:
         return False
     return hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__")
-
-
-def _iterate(dataset: Any) -> Iterator[Any]:
-    if isinstance(dataset, Iterable):
-        return iter(dataset)
-    return (dataset[number] for number in range(len(dataset)))
 
 
 def _lines(path: Path) -> Iterator[bytes]:

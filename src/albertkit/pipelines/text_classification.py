@@ -5,18 +5,19 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from albertkit.datasets.examples import TextExample
-from albertkit.engines.engine import Row
-from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError, short, warn_caller
 from albertkit.inputs import PAIR_FIELDS
-from albertkit.pipelines.interface import Batching, Pipeline, Shared
+from albertkit.pipelines.interface import Batching, Pipeline
 from albertkit.pipelines.limits import check_size, read_limits
 from albertkit.tasks.label_kinds import Function
 from albertkit.tasks.settings import TaskSettings
-from albertkit.tasks.text_classification import PAIRS_KEY, TextClassification
-from albertkit.tokenization.base import TokenizerBase
+from albertkit.tasks.text_classification import TextClassification
 
 _UNSET: Any = ""  # not None, because top_k=None means all labels
+_CUT_UNSEEN = (
+    "a text was truncated, and no label has a probability above 0.5, so its answer is an empty list without "
+    "`cut`. With top_k=None, the answer has all labels, and each has `cut`."
+)
 
 
 class TextClassificationPipeline(Pipeline):
@@ -26,24 +27,8 @@ class TextClassificationPipeline(Pipeline):
     aliases = ("sentiment-analysis",)
     architecture = "AlbertForSequenceClassification"
     fields = PAIR_FIELDS
+    expected = "a text, a pair {text, text_pair}"
     by_name = 'Pass several texts as a list, and the second text of a pair as text_pair="..."'
-
-    def __init__(
-        self,
-        model: Model,
-        tokenizer: TokenizerBase,
-        *,
-        top_k: int | None = _UNSET,
-        function_to_apply: Function | None = None,
-        truncation: bool | str = False,
-        max_length: int | None = None,
-        padding: bool | str = False,
-        **shared: Unpack[Shared],
-    ) -> None:
-        super().__init__(model, tokenizer, **shared)
-        self.top_k = top_k
-        self.function_to_apply: Function | None = function_to_apply
-        self._limits = {"truncation": truncation, "max_length": max_length, "padding": padding}
 
     def __call__(
         self,
@@ -71,8 +56,8 @@ class TextClassificationPipeline(Pipeline):
                 for the function of the config's `problem_type` (softmax; sigmoid for multi-label or a single
                 label; none for regression).
             truncation: True truncates a text that exceeds the maximum length, or the longer text of a pair,
-                instead of raising an error. "only_first" and "only_second" truncate that text of a pair. The
-                answer then has `cut`, the number of removed tokens.
+                instead of raising an error. "only_first" and "only_second" truncate that text of a pair. Each
+                label of the answer then has `cut`, the number of removed tokens.
             max_length: maximum number of tokens of an input, including [CLS] and [SEP]. Default: with
                 truncation the maximum length of the fine-tuning, otherwise the model's maximum.
             padding: accepted as for a tokenizer, but does not change the answers.
@@ -88,14 +73,18 @@ class TextClassificationPipeline(Pipeline):
             ConfigError: `top_k`, `max_length`, `batch_size` or the function is invalid.
             TokenizerError: truncation or padding is unknown.
         """
-        chosen = self.top_k if top_k is _UNSET else top_k
+        chosen = self.defaults.get("top_k", _UNSET) if top_k is _UNSET else top_k
         if chosen is not _UNSET:
             check_size("top_k", chosen)
-        given = {"truncation": truncation, "max_length": max_length, "padding": padding}
         strategy, longest = read_limits(
-            self._limits, given, most=self.max_length, trained=self.trained_length
+            self._option("truncation", truncation),
+            self._option("max_length", max_length),
+            self._option("padding", padding),
+            most=self.max_length,
+            trained=self.trained_length,
         )
-        task = TextClassification(truncation=strategy).bind(
+        function = self._option("function_to_apply", function_to_apply)
+        task = TextClassification(truncation=strategy, function_to_apply=function).bind(
             self.tokenizer, self.model.config, TaskSettings(max_length=longest)
         )
         decides = chosen is _UNSET and self.model.config.problem_type == "multi_label_classification"
@@ -105,28 +94,20 @@ class TextClassificationPipeline(Pipeline):
                 "text_pair is the second text of a single text. Pass several pairs as (text, text_pair)."
             )
 
-        def features(examples: list[TextExample]) -> list[Row]:
-            self._warn_of_other_kind(examples)
-            return task.features(examples)
-
         def answer(example: TextExample, predicted: Any, cut: dict[str, int]) -> Any:
-            del example
+            if other := task.other_kind([example]):
+                warn_caller(other)
             scores = zip(task.labels.names, predicted.scores, strict=True)
             labels = [{"label": label, "score": score, **cut} for label, score in scores]
             ranked = sorted(labels, key=lambda one: one["score"], reverse=True)
             if decides:
+                if cut and not predicted.label:
+                    warn_caller(_CUT_UNSEEN)
                 return [one for one in ranked if one["label"] in predicted.label]
             return ranked[0] if chosen is _UNSET else ranked[:chosen]
 
-        answers = self._run_task(
-            inputs if text_pair is None else (inputs, text_pair),
-            others,
-            task,
-            answer,
-            features=features,
-            options={"function_to_apply": function_to_apply or self.function_to_apply},
-            **batching,
-        )
+        pairs = inputs if text_pair is None else (inputs, text_pair)
+        answers = self._run_task(pairs, others, task, answer, **batching)
         # As in `transformers`, where a single text without top_k returns a list anyway.
         return [answers] if is_text and top_k is _UNSET and not decides else answers
 
@@ -143,17 +124,6 @@ class TextClassificationPipeline(Pipeline):
 
     def _read(self, given: Any) -> TextExample:
         return read_text_or_pair(given)
-
-    def _expected(self) -> str:
-        return "a text, a pair {text, text_pair}"
-
-    def _warn_of_other_kind(self, examples: list[TextExample]) -> None:
-        are_pairs = {example.text_pair is not None for example in examples}
-        match self.model.config.extra.get(PAIRS_KEY):
-            case True if False in are_pairs:
-                warn_caller("the model was fine-tuned on pairs, but this is a single text")
-            case False if True in are_pairs:
-                warn_caller("the model was fine-tuned on single texts, but this is a pair")
 
 
 def is_pair(given: Any) -> bool:

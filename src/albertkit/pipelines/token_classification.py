@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from albertkit.datasets.examples import WordsExample
 from albertkit.engines.light_model import Model
 from albertkit.errors import DataError, short
-from albertkit.pipelines.interface import Batching, Pipeline, Shared
+from albertkit.pipelines.interface import Batching, Pipeline
 from albertkit.pipelines.limits import check_size
 from albertkit.tasks.entities import Aggregation, Entities
 from albertkit.tasks.settings import TaskSettings
@@ -30,21 +30,9 @@ class TokenClassificationPipeline(Pipeline):
     aliases = ("ner",)
     architecture = "AlbertForTokenClassification"
 
-    def __init__(
-        self,
-        model: Model,
-        tokenizer: TokenizerBase,
-        *,
-        aggregation_strategy: Aggregation = "none",
-        ignore_labels: Collection[str] = ("O",),
-        stride: int = 64,
-        **shared: Unpack[Shared],
-    ) -> None:
-        super().__init__(model, tokenizer, **shared)
-        self.token_classification = self._task(stride)
-        self.aggregation_strategy: Aggregation = aggregation_strategy
-        self.ignore_labels = ignore_labels
-        self._entities(None, None)  # raises now if the strategy is unknown
+    def __init__(self, model: Model, tokenizer: TokenizerBase, **options: Any) -> None:
+        super().__init__(model, tokenizer, **options)
+        TokenClassificationPipeline.__call__(self, [])  # raises now if a default is invalid
 
     def __call__(
         self,
@@ -82,8 +70,17 @@ class TokenClassificationPipeline(Pipeline):
             ConfigError: the strategy is unknown, `ignore_labels` is not a list of labels, `stride` is below
                 0, or `batch_size` is below 1.
         """
-        entities = self._entities(aggregation_strategy, ignore_labels)
-        task = self.token_classification if stride is None else self._task(stride)
+        names = self.model.config.id2label
+        entities = Entities(
+            self.tokenizer,
+            [names[number] for number in range(len(names))],
+            aggregation=self._option("aggregation_strategy", aggregation_strategy, "none"),
+            ignored_labels=self._option("ignore_labels", ignore_labels, ("O",)),
+        )
+        overlap = check_size("stride", self._option("stride", stride, 64), least=0)
+        task = TokenClassification(stride=cast(int, overlap)).bind(
+            self.tokenizer, self.model.config, TaskSettings(max_length=self.trained_length)
+        )
         if is_split_into_words and isinstance(inputs, str):
             raise DataError(
                 f"received {short(inputs)}. Expected a list of words, or is_split_into_words=False."
@@ -102,21 +99,6 @@ class TokenClassificationPipeline(Pipeline):
             **batching,
         )
         return answers[0] if one_sentence else answers
-
-    def _task(self, stride: int) -> TokenClassification:
-        check_size("stride", stride, least=0)
-        return TokenClassification(stride=stride).bind(
-            self.tokenizer, self.model.config, TaskSettings(max_length=self.trained_length)
-        )
-
-    def _entities(self, strategy: Aggregation | None, ignored: Collection[str] | None) -> Entities:
-        names = self.model.config.id2label
-        return Entities(
-            self.tokenizer,
-            [names[number] for number in range(len(names))],
-            aggregation=strategy or self.aggregation_strategy,
-            ignored_labels=self.ignore_labels if ignored is None else ignored,
-        )
 
     def _read(self, given: Any) -> _Sentence:
         if isinstance(given, str):

@@ -4,25 +4,27 @@ Each label becomes a sentence, the hypothesis. A natural language inference mode
 entails the hypothesis (Yin et al. 2019).
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from string import Formatter
 from typing import Any, Unpack
 
 import numpy as np
 
-from albertkit.engines.engine import Row
+from albertkit.engines.engine import Row, by_example
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, short
-from albertkit.pipelines.interface import Batching, Pipeline, Shared
+from albertkit.pipelines.interface import Batching, Pipeline
 from albertkit.pipelines.limits import read_limits
+from albertkit.reference import softmax
 from albertkit.tasks.rows import text_rows
-from albertkit.tasks.scores import softmax
 from albertkit.tokenization.base import TokenizerBase
 
 TEMPLATE = "This example is {}."
 """The default hypothesis of a label."""
+_TEMPLATE = re.compile(r"((?:[^{}]|\{\{|\}\})*)\{0?\}((?:[^{}]|\{\{|\}\})*)")
 
 
 class ZeroShotClassificationPipeline(Pipeline):
@@ -35,25 +37,10 @@ class ZeroShotClassificationPipeline(Pipeline):
     architecture = "AlbertForSequenceClassification"
     by_name = 'Pass several texts as a list, and the labels as candidate_labels=["...", "..."]'
 
-    def __init__(
-        self,
-        model: Model,
-        tokenizer: TokenizerBase,
-        *,
-        candidate_labels: str | Sequence[str] | None = None,
-        hypothesis_template: str = TEMPLATE,
-        multi_label: bool = False,
-        truncation: bool | str = False,
-        max_length: int | None = None,
-        **shared: Unpack[Shared],
-    ) -> None:
-        super().__init__(model, tokenizer, **shared)
+    def __init__(self, model: Model, tokenizer: TokenizerBase, **options: Any) -> None:
+        super().__init__(model, tokenizer, **options)
         self.entailment_id = _require_entailment(model.config.label2id)
         """The id of the label that means that the text entails the hypothesis."""
-        self.candidate_labels = candidate_labels
-        self.hypothesis_template = hypothesis_template
-        self.multi_label = multi_label
-        self._limits = {"truncation": _of_text(truncation), "max_length": max_length}
 
     def __call__(
         self,
@@ -92,17 +79,16 @@ class ZeroShotClassificationPipeline(Pipeline):
             DataError: an input is not a text, or is too long.
             ConfigError: there are no labels, or the template does not have exactly one `{}`.
         """
-        labels = _read_labels(self.candidate_labels if candidate_labels is None else candidate_labels)
-        before, after = split_template(
-            self.hypothesis_template if hypothesis_template is None else hypothesis_template
-        )
+        labels = _read_labels(self._option("candidate_labels", candidate_labels))
+        before, after = split_template(self._option("hypothesis_template", hypothesis_template, TEMPLATE))
+        truncation = self._option("truncation", truncation)
         strategy, longest = read_limits(
-            self._limits,
-            {"truncation": _of_text(truncation), "max_length": max_length},
+            "only_first" if truncation is True else truncation,  # shortens the text, never its hypothesis
+            self._option("max_length", max_length),
             most=self.max_length,
             trained=self.trained_length,
         )
-        apart = len(labels) == 1 or (self.multi_label if multi_label is None else multi_label)
+        apart = len(labels) == 1 or self._option("multi_label", multi_label, False)
 
         def features(texts: list[str]) -> list[Row]:
             """Return a row for each text with each hypothesis."""
@@ -110,27 +96,18 @@ class ZeroShotClassificationPipeline(Pipeline):
             rows = text_rows(self.tokenizer, pairs, max_length=longest, truncation=strategy)
             return [replace(row, example=row.example // len(labels)) for row in rows]
 
-        def answer(texts: list[str], rows: list[Row], *, batch_size: int | None) -> list[dict[str, Any]]:
-            logits = self.engine.run(
-                rows, then=lambda scores: scores[0], batch_tokens=self.batch_tokens, batch_size=batch_size
-            )
+        def answer(texts: list[str], rows: Sequence[Row], logits: list[np.ndarray]) -> list[dict[str, Any]]:
             answers = []
-            for number, text in enumerate(texts):
-                own = slice(number * len(labels), (number + 1) * len(labels))
-                scores = self._scores(np.stack(logits[own]), apart)
+            for text, own in zip(texts, by_example(rows, logits, count=len(texts)), strict=True):
+                scores = self._scores(np.stack([of_row for _, of_row in own]), apart)
                 best = np.argsort(scores, kind="stable")[::-1]
-                cut = max(row.cut for row in rows[own])
-                answers.append(
-                    {
-                        "sequence": text,
-                        "labels": [labels[place] for place in best],
-                        "scores": scores[best].tolist(),
-                        **({"cut": cut} if cut else {}),
-                    }
-                )
+                cut = max(row.cut for row, _ in own)
+                found = {"labels": [labels[place] for place in best], "scores": scores[best].tolist()}
+                answers.append({"sequence": text, **found, **({"cut": cut} if cut else {})})
             return answers
 
-        return self._run(sequences, others, features=features, answer=answer, **batching)
+        run = partial(self.engine.run, then=lambda scores: scores[0])
+        return self._run(sequences, others, features=features, run=run, answer=answer, **batching)
 
     def _scores(self, logits: np.ndarray, apart: bool) -> np.ndarray:
         """Return the probability of each of L labels (L,), from their logits (L, K)."""
@@ -160,11 +137,6 @@ def _require_entailment(label2id: Mapping[str, int]) -> int:
     return number
 
 
-def _of_text(truncation: bool | str | None) -> bool | str | None:
-    """Return the truncation that shortens the text and never its hypothesis."""
-    return "only_first" if truncation is True else truncation
-
-
 def _read_labels(given: str | Sequence[str] | None) -> list[str]:
     labels = given.split(",") if isinstance(given, str) else given
     if not isinstance(labels, list | tuple) or not all(isinstance(label, str) for label in labels):
@@ -189,24 +161,13 @@ def split_template(template: str) -> tuple[str, str]:
     Raises:
         ConfigError: the template does not have exactly one placeholder for the label.
     """
-    problem = ConfigError(
-        f"hypothesis_template is {short(template)}. Expected a text with one {{}} for the label, "
-        f"such as {TEMPLATE!r}."
-    )
-    texts, places = [""], 0
-    try:
-        for text, *place in Formatter().parse(template):
-            texts[-1] += text
-            if place != [None, None, None]:
-                if place not in (["", "", None], ["0", "", None]):
-                    raise problem
-                places += 1
-                texts.append("")
-    except (TypeError, ValueError) as error:
-        raise problem from error
-    if places != 1:
-        raise problem
-    before, after = texts
+    found = _TEMPLATE.fullmatch(template) if isinstance(template, str) else None
+    if found is None:
+        raise ConfigError(
+            f"hypothesis_template is {short(template)}. Expected a text with one {{}} for the label, such as "
+            f"{TEMPLATE!r}."
+        )
+    before, after = (text.replace("{{", "{").replace("}}", "}") for text in found.groups())
     return before, after
 
 

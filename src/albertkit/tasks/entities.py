@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, get_args
 
-import numpy as np
-
 from albertkit.errors import ConfigError, short
 from albertkit.metrics.token_classification import BEGINS, ENDS, OUTSIDE, of_scheme
 from albertkit.tasks.token_classification import Tagged
@@ -99,40 +97,43 @@ class Entities:
             for word, (start, end) in zip(tagged.words, tagged.offsets, strict=True)
         ]
         units = self._units(tagged)
-        if self.aggregation != "none":
-            found = (self._entity(group, tagged, places) for group in self._groups(units))
-            return [entity for entity in found if entity is not None]
-        tokens = self.tokenizer.convert_ids_to_tokens(tagged.pieces)
-        return [
-            {
-                "entity": self.labels[unit.label],
-                "score": unit.score,
-                "index": index + 1,
-                "word": tokens[index],
-                "start": places[index][0],
-                "end": places[index][1],
-            }
-            for index, unit in enumerate(units)
-            if self.labels[unit.label] not in self.ignored_labels
-        ]
-
-    def _entity(
-        self, units: list[Unit], tagged: Tagged, places: list[tuple[int, int]]
-    ) -> dict[str, Any] | None:
-        """Return the entity of neighboring units, or None if it is left out or has no characters."""
-        _, kind = self._parts[units[0].label]
-        first, last = units[0].pieces.start, units[-1].pieces.stop
-        # A word-start mark has no characters, and the space before it does not belong to the entity.
-        ends = [end for start, end in places[first:last] if end > start]
-        if kind in self.ignored_labels or not ends:
-            return None
-        return {
-            "entity_group": kind,
-            "score": sum(unit.score for unit in units) / len(units),
-            "word": self.tokenizer.decode(tagged.pieces[first:last]),
-            "start": places[first][0],
-            "end": max(ends),
-        }
+        if self.aggregation == "none":
+            tokens = self.tokenizer.convert_ids_to_tokens(tagged.pieces)
+            return [
+                {
+                    "entity": self.labels[unit.label],
+                    "score": unit.score,
+                    "index": index + 1,
+                    "word": tokens[index],
+                    "start": places[index][0],
+                    "end": places[index][1],
+                }
+                for index, unit in enumerate(units)
+                if self.labels[unit.label] not in self.ignored_labels
+            ]
+        groups: list[list[Unit]] = []
+        for unit in units:
+            if groups and self._goes_on(groups[-1][-1], unit):
+                groups[-1].append(unit)
+            else:
+                groups.append([unit])
+        entities = []
+        for group in groups:
+            _, kind = self._parts[group[0].label]
+            first, last = group[0].pieces.start, group[-1].pieces.stop
+            # A word-start mark has no characters, and the space before it does not belong to the entity.
+            ends = [end for start, end in places[first:last] if end > start]
+            if kind not in self.ignored_labels and ends:
+                entities.append(
+                    {
+                        "entity_group": kind,
+                        "score": sum(unit.score for unit in group) / len(group),
+                        "word": self.tokenizer.decode(tagged.pieces[first:last]),
+                        "start": places[first][0],
+                        "end": max(ends),
+                    }
+                )
+        return entities
 
     def _units(self, tagged: Tagged) -> list[Unit]:
         """Return the units of a sentence with their labels: its pieces or its words."""
@@ -142,28 +143,15 @@ class Entities:
         for _, run in groupby(numbers, unit_of.__getitem__):
             first, *others = run
             pieces = range(first, first + 1 + len(others))
-            scores = self._combine(tagged.scores[pieces.start : pieces.stop])
+            of_pieces = tagged.scores[pieces.start : pieces.stop]  # (number of pieces, K)
+            scores = of_pieces[0]
+            if self.aggregation == "max":
+                scores = of_pieces[int(of_pieces.max(axis=-1).argmax())]
+            elif self.aggregation == "average":
+                scores = of_pieces.mean(axis=0)
             label = int(scores.argmax())
             units.append(Unit(label, float(scores[label]), pieces, tagged.words[first]))
         return units
-
-    def _combine(self, scores: np.ndarray) -> np.ndarray:
-        """Return the scores (K,) of a unit, given the scores of its pieces, (number of pieces, K)."""
-        match self.aggregation:
-            case "max":
-                return scores[int(scores.max(axis=-1).argmax())]
-            case "average":
-                return scores.mean(axis=0)
-        return scores[0]  # of the first or only piece
-
-    def _groups(self, units: Sequence[Unit]) -> list[list[Unit]]:
-        groups: list[list[Unit]] = []
-        for unit in units:
-            if groups and self._goes_on(groups[-1][-1], unit):
-                groups[-1].append(unit)
-            else:
-                groups.append([unit])
-        return groups
 
     def _goes_on(self, before: Unit, unit: Unit) -> bool:
         """Return whether a unit continues the entity of the unit before."""

@@ -1,9 +1,9 @@
-"""Vectors of texts: pooling of the tokens' vectors, modules after the pooling, and prompts.
+"""Vectors of texts: prompts, pooling of the tokens' vectors, and modules after the pooling.
 
 Shapes: T tokens, H hidden size, D dimensions of a text's vector.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,10 +18,12 @@ from albertkit.checkpoints.sentence_modules import (
 )
 from albertkit.config import AlbertConfig
 from albertkit.engines.engine import Row, every_token, first_token
-from albertkit.errors import ConfigError, did_you_mean, short
+from albertkit.errors import ConfigError, did_you_mean, short, warn_caller
 from albertkit.metrics.sentence_embedding import unit
 from albertkit.reference import ACTIVATIONS
+from albertkit.tasks.rows import text_rows
 from albertkit.tokenization.base import TokenizerBase
+from albertkit.tokenization.special_tokens import Parsing
 
 Poolings = Pooling | Sequence[Pooling]
 """One pooling, or several whose vectors are concatenated."""
@@ -47,28 +49,84 @@ def text_vectors(
     return modules if normalize is None else replace(modules, normalize=normalize)
 
 
-def tokens_read(modules: SentenceModules) -> Callable[[Row], Sequence[int]]:
-    """Return the argument `read` of an engine: a function that returns the tokens of a row to pool."""
-    return first_token if modules.pooling == ("cls",) and modules.include_prompt else every_token
-
-
-def text_vector(hidden_states: np.ndarray, modules: SentenceModules, *, prompt_tokens: int = 0) -> np.ndarray:
-    """Return the vector (D,) of one text.
+class TextVectors:
+    """Computes the vectors of texts: their rows, the tokens to pool, and the steps from these to a vector.
 
     Args:
-        hidden_states: (T, H), the vectors of its tokens; (1, H) if `tokens_read` reads only the first token.
-        modules: the modules that compute the vector.
-        prompt_tokens: number of tokens of the prompt at the beginning, including [CLS].
+        tokenizer: the tokenizer of the model.
+        modules: the modules that compute a vector.
+        max_length: maximum length of a row in tokens.
+        prompt_name: the name of a prompt of the model; None for its default prompt, if it has one.
+        prompt: a text that is added before every text, instead of a prompt of the model.
+
+    Raises:
+        ConfigError: the model has no prompt of this name, a prompt is not text, both are passed, or the
+            prompt leaves no room for a text.
     """
-    first = 0 if modules.include_prompt else prompt_tokens
-    vector = np.concatenate([pool_tokens(hidden_states, one, first=first) for one in modules.pooling])
-    for step in modules.steps:
-        vector = _step(vector, step)
-    # As in sentence-transformers, a shortened vector is not scaled again.
-    return (unit(vector) if modules.normalize else vector)[: modules.dimensions]
+
+    def __init__(
+        self,
+        tokenizer: TokenizerBase,
+        modules: SentenceModules,
+        *,
+        max_length: int,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+    ) -> None:
+        self.tokenizer, self.modules, self.max_length = tokenizer, modules, max_length
+        self.prompt = _choose_prompt(modules, prompt_name, prompt)
+        self.prompt_tokens = self._count_prompt_tokens()
+        """Number of tokens of the prompt at the beginning of a row, including [CLS]; 0 without a prompt."""
+
+    def rows(
+        self, texts: Sequence[str], *, truncation: bool | str, parse_special_tokens: Parsing | None = None
+    ) -> list[Row]:
+        """Return a row for each text; see `text_rows`. Warn if a text is empty."""
+        if not all(map(str.strip, texts)):
+            warn_caller("a text is empty, so its vector is computed from special tokens alone")
+        return text_rows(
+            self.tokenizer,
+            self._with_prompt(texts),
+            max_length=self.max_length,
+            truncation=truncation,
+            parse_special_tokens=parse_special_tokens,
+        )
+
+    def read(self, row: Row) -> Sequence[int]:
+        """Return the positions of the tokens that are pooled, or of [CLS] alone if it suffices."""
+        only_first = self.modules.pooling == ("cls",) and self.modules.include_prompt
+        return first_token(row) if only_first else every_token(row)
+
+    def vector(self, hidden_states: np.ndarray) -> np.ndarray:
+        """Return the vector (D,) of a text from the hidden states of the read tokens, (T, H) or (1, H)."""
+        modules = self.modules
+        first = 0 if modules.include_prompt else self.prompt_tokens
+        vector = np.concatenate([_pool(hidden_states, one, first=first) for one in modules.pooling])
+        for step in modules.steps:
+            vector = _step(vector, step)
+        # As in sentence-transformers, a shortened vector is not scaled again.
+        return (unit(vector) if modules.normalize else vector)[: modules.dimensions]
+
+    def _with_prompt(self, texts: Sequence[str]) -> list[str]:
+        # Tokenizers that lowercase texts do so at another position among their normalization steps.
+        if self.modules.lower_case and not self.tokenizer.normalization.get("do_lower_case"):
+            return [_lower(self.prompt + text) for text in texts]
+        return [self.prompt + text for text in texts]
+
+    def _count_prompt_tokens(self) -> int:
+        if not self.prompt:
+            return 0
+        count = len(self.tokenizer(self._with_prompt([""]), verbose=False)["input_ids"][0]) - 1
+        if count >= self.max_length - 1:
+            raise ConfigError(
+                f"the prompt {short(self.prompt)} has {count} tokens with [CLS], which leaves no room for a "
+                f"text: the maximum length is {self.max_length} tokens with [SEP]. Shorten the prompt, or "
+                "raise max_length."
+            )
+        return count
 
 
-def pool_tokens(hidden_states: np.ndarray, pooling: Pooling, *, first: int = 0) -> np.ndarray:
+def _pool(hidden_states: np.ndarray, pooling: Pooling, *, first: int) -> np.ndarray:
     """Return the vector (H,) of one text from its hidden states (T, H), without those before `first`."""
     states = hidden_states[first:]
     match pooling:
@@ -99,20 +157,7 @@ def _step(vector: np.ndarray, step: Step) -> np.ndarray:
     return outputs + (vector if step.residual is None else step.residual @ vector)
 
 
-# --- the text -----------------------------------------------------------------------------------
-
-
-def chosen_prompt(modules: SentenceModules, name: str | None = None, text: str | None = None) -> str:
-    """Return the prompt: a text that is added before every text.
-
-    Args:
-        modules: the modules of the model, which have its prompts.
-        name: the name of one of these prompts; None for the model's default prompt, if it has one.
-        text: the prompt itself, instead of one of the model's.
-
-    Raises:
-        ConfigError: the model has no prompt of this name, an argument is not text, or both are passed.
-    """
+def _choose_prompt(modules: SentenceModules, name: str | None, text: str | None) -> str:
     for argument, value in (("prompt_name", name), ("prompt", text)):
         if not isinstance(value, str | None):
             raise ConfigError(f"{argument} is {short(value)}. Expected a text.")
@@ -130,34 +175,6 @@ def chosen_prompt(modules: SentenceModules, name: str | None = None, text: str |
     return "" if chosen is None else modules.prompts[chosen]
 
 
-def with_prompt(
-    texts: Sequence[str], modules: SentenceModules, prompt: str, tokenizer: TokenizerBase
-) -> list[str]:
-    """Return the texts to tokenize: after the prompt, and in lower case if the model requires it."""
-    # Tokenizers that lowercase texts do so at another position among their normalization steps.
-    lower = modules.lower_case and not tokenizer.normalization.get("do_lower_case")
-    return [_lower(prompt + text) if lower else prompt + text for text in texts]
-
-
 def _lower(text: str) -> str:
     """Return a text in lower case, character by character: a Greek sigma has no special form at word ends."""
     return "".join(map(str.lower, text))
-
-
-def count_prompt_tokens(
-    modules: SentenceModules, prompt: str, tokenizer: TokenizerBase, *, max_length: int
-) -> int:
-    """Return the number of tokens of a prompt at the beginning of a row, including [CLS]; 0 without prompt.
-
-    Raises:
-        ConfigError: the prompt leaves no room for a text.
-    """
-    if not prompt:
-        return 0
-    count = len(tokenizer(with_prompt([""], modules, prompt, tokenizer), verbose=False)["input_ids"][0]) - 1
-    if count >= max_length - 1:
-        raise ConfigError(
-            f"the prompt {short(prompt)} has {count} tokens with [CLS], which leaves no room for a text: the "
-            f"maximum length is {max_length} tokens with [SEP]. Shorten the prompt, or raise max_length."
-        )
-    return count

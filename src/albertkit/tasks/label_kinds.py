@@ -7,7 +7,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal
 
@@ -44,7 +44,7 @@ class LabelKind(ABC):
     """The data type of training labels."""
 
     @abstractmethod
-    def read(self, label: Any, names: Sequence[str]) -> Any:
+    def read(self, label: Any, names: Collection[str]) -> Any:
         """Return the label of an example as a name, several names, or a number.
 
         Raises:
@@ -56,16 +56,15 @@ class LabelKind(ABC):
         """Return the predicted label for logits (K,)."""
 
     @abstractmethod
-    def encode(self, label: Any, ids: Mapping[str, int], where: str) -> Any:
+    def encode(self, label: Any, ids: Mapping[str, int]) -> Any:
         """Return the label of an example in the form for training: an id, a list of 0 and 1, or a number.
 
         Args:
             label: the label of the example.
             ids: the id of each label name.
-            where: the name of the example, for messages.
 
         Raises:
-            DataError: the label is unknown, or of another kind.
+            UnknownLabel: the label is not one of the names, or not a number.
         """
 
     @abstractmethod
@@ -92,22 +91,18 @@ class _ClassLabels(LabelKind):
     title = "single label classification"
     function = "softmax"
 
-    def read(self, label: Any, names: Sequence[str]) -> Any:
+    def read(self, label: Any, names: Collection[str]) -> Any:
         if isinstance(label, tuple):
             if len(label) != 1:
-                raise UnknownLabel(f"the labels are {short(label)}. Expected exactly one")
+                raise UnknownLabel(
+                    f"the labels are {short(label)}. Expected exactly one, or "
+                    "problem_type='multi_label_classification'"
+                )
             (label,) = label
         return _name(label, names)
 
-    def encode(self, label: Any, ids: Mapping[str, int], where: str) -> int:
-        given = as_tuple(label)
-        check_known(given, ids, where)
-        if len(given) != 1:
-            raise DataError(
-                f"{where} has the labels {short(label)}. Expected one, or "
-                "problem_type='multi_label_classification'."
-            )
-        return ids[given[0]]
+    def encode(self, label: Any, ids: Mapping[str, int]) -> int:
+        return ids[_ClassLabels.read(self, label, ids)]  # for `TAGS` the label of one word
 
     def predict(self, logits: np.ndarray, names: Sequence[str]) -> str:
         return names[int(logits.argmax())]
@@ -134,13 +129,12 @@ class _SeveralLabels(LabelKind):
     function = "sigmoid"
     dtype = np.float32
 
-    def read(self, label: Any, names: Sequence[str]) -> tuple[str, ...]:
+    def read(self, label: Any, names: Collection[str]) -> tuple[str, ...]:
         given = {_name(one, names) for one in as_tuple(label)}
         return tuple(name for name in names if name in given)
 
-    def encode(self, label: Any, ids: Mapping[str, int], where: str) -> list[float]:
-        given = as_tuple(label)
-        check_known(given, ids, where)
+    def encode(self, label: Any, ids: Mapping[str, int]) -> list[float]:
+        given = self.read(label, ids)
         return [float(name in given) for name in ids]
 
     def predict(self, logits: np.ndarray, names: Sequence[str]) -> tuple[str, ...]:
@@ -166,17 +160,15 @@ class _Numbers(LabelKind):
     function = "none"
     dtype = np.float32
 
-    def read(self, label: Any, names: Sequence[str]) -> float:
+    def read(self, label: Any, names: Collection[str]) -> float:
         number = number_of(label)
         if number is None:
             hint = f". Write it {NUMBER_FORM}." if is_number_with_comma(label) else ""
             raise UnknownLabel(f"the label {short(label)} is not a number{hint}")
         return number
 
-    def encode(self, label: Any, ids: Mapping[str, int], where: str) -> float:
-        if isinstance(label, (str, tuple)):
-            raise DataError(f"{where} has the label {short(label)}. Expected a number, for a regression.")
-        return float(label)
+    def encode(self, label: Any, ids: Mapping[str, int]) -> float:
+        return self.read(label, ids)
 
     def predict(self, logits: np.ndarray, names: Sequence[str]) -> float:
         return logits.tolist()[0]
@@ -197,7 +189,7 @@ class _Tags(_ClassLabels):
 
     problem_type = None
 
-    def read(self, label: Any, names: Sequence[str]) -> tuple[str, ...]:
+    def read(self, label: Any, names: Collection[str]) -> tuple[str, ...]:
         for one in label or ():
             if one not in names:
                 raise UnknownLabel(f"the label {short(one)} is unknown{did_you_mean(one, names)}")
@@ -263,15 +255,7 @@ def as_tuple(label: Any) -> tuple[Any, ...]:
     return label if isinstance(label, tuple) else (label,)
 
 
-def check_known(given: Iterable[Any], ids: Mapping[str, int], where: str) -> None:
-    """Raise DataError for a label that the task does not have."""
-    for label in given:
-        if label not in ids:
-            listed = ", ".join([*ids][:20]) + (" ..." if len(ids) > 20 else "")
-            raise DataError(f"{where} has the label {short(label)}. Expected one of {listed}.")
-
-
-def _name(label: str | float, names: Sequence[str]) -> str:
+def _name(label: str | float, names: Collection[str]) -> str:
     if str(label) in names:
         return str(label)
     whole = whole_name(label)

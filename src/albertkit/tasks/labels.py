@@ -33,6 +33,7 @@ from albertkit.tasks.label_kinds import (
     TAGS,
     LabelKind,
     ProblemType,
+    UnknownLabel,
     as_tuple,
     is_number_with_comma,
     kind_of,
@@ -90,8 +91,20 @@ class LabelSet:
         return self.kind.read(label, self.names)
 
     def encode(self, label: Any, where: str) -> Any:
-        """Return the label of an example in the form for training; see `LabelKind.encode`."""
-        return self.kind.encode(label, self.ids, where)
+        """Return the label of an example in the form for training; see `LabelKind.encode`.
+
+        Args:
+            label: the label of the example.
+            where: the name of the example, for messages.
+
+        Raises:
+            DataError: the label is unknown, or of another kind.
+        """
+        try:
+            return self.kind.encode(label, self.ids)
+        except UnknownLabel as error:
+            known = "" if self.kind is NUMBER else f" The labels are {', '.join(self.names[:_LABELS_SHOWN])}."
+            raise DataError(f"{where}: {str(error).rstrip('.')}.{known}") from error
 
     def config_arguments(self) -> dict[str, Any]:
         """Return the arguments of `AlbertConfig` for these labels."""
@@ -126,13 +139,6 @@ class LabelSet:
                 yield f"some labels contain {mark!r}. {advice}"
         if self.kind is SEVERAL:
             return
-        prefixed = [name for name in self.names if SCHEME_LABEL.fullmatch(name)]
-        if self.kind is TAGS and prefixed and not of_scheme(self.names):
-            other = next(name for name in self.names if name not in {OUTSIDE, *prefixed})
-            yield (
-                f"the label {other!r} has no prefix as in {prefixed[0]!r}, so words are scored instead of "
-                "spans. Perhaps a comment or a header was read as a word."
-            )
         if len(self.names) > _FEW_NUMBERS and all(name.removeprefix("-").isdecimal() for name in self.names):
             yield (
                 f"the labels are {len(self.names)} whole numbers, which are read as classes. If they are "

@@ -80,49 +80,35 @@ def load_splits(
     located: dict[str, list[tuple[str, ExampleT]]] = {}
     reports: dict[str, ReadingReport] = {}
     for name, reader in readers.items():
-        reports[name] = ReadingReport(reader.source)
-        located[name] = list(_labeled(task, reader, reports[name]))
-        if not located[name]:
-            raise DataError("\n".join(["there are no usable examples:", *reports[name].lines()]))
+        rows, report = located.setdefault(name, []), ReadingReport(reader.source)
+        for origin, example in reader.read(report):
+            if task.is_labeled(example):
+                rows.append((origin, example))
+            else:
+                report.add("unlabeled", origin)
+                report.examples -= 1
+        if not rows:
+            raise DataError("\n".join(["there are no usable examples:", *report.lines()]))
+        reports[name] = report
     examples = {name: [example for _, example in rows] for name, rows in located.items()}
-    training = None
+    training: ReadingReport | None = None
+    found: Any = labels
     if labels is None:
         first, *_ = located
-        training = reports[first]
-        labels = _labels(task, examples[first], readers[first], training, problem_type)
-    if labels is not None:
+        reader, training = readers[first], reports[first]
+        try:
+            found = task.find_labels(examples[first], reader.label_names(), problem_type)
+        except DataError as error:
+            raise DataError(f"{reader.source}: {error}{left_out(training)}") from error
+        if not isinstance(found, LabelSet | None):
+            raise ConfigError(
+                f"`find_labels` of {task.name} returned {short(found)}. Expected LabelSet(kind, names), or "
+                "None for a task without label names."
+            )
+    if found is not None:
         for name, rows in located.items():
-            examples[name] = _checked(task, rows, labels, reports[name], training=training)
-    return Splits(examples, reports, labels)
-
-
-def _labeled(task: Task, reader: Reader[Any], report: ReadingReport) -> Iterator[tuple[str, Any]]:
-    """Yield the examples that have labels, and count the others."""
-    for origin, example in reader.read(report):
-        if task.is_labeled(example):
-            yield origin, example
-        else:
-            report.add("unlabeled", origin)
-            report.examples -= 1
-
-
-def _labels(
-    task: Task,
-    examples: list[Any],
-    reader: Reader[Any],
-    report: ReadingReport,
-    problem_type: ProblemType | None,
-) -> LabelSet | None:
-    try:
-        labels: Any = task.find_labels(examples, reader.label_names(), problem_type)
-    except DataError as error:
-        raise DataError(f"{reader.source}: {error}{left_out(report)}") from error
-    if not isinstance(labels, LabelSet | None):
-        raise ConfigError(
-            f"`find_labels` of {task.name} returned {short(labels)}. Expected LabelSet(kind, names), or None "
-            "for a task without label names."
-        )
-    return labels
+            examples[name] = _checked(task, rows, found, reports[name], training=training)
+    return Splits(examples, reports, found)
 
 
 def left_out(report: ReadingReport | None) -> str:

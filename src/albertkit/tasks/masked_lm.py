@@ -6,40 +6,41 @@ A text that exceeds the maximum length gets one row per mask: a window of tokens
 Shapes: P masked positions, V vocabulary, K candidates.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from albertkit.engines.engine import Row
+from albertkit.engines.engine import Row, by_example
 from albertkit.errors import ConfigError, DataError, short
-from albertkit.tasks.scores import largest, softmax
+from albertkit.reference import softmax
+from albertkit.tasks.scores import largest
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.encoding import BatchEncoding, Encoding
 from albertkit.tokenization.model_file import WORD_START
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaskedRow(Row):
-    """A row, and the positions of the masks to fill in it."""
-
-    mask_positions: list[int]
-
-
 @dataclass(frozen=True)
 class MaskedText:
-    """One text: all its ids, its masks, and rows that contain every mask once."""
+    """One text: all its ids, its masks, and the windows in which they are read."""
 
     input_ids: list[int]
     mask_positions: list[int]
-    rows: list[MaskedRow]
     no_spaces: frozenset[int]
     """Positions of word-start marks without a space in the text, such as of the period in "[MASK].", which is
     split separately."""
     windows: list[tuple[int, int]] | None
-    """For a text that exceeds the maximum length: the characters [start, end) of each row."""
+    """For a text that exceeds the maximum length: the characters [start, end) that are read for each mask."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedRow(Row):
+    """A row of a text, and the positions of the masks to fill in it."""
+
+    mask_positions: list[int]
+    text: MaskedText
 
 
 class Candidates(NamedTuple):
@@ -61,8 +62,8 @@ class MaskedLM:
         self.tokenizer = tokenizer
         self.max_length = max_length
 
-    def features(self, texts: Sequence[str]) -> list[MaskedText]:
-        """Return the rows of each text.
+    def features(self, texts: Sequence[str]) -> list[MaskedRow]:
+        """Return the rows of each text, which contain every mask once.
 
         [MASK] is always parsed. The tokenizer's setting applies only to the other special tokens.
 
@@ -71,12 +72,10 @@ class MaskedLM:
         """
         parse = self.tokenizer.parse_special_tokens or "mask"
         encoded = self.tokenizer(list(texts), parse_special_tokens=parse, verbose=False)
-        return [
-            self._feature(text, ids, number, encoded)
-            for number, (text, ids) in enumerate(zip(texts, encoded["input_ids"], strict=True))
-        ]
+        return [row for number, text in enumerate(texts) for row in self._rows(text, number, encoded)]
 
-    def _feature(self, text: str, ids: list[int], number: int, encoded: BatchEncoding) -> MaskedText:
+    def _rows(self, text: str, number: int, encoded: BatchEncoding) -> Iterator[MaskedRow]:
+        ids: list[int] = encoded["input_ids"][number]
         mask_id = self.tokenizer.mask_token_id
         masks = [position for position, token_id in enumerate(ids) if token_id == mask_id]
         if not masks:
@@ -84,17 +83,22 @@ class MaskedLM:
                 f"there is no {self.tokenizer.mask_token} in the text {short(text)}. "
                 f"Write {self.tokenizer.mask_token} in place of the word to predict."
             )
-        no_spaces = self._no_spaces(text, ids, masks, encoded[number])
-        if len(ids) <= self.max_length:
-            return MaskedText(ids, masks, [_row(number, ids, masks)], no_spaces, None)
-        offsets = encoded[number].offsets
-        rows: list[MaskedRow] = []
-        windows: list[tuple[int, int]] = []
-        for mask in masks:
-            start, stop = centered_window(mask, first=1, last=len(ids) - 1, size=self.max_length - 2)
-            rows.append(_row(number, [ids[0], *ids[start:stop], ids[-1]], [mask - start + 1]))
-            windows.append((offsets[start][0], offsets[stop - 1][1]))
-        return MaskedText(ids, masks, rows, no_spaces, windows)
+        parts, windows = [(ids, masks)], None
+        if len(ids) > self.max_length:
+            parts, windows, offsets = [], [], encoded[number].offsets
+            for mask in masks:
+                start, stop = centered_window(mask, first=1, last=len(ids) - 1, size=self.max_length - 2)
+                parts.append(([ids[0], *ids[start:stop], ids[-1]], [mask - start + 1]))
+                windows.append((offsets[start][0], offsets[stop - 1][1]))
+        masked = MaskedText(ids, masks, self._no_spaces(text, ids, masks, encoded[number]), windows)
+        for input_ids, positions in parts:
+            yield MaskedRow(
+                input_ids=input_ids,
+                token_type_ids=[0] * len(input_ids),
+                example=number,
+                mask_positions=positions,
+                text=masked,
+            )
 
     def _no_spaces(self, text: str, ids: list[int], masks: list[int], encoding: Encoding) -> frozenset[int]:
         mark = self.tokenizer.convert_tokens_to_ids(WORD_START)
@@ -159,54 +163,47 @@ class MaskedLM:
         ids = ids[order]
         return list(map(Candidates, np.take_along_axis(scores, ids, axis=1).tolist(), ids.tolist()))
 
-    def predictions(self, text: MaskedText, candidates: Sequence[Candidates]) -> list[Any]:
-        """Return the answer for one text in the format of `transformers`.
+    def predictions(
+        self, texts: Sequence[str], rows: Sequence[MaskedRow], outputs: Sequence[list[Candidates]]
+    ) -> list[Any]:
+        """Return the answer for each text in the format of `transformers`.
 
         Args:
-            text: a result of `features`.
-            candidates: one per mask, in order.
+            texts: the texts passed to `features`.
+            rows: the rows that `features` returned.
+            outputs: the result of `candidates` for each row.
 
         Returns:
             For one mask a list of {score, token, token_str, sequence}; for several, a list of such lists.
             With several masks, `sequence` includes special tokens, because the other masks remain in it. If
             the text exceeds the maximum length, each answer has `window`, the characters that were read.
         """
-        answers = [
-            self._answers(text, number, one, single=len(candidates) == 1)
-            for number, one in enumerate(candidates)
-        ]
-        return answers[0] if len(answers) == 1 else answers
+        predictions = []
+        for own in by_example(rows, outputs, count=len(texts)):
+            text = own[0][0].text
+            candidates = [words for _, of_row in own for words in of_row]
+            answers = [self._answers(text, number, words) for number, words in enumerate(candidates)]
+            predictions.append(answers[0] if len(answers) == 1 else answers)
+        return predictions
 
-    def _answers(
-        self, text: MaskedText, number: int, candidates: Candidates, *, single: bool
-    ) -> list[dict[str, Any]]:
+    def _answers(self, text: MaskedText, number: int, candidates: Candidates) -> list[dict[str, Any]]:
         window = {} if text.windows is None else {"window": text.windows[number]}
         answers = []
         for score, token_id in zip(candidates.scores, candidates.ids, strict=True):
             ids = text.input_ids.copy()
             ids[text.mask_positions[number]] = token_id
-            ids = [
-                one
-                for position, one in enumerate(ids)
-                if one != self.tokenizer.pad_token_id and position not in text.no_spaces
-            ]
+            kept = (one for place, one in enumerate(ids) if place not in text.no_spaces)
+            ids = [one for one in kept if one != self.tokenizer.pad_token_id]
             answers.append(
                 {
                     "score": score,
                     "token": token_id,
                     "token_str": self.tokenizer.decode([token_id]),
-                    "sequence": self.tokenizer.decode(ids, skip_special_tokens=single),
+                    "sequence": self.tokenizer.decode(ids, skip_special_tokens=len(text.mask_positions) == 1),
                     **window,
                 }
             )
         return answers
-
-
-def _row(example: int, input_ids: list[int], mask_positions: list[int]) -> MaskedRow:
-    segments = [0] * len(input_ids)
-    return MaskedRow(
-        input_ids=input_ids, token_type_ids=segments, example=example, mask_positions=mask_positions
-    )
 
 
 def check_top_k(top_k: Any, *, size: int) -> None:

@@ -21,9 +21,9 @@ from albertkit.datasets.reader import Reader
 from albertkit.engines.engine import Row, by_example, runs_of_examples
 from albertkit.errors import DataError
 from albertkit.metrics.multiple_choice import choice_scores
+from albertkit.reference import softmax
 from albertkit.tasks.measuring import directions
 from albertkit.tasks.rows import text_rows
-from albertkit.tasks.scores import softmax
 from albertkit.tasks.task import Task
 
 GAP = "_"

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 
@@ -80,11 +80,12 @@ class Answered:
         """The score of "no answer" minus the best answer's score, compared with the threshold."""
         return self.no_answer.logit - (self.answers[0].logit if self.answers else float("-inf"))
 
-    def best(self, threshold: float | None) -> Answer:
-        """Return the answer. With a threshold (0 if none was tuned), it may be "no answer"."""
-        if not self.answers or (threshold is not None and self.no_answer_difference > threshold):
-            return self.no_answer
-        return self.answers[0]
+    def ranked(self, threshold: float | None) -> list[Answer]:
+        """Return the answers, best first, with "no answer" if there is a threshold or no other answer."""
+        if threshold is None:
+            return self.answers or [self.no_answer]
+        better = [one for one in self.answers if self.no_answer.logit - one.logit <= threshold]
+        return [*better, self.no_answer, *self.answers[len(better) :]]
 
 
 class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
@@ -161,9 +162,9 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             stride=overlap(self.settings.doc_stride, room=self.max_length - length - 3),
             return_overflowing_tokens=True,
         )
-        windows: list[Encoding] = sorted(encoded.encodings or [], key=lambda one: _shown(one).start)
+        windows: list[Any] = sorted(encoded.encodings or [], key=lambda one: one.window.second.start)
         offsets = windows[0].sequences[1].places.offsets
-        ranges = [_shown(one) for one in windows]
+        ranges: list[range] = [one.window.second for one in windows]  # the tokens of the context in a row
         before = length + 2  # [CLS] question [SEP]
         labels = self._labels(example, offsets, ranges, before)
         rows = []
@@ -330,7 +331,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         """
         # The keys are indices, because a table may have duplicate ids.
         answers = {str(n): [text for text, _ in one.answers] for n, one in enumerate(examples)}
-        texts = {str(n): one.best(None).text for n, one in enumerate(predictions)}
+        texts = {str(n): one.ranked(None)[0].text for n, one in enumerate(predictions)}
         threshold = self.for_examples(examples).threshold
         if threshold is None:
             return score_questions(answers, texts, version="1.1").summary()
@@ -364,14 +365,14 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
     def judge(self, example: QuestionExample, prediction: Answered) -> list[Judged]:
         """Return the decision on the best answer, which may be "no answer"."""
-        answer = prediction.best(self.threshold)
+        answer = prediction.ranked(self.threshold)[0]
         texts = [text for text, _ in example.answers] or [""]
         right = any(exact_match(text, answer.text) for text in texts)
         return [Judged(texts[0], answer.text, right, min(answer.score, 1.0))]
 
     def record(self, example: QuestionExample, prediction: Answered) -> dict[str, Any]:
         """Return {answer, start, end, score, no_answer_difference}."""
-        answer = prediction.best(self.threshold)
+        answer = prediction.ranked(self.threshold)[0]
         return {
             "answer": answer.text,
             "start": answer.start,
@@ -394,8 +395,3 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         guesses = [math.log(len(row.context)) for row in rows if row.labels != NO_ANSWER]
         answered = Counter(row.labels != NO_ANSWER for row in rows)
         return entropy(answered) + sum(guesses) / len(rows)
-
-
-def _shown(row: Encoding) -> range:
-    """Return the tokens of the context in a row."""
-    return cast(range, row.window.second)

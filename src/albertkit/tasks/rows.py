@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from albertkit.config import IGNORED_LABEL
 from albertkit.engines.engine import Row
 from albertkit.errors import AlbertKitError, DataError, UnknownTokensWarning, short, warn_caller
 from albertkit.tokenization.base import TokenizerBase
@@ -57,7 +56,13 @@ def text_rows(
         return rows
     strategy = read_strategy(truncation)
     if strategy == "do_not_truncate":
-        raise _too_long(texts[long[0]], rows[long[0]], max_length)
+        text, count = texts[long[0]], len(rows[long[0]].input_ids)
+        what = f"text {short(text)}" if isinstance(text, str) else f"pair {', '.join(map(short, text))}"
+        raise DataError(
+            f"the {what} has {count} tokens with [CLS] and [SEP], but the maximum is {max_length}. Split it "
+            "into shorter texts, or allow truncation (truncation=True in Python; --truncate, or --truncation "
+            'of finetune, evaluate and predict; "truncate": true in a request)'
+        )
     for number in long:
         # [CLS] and [SEP] of the first text, and at least one of its tokens, must fit beside the second text.
         second = sum(rows[number].token_type_ids)
@@ -76,18 +81,6 @@ def text_rows(
         left_out = len(rows[number].input_ids) - len(ids)
         rows[number] = replace(rows[number], input_ids=ids, token_type_ids=segments, cut=left_out)
     return rows
-
-
-def _too_long(text: TextOrPair, row: Row, max_length: int) -> DataError:
-    what = (
-        f"the text {short(text)}" if isinstance(text, str) else f"the pair {short(text[0])}, {short(text[1])}"
-    )
-    return DataError(
-        f"{what} has {len(row.input_ids)} tokens with [CLS] and [SEP], but the maximum is "
-        f"{max_length}. Split it into shorter texts, or allow truncation (truncation=True in "
-        "Python; --truncate, or --truncation of finetune, evaluate and predict; "
-        '"truncate": true in a request)'
-    )
 
 
 def check_rows(rows: Any, examples: Sequence[Any], *, task: str, max_length: int) -> None:
@@ -147,19 +140,6 @@ def tokens_cut(rows: Iterable[Row], *, examples: int) -> list[int]:
     for row in rows:
         cuts[row.example] = max(cuts[row.example], row.cut)
     return cuts
-
-
-def count_items(labels: Any, *, units: int) -> int:
-    """Return the number of labeled items in the labels of a batch of tokens.
-
-    Args:
-        labels: (B, T) or (B, T, K): -100 or NaN for tokens without a label; (B,) for labels of rows.
-        units: the result if `labels` is not such an array.
-    """
-    if not isinstance(labels, np.ndarray) or labels.ndim == 0:
-        return units
-    first = labels.reshape(*labels.shape[:2], -1)[..., 0]  # (B, T, K) -> (B, T); the K labels are one item
-    return int(np.count_nonzero((first != IGNORED_LABEL) & (first == first)))
 
 
 def owned(windows: Sequence[range]) -> list[range]:

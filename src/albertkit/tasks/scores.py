@@ -6,12 +6,6 @@ Shapes: ... any leading dimensions, K scores.
 import numpy as np
 
 
-def softmax(scores: np.ndarray) -> np.ndarray:
-    """Return the probabilities (..., K) of scores (..., K); they sum to 1 over K."""
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
-
-
 def sigmoid(scores: np.ndarray) -> np.ndarray:
     """Return the independent probabilities (..., K) of scores (..., K)."""
     powers = np.exp(-np.abs(scores))  # never overflows

@@ -29,16 +29,8 @@ from albertkit.engines.engine import Row, by_example, runs_of_examples
 from albertkit.errors import ConfigError, DataError
 from albertkit.metrics.classification import pearson, spearman
 from albertkit.metrics.sentence_embedding import find, retrieval_scores, unit
-from albertkit.tasks.feature_extraction import (
-    chosen_prompt,
-    count_prompt_tokens,
-    text_vector,
-    text_vectors,
-    tokens_read,
-    with_prompt,
-)
+from albertkit.tasks.feature_extraction import TextVectors, text_vectors
 from albertkit.tasks.measuring import Judged, directions
-from albertkit.tasks.rows import text_rows
 from albertkit.tasks.task import Task
 
 CONSTANT = 0.01  # root mean square distance of unit vectors from their mean, below which they count as equal
@@ -87,10 +79,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         longest = self.modules.max_length
         if settings.max_length is None and longest is not None:
             self.max_length = min(self.max_length, longest)
-        self._prompt = chosen_prompt(self.modules)
-        self._prompt_tokens = count_prompt_tokens(
-            self.modules, self._prompt, self.tokenizer, max_length=self.max_length
-        )
+        self._vectors = TextVectors(self.tokenizer, self.modules, max_length=self.max_length)
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[PairExample]:
         """Return the reader of a GLUE split or of a table."""
@@ -119,7 +108,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         """
         kind, config = _kind(training), self.config
         trained = (*self.modules.pooling, *map(type, self.modules.steps))
-        excludes = self._prompt_tokens > 0 and not self.modules.include_prompt
+        excludes = self._vectors.prompt_tokens > 0 and not self.modules.include_prompt
         if trained[1:] or trained[0] not in TRAINED_POOLINGS or excludes:
             after = ", ".join(type(one).__name__ for one in self.modules.steps)
             raise ConfigError(
@@ -155,12 +144,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             for text in (example.text, example.pair, example.negative)
             if text is not None
         ]
-        rows = text_rows(
-            self.tokenizer,
-            with_prompt([text for _, text in texts], self.modules, self._prompt, self.tokenizer),
-            max_length=self.max_length,
-            truncation="longest_first" if self.settings.truncation else False,
-        )
+        rows = self._vectors.rows([text for _, text in texts], truncation=self.settings.truncation)
         return [
             replace(row, example=number, labels=examples[number].score)
             for row, (number, _) in zip(rows, texts, strict=True)
@@ -176,11 +160,11 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
 
     def read(self, row: Row) -> Sequence[int]:
         """Return the positions of the tokens that are pooled."""
-        return tokens_read(self.modules)(row)
+        return self._vectors.read(row)
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
         """Return the vector (D,) of a row, computed from its hidden states (R, H)."""
-        return text_vector(scores, self.modules, prompt_tokens=self._prompt_tokens)
+        return self._vectors.vector(scores)
 
     def predictions(
         self, examples: Sequence[PairExample], rows: Sequence[Row], outputs: Sequence[np.ndarray]

@@ -22,7 +22,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
-from albertkit.config import AlbertConfig
+from albertkit.config import IGNORED_LABEL, AlbertConfig
 from albertkit.config_fields import SETTINGS_KEY, TASK_KEY
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import MappingTable, Reader
@@ -31,7 +31,7 @@ from albertkit.errors import ConfigError, DataError, short
 from albertkit.heads import head_of
 from albertkit.tasks.label_kinds import entropy
 from albertkit.tasks.labels import LabelSet
-from albertkit.tasks.rows import check_rows, count_items
+from albertkit.tasks.rows import check_rows
 from albertkit.tasks.scoring import ExampleT, PredictionT, TaskScoring
 from albertkit.tasks.settings import ProblemType, TaskSettings
 from albertkit.tokenization.base import TokenizerBase
@@ -99,12 +99,9 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
 
     def saved(self, examples: Sequence[ExampleT]) -> dict[str, Any]:
         """Return the entries to save in the config of the trained model; the value None removes an entry."""
-        lengths = {name: self.setting(name) for name in self.saved_settings}
+        of_settings = {name: getattr(self.settings, name) for name in self.saved_settings}
+        lengths = {name: getattr(self, name, value) for name, value in of_settings.items()}
         return {TASK_KEY: self.name, SETTINGS_KEY: lengths}
-
-    def setting(self, name: str) -> Any:
-        """Return the effective value of a setting."""
-        return getattr(self, name) if hasattr(self, name) else getattr(self.settings, name)
 
     # --- data
 
@@ -221,9 +218,14 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
         By default, items are units. If the head scores each token, they are the tokens whose label in
         `labels_of` is neither -100 nor NaN. Override the method if your loss averages over something else.
         """
-        if head_of(self.architecture).scores_tokens and rows:
-            return count_items(self.checked_labels(rows).get("labels"), units=len(self.units(rows)))
-        return len(self.units(rows))
+        units = len(self.units(rows))
+        if not head_of(self.architecture).scores_tokens or not rows:
+            return units
+        labels = self.checked_labels(rows).get("labels")
+        if not isinstance(labels, np.ndarray) or labels.ndim == 0:
+            return units
+        first = labels.reshape(*labels.shape[:2], -1)[..., 0]  # (B, T, K) -> (B, T); K labels are one item
+        return int(np.count_nonzero((first != IGNORED_LABEL) & (first == first)))
 
     def padded_length(self, rows: Sequence[RowT]) -> int:
         """Return the padded length of a training batch in tokens: rounded up, but not above `max_length`."""
@@ -302,18 +304,14 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
         """
 
     def checked_predictions(
-        self,
-        examples: Sequence[ExampleT],
-        rows: Sequence[RowT],
-        outputs: Sequence[np.ndarray],
-        **options: Any,
+        self, examples: Sequence[ExampleT], rows: Sequence[RowT], outputs: Sequence[np.ndarray]
     ) -> list[PredictionT]:
-        """Return the result of `predictions`; `options` are its further arguments.
+        """Return the result of `predictions`.
 
         Raises:
             DataError: there is not one prediction for each example.
         """
-        predictions = self.predictions(examples, rows, outputs, **options)
+        predictions = self.predictions(examples, rows, outputs)
         count = len(predictions) if isinstance(predictions, list | tuple) else None
         if count != len(examples):
             found = short(predictions) if count is None else f"{count} prediction{'s' * (count != 1)}"

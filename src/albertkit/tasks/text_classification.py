@@ -4,10 +4,10 @@ Shapes: B batch, K labels.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -19,16 +19,23 @@ from albertkit.datasets.reader import Reader
 from albertkit.datasets.text_classification import EntailmentFile, TextTable
 from albertkit.engines.engine import Row
 from albertkit.errors import ConfigError, DataError, short
-from albertkit.tasks.label_kinds import CLASS, Function
+from albertkit.reference import softmax
+from albertkit.tasks.label_kinds import CLASS, NUMBER, Function
 from albertkit.tasks.labels import LabelSet, infer_labels
 from albertkit.tasks.measuring import directions
 from albertkit.tasks.rows import text_rows
-from albertkit.tasks.scores import sigmoid, softmax
+from albertkit.tasks.scores import sigmoid
 from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.task import Task
 
 PAIRS_KEY = "text_pairs"
 """The config key for whether a model was fine-tuned on pairs of texts (true) or on single texts (false)."""
+
+_FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "softmax": softmax,
+    "sigmoid": sigmoid,
+    "none": lambda logits: logits,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,10 @@ class TextClassification(Task[TextExample, Row, Classified]):
 
     Args:
         truncation: how to truncate long texts, see `text_rows`; None for the setting.
+        function_to_apply: function that converts logits to scores; None for the function of the labels' kind.
+
+    Raises:
+        ConfigError: the function is unknown.
     """
 
     name = "text-classification"
@@ -59,8 +70,16 @@ class TextClassification(Task[TextExample, Row, Classified]):
     )
     labels: LabelSet
 
-    def __init__(self, *, truncation: bool | str | None = None) -> None:
+    def __init__(
+        self, *, truncation: bool | str | None = None, function_to_apply: Function | None = None
+    ) -> None:
+        if function_to_apply is not None and function_to_apply not in _FUNCTIONS:
+            raise ConfigError(
+                f"function_to_apply is {function_to_apply!r}. Expected None or one of "
+                f"{', '.join(_FUNCTIONS)}."
+            )
         self.truncation = truncation
+        self.function_to_apply = function_to_apply
 
     def use_config(self, config: AlbertConfig) -> None:
         """Read the labels of the model. Only records of a single class have a probability."""
@@ -86,6 +105,12 @@ class TextClassification(Task[TextExample, Row, Classified]):
 
     def with_label(self, example: TextExample, labels: LabelSet) -> TextExample:
         """Return an example with its label in the set."""
+        if labels.kind is NUMBER and len(labels.names) > 1:
+            raise ConfigError(
+                f"the model predicts {len(labels.names)} numbers for a text ({', '.join(labels.names)}), but "
+                "an example has one label, so there are no metrics. Use `predict`, whose records have all "
+                "numbers."
+            )
         return example if example.label is None else replace(example, label=labels.read(example.label))
 
     def saved(self, examples: Sequence[TextExample]) -> dict[str, Any]:
@@ -94,17 +119,17 @@ class TextClassification(Task[TextExample, Row, Classified]):
 
     def check_fit(self, examples: Sequence[TextExample]) -> None:
         """Raise DataError for single texts if the model was trained on pairs, and the other way round."""
-        match self.config.extra.get(PAIRS_KEY), examples[0].text_pair is not None:
-            case True, False:
-                raise DataError(
-                    "the model was fine-tuned on pairs, but these are single texts. Name the column of the "
-                    "second texts (--pair-column)."
-                )
-            case False, True:
-                raise DataError(
-                    "the model was fine-tuned on single texts, but these are pairs. Omit the column of "
-                    "the second texts (--pair-column)."
-                )
+        if other := self.other_kind(examples[:1]):
+            raise DataError(f"{other}. Name or omit the column of the second texts (--pair-column).")
+
+    def other_kind(self, examples: Sequence[TextExample]) -> str | None:
+        """Return how examples differ from those that the model was trained on, or None if they do not."""
+        are_pairs = {example.text_pair is not None for example in examples}
+        match self.config.extra.get(PAIRS_KEY):
+            case True if False in are_pairs:
+                return "the model was fine-tuned on pairs, but this is a single text"
+            case False if True in are_pairs:
+                return "the model was fine-tuned on single texts, but this is a pair"
 
     def features(self, examples: Sequence[TextExample]) -> list[Row]:
         """Return one row per example.
@@ -117,38 +142,23 @@ class TextClassification(Task[TextExample, Row, Classified]):
             max_length=self.max_length,
             truncation=self.settings.truncation if self.truncation is None else self.truncation,
         )
-        return [
-            row if example.label is None else replace(row, labels=self._encode(example, row.example))
-            for example, row in zip(examples, rows, strict=True)
-        ]
-
-    def _encode(self, example: TextExample, number: int) -> Any:
-        return self.labels.encode(example.label, f"example {number} ({short(example.text)})")
+        for number, example in enumerate(examples):
+            if example.label is not None:
+                where = f"example {number} ({short(example.text)})"
+                rows[number] = replace(rows[number], labels=self.labels.encode(example.label, where))
+        return rows
 
     def labels_of(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
         """Return `labels`: (B,) or, for several labels, (B, K)."""
         return {"labels": np.array([row.labels for row in rows], self.labels.kind.dtype)}
 
     def predictions(
-        self,
-        examples: Sequence[TextExample],
-        rows: Sequence[Row],
-        outputs: Sequence[np.ndarray],
-        *,
-        function_to_apply: Function | None = None,
+        self, examples: Sequence[TextExample], rows: Sequence[Row], outputs: Sequence[np.ndarray]
     ) -> list[Classified]:
-        """Return label and scores of each example.
-
-        Args:
-            examples: the examples passed to `features`.
-            rows: the rows that `features` returned, one per example.
-            outputs: the logits (K,) of each row.
-            function_to_apply: function that converts logits to scores; None for the kind's own function.
-        """
-        assert len(examples) == len(rows)
+        """Return label and scores of each example, given the logits (K,) of each row."""
         kind, names = self.labels.kind, self.labels.names
-        function = function_to_apply or kind.function
-        return [Classified(kind.predict(one, names), apply(function, one).tolist()) for one in outputs]
+        apply = _FUNCTIONS[self.function_to_apply or kind.function]
+        return [Classified(kind.predict(one, names), apply(one).tolist()) for one in outputs]
 
     def record(self, example: TextExample, prediction: Classified) -> dict[str, Any]:
         """Return {label, score, scores}: `scores` by label; `score` only for a single class.
@@ -187,21 +197,3 @@ class TextClassification(Task[TextExample, Row, Classified]):
     def prior_loss(self, rows: Sequence[Row]) -> float:
         """Return the entropy, its mean over several labels, or the variance."""
         return self.labels.kind.prior_loss([row.labels for row in rows])
-
-
-def apply(function: Function, logits: np.ndarray) -> np.ndarray:
-    """Return the scores (K,) for logits (K,) after applying a function.
-
-    Raises:
-        ConfigError: the function is unknown.
-    """
-    match function:
-        case "softmax":
-            return softmax(logits)
-        case "sigmoid":
-            return sigmoid(logits)
-        case "none":
-            return logits
-    raise ConfigError(
-        f"function_to_apply is {function!r}. Expected None or one of {', '.join(get_args(Function))}."
-    )

@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,11 @@ from albertkit.datasets.token_classification import ConllFile, WordsTable
 from albertkit.engines.engine import Row, by_example
 from albertkit.errors import ConfigError, DataError, did_you_mean
 from albertkit.metrics.token_classification import OUTSIDE, of_scheme
-from albertkit.tasks.label_kinds import TAGS, check_known
+from albertkit.reference import softmax
+from albertkit.tasks.label_kinds import TAGS
 from albertkit.tasks.labels import LabelSet, infer_tags
 from albertkit.tasks.measuring import Judged, directions
 from albertkit.tasks.rows import overlap, owned
-from albertkit.tasks.scores import softmax
 from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.task import Task
 from albertkit.text_files import file_format
@@ -53,8 +54,8 @@ class Tagged:
     """The prediction for one sentence."""
 
     labels: list[str]
-    """The label of each word, which is the label of its first piece. A word without pieces (a control
-    character) has the label "O", or else the first label."""
+    """The label of each word, which is the label of its first piece. A word without pieces (an accent or a
+    control character) has the label "I-..." inside an entity, otherwise "O", or else the first label."""
     pieces: list[int]
     """(P,), the ids."""
     words: list[int]
@@ -137,7 +138,8 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
             odd = ", ".join(f"{label!r}{did_you_mean(label, fitting)}" for label in others[:5])
             logger.warning(
                 "the metrics count words instead of spans, because these labels follow no tagging scheme: "
-                "%s. Expected O, or a prefix (B, I, E, S, L or U), a hyphen and a type.",
+                "%s. Expected O, or a prefix (B, I, E, S, L or U), a hyphen and a type. Perhaps a comment or "
+                "a header was read as a word.",
                 odd,
             )
 
@@ -198,11 +200,10 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
                 f"{where} has {len(example.words)} words and {len(example.labels)} labels. Expected equal "
                 "numbers."
             )
-        check_known(example.labels, self.labels.ids, where)
-        firsts = [position == 0 or words[position - 1] != word for position, word in enumerate(words)]
+        first = [self.labels.encode(label, where) for label in example.labels]  # of each word
         return [
-            self.labels.ids[example.labels[word]] if is_first else self._later_label(example.labels[word])
-            for word, is_first in zip(words, firsts, strict=True)
+            first[word] if word != before else self._later_label(example.labels[word])
+            for before, word in pairwise([-1, *words])
         ]
 
     def _later_label(self, label: str) -> int:
@@ -238,17 +239,31 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
 
     def _prediction(self, example: WordsExample, rows: list[WordsRow], logits: np.ndarray) -> Tagged:
         words = [word for row in rows for word in row.words]
-        labels = [OUTSIDE if OUTSIDE in self.labels.ids else self.labels.names[0]] * len(example.words)
+        labels = [""] * len(example.words)
         best = logits.argmax(axis=-1).tolist()
         for word, label in zip(reversed(words), reversed(best), strict=True):  # the first piece comes last
             labels[word] = self.labels.names[label]
         return Tagged(
-            labels=labels,
+            labels=self._with_all_labels(labels),
             pieces=[row.input_ids[position] for row in rows for position in row.positions],
             words=words,
             offsets=[place for row in rows for place in row.offsets],
             scores=softmax(logits),
         )
+
+    def _with_all_labels(self, labels: list[str]) -> list[str]:
+        """Return the labels of words, with a label in place of the empty label of a word without pieces.
+
+        If the words around it belong to one entity, the word belongs to it too.
+        """
+        outside = OUTSIDE if OUTSIDE in self.labels.ids else self.labels.names[0]
+        following = [*accumulate(reversed(labels), lambda later, label: label or later)][::-1]
+        found = [outside]
+        for label, later in zip(labels, following, strict=True):
+            before, inside = found[-1], f"I-{later[2:]}"
+            goes_on = before in (f"B-{later[2:]}", inside) and later[:2] in ("I-", "E-", "L-")
+            found.append(label or (inside if goes_on and inside in self.labels.ids else outside))
+        return found[1:]
 
     def record(self, example: WordsExample, prediction: Tagged) -> dict[str, Any]:
         """Return {tokens, labels}."""
