@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from report import alternate, command_line, compare, show
 
+from albertkit.config import AlbertConfig
 from albertkit.modeling import layers
 
 HIDDEN, HEADS = 384, 6
@@ -42,13 +43,9 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=4096, help="number of tokens in a batch")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    attention = layers.AlbertAttention(
-        hidden_size=HIDDEN,
-        num_attention_heads=HEADS,
-        attention_dropout=0.0,
-        output_dropout=0.0,
-        layer_norm_eps=1e-12,
-    ).to(torch.bfloat16)
+    dropout = {"attention_probs_dropout_prob": 0, "hidden_dropout_prob": 0}
+    config = AlbertConfig(hidden_size=HIDDEN, num_attention_heads=HEADS, **dropout)
+    attention = layers.AlbertAttention(config).to(torch.bfloat16)
     figures = []
     for length in LENGTHS:
         sides = [timed(attention, length, args.tokens, limit) for limit in (length, 0)]

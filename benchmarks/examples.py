@@ -39,7 +39,7 @@ def timed(stream: Callable[[], ExampleStream]) -> Callable[[], list[float]]:
     """Return a function that measures a stream: real tokens per second, and their share in the batches."""
 
     def measure() -> list[float]:
-        batches = stream()
+        batches = iter(stream())
         tokens = positions = 0
         begin = time.process_time()
         while tokens < TOKENS:

@@ -43,7 +43,7 @@ from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 from albertkit.recipe import read_recipe
-from albertkit.tokenization.model_file import load_processor, read_model_file
+from albertkit.tokenization.model_file import load_processor, read_vocabulary_file
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.throughput import computes_in_bf16
 
@@ -136,21 +136,19 @@ class Bench:
 
 
 def _forward_arguments(batch: PretrainingBatch) -> dict[str, np.ndarray]:
-    labels = np.full_like(batch.input_ids, -100)
-    labels.reshape(-1)[batch.labels["masked"].positions] = batch.labels["masked"].values
     return {
         "input_ids": batch.input_ids,
         "attention_mask": batch.attention_mask,
         "token_type_ids": batch.token_type_ids,
-        "labels": labels,
-        "sentence_order_label": batch.labels["order"].values,
+        "labels": batch.labels["masked"],
+        "sentence_order_label": batch.labels["order"][:, 0],
     }
 
 
 def write_tokenizer(name: str, folder: Path) -> None:
     """Write a tokenizer with 30,000 pieces; a smaller vocabulary is extended with unused pieces."""
     source = resolve(name, patterns=("spiece.model",)) / "spiece.model"
-    model = read_model_file(source)
+    model = read_vocabulary_file(source, expected="a SentencePiece model")
     size = load_processor(model, source=source).GetPieceSize()
     if size > PIECES:
         raise SystemExit(f"{name} has {size} pieces, more than {PIECES}")

@@ -32,8 +32,8 @@ def albertkit_side(case: dict[str, Any], output: Path) -> dict[str, float] | Non
     from albertkit.pretraining.run import run_pretraining
     from albertkit.pretraining.settings import PretrainingSettings
     from albertkit.recipe import build
-    from albertkit.training.curves import read_metrics
     from albertkit.training.distributed import join_world
+    from albertkit.training.progress import read_metrics
 
     settings = build(PretrainingSettings, case["recipe"], where="benchmark")
     with join_world(case["device"]) as world:

@@ -139,14 +139,10 @@ def plain(case: Case) -> Curve:
     evaluated = held_out(case)
 
     def arguments(batch: Any) -> dict[str, torch.Tensor]:
-        labels = torch.full(batch.input_ids.shape, -100)
-        labels.view(-1)[torch.from_numpy(batch.labels["masked"].positions)] = torch.from_numpy(
-            batch.labels["masked"].values
-        )
         arrays = ("input_ids", "attention_mask", "token_type_ids")
         return {name: torch.from_numpy(getattr(batch, name)) for name in arrays} | {
-            "labels": labels,
-            "sentence_order_label": torch.from_numpy(batch.labels["order"].values),
+            "labels": torch.from_numpy(batch.labels["masked"]),
+            "sentence_order_label": torch.from_numpy(batch.labels["order"][:, 0]),
         }
 
     def loss() -> float:
@@ -159,7 +155,7 @@ def plain(case: Case) -> Curve:
                 given.pop("sentence_order_label")
                 scores = model(**given).prediction_logits.flatten(0, 1)
                 total += torch.nn.functional.cross_entropy(scores, labels, reduction="sum").item()
-                count += len(batch.labels["masked"].values)
+                count += batch.count("masked")
         model.train()
         return total / count
 

@@ -22,12 +22,13 @@ from albertkit import AlbertForPreTraining, AlbertTokenizer
 from albertkit.files import contents
 from albertkit.pretraining.batches import PretrainingBatch, fixed_batches
 from albertkit.pretraining.loss import PretrainingObjective
+from albertkit.pretraining.objectives import IGNORED
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 from albertkit.recipe import build, read_recipe
-from albertkit.training.curves import plot_curves, read_metrics
-from albertkit.training.folder import written_folder
+from albertkit.training.progress import plot_curves, read_metrics
+from albertkit.training.state import written_folder
 
 MAX_BYTES = 12_000_000
 MAX_ROUNDING_LOSS = 0.005  # maximum increase of the loss through fp16 and `ACTIVATION`, in nats
@@ -93,7 +94,7 @@ code.
 def unigram_baseline(shards: ShardSet, batches: list[PretrainingBatch]) -> tuple[float, float]:
     """Return the loss and accuracy of a unigram model of the training text on the same masked tokens."""
     frequencies = shards.piece_frequencies()
-    labels = np.concatenate([batch.labels["masked"].values for batch in batches])
+    labels = np.concatenate([batch.labels["masked"][batch.labels["masked"] != IGNORED] for batch in batches])
     return float(-np.log(frequencies[labels]).mean()), float((labels == frequencies.argmax()).mean())
 
 

@@ -24,7 +24,7 @@ from albertkit import pipeline
 from albertkit.files import file_sha256
 from albertkit.hub import resolve
 from albertkit.tokenization.base import TokenizerBase
-from albertkit.tokenization.model_file import NORMAL, WORD_START, read_model_file, read_piece_table
+from albertkit.tokenization.model_file import NORMAL, WORD_START, read_piece_table
 
 QUESTIONS = Path(__file__).with_name("cloze.jsonl")
 CATEGORIES = ("facts", "grammar", "sense")
@@ -94,13 +94,13 @@ def scores(
 
 def frequent_ids(model: Path) -> list[int]:
     """Return the ids of the most probable whole words, by the vocabulary of the model in a folder."""
-    table = read_piece_table(read_model_file(model / "spiece.model"))
+    pieces = read_piece_table((model / "spiece.model").read_bytes()).pieces
     words = [
         index
-        for index, piece in enumerate(table.pieces)
-        if table.kinds[index] == NORMAL and piece.startswith(WORD_START) and piece != WORD_START
+        for index, piece in enumerate(pieces)
+        if piece.kind == NORMAL and piece.text.startswith(WORD_START) and piece.text != WORD_START
     ]
-    return sorted(words, key=lambda index: -table.scores[index])[:TOP]
+    return sorted(words, key=lambda index: -pieces[index].score)[:TOP]
 
 
 def rows_with(old: Iterable[str], new: Sequence[str], *, key: str) -> list[str]:
