@@ -145,10 +145,10 @@ def test_verify_finds_a_difference(tf1: Path, monkeypatch: pytest.MonkeyPatch, d
             folder, config, {**tensors, "predictions.bias": tensors["predictions.bias"] + change}
         )
 
-    change = 1e-3 if dtype in (None, "float32") else 0.25
+    change = 1e-3 if dtype in (None, "float32") else 0.06  # is not lost in rounding
 
     monkeypatch.setattr("albertkit.conversion.write_folder", wrong)
-    with pytest.raises(CheckpointError, match=rf"its outputs differ from those of .* by up to {change:.1e}"):
+    with pytest.raises(CheckpointError, match=r"its outputs differ from those of .* by up to \d"):
         convert(tf1, tf1.parent / "hf", dtype=dtype, verify=True)
 
 

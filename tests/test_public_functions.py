@@ -142,6 +142,16 @@ class TestLines:
         lines = [f"a line of {'x' * 200}", "warning: [bold]careful :smile:"]
         assert capsys.readouterr().err.splitlines() == lines
 
+    def test_handlers_that_a_program_adds_meanwhile_stay(self) -> None:
+        logger, added = logging.getLogger("albertkit"), logging.NullHandler()
+        before = list(logger.handlers)
+        try:
+            with lines_shown(always=True):
+                logger.addHandler(added)
+            assert logger.handlers == [*before, added]
+        finally:
+            logger.removeHandler(added)
+
     def test_a_program_that_configured_logging_decides(
         self, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -210,13 +210,12 @@ def convert(
     )
     if verify:
         expected = _outputs(architecture, config, matched)
-        report.largest_difference = _compare(target, architecture, expected)
-        if not report.largest_difference <= TOLERANCE:  # unlike `largest_difference > TOLERANCE`, also for NaN
+        largest = report.largest_difference = _compare(target, architecture, expected)
+        if not largest <= TOLERANCE:  # unlike `largest > TOLERANCE`, also true for NaN
             check_finite(source, matched)
             raise CheckpointError(
                 f"{target} was written, but its outputs differ from those of {source} by up to "
-                f"{report.largest_difference:.1e}. Expected at most {TOLERANCE:.0e}. Do not use it, and report "
-                "this error."
+                f"{largest:.1e}. Expected at most {TOLERANCE:.0e}. Do not use it, and report this error."
             )
         if dtype is not None and [*types] != [dtype]:
             report.cast_difference = _largest_difference(_outputs(architecture, config, fitted), expected)

@@ -50,19 +50,19 @@ def lines_shown(*, always: bool = False, with_time: bool = False) -> Iterator[No
         always: Whether to print them even if the program has configured logging.
         with_time: Whether the printed lines begin with the date and the time.
     """
-    handlers, level = list(logger.handlers), logger.level
+    handler, level = LineHandler(), logger.level
     if always or not logger.hasHandlers():
-        logger.addHandler(LineHandler())
+        logger.addHandler(handler)
         logger.setLevel(logging.INFO)
-    own = [handler for handler in logger.handlers if isinstance(handler, LineHandler)]
-    for handler in own:
-        handler.shows_time = with_time
+    own = [one for one in logger.handlers if isinstance(one, LineHandler)]
+    for one in own:
+        one.shows_time = with_time
     try:
         yield
     finally:
-        for handler in own:
-            handler.shows_time = False
-        logger.handlers[:] = handlers
+        for one in own:
+            one.shows_time = False
+        logger.removeHandler(handler)
         logger.setLevel(level)
 
 

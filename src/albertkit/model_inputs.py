@@ -59,7 +59,7 @@ def check_shapes(shapes: Mapping[str, Shape], config: AlbertConfig, *, choices: 
             "Truncate it or split it into windows."
         )
     depth, heads = config.depth, config.num_attention_heads
-    for_tokens: list[Shape] = [text, (*(1 for _ in text[:-1]), length), (length,)]
+    for_tokens: list[Shape] = [text, *((1,) * outer + (length,) for outer in reversed(range(len(text))))]
     allowed: dict[str, list[Shape]] = {
         "attention_mask": [text, (*text, length), (*text[:-1], 1, length, length)],
         "token_type_ids": for_tokens,

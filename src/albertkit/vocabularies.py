@@ -107,7 +107,7 @@ def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
     return names
 
 
-def _maximum_length(checkpoint: Checkpoint) -> dict[str, int]:
+def _maximum_length(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return the model's maximum length as a setting for a tokenizer whose files contain no settings."""
     if TOKENIZER_CONFIG_FILE in checkpoint.vocabulary:
         return {}

@@ -33,6 +33,10 @@ def struct_of(kind: str, data: object) -> dict:
     return {"tag": "struct", "type": datatype("Main", kind), "data": data}
 
 
+BACKREF = {"tag": "backref", "ref": 1}
+UNION_ALL = {"tag": "unionall", "body": BACKREF}  # as the first back reference, it contains itself
+
+
 def test_files_written_by_julia(shared: Path) -> None:
     folder = shared / "fixtures" / "julia-bson"
     ones = load(folder / "test_MultiDimsArray_from_64bit.bson")["a"]
@@ -144,6 +148,7 @@ def test_functions_and_types_in_a_file_are_only_data(tmp_path: Path) -> None:
         ({"a": struct_of("Dict", [[1], [1]])}, "keys other than texts"),
         ({"a": {"tag": "symbol"}}, "'name' of a symbol is missing"),
         ({"_backrefs": 1}, "back references are not a list"),
+        ({"a": {"tag": "struct", "type": BACKREF}, "_backrefs": [UNION_ALL]}, "nested too deeply"),
     ],
 )
 def test_invalid_values(tmp_path: Path, variables: dict, message: str) -> None:

@@ -134,9 +134,8 @@ def test_a_sentence_without_words_is_predicted() -> None:
     rows: list[dict[str, Any]] = [{"tokens": []}, {"tokens": None}, {"tokens": ["a"]}]
     reader = WordsTable(rows, labeled=False)
     assert [one.words for one in reader] == [(), (), ("a",)]
-    assert report_of(reader).problems["empty"].first[0].endswith(
-        "row 1: no words in 'tokens', and predicted nevertheless"
-    )
+    first, _ = report_of(reader).problems["empty"].first
+    assert first.endswith("row 1: no words in 'tokens', and predicted nevertheless")
 
 
 def test_conll_2000(shared: Path) -> None:

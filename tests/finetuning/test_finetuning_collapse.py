@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import torch
 from bound_tasks import unread
-from finetuning_runs import FAST, same, tune, weights
+from finetuning_runs import FAST, same, texts, tune, weights
+from json_lines import write_json_lines
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
@@ -182,6 +183,61 @@ def test_answers_that_hardly_differ_are_constant(
     examples = [TextExample("t", None, label) for label in labels]
     scores = [0.6, 0.4][: settings["num_labels"]]
     assert task.constant_answer(examples, [Classified(one, scores) for one in predicted]) == answer
+
+
+@pytest.mark.parametrize(
+    ("scores", "answer"),
+    [
+        ([[0.051, 0.02], [0.049, 0.02]], None),  # begins to learn a rare label
+        ([[0.05, 0.0202], [0.05, 0.0198]], None),
+        ([[0.05, 0.02], [0.05001, 0.02]], "the same probabilities"),
+    ],
+)
+def test_rare_labels_are_constant_only_if_their_probabilities_are(
+    scores: list[list[float]], answer: str | None
+) -> None:
+    """The model predicts no label for any example."""
+    task = unread("text-classification", num_labels=2, problem_type="multi_label_classification")
+    examples = [TextExample("t", None, label) for label in (("LABEL_0",), ())]
+    assert task.constant_answer(examples, [Classified((), one) for one in scores]) == answer
+    alike = [TextExample("t", None, ())] * 2
+    assert task.constant_answer(alike, [Classified((), one) for one in scores]) is None
+
+
+def test_rare_labels_are_no_collapse(model: Path, tmp_path: Path) -> None:
+    """The model predicts no label for any example, but its probabilities depend on the text."""
+    for name, seed, count in (("train", 0, 96), ("validation", 1, 48)):
+        rows = texts(count, seed)
+        for number, row in enumerate(rows):
+            row["label"] = [row["label"]] if number % 12 < 2 else []
+        write_json_lines(tmp_path / f"{name}.jsonl", rows)
+    settings = replace(FAST, steps=60, evaluate_every=30, learning_rate=3e-4)
+    report = tune("text-classification", settings, model, tmp_path, tmp_path / "run").report
+    assert report is not None
+    assert (report["restarts"], report["collapsed"], report["step"]) == (0, None, 60)
+    metrics, baseline = report["metrics"], report["baseline"]
+    assert (metrics["f1_micro"], metrics["accuracy"]) == (0.0, pytest.approx(5 / 6))
+    assert baseline["accuracy"] == pytest.approx(5 / 6)
+    assert baseline["f1_micro"] == pytest.approx(2 * 8 / (2 * 48 + 8))  # both labels for every example
+    share = 1 / 12
+    entropy = -share * math.log(share) - (1 - share) * math.log(1 - share)
+    assert baseline["cross_entropy"] == pytest.approx(entropy)
+    assert metrics["cross_entropy"] < 0.6
+
+
+def test_a_collapse_of_several_labels_is_restarted(model: Path, tmp_path: Path) -> None:
+    for name, seed in (("train", 0), ("validation", 1)):
+        rows = [row | {"label": [row["label"]]} for row in texts(32, seed)]
+        write_json_lines(tmp_path / f"{name}.jsonl", rows)
+    AlbertForPreTraining(AlbertConfig.from_pretrained(model).replace(initializer_range=1e-4)).save_pretrained(
+        tmp_path / "dull"
+    )
+    AlbertTokenizer.from_pretrained(model).save_pretrained(tmp_path / "dull")
+    settings = replace(FAST, steps=30, evaluate_every=30, learning_rate=1e-12)
+    report = tune("text-classification", settings, tmp_path / "dull", tmp_path, tmp_path / "run").report
+    assert report is not None
+    assert report["restarts"] == 2
+    assert report["collapsed"] == "the best model predicts the same probabilities for every example"
 
 
 def test_a_collapse_reports_the_metrics_of_the_model(

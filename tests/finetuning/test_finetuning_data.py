@@ -1,18 +1,21 @@
 """Fine-tuning counts unusable and truncated rows, and warns about labels that may be misread."""
 
+import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bound_tasks import unread
 from finetuning_runs import FAST, texts, tune
 from json_lines import write_json_lines
 
-from albertkit.datasets.examples import WordsExample
+from albertkit.datasets.examples import QuestionExample, TextExample, WordsExample
 from albertkit.datasets.options import DataOptions
 from albertkit.finetuning import run as run_module
-from albertkit.finetuning.prepared import prepare
-from albertkit.tasks.label_kinds import CLASS, SEVERAL
+from albertkit.finetuning.prepared import Prepared, prepare
+from albertkit.tasks.label_kinds import CLASS, SEVERAL, TAGS
 from albertkit.tasks.labels import LabelSet
 from albertkit.tasks.registry import TASKS
 from albertkit.tasks.settings import TaskSettings
@@ -150,3 +153,79 @@ def test_labels_without_a_scheme_cause_a_warning(
     assert task.check([], [], 8) is None
     assert [one.levelname for one in caplog.records] == ["WARNING"] * (note is not None)
     assert all(one.startswith("the metrics") and str(note) in one for one in caplog.messages)
+
+
+def prepared_with_hold_out(model: Path, task: str, examples: Sequence[Any], seed: int = 0) -> Prepared:
+    return prepare(
+        TASKS[task](), replace(FAST, seed=seed), model=model, train=examples, validation=None,
+        options=DataOptions(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_different_texts_are_held_out_by_their_rows(model: Path, seed: int) -> None:
+    examples = [TextExample(f"{number}", None, ["bad", "good"][number % 2]) for number in range(205)]
+    prepared = prepared_with_hold_out(model, "text-classification", examples, seed)
+    expected = sorted(random.Random(seed).sample(range(205), 20))
+    assert prepared.validation.examples == [examples[number] for number in expected]
+
+
+def test_equal_texts_are_held_out_together(model: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With random labels, a model that remembers the training texts must not look good."""
+    caplog.set_level("INFO")
+    draw = random.Random(0)
+    labels = [draw.choice(["bad", "good"]) for _ in range(200)]
+    examples = [TextExample(f"{number % 200}", None, labels[number % 200]) for number in range(800)]
+    prepared = prepared_with_hold_out(model, "text-classification", examples)
+    held_out = [example.text for example in prepared.validation.examples]
+    assert len(held_out) == 80
+    assert len(set(held_out)) == 20
+    assert len(prepared.units) == 720
+    assert prepared.data["validation"]["shared_with_training"] == 0
+    assert "the same text" not in caplog.text
+
+
+def test_equal_contexts_are_held_out_together(model: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    for contexts, held_out, shared in ((12, 4, 0), (3, 16, 0), (1, 4, 4)):
+        caplog.clear()
+        examples = [
+            QuestionExample(str(number), "what?", f"the key {number % contexts}", (("key", 4),))
+            for number in range(48)
+        ]
+        prepared = prepared_with_hold_out(model, "question-answering", examples)
+        assert len(prepared.validation.examples) == held_out
+        assert len({example.context for example in prepared.validation.examples}) == 1
+        assert prepared.data["validation"]["shared_with_training"] == shared
+        note = "validation: 4 of 4 examples have the same text or context as a training example, so the "
+        assert (note in caplog.text) is bool(shared)
+
+
+def test_texts_of_both_files_are_counted(model: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    training = [TextExample(text, pair, label) for text, pair, label in (("a", "b", "x"), ("c", "d", "y"))]
+    validation = [TextExample(text, pair, "x") for text, pair in (("a", "b"), ("a", "d"), ("a", "b"))]
+    prepared = prepare(
+        TASKS["text-classification"](), FAST, model=model, train=training * 2, validation=validation,
+        options=DataOptions(),
+    )  # fmt: skip
+    assert prepared.data["validation"]["shared_with_training"] == 2
+    assert "validation: 2 of 3 examples have the same text or context as a training example" in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_label_keeps_a_training_example(model: Path, seed: int) -> None:
+    labels = ["common"] * 30 + ["twice"] * 2 + [f"once {number}" for number in range(8)]
+    examples = [TextExample(f"{number}", None, label) for number, label in enumerate(labels)]
+    prepared = prepared_with_hold_out(model, "text-classification", examples, seed)
+    assert len(prepared.validation.examples) == 4
+    assert {row.labels for row in prepared.rows} == set(range(10))
+
+
+def test_a_label_without_training_examples_causes_a_note() -> None:
+    notes = LabelSet(CLASS, ("bad", "good", "none")).notes(["bad", "good", "good"])
+    assert notes[1:] == [
+        "labels without a training example: 'none'",
+        "labels with a single training example, perhaps by mistake: 'bad'",
+    ]
+    assert len(LabelSet(TAGS, ("O", "B-LOC", "I-LOC")).notes([("O", "B-LOC")] * 2)) == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bound_tasks import unread
-from finetuning_runs import FAST, same, tune, weights
+from finetuning_runs import FAST, same, texts, tune, weights
 from json_lines import write_json_lines
 
 from albertkit.datasets.examples import QuestionExample
@@ -112,7 +112,7 @@ def test_every_metric_can_choose_the_model() -> None:
                 class_scores(["a", "b"], ["a", "b"], labels=labels)
                 for labels in (["a", "b"], ["a", "b", "c"])
             ),
-            multi_label_scores([("a",)], [("a",)], labels=["a", "b"]),
+            multi_label_scores([("a",)], [("a",)], labels=["a", "b"]) | {"cross_entropy": 0.1},
             number_scores([1.0, 2.0], [1.0, 2.0]),
         ],
         "token-classification": [
@@ -162,6 +162,43 @@ def test_a_run_without_improvement_is_reported(
     assert (result.report["step"], result.report["beats_untrained"]) == (step, beats)
     warning = f"no checkpoint beats the untrained model. The model of step {step} is kept."
     assert (warning in caplog.text) is not beats
+
+
+@pytest.mark.parametrize(
+    ("scores", "step", "beats"),
+    [
+        ([(0.07, 0.72), (0.0, 0.18), (0.0, 0.17)], 2, True),  # predicts no label yet, but learns
+        ([(0.07, 0.72), (0.0, 0.17), (0.0, 0.18)], 1, True),
+        ([(0.0, 0.72), (0.0, 0.18), (0.0, 0.17)], 2, True),
+        ([(0.07, 0.72), (0.05, 0.2), (0.03, 0.1)], 1, False),
+        ([(0.07, 0.72), (0.0, 0.1), (0.05, 0.5)], 2, False),
+        ([(0.07, 0.72), (0.5, 0.2), (0.4, 0.1)], 1, True),
+        ([(0.6, 0.01), (0.0, 0.18), (0.5, 0.02)], 0, False),  # the model has learned these labels before
+    ],
+)
+def test_an_untrained_classifier_of_several_labels_is_not_chosen_by_chance(
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scores: list[tuple[float, float]],
+    step: int,
+    beats: bool,
+) -> None:
+    for name, seed in (("train", 0), ("validation", 1)):
+        rows = texts(16, seed)
+        for number, row in enumerate(rows):
+            row["label"] = ["rare"] if number % 8 == 0 else []
+        write_json_lines(tmp_path / f"{name}.jsonl", rows)
+    values = iter([{"f1_micro": f1, "cross_entropy": loss} for f1, loss in scores])
+    monkeypatch.setattr(
+        TASKS["text-classification"],
+        "scores",
+        lambda *_: next(values, {"f1_micro": 0.0, "cross_entropy": 0.1}),
+    )
+    settings = replace(FAST, steps=2, evaluate_every=1)
+    report = tune("text-classification", settings, model, tmp_path, tmp_path / "run").report
+    assert report is not None
+    assert (report["step"], report["beats_untrained"]) == (step, beats)
 
 
 @pytest.mark.parametrize(

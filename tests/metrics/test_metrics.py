@@ -14,6 +14,7 @@ from albertkit.metrics.classification import (
     accuracy,
     class_scores,
     confusion_matrix,
+    multi_label_cross_entropy,
     multi_label_scores,
     number_scores,
     pearson,
@@ -108,6 +109,14 @@ def test_several_labels() -> None:
     assert one == pytest.approx({"accuracy": 3 / 4, "f1_micro": 2 / 3, "f1_macro": 2 / 3})
     none = multi_label_scores([("a",), (), (), ()], [(), (), (), ()], labels=["a"])
     assert none == {"accuracy": 3 / 4, "f1_micro": 0.0, "f1_macro": 0.0}
+
+
+def test_the_cross_entropy_of_several_labels() -> None:
+    probabilities = [[0.9, 0.2], [0.4, 0.5], [0.1, 0.3]]
+    found = multi_label_cross_entropy([("a",), ("b", "a"), ()], probabilities, labels=["a", "b"])
+    right = [0.9, 0.8, 0.4, 0.5, 0.9, 0.7]
+    assert found == pytest.approx(-sum(map(math.log, right)) / 6)
+    assert multi_label_cross_entropy([("a",)], [[0.0]], labels=["a"]) == pytest.approx(-math.log(1e-7))
 
 
 def test_invalid_inputs_are_an_error() -> None:

@@ -141,6 +141,7 @@ def test_inputs_of_choices():
         {"attention_mask": for_queries},
         {"attention_mask": for_queries[..., None, :, :]},
         {"attention_mask": mask, "token_type_ids": zeros, "position_ids": positions},
+        {"attention_mask": mask, "token_type_ids": zeros[None], "position_ids": positions[None]},
         {"attention_mask": mask, "position_ids": positions[None, None]},
     ):
         assert largest_difference(model(ids, **inputs).logits, expected) <= TOLERANCE

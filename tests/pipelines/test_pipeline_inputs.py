@@ -263,6 +263,22 @@ class TestWrongInputs:
         with pytest.raises(ConfigError, match=r"'local_file_only'\. Did you mean 'local_files_only'"):
             pipeline("fill-mask", local_file_only=True)
 
+    def test_arguments_of_an_input_have_no_defaults(self, made):
+        for task, name in (
+            ("text-classification", "text_pair"),
+            ("token-classification", "is_split_into_words"),
+            ("question-answering", "context"),
+            ("multiple-choice", "choices"),
+            ("feature-extraction", "parse_special_tokens"),
+            ("feature-extraction", "on_cut"),
+        ):
+            one = made[task]
+            said = rf"the pipeline for {task}: unknown argument '{name}'"
+            with pytest.raises(ConfigError, match=said):
+                type(one)(one.model, one.tokenizer, **{name: None})
+            with pytest.raises(ConfigError, match=said):
+                pipeline(task, one.model, one.tokenizer, **{name: None})
+
     def test_arguments_of_a_derived_class(self, made):
         class Short(type(made["fill-mask"])):
             def __call__(self, inputs, *, limit=5, **options):

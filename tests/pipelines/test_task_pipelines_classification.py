@@ -197,8 +197,9 @@ class TestTextClassification:
         classify = pipeline("text-classification", classes)
         with pytest.raises(ConfigError, match="top_k is 0"):
             classify(TEXT, top_k=0)
-        with pytest.raises(ConfigError, match="function_to_apply is 'tanh'"):
-            classify(TEXT, function_to_apply="tanh")
+        for wrong in ("tanh", ["softmax"]):
+            with pytest.raises(ConfigError, match=r"function_to_apply is \[?'"):
+                classify(TEXT, function_to_apply=wrong)
 
 
 class TestTokenClassification:

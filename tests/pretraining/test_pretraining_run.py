@@ -212,3 +212,37 @@ def test_examples_are_drawn_in_a_process_of_its_own(data: Path, monkeypatch: pyt
     os.kill(worker.pid, signal.SIGINT)
     worker.join(timeout=0.2)
     assert worker.is_alive()
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_a_damaged_shard_is_an_error_at_the_start_and_at_the_resumption(
+    data: Path, tmp_path: Path, split: str
+) -> None:
+    damaged = shutil.copytree(data / "shards", tmp_path / "shards")
+    settings = replace(SETTINGS, training=replace(SETTINGS.training, steps=1, warmup_steps=0))
+    run_pretraining(settings, damaged, data / "tokenizer", tmp_path / "run")
+    shard = next((damaged / split).glob("*.arrow"))
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    for output in ("run", "new"):
+        with pytest.raises(DataError, match=rf"{split}/shard-0.*\.arrow: the file has changed since"):
+            run_pretraining(settings, damaged, data / "tokenizer", tmp_path / output)
+
+
+@pytest.mark.parametrize(("losses", "warned"), [((5.0, 5.5), True), ((5.0, 4.5), False), ((5.0, 5.0), False)])
+def test_a_run_that_ends_with_a_higher_loss_warns(
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    losses: tuple[float, float],
+    warned: bool,
+) -> None:
+    values = iter(losses)
+    monkeypatch.setattr(
+        PretrainingObjective, "evaluate", lambda *_: {"masked_loss": next(values), "order_loss": 1.0}
+    )
+    training = replace(SETTINGS.training, steps=1, warmup_steps=0)
+    run(data, tmp_path, replace(SETTINGS, training=training))
+    assert ("the held-out masked_loss rose from 5 before training to 5.5" in caplog.text) is warned

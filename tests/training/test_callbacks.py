@@ -295,8 +295,9 @@ def test_callbacks_of_the_main_process_end_both(
     assert checkpoints(tmp_path / "run")[-1].name == "step-0000005"
 
 
-def test_log_lines_have_no_exponent_for_large_numbers(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_have_an_exponent_only_for_huge_and_small_numbers(caplog: pytest.LogCaptureFixture) -> None:
     progress: Any = SimpleNamespace(step=3)
     with caplog.at_level("INFO", logger="albertkit"):
-        LogLines(settings()).on_step(progress, {"tokens_per_second": 14_520.3, "learning_rate": 3e-5})
-    assert caplog.messages == ["step 3/12  tokens_per_second 14,520  learning_rate 3e-05"]
+        metrics = {"tokens_per_second": 14_520.3, "learning_rate": 3e-5, "grad_norm": 1e30}
+        LogLines(settings()).on_step(progress, metrics)
+    assert caplog.messages == ["step 3/12  tokens_per_second 14,520  learning_rate 3e-05  grad_norm 1e+30"]

@@ -109,7 +109,7 @@ class _Raising:
         return self._raised[number]
 
     def _struct(self, value: dict[str, Any]) -> Any:
-        kind, data = self._kind(value), value.get("data")
+        kind, data = self._kind(value.get("type")), value.get("data")
         if kind in _DTYPES and isinstance(data, memoryview):
             return self._numbers(data, kind, []).item()
         if kind not in ("Dict", "IdDict"):
@@ -127,7 +127,7 @@ class _Raising:
         return dict(zip(keys, entries, strict=True))
 
     def _array(self, value: dict[str, Any]) -> Any:
-        kind, data = self._kind(value), value.get("data")
+        kind, data = self._kind(value.get("type")), value.get("data")
         sizes = self._field(value, "size", list)
         if not all(type(size) is int for size in sizes) or not possible_sizes(sizes):
             raise self._error(f"an array has the {len(sizes)} sizes {sizes[:8]}")
@@ -147,11 +147,11 @@ class _Raising:
             raise self._error(f"an array of {kind} has the sizes {sizes} but {len(data):,} bytes")
         return np.frombuffer(data, dtype=dtype).reshape(sizes, order="F")
 
-    def _kind(self, value: dict[str, Any]) -> str:
-        """Return the name of a value's type, without modules and parameters; "" for a type without a name."""
-        kind = self.value(value.get("type"))
-        while isinstance(kind, dict) and kind.get("tag") == "unionall":
-            kind = self.value(kind.get("body"))
+    def _kind(self, kind: Any) -> str:
+        """Return the name of a type, without modules and parameters; "" for a type without a name."""
+        kind = self.value(kind)
+        if isinstance(kind, dict) and kind.get("tag") == "unionall":
+            return self._kind(kind.get("body"))  # a type that contains itself raises RecursionError
         name = kind.get("name") if isinstance(kind, dict) else None
         return str(name[-1]) if isinstance(name, list) and name else ""
 

@@ -21,7 +21,7 @@ def convert(
     ] = None,
     dtype: Annotated[
         Literal["float32", "float16", "bfloat16"] | None,
-        typer.Option(help="Data type of the weights.", show_default="as in the source"),
+        typer.Option(help="Data type of the weights.", show_default="float32 for tf1, else as in the source"),
     ] = None,
     max_shard_size: Annotated[
         str | None,

@@ -4,7 +4,9 @@ An example has the original text and label names; only tasks know ids. A label o
 has no label, as in the test files of GLUE.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 Label = str | float | tuple[str, ...]
 """A class name, a number (regression), or several class names (multi-label)."""
@@ -66,3 +68,22 @@ class ChoiceExample:
     choices: tuple[str, ...]
     label: int | None = None
     """The index of the right choice, from 0."""
+
+
+def content_of(example: Any) -> Hashable:
+    """Return the text, pair or context that training and validation data should not share.
+
+    For an example of your own class, return None.
+    """
+    match example:
+        case TextExample():
+            return example.text, example.text_pair
+        case PairExample():
+            return example.text, example.pair
+        case WordsExample():
+            return tuple(example.words)
+        case QuestionExample():
+            return example.context
+        case ChoiceExample():
+            return example.context or (example.question, tuple(example.choices))
+    return None

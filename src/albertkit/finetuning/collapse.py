@@ -1,7 +1,7 @@
 """Detect collapsed runs: the model predicts the same for everything, or learns only the label frequencies.
 
 At the end of a run, either condition suffices. During a run, only both together end it, because a slow start
-shows either.
+shows either. With several labels, only equal probabilities are a collapse, and only at the end of a run.
 """
 
 from pathlib import Path

@@ -3,8 +3,10 @@
 import logging
 import random
 import warnings
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from torch import Tensor
 from albertkit.checkpoints.formats import load_config
 from albertkit.checkpoints.report import LoadReport
 from albertkit.config import AlbertConfig
+from albertkit.datasets.examples import content_of
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import DataError
 from albertkit.finetuning.batches import Unit
@@ -92,7 +95,7 @@ def prepare(
         readers["validation"] = open_reader(task, validation, options, name="validation")
     splits = load_splits(task, readers, problem_type=settings.problem_type)
     if validation is None:
-        _hold_out(splits, settings.seed)
+        _hold_out(task, splits, settings.seed)
     for report in splits.reports.values():
         _log(report.lines())
     examples = splits.examples
@@ -115,6 +118,14 @@ def prepare(
     for name, counted in (("training", counts), ("validation", evaluated.counts)):
         data[name] = splits.reports[name].to_json() | counted.to_json()
         _log(f"{name}: {note}" for note in counted.notes())
+    known = {content_of(example) for example in examples["training"]} - {None}
+    shared = sum(content_of(example) in known for example in examples["validation"])
+    data["validation"]["shared_with_training"] = shared
+    if shared:
+        logger.info(
+            f"validation: {shared:,} of {len(examples['validation']):,} examples have the same text or "
+            "context as a training example, so the metrics can be too high"
+        )
     if splits.labels is not None:
         _log(splits.labels.notes(map(task.truth, examples["training"])))
     weights = None
@@ -152,7 +163,7 @@ def _log(notes: Iterable[str | None]) -> None:
             logger.info("%s", note)
 
 
-def _hold_out(splits: Splits[Any], seed: int) -> None:
+def _hold_out(task: Task, splits: Splits[Any], seed: int) -> None:
     """Move some training examples, chosen by the seed, to a validation split."""
     training, report = splits.examples["training"], splits.reports["training"]
     count = len(training) // HELD_OUT
@@ -161,7 +172,8 @@ def _hold_out(splits: Splits[Any], seed: int) -> None:
             f"{report.source}: too few training examples to hold out one in {HELD_OUT} (found "
             f"{len(training)}). Pass validation data.{left_out(report)}"
         )
-    chosen = set(random.Random(seed).sample(range(len(training)), count))
+    chosen = _held_out(task, training, splits.labels, seed=seed, count=count)
+    count = len(chosen)
     splits.examples["validation"] = [training[number] for number in sorted(chosen)]
     splits.examples["training"] = [one for number, one in enumerate(training) if number not in chosen]
     splits.reports["validation"] = replace(
@@ -176,6 +188,39 @@ def _hold_out(splits: Splits[Any], seed: int) -> None:
         )
     else:
         logger.info(what)
+
+
+def _held_out(
+    task: Task, training: Sequence[Any], labels: LabelSet | None, *, seed: int, count: int
+) -> set[int]:
+    """Return the numbers of about `count` training examples to hold out.
+
+    Examples with the same content stay together, and every label keeps a training example, if possible.
+    """
+    groups: dict[Hashable, list[int]] = {}
+    group_of: list[list[int]] = []
+    for number, example in enumerate(training):
+        content = content_of(example)
+        group_of.append(groups.setdefault(number if content is None else content, []))
+        group_of[-1].append(number)
+
+    def counts(numbers: Iterable[int]) -> Counter[str]:
+        return labels.counts(task.truth(training[number]) for number in numbers) if labels else Counter()
+
+    every, draw = range(len(training)), random.Random(seed)
+    left, chosen = counts(every), set[int]()
+    drawn = draw.sample(every, count)  # the result if all contents differ and every label is frequent
+    for number in chain(drawn, draw.sample(every, len(every))):
+        group = group_of[number]
+        if number in chosen or len(chosen) + len(group) > count:
+            continue
+        taken = counts(group)
+        if all(left[name] > those for name, those in taken.items()):
+            chosen.update(group)
+            left -= taken
+    if chosen:
+        return chosen
+    return set(drawn) if len(groups) == 1 else set(min(groups.values(), key=len))
 
 
 def make_units(task: Task, examples: Iterable[Any], counts: RowCounts) -> list[Unit]:

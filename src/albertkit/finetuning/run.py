@@ -199,6 +199,8 @@ def _beats_untrained(state: RunState, folder: Path, metric: str, lower: bool) ->
     before = [line[name] for line in read_metrics(folder) if line["step"] == 0 and name in line]
     if not before:
         return None
+    if state.best != state.best_metrics.get(metric, state.best):  # selected by the loss, not by the metric
+        return state.best_step > 0
     best, untrained = (math.nan if value is None else value for value in (state.best, before[0]))
     return state.best_step > 0 and is_better(round(best, LOGGED_DIGITS), untrained, lower=lower)
 
@@ -240,6 +242,10 @@ def _train(
             raise ConfigError(f"best_metric is {metric!r}. Expected one of {expected}.")
         return metrics
 
+    def selection_value(state: RunState) -> float:
+        assert watch.evaluation is not None
+        return watch.evaluation.selection_value(metric, is_untrained=state.step == 0)
+
     return Training(
         model,
         make_objective(task, world, class_weights=prepared.class_weights, temperature=settings.temperature),
@@ -250,6 +256,7 @@ def _train(
         evaluate=evaluate,
         best_metric=metric,
         lower_is_better=prepared.lower_is_better,
+        selection_value=selection_value,
         is_hopeless=watch if watched else None,
         fingerprint=_identity(settings)
         | {

@@ -124,6 +124,29 @@ def multi_label_scores(references: Labels, predictions: Labels, *, labels: Seque
     }
 
 
+def multi_label_cross_entropy(
+    references: Labels, probabilities: Sequence[Sequence[float]], *, labels: Sequence[str]
+) -> float:
+    """Return the mean binary cross-entropy over examples and labels. It needs no threshold.
+
+    Args:
+        references: the true labels of each of N examples.
+        probabilities: the probability of each label, (N, K).
+        labels: all K labels.
+
+    Raises:
+        DataError: a label is not in `labels`.
+    """
+    check_same_length(references, probabilities)
+    true = _indicators(references, labels) == 1
+    found = np.asarray(probabilities, float)
+    right = np.where(true, found, 1 - found)  # (N, K), the probability of each right decision
+    return float(-np.log(right.clip(min=_LEAST)).mean())
+
+
+_LEAST = 1e-7  # in float32, a probability can be exactly 0 or 1
+
+
 def _indicators(examples: Labels, labels: Sequence[str]) -> np.ndarray:
     """Return the labels of N examples as an array (N, K) of 0 and 1."""
     column = {label: number for number, label in enumerate(labels)}

@@ -193,7 +193,7 @@ def pipeline(
     if pipeline_class is None:  # before a model is downloaded
         names = signature(pipeline).parameters
         ours = [one for one in names if any(is_misspelled(name, [one]) for name in defaults)]
-        chosen.check_options(defaults, [*SHARED, *ours])
+        chosen.check_options(defaults, [*SHARED, *ours], without=chosen.without_defaults)
     if isinstance(model, str | Path | None):
         model = BUNDLED if model is None else model
         tokenizer = model if tokenizer is None else tokenizer

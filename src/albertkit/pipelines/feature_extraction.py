@@ -30,6 +30,7 @@ class FeatureExtractionPipeline(Pipeline):
     task = "feature-extraction"
     architecture = "AlbertModel"
     accepts = ("AlbertPreTrainedModel",)
+    without_defaults = ("parse_special_tokens", "on_cut")
 
     def __init__(self, model: Model, tokenizer: TokenizerBase, **options: Any) -> None:
         super().__init__(model, tokenizer, **options)

@@ -1,7 +1,7 @@
 """The base class of pipelines: reads inputs of all kinds, computes them in batches, answers in order."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
@@ -78,6 +78,8 @@ class Pipeline(PushToHub, ABC):
     """Whether an input from a JSON Lines file keeps the fields that are not in `fields`."""
     reads_lists: ClassVar[bool] = False
     """Whether the values of an input may be lists, like the columns of a table."""
+    without_defaults: ClassVar[tuple[str, ...]] = ()
+    """The arguments of calls that constructors do not accept, because each input has its own."""
     no_arguments: ClassVar[str] = ""
     """A hint for unknown arguments, which begins with a space."""
     expected: ClassVar[str] = "a text"
@@ -98,7 +100,7 @@ class Pipeline(PushToHub, ABC):
         engine: str | Engine | None = None,
         **defaults: Any,
     ) -> None:
-        self.check_options(defaults, SHARED)
+        self.check_options(defaults, SHARED, without=self.without_defaults)
         if task not in (None, "", self.task, *self.aliases):
             raise ConfigError(f"the task is {task!r}. Expected {self.task!r}, or pipeline({task!r}, ...).")
         accepted = self.accepts or (self.architecture,)
@@ -166,9 +168,16 @@ class Pipeline(PushToHub, ABC):
         return min(saved_lengths(self.model.config).get("max_length", self.max_length), self.max_length)
 
     @classmethod
-    def check_options(cls, given: Iterable[str], known: Iterable[str]) -> None:
-        """Raise ConfigError for a name that is neither an option of a call nor in `known`."""
-        positional = {"self", "inputs", "sequences"}
+    def check_options(
+        cls, given: Collection[str], known: Iterable[str], *, without: Iterable[str] = ()
+    ) -> None:
+        """Raise ConfigError for a name that is neither in `known` nor an option of a call.
+
+        The options in `without` raise it too.
+        """
+        if not given:  # signatures take a tenth of the time of a short text
+            return
+        positional = {"self", "inputs", "sequences", *without}
         kinds = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
         calls = [vars(one)["__call__"] for one in cls.__mro__ if "__call__" in vars(one)]
         options = [one for call in calls for one in signature(call).parameters.values() if one.kind in kinds]

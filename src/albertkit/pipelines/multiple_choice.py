@@ -20,6 +20,7 @@ class MultipleChoicePipeline(Pipeline):
     fields = CHOICE_FIELDS
     rest = CHOICES_FIELD
     expected = '{"context": "...", "question": "...", "choices": ["...", "..."]}'
+    without_defaults = ("context", "question", "choices")
     by_name = 'Pass context="...", question="..." and choices=["...", "..."] by name'
 
     def __call__(

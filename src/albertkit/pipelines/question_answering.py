@@ -24,6 +24,7 @@ class QuestionAnsweringPipeline(Pipeline):
     architecture = "AlbertForQuestionAnswering"
     fields = QUESTION_FIELDS
     expected = '{"question": "...", "context": "..."}'
+    without_defaults = ("question", "context")
     by_name = 'Pass question="..." and context="..." by name'
 
     def __call__(

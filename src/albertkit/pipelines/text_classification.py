@@ -28,6 +28,7 @@ class TextClassificationPipeline(Pipeline):
     architecture = "AlbertForSequenceClassification"
     fields = PAIR_FIELDS
     expected = "a text, a pair {text, text_pair}"
+    without_defaults = ("text_pair",)
     by_name = 'Pass several texts as a list, and the second text of a pair as text_pair="..."'
 
     def __call__(

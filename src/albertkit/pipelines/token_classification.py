@@ -29,6 +29,7 @@ class TokenClassificationPipeline(Pipeline):
     task = "token-classification"
     aliases = ("ner",)
     architecture = "AlbertForTokenClassification"
+    without_defaults = ("is_split_into_words",)
 
     def __init__(self, model: Model, tokenizer: TokenizerBase, **options: Any) -> None:
         super().__init__(model, tokenizer, **options)

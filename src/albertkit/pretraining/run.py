@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from albertkit.errors import TrainingError
 from albertkit.footprint import measure
+from albertkit.metrics.comparing import is_better
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.batches import ExampleStream, Position, PretrainingBatch, fixed_batches
 from albertkit.pretraining.initialization import check_vocabulary, initialize
@@ -53,6 +54,8 @@ def run_pretraining(
     train_shards = ShardSet(data / "train")
     vocabulary = locate_model_file(tokenizer)
     train_shards.check_tokenizer(vocabulary)
+    if world.is_main:
+        train_shards.check_files()
     pieces = AlbertTokenizer.from_pretrained(tokenizer)
     words = WordTable(vocabulary)
     model = initialize(settings, train_shards).to(world.device)
@@ -92,9 +95,11 @@ def run_pretraining(
     evaluated = (data / "validation").is_dir() and not settings.overfit_one_batch
     held_out: list[PretrainingBatch] = []
     if evaluated and world.is_main:
+        validation_shards = ShardSet(data / "validation")
+        validation_shards.check_files()
         # Independent of the run's seed: all runs on these shards are measured with the same masks.
         whole = fixed_batches(
-            ShardSet(data / "validation"),
+            validation_shards,
             words,
             settings.examples,
             settings.batch_size,
@@ -134,6 +139,7 @@ def run_pretraining(
         _require_overfitted(output)
     if not world.is_main:
         return result
+    metrics = result.metrics
     if settings.average_checkpoints > 1:
         steps = average_checkpoints(model, output, settings.average_checkpoints)
         save_model(output)
@@ -142,10 +148,22 @@ def run_pretraining(
             metrics = objective.evaluate(model.eval(), held_out) if evaluated else {}
         shown = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
         logger.info("the model is the mean of the checkpoints at steps %s  %s", steps, shown)
-        return replace(result, metrics=metrics)
-    if best_metric is not None and result.finished and result.state.best is not None:
-        return replace(result, metrics=result.state.best_metrics)  # the best model is kept
-    return result
+    elif best_metric is not None and result.finished and result.state.best is not None:
+        metrics = result.state.best_metrics  # the best model is kept
+    if evaluated and result.finished:
+        _warn_if_worse(output, objective.main_metric, metrics)
+    return replace(result, metrics=metrics)
+
+
+def _warn_if_worse(output: Path, name: str, metrics: dict[str, float]) -> None:
+    """Log a warning if the held-out loss is higher than before the first step."""
+    before = [line.get(f"eval/{name}") for line in read_metrics(output) if line["step"] == 0]
+    first, last = next((one for one in before if one is not None), None), metrics.get(name)
+    if first is not None and last is not None and is_better(first, last, lower=True):
+        logger.warning(
+            f"the held-out {name} rose from {first:.4g} before training to {last:.4g}. Lower the learning "
+            "rate, or use early_stopping, which keeps the best model."
+        )
 
 
 # Settings that are not part of a run's identity here: the loop compares the training settings itself, and the

@@ -166,6 +166,18 @@ class ShardSet:
             self._chunks[shard] = chunk
         return chunk
 
+    def check_files(self) -> None:
+        """Raise DataError unless each file has the checksum that the manifest lists."""
+        for record in self.manifest.shards:
+            file = self.folder / record.file
+            found = file_sha256(file)
+            if found != record.sha256:
+                raise DataError(
+                    f"{file}: the file has changed since it was written (sha256 {found[:12]}, expected "
+                    f"{record.sha256[:12]} from {MANIFEST}). Restore it from a copy, or prepare the corpus "
+                    "again: the same command writes the same shards, so a run can resume with them."
+                )
+
     def check_tokenizer(self, file: str | Path) -> None:
         """Raise DataError unless `file` is the vocabulary that these shards were made with.
 

@@ -76,7 +76,7 @@ class LabelKind(ABC):
         """Return the name of the metric that selects a model."""
 
     def baseline(self, true: Iterable[Any]) -> dict[str, float]:
-        """Return the metrics of always predicting the most frequent label; empty if not defined."""
+        """Return the metrics of the best prediction that ignores the input; empty if not defined."""
         return {}
 
     @abstractmethod
@@ -146,6 +146,16 @@ class _SeveralLabels(LabelKind):
 
     def main_metric(self, names: Sequence[str]) -> str:
         return "f1_micro"
+
+    def baseline(self, true: Iterable[Any]) -> dict[str, float]:
+        """Return the metrics of always predicting the same labels, the best ones for each metric."""
+        labels = list(map(as_tuple, true))
+        counts = Counter(chain.from_iterable(labels))
+        right, f1 = 0, 0.0
+        for size, (_, count) in enumerate(counts.most_common(), start=1):
+            right += count
+            f1 = max(f1, 2 * right / (size * len(labels) + counts.total()))
+        return {"accuracy": max(Counter(labels).values()) / len(labels), "f1_micro": f1}
 
     def prior_loss(self, labels: Sequence[Any]) -> float:
         share = np.clip(np.mean(labels, axis=0), 1e-9, 1 - 1e-9)  # (K,)

@@ -110,6 +110,10 @@ class LabelSet:
         """Return the arguments of `AlbertConfig` for these labels."""
         return {"id2label": dict(enumerate(self.names)), "problem_type": self.kind.problem_type}
 
+    def counts(self, labels: Iterable[Any]) -> Counter[str]:
+        """Count the examples of each label. Other values, such as numbers, are not counted."""
+        return Counter(name for name in map(str, _leaves(labels)) if name in self.ids)
+
     def notes(self, labels: Iterable[Any]) -> list[str]:
         """Return notes on the labels of the training examples: their counts, and likely mistakes."""
         if self.kind is NUMBER:
@@ -126,9 +130,16 @@ class LabelSet:
 
     def _likely_mistakes(self, counts: Counter[str]) -> Iterator[str]:
         """Yield notes on labels that may be mistakes, given the number of examples of each."""
-        if rare := [name for name in self.names if counts[name] == 1]:
-            shown = ", ".join(map(repr, rare[:_RARE_SHOWN])) + (", ..." if len(rare) > _RARE_SHOWN else "")
-            yield f"labels with a single training example, perhaps by mistake: {shown}"
+        # The labels of a tagging scheme are all combinations of its prefixes and types.
+        missing = [] if self.kind is TAGS else [name for name in self.names if not counts[name]]
+        rare = [name for name in self.names if counts[name] == 1]
+        for names, what in (
+            (missing, "labels without a training example"),
+            (rare, "labels with a single training example, perhaps by mistake"),
+        ):
+            if names:
+                more = ", ..." if len(names) > _RARE_SHOWN else ""
+                yield f"{what}: {', '.join(map(repr, names[:_RARE_SHOWN]))}{more}"
         spellings = Counter(name.casefold() for name in self.names)
         if similar := [name for name in self.names if spellings[name.casefold()] > 1]:
             shown = ", ".join(map(repr, sorted(similar, key=str.casefold)[:_LABELS_SHOWN]))

@@ -19,14 +19,19 @@ from albertkit.datasets.reader import Reader
 from albertkit.datasets.text_classification import EntailmentFile, TextTable
 from albertkit.engines.engine import Row
 from albertkit.errors import ConfigError, DataError, short
+from albertkit.metrics.classification import multi_label_cross_entropy
 from albertkit.reference import softmax
-from albertkit.tasks.label_kinds import CLASS, NUMBER, Function
+from albertkit.tasks.label_kinds import CLASS, NUMBER, SEVERAL, Function
 from albertkit.tasks.labels import LabelSet, infer_labels
 from albertkit.tasks.measuring import directions
 from albertkit.tasks.rows import text_rows
 from albertkit.tasks.scores import sigmoid
 from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.task import Task
+
+CONSTANT = 1e-3
+"""Spread of a label's probabilities, relative to their mean, below which they count as constant. It is below
+1e-4 in collapsed runs, and above 5e-3 in runs that have begun to learn."""
 
 PAIRS_KEY = "text_pairs"
 """The config key for whether a model was fine-tuned on pairs of texts (true) or on single texts (false)."""
@@ -66,14 +71,14 @@ class TextClassification(Task[TextExample, Row, Classified]):
     probability = "score"
     metrics = directions(
         *("accuracy", "f1", "f1_macro", "f1_micro", "matthews", "pearson", "spearman"),
-        lower=("mean_squared_error",),
+        lower=("mean_squared_error", "cross_entropy"),
     )
     labels: LabelSet
 
     def __init__(
         self, *, truncation: bool | str | None = None, function_to_apply: Function | None = None
     ) -> None:
-        if function_to_apply is not None and function_to_apply not in _FUNCTIONS:
+        if function_to_apply not in (None, *_FUNCTIONS):
             raise ConfigError(
                 f"function_to_apply is {function_to_apply!r}. Expected None or one of "
                 f"{', '.join(_FUNCTIONS)}."
@@ -179,21 +184,49 @@ class TextClassification(Task[TextExample, Row, Classified]):
 
     def scores(self, examples: Sequence[TextExample], predictions: Sequence[Classified]) -> dict[str, float]:
         """Return the metrics of the kind of labels."""
-        true, predicted = ([one.label for one in side] for side in (examples, predictions))
-        return self.labels.kind.scores(true, predicted, self.labels.names)
+        kind, names = self.labels.kind, self.labels.names
+        true: list[Any] = [one.label for one in examples]
+        found = kind.scores(true, [one.label for one in predictions], names)
+        if kind is SEVERAL and self.function_to_apply in (None, kind.function):
+            probabilities = [one.scores for one in predictions]
+            found["cross_entropy"] = multi_label_cross_entropy(true, probabilities, labels=names)
+        return found
 
     def main_metric(self, examples: Sequence[TextExample]) -> str:
         """Return accuracy, micro F1 for several labels, or Pearson's correlation for numbers."""
         return self.labels.kind.main_metric(self.labels.names)
 
     def baseline(self, examples: Sequence[TextExample]) -> dict[str, float]:
-        """Return the share of the most frequent class."""
-        return self.labels.kind.baseline(example.label for example in examples)
+        """Return the share of the most frequent class; for several labels, three metrics."""
+        kind, true = self.labels.kind, [example.label for example in examples]
+        found = kind.baseline(true)
+        if kind is SEVERAL:
+            found["cross_entropy"] = kind.prior_loss([kind.encode(one, self.labels.ids) for one in true])
+        return found
+
+    def constant_answer(
+        self, examples: Sequence[TextExample], predictions: Sequence[Classified]
+    ) -> str | None:
+        """Return the label of all examples; for several labels, "the same probabilities".
+
+        The predicted labels do not show a collapse of several labels: a model that has begun to learn rare
+        labels predicts none of them.
+        """
+        if self.labels.kind is not SEVERAL:
+            return super().constant_answer(examples, predictions)
+        scores = np.array([one.scores for one in predictions])  # (N, K)
+        is_constant = bool((scores.std(axis=0) < CONSTANT * abs(scores.mean(axis=0))).all())
+        differ = len({example.label for example in examples}) > 1
+        return "the same probabilities" if is_constant and differ else None
 
     def learnt_classes(self, rows: Iterable[Row]) -> Counter[int] | None:
         """Count the classes of rows with a single class."""
         return Counter(row.labels for row in rows) if self.labels.kind is CLASS else None
 
-    def prior_loss(self, rows: Sequence[Row]) -> float:
-        """Return the entropy, its mean over several labels, or the variance."""
-        return self.labels.kind.prior_loss([row.labels for row in rows])
+    def prior_loss(self, rows: Sequence[Row]) -> float | None:
+        """Return the entropy or the variance. For several labels, return None.
+
+        With rare labels, most models that learn have about this loss at first.
+        """
+        kind = self.labels.kind
+        return None if kind is SEVERAL else kind.prior_loss([row.labels for row in rows])

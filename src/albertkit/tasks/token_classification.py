@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -257,7 +257,9 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         If the words around it belong to one entity, the word belongs to it too.
         """
         outside = OUTSIDE if OUTSIDE in self.labels.ids else self.labels.names[0]
-        following = [*accumulate(reversed(labels), lambda later, label: label or later)][::-1]
+        following = list(labels)
+        for number in reversed(range(len(labels) - 1)):
+            following[number] = labels[number] or following[number + 1]
         found = [outside]
         for label, later in zip(labels, following, strict=True):
             before, inside = found[-1], f"I-{later[2:]}"

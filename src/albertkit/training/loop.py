@@ -71,6 +71,9 @@ class Training:
     the last model is the final one."""
     lower_is_better: bool = False
     """Whether lower values of the metric are better."""
+    selection_value: Callable[[RunState], float] | None = None
+    """Called in the main process after each evaluation. Returns the value that selects the final model
+    instead of the metric."""
     is_hopeless: Callable[[RunState], str | None] | None = None
     """Called in the main process after each evaluation except the last. Returns why the run should end, or
     None. The reason is saved in the state, so the same command does not continue."""
@@ -331,9 +334,11 @@ class Training:
         shown = {f"eval/{name}": value for name, value in self._state.metrics.items()}
         self._callback_list.call("on_evaluation", self._state, shown)
         metric, lower = self.best_metric, self.lower_is_better
-        if self.world.is_main and metric and self._state.is_best(metric, lower=lower):
-            with written_folder(self.output / BEST) as folder:
-                self.save_model(folder)
+        if self.world.is_main and metric:
+            value = self.selection_value(self._state) if self.selection_value else self._state.metrics[metric]
+            if self._state.is_best(value, lower=lower):
+                with written_folder(self.output / BEST) as folder:
+                    self.save_model(folder)
         stale = self._state.stale_evaluations if self.world.is_main else 0
         self._state.stale_evaluations = self.world.sum_counts([{"stale": stale}])["stale"]
         spreads = [values.get(OUTPUT_SPREAD, math.inf) for values in (before, self._state.metrics)]

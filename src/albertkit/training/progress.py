@@ -159,7 +159,7 @@ class LogLines(Callback):
         """Log a line, if there are metrics."""
         if metrics:
             shown = (
-                f"{name} {value:,.0f}" if abs(value) >= 10_000 else f"{name} {value:.4g}"
+                f"{name} {value:,.0f}" if 10_000 <= abs(value) < 1e12 else f"{name} {value:.4g}"
                 for name, value in metrics.items()
             )
             logger.info("%s", "  ".join([f"step {run.step}{self._length}", *shown]))

@@ -49,7 +49,7 @@ class RunState:
     position: dict[str, int] | None = None
     """Position in the data of the next batch; None at the start."""
     best: float | None = None
-    """Best value so far of the metric that selects the model."""
+    """Best value so far: of the metric that selects the model, or of `Training.selection_value`."""
     best_step: int = 0
     """Step of the best value."""
     best_metrics: dict[str, float] = field(default_factory=dict)
@@ -65,13 +65,12 @@ class RunState:
     watch: LossWatch = field(default_factory=LossWatch)
     """Statistics of the losses, to detect spikes."""
 
-    def is_best(self, name: str, *, lower: bool) -> bool:
-        """Record the last evaluation; return whether its metric `name` is the best so far.
+    def is_best(self, value: float, *, lower: bool) -> bool:
+        """Record the last evaluation; return whether its `value` is the best so far.
 
         The best value is the lowest if `lower` is true, else the highest. Of equal values the first is the
         best, unless it is from before the training.
         """
-        value = self.metrics[name]
         if is_better(value, math.nan if self.best is None else self.best, lower=lower) or (
             value == self.best and not self.best_step
         ):
