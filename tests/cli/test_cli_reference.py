@@ -149,6 +149,7 @@ def test_help_is_quick() -> None:
     ("given", "message"),
     [
         ("tag --modle x hi", "No such option: --modle (did you mean --model?). See albertkit tag --help"),
+        ("classify hi --bs 1", "No such option: --bs (did you mean --batch-size?). See albertkit classify"),
         ("finetune a --lr 1", "No such option: --lr (did you mean --learning-rate?). See albertkit finetune"),
         ("serve --lr 1", "No such option: --lr. See albertkit serve --help"),
         (

@@ -137,6 +137,22 @@ def test_a_vocabulary_that_contradicts_the_tokenizer_json(
         AlbertTokenizer.from_pretrained(tmp_path / "own-folder")
 
 
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"model": {"vocab": [1]}}'])
+def test_a_damaged_tokenizer_json_beside_a_good_vocabulary(
+    content: str, tiny_vocabulary: Path, tmp_path: Path
+) -> None:
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    tokenizer.add_tokens(["<new>"])  # tokenizer_config.json then has all added tokens
+    tokenizer.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    config.pop("extra_special_tokens", None)
+    config["added_tokens_decoder"] = {str(tokenizer.vocab_size): {"content": "<new>", "special": False}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.warns(UserWarning, match=r"tokenizer.json.* albertkit uses spiece.model"):
+        assert AlbertTokenizer.from_pretrained(tmp_path)(TEXT) == tokenizer(TEXT)
+
+
 def test_a_piece_that_is_also_a_special_token(tiny_vocabulary: Path, tmp_path: Path) -> None:
     """Plain text still contains the piece: in another case, or if special tokens are not parsed."""
     tokenizer = AlbertTokenizer(tiny_vocabulary)

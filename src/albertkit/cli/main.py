@@ -166,4 +166,6 @@ def _nearest_option(error: Any) -> str | None:
         for option in (*parameter.opts, *parameter.secondary_opts)
         if option.startswith("--")
     }
-    return options.get(nearest(error.option_name.lstrip("-").replace("-", "_"), options) or "")
+    wanted = error.option_name.lstrip("-").replace("-", "_")
+    initials = {"".join(word[:1] for word in name.split("_")): name for name in options if "_" in name}
+    return options.get(nearest(wanted, options) or initials.get(wanted, ""))

@@ -238,8 +238,13 @@ def write(folder: str | Path, files: Mapping[str, bytes], *, prefix: str | None 
 
 def warn_of_other_pieces(vocabulary: Path, tokenizer_file: Path, model: SubwordModel) -> None:
     """Warn if a tokenizer.json, which other libraries read, has other pieces than the vocabulary file."""
-    listed: Any = (read_json(tokenizer_file).get("model") or {}).get("vocab") or {}
-    ids = listed if isinstance(listed, dict) else {piece: id for id, (piece, _) in enumerate(listed)}
+    try:
+        with named_damage(tokenizer_file):
+            listed: Any = (read_json(tokenizer_file).get("model") or {}).get("vocab") or {}
+            ids = listed if isinstance(listed, dict) else {piece: id for id, (piece, _) in enumerate(listed)}
+    except TokenizerError as error:
+        warn_caller(f"{error} albertkit uses {vocabulary.name}, but other libraries use this file.")
+        return
     sample = list(ids)[:: max(1, len(ids) // 100)]  # two vocabularies differ in most pieces
     size = max(ids.values(), default=-1) + 1
     if size != model.size or any(model.token_to_id(piece) != ids[piece] for piece in sample):
