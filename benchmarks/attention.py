@@ -43,8 +43,12 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=4096, help="number of tokens in a batch")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    dropout = {"attention_probs_dropout_prob": 0, "hidden_dropout_prob": 0}
-    config = AlbertConfig(hidden_size=HIDDEN, num_attention_heads=HEADS, **dropout)
+    config = AlbertConfig(
+        hidden_size=HIDDEN,
+        num_attention_heads=HEADS,
+        attention_probs_dropout_prob=0.0,
+        hidden_dropout_prob=0.0,
+    )
     attention = layers.AlbertAttention(config).to(torch.bfloat16)
     figures = []
     for length in LENGTHS:
