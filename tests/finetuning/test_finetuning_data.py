@@ -185,6 +185,20 @@ def test_equal_texts_are_held_out_together(model: Path, caplog: pytest.LogCaptur
     assert "the same text" not in caplog.text
 
 
+@pytest.mark.parametrize("copies", [1, 10])
+def test_held_out_examples_have_different_labels(
+    model: Path, caplog: pytest.LogCaptureFixture, copies: int
+) -> None:
+    examples = [TextExample(f"the {number} words", label="abc"[number // 8]) for number in range(24)] * copies
+    for seed in range(8):
+        prepared = prepared_with_hold_out(model, "text-classification", examples, seed)
+        assert len({example.label for example in prepared.validation.examples}) > 1
+    texts_held_out = {example.text for example in prepared.validation.examples}
+    assert len(texts_held_out) == 2
+    assert ("(different texts or contexts: 2)" in caplog.text) is (copies > 1)
+    assert "depend on chance" in caplog.text
+
+
 def test_equal_contexts_are_held_out_together(model: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     for contexts, held_out, shared in ((12, 4, 0), (3, 16, 0), (1, 4, 4)):

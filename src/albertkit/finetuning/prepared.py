@@ -35,6 +35,7 @@ from albertkit.vocabularies import load_tokenizer
 
 logger = logging.getLogger(__name__)
 
+_MAX_DRAWS = 20  # until the held-out examples have different labels
 HELD_OUT = 10
 """Without validation data, one of this many training examples is held out."""
 
@@ -173,15 +174,20 @@ def _hold_out(task: Task, splits: Splits[Any], seed: int) -> None:
             f"{len(training)}). Pass validation data.{left_out(report)}"
         )
     chosen = _held_out(task, training, splits.labels, seed=seed, count=count)
-    count = len(chosen)
-    splits.examples["validation"] = [training[number] for number in sorted(chosen)]
+    held_out = [training[number] for number in sorted(chosen)]
+    count = len(held_out)
+    splits.examples["validation"] = held_out
     splits.examples["training"] = [one for number, one in enumerate(training) if number not in chosen]
     splits.reports["validation"] = replace(
         report, source=f"{report.source} (held out)", rows=count, examples=count, problems={}
     )
     report.rows, report.examples = report.rows - count, report.examples - count
     what = f"no validation data: albertkit holds out {count:,} of {len(training):,} training examples"
-    if count < FEW:
+    contents = [content_of(example) for example in held_out]
+    different = len({*contents} - {None}) + contents.count(None)
+    if different < count:
+        what += f" (different texts or contexts: {different:,})"
+    if different < FEW:
         logger.warning(
             f"{what}. With fewer than {FEW}, the metrics and the choice of the best model depend on chance. "
             "Pass validation data."
@@ -193,7 +199,25 @@ def _hold_out(task: Task, splits: Splits[Any], seed: int) -> None:
 def _held_out(
     task: Task, training: Sequence[Any], labels: LabelSet | None, *, seed: int, count: int
 ) -> set[int]:
-    """Return the numbers of about `count` training examples to hold out.
+    """Return the numbers of about `count` training examples to hold out; labels differ if possible."""
+
+    def differ(numbers: Iterable[int]) -> bool:
+        return len({str(task.truth(training[number])) for number in numbers}) > 1
+
+    draw = random.Random(seed)
+    chosen = _draw(task, training, labels, draw, count=count)
+    if labels is not None and differ(range(len(training))):
+        for _ in range(_MAX_DRAWS):
+            if differ(chosen):
+                break
+            chosen = _draw(task, training, labels, draw, count=count)
+    return chosen
+
+
+def _draw(
+    task: Task, training: Sequence[Any], labels: LabelSet | None, draw: random.Random, *, count: int
+) -> set[int]:
+    """Draw the numbers of about `count` training examples.
 
     Examples with the same content stay together, and every label keeps a training example, if possible.
     """
@@ -207,7 +231,7 @@ def _held_out(
     def counts(numbers: Iterable[int]) -> Counter[str]:
         return labels.counts(task.truth(training[number]) for number in numbers) if labels else Counter()
 
-    every, draw = range(len(training)), random.Random(seed)
+    every = range(len(training))
     left, chosen = counts(every), set[int]()
     drawn = draw.sample(every, count)  # the result if all contents differ and every label is frequent
     for number in chain(drawn, draw.sample(every, len(every))):
