@@ -210,7 +210,7 @@ def test_a_stream_continues_from_any_position(
     assert any(batch.position == Position(epoch=1) for batch in batches)
     for index in (0, 1, len(batches) // 3, len(batches) - 5):
         resumed = ExampleStream(shards, words, settings, start=batches[index].position, **size)
-        for batch, again in zip(batches[index + 1 : index + 5], resumed, strict=False):
+        for batch, again in zip(batches[index + 1 : index + 5], islice(resumed, 4), strict=True):
             assert again.position == batch.position
             assert rows_of(again) == rows_of(batch)
 
@@ -262,6 +262,11 @@ def test_settings_and_positions_that_make_no_sense(shards: ShardSet, words: Word
         ExampleStream(shards, words, PLAIN, 2, world_size=3)
     with pytest.raises(ConfigError, match="batch_tokens 100 gives 1 rows of 64 tokens"):
         ExampleStream(shards, words, PLAIN, batch_tokens=100, world_size=2)
+    with pytest.raises(ConfigError, match=r"rank is 2\. Expected 0 to 1"):
+        ExampleStream(shards, words, PLAIN, 16, rank=2, world_size=2)
+    for both in ({}, {"batch_size": 16, "batch_tokens": 1024}):
+        with pytest.raises(ConfigError, match="Set either batch_size or batch_tokens"):
+            ExampleStream(shards, words, PLAIN, **both)
     with pytest.raises(DataError, match="no batch at Position"):
         ExampleStream(shards, words, PLAIN, 16, start=Position(block=7))
     with pytest.raises(DataError, match="no batch at Position"):

@@ -124,6 +124,11 @@ class Batching:
     world_size: int = 1
 
     def __post_init__(self) -> None:
+        if (self.batch_size is None) == (self.batch_tokens is None):
+            raise ConfigError(
+                f"batch_size is {self.batch_size} and batch_tokens is {self.batch_tokens}. Set either "
+                "batch_size or batch_tokens."
+            )
         rows = self.batch_size or (self.batch_tokens or 0) // self.max_seq_length
         # The last two batches may be split evenly. Then half of their rows must be enough for all processes.
         needed = 2 * self.world_size - 1
@@ -210,6 +215,10 @@ class ExampleStream:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
+        if not 0 <= rank < world_size:
+            raise ConfigError(
+                f"rank is {rank}. Expected 0 to {world_size - 1}, because world_size is {world_size}."
+            )
         self.batching = Batching(batch_size, batch_tokens, settings.max_seq_length, world_size)
         self.shards, self.rank, self.world_size = shards, rank, world_size
         self.num_blocks = self.batching.num_blocks(shards)
