@@ -137,11 +137,11 @@ class Bench:
 
 def _forward_arguments(batch: PretrainingBatch) -> dict[str, np.ndarray]:
     return {
-        "input_ids": batch.input_ids,
-        "attention_mask": batch.attention_mask,
-        "token_type_ids": batch.token_type_ids,
-        "labels": batch.labels["masked"],
-        "sentence_order_label": batch.labels["order"][:, 0],
+        "input_ids": batch.input_ids.astype(np.int64),
+        "attention_mask": batch.attention_mask.astype(np.int64),
+        "token_type_ids": batch.token_type_ids.astype(np.int64),
+        "labels": batch.masked_labels.astype(np.int64),
+        "sentence_order_label": batch.order_labels.astype(np.int64),
     }
 
 

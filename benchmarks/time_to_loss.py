@@ -140,9 +140,9 @@ def plain(case: Case) -> Curve:
 
     def arguments(batch: Any) -> dict[str, torch.Tensor]:
         arrays = ("input_ids", "attention_mask", "token_type_ids")
-        return {name: torch.from_numpy(getattr(batch, name)) for name in arrays} | {
-            "labels": torch.from_numpy(batch.labels["masked"]),
-            "sentence_order_label": torch.from_numpy(batch.labels["order"][:, 0]),
+        return {name: torch.from_numpy(getattr(batch, name)).long() for name in arrays} | {
+            "labels": torch.from_numpy(batch.masked_labels).long(),
+            "sentence_order_label": torch.from_numpy(batch.order_labels).long(),
         }
 
     def loss() -> float:
@@ -155,7 +155,7 @@ def plain(case: Case) -> Curve:
                 given.pop("sentence_order_label")
                 scores = model(**given).prediction_logits.flatten(0, 1)
                 total += torch.nn.functional.cross_entropy(scores, labels, reduction="sum").item()
-                count += batch.count("masked")
+                count += int((labels >= 0).sum())
         model.train()
         return total / count
 

@@ -19,10 +19,10 @@ import torch
 from pages import command_line
 
 from albertkit import AlbertForPreTraining, AlbertTokenizer
+from albertkit.config import IGNORED_LABEL
 from albertkit.files import contents
 from albertkit.pretraining.batches import PretrainingBatch, fixed_batches
 from albertkit.pretraining.loss import PretrainingObjective
-from albertkit.pretraining.objectives import IGNORED
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
@@ -94,7 +94,8 @@ code.
 def unigram_baseline(shards: ShardSet, batches: list[PretrainingBatch]) -> tuple[float, float]:
     """Return the loss and accuracy of a unigram model of the training text on the same masked tokens."""
     frequencies = shards.piece_frequencies()
-    labels = np.concatenate([batch.labels["masked"][batch.labels["masked"] != IGNORED] for batch in batches])
+    labels = np.concatenate([batch.masked_labels.ravel() for batch in batches])
+    labels = labels[labels != IGNORED_LABEL]
     return float(-np.log(frequencies[labels]).mean()), float((labels == frequencies.argmax()).mean())
 
 
@@ -103,7 +104,7 @@ def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("run", type=Path, help="folder of the finished run")
     parser.add_argument("shards", type=Path, help="folder of the shards of the run")
-    parser.add_argument("--recipe", type=Path, default=Path("recipes/bundled/5-decay.toml"))
+    parser.add_argument("--recipe", type=Path, default=Path("recipes/bundled.toml"))
     parser.add_argument("--after", default="", help="description of the earlier runs, for the card")
     parser.add_argument("--machine", default="two CPU cores", help="hardware of the run, for the card")
     parser.add_argument("--output", type=Path, default=BUNDLED)

@@ -1,246 +1,140 @@
-"""Pretrain on a machine without a network, to which you can only copy files of a limited size.
+"""Pack the text of the bundled model for a machine with a GPU that only gets small files.
 
-On your machine, once:
+    python scripts/carry.py DATA [--tokenizer recipes/bundled-tokenizer] [--output carried] [--tokens 42000000]
 
-    python scripts/carry.py pack shards/books carried/shards --piece-megabytes 60
+DATA has books.parquet and modern.parquet, with the columns `text` and, for modern.parquet, `source`. The
+command takes one passage of each book and the same amount of text of every source, where the source has so
+much. It tokenizes this mix and packs the shards into one compressed file, which `scripts/gpu.py --shards`
+reads. The file holds other people's sentences: copy it, but do not publish it. It takes about five minutes on
+two cores.
 
-On the other machine, with a checkout of the project and the copied folder, as often as you have time there:
-
-    python scripts/carry.py train --recipe recipes/small-1gpu-start.toml --shards carried/shards \
-        --work work --run work/start --output back/start --max-minutes 8 -- --device cuda
-
-This command unpacks the shards into work/shards and starts or resumes the run in work/start. It then packs
-the newest checkpoint, with its exact state, into pieces of 16 MB in back/start. If the other machine has lost
-work/start, copy the pieces there and pass them with `--resume carried/start`. The arguments after `--` go to
-`albertkit pretrain`. On your machine again:
-
-    python scripts/carry.py unpack back/start runs/start
-
-This creates a run folder, which the same `albertkit pretrain` command resumes on any machine.
-
-* The pieces are parts of one `tar.xz` file, so `cat back/start/pieces.* | tar xJ` unpacks them too.
-  `contents.json`, which is written last, has their hashes. Errors name the missing and damaged pieces.
-* The exact state takes 12 bytes per parameter (weights and two moments in float32). xz saves 8%: the pieces
-  take 51 MB for recipes/small-1gpu.toml and 99 MB for the shape of ALBERT-base. You can copy the pieces in
-  several turns, because they remain in the folder.
-* `--weights-only` packs only a model folder, a third of the size. You can use this model or start a run from
-  it (`--init-from`), but you cannot resume the run.
-* The other machine needs the libraries of the base install, PyTorch, PyArrow, Matplotlib, TensorBoard and
-  filelock. If albertkit itself is not installed there, set PYTHONPATH=src. A run that started from a model
-  (`--init-from`) needs this model under the same path on every machine.
+Every 40th book and every 40th modern document is held out. The folder `validation` in the file has passages
+of both, and `books` and `modern` have each alone.
 """
 
-import argparse
-import hashlib
-import json
-import re
+import lzma
 import shutil
-import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as parquet
 from pages import command_line
 
-from albertkit.cli.main import make_app
-from albertkit.errors import AlbertKitError, DataError
-from albertkit.files import atomic_path, contents
-from albertkit.training.state import checkpoints
+from albertkit import prepare
+from albertkit.files import atomic_path
+from albertkit.pretraining.shards import ShardSet
 
-LIST = "contents.json"
-FORMAT, VERSION = "albertkit-pieces", 1
-MEGABYTE = 1_000_000
-_PIECE = re.compile(rf"{re.escape(LIST)}|pieces\.[0-9]+|\..*\.tmp")
-SHARDS_MEGABYTES, RUN_MEGABYTES = 60, 16
-# Numbers in float32 hardly shrink at any effort. Tokens do.
-SHARDS_EFFORT, RUN_EFFORT = 6, 0
-
-
-def pack(files: Mapping[str, Path], output: Path, *, megabytes: float, effort: int) -> list[Path]:
-    """Pack files into pieces in the folder `output`, and return the files in it.
-
-    New pieces replace old ones. While they are written, the folder has no list of pieces.
-
-    Args:
-        files: Name in the archive -> file.
-        output: Folder for the pieces.
-        megabytes: Maximum size of a piece.
-        effort: Preset of xz.
-
-    Raises:
-        DataError: `output` contains files that are not pieces.
-    """
-    output.mkdir(parents=True, exist_ok=True)
-    old = list(output.iterdir())
-    if not all(_PIECE.fullmatch(file.name) for file in old):
-        raise DataError(f"{output} {contents(output)}; choose a folder for the pieces only")
-    for file in old:
-        file.unlink()
-    pieces: list[dict[str, str | int]] = []
-    with tempfile.TemporaryFile(dir=output) as packed:
-        with tarfile.open(fileobj=packed, mode="w:xz", preset=effort) as archive:
-            for name, file in files.items():
-                archive.add(file, arcname=name, filter=_anonymous)
-        packed.seek(0)
-        while piece := packed.read(int(megabytes * MEGABYTE)):
-            name = f"pieces.{len(pieces):05d}"
-            with atomic_path(output / name) as file:
-                file.write_bytes(piece)
-            pieces.append({"file": name, "bytes": len(piece), "sha256": hashlib.sha256(piece).hexdigest()})
-    with atomic_path(output / LIST) as file:
-        document = {"format": FORMAT, "version": VERSION, "pieces": pieces}
-        file.write_text(json.dumps(document, indent=2) + "\n")
-    return [output / str(piece["file"]) for piece in pieces] + [output / LIST]
+HOLDOUT_EVERY = 40
+MODERN_SHARE = 0.65  # of the characters
+CHARACTERS_PER_TOKEN = 4.35  # roughly, to choose the amount of text
+HELD_OUT_CHARACTERS = 1_500_000  # of books and of modern text
+LIMIT = 64 << 20  # bytes that the machine accepts together with the repository
+# Token ids have two bytes, so the compressor predicts even and odd bytes separately.
+FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 0, "lp": 1, "pb": 1}]
 
 
-def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Remove owner, time and mode, so that the same files always give the same pieces."""
-    member.uid = member.gid = member.mtime = 0
-    member.uname = member.gname = ""
-    member.mode = 0o644
-    return member
+def books(path: Path, characters: int, *, held_out: bool) -> Iterator[str]:
+    """Yield a passage from the middle of each book, at paragraphs, all of about the same length."""
+    texts: list[str] = parquet.read_table(path, columns=["text"])["text"].to_pylist()
+    texts = [text for number, text in enumerate(texts) if (number % HOLDOUT_EVERY == 0) == held_out]
+    length = characters // len(texts)
+    for text in texts:
+        begin = max(0, (len(text) - length) // 2)
+        begin = text.find("\n\n", begin) if begin else 0
+        yield text[max(begin, 0) :][:length].rpartition("\n\n")[0] or text[:length]
 
 
-def unpack(pieces: Path, target: Path) -> None:
-    """Unpack a folder of pieces into a new folder, which gets its name when it is complete.
-
-    Raises:
-        DataError: `target` exists and is not an empty folder, or pieces are missing or damaged.
-    """
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        problem = contents(target) if target.is_dir() else "is a file"
-        raise DataError(f"{target} {problem}; delete it or unpack into another folder")
-    files = _check_pieces(pieces)
-    temporary = target.with_name(f".{target.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    with tempfile.TemporaryFile(dir=temporary.parent) as packed:
-        for file in files:
-            packed.write(file.read_bytes())
-        packed.seek(0)
-        with tarfile.open(fileobj=packed, mode="r:xz") as archive:
-            archive.extractall(temporary, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
-    if target.exists():
-        target.rmdir()
-    temporary.rename(target)
+def modern(path: Path, characters: int, *, held_out: bool) -> Iterator[str]:
+    """Yield documents, of each source as many as its share allows; a small source has all of its own."""
+    table = parquet.read_table(path, columns=["source", "text"])
+    of_source: dict[str, list[str]] = defaultdict(list)
+    rows = zip(table["source"].to_pylist(), table["text"].to_pylist(), strict=True)
+    for number, (source, text) in enumerate(rows):
+        if (number % HOLDOUT_EVERY == 0) == held_out:
+            of_source[source].append(text)
+    sizes = {source: sum(map(len, texts)) for source, texts in of_source.items()}
+    left, share = characters, 0
+    for number, size in enumerate(sorted(sizes.values())):  # the smallest first
+        share = left // (len(sizes) - number)
+        left -= min(size, share)
+    for texts in of_source.values():
+        room = share
+        for text in texts:
+            if room > 0:
+                yield text
+            room -= len(text)
 
 
-def _check_pieces(pieces: Path) -> list[Path]:
-    """Check that all pieces exist and are intact, and return their files in order."""
-    try:
-        document = json.loads((pieces / LIST).read_text())
-    except FileNotFoundError:
-        raise DataError(
-            f"{pieces}: no {LIST}; pass the folder that `carry.py` wrote, and copy this file too"
-        ) from None
-    except ValueError as error:
-        raise DataError(f"{pieces / LIST}: cannot be read ({error}); copy it again") from error
-    if (document.get("format"), document.get("version")) != (FORMAT, VERSION):
-        raise DataError(
-            f"{pieces / LIST}: expected format {FORMAT!r} version {VERSION}, found "
-            f"{document.get('format')!r} version {document.get('version')!r}"
+def make_shards(data: Path, tokenizer: str, folder: Path, characters: int) -> None:
+    """Write the folders train, validation, books and modern."""
+
+    def texts(*, held_out: bool, share: float = MODERN_SHARE) -> Iterator[str]:
+        total = HELD_OUT_CHARACTERS if held_out else characters
+        if share < 1:
+            yield from books(data / "books.parquet", round(total * (1 - share)), held_out=held_out)
+        if share > 0:
+            yield from modern(data / "modern.parquet", round(total * share), held_out=held_out)
+
+    chosen = {
+        "train": texts(held_out=False),
+        "validation": texts(held_out=True),
+        "books": texts(held_out=True, share=0.0),
+        "modern": texts(held_out=True, share=1.0),
+    }
+    for name, part in chosen.items():
+        report = prepare(
+            ({"text": text} for text in part), tokenizer=tokenizer, output=folder / "made" / name
         )
-    faults = [
-        f"{piece['file']} is {'damaged' if (pieces / piece['file']).is_file() else 'missing'}"
-        for piece in document["pieces"]
-        if not _is_intact(pieces / piece["file"], piece["sha256"])
-    ]
-    if faults:
-        raise DataError(f"{pieces}: {', '.join(faults)}; copy these pieces again")
-    return [pieces / piece["file"] for piece in document["pieces"]]
+        (folder / "made" / name / "train").rename(folder / name)
+        print(f"{name}: {report.train.documents:,} documents, {report.train.tokens:,} tokens")
+    shutil.rmtree(folder / "made")
 
 
-def _is_intact(file: Path, sha256: str) -> bool:
-    return file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == sha256
+def pack(folder: Path, file: Path) -> None:
+    """Pack the shard folders and the tokenizer into one compressed file."""
+    with (
+        atomic_path(file) as path,
+        lzma.open(path, "wb", filters=FILTERS) as stream,
+        tarfile.open(fileobj=stream, mode="w|") as archive,
+    ):
+        for part in sorted(folder.iterdir()):
+            archive.add(part, arcname=part.name)
 
 
-def run_files(run: Path, *, weights_only: bool = False) -> dict[str, Path]:
-    """Return the files that an exact resume needs, by their names in the run: metrics and newest checkpoint.
-
-    With `weights_only`, return the files of a model folder and the metrics.
-
-    Raises:
-        DataError: The run has no checkpoint.
-    """
-    newest = checkpoints(run)[-1:]
-    if not newest:
-        raise DataError(f"{run}: no checkpoint of a run to pack")
-    root = newest[0] if weights_only else run
-    files = {file.relative_to(root).as_posix(): file for file in sorted(newest[0].iterdir())}
-    if weights_only:
-        files = {name: file for name, file in files.items() if not name.startswith("training_state")}
-    metrics = run / "metrics.jsonl"
-    return files | ({metrics.name: metrics} if metrics.is_file() else {})
-
-
-def train(arguments: argparse.Namespace, flags: Sequence[str]) -> None:
-    """Unpack the shards, pretrain, and pack the newest checkpoint; exit with the status of `pretrain`."""
-    shards, run = arguments.work / "shards", arguments.run or arguments.work / "run"
-    if not shards.exists():
-        unpack(arguments.shards, shards)
-    if arguments.resume and not checkpoints(run):
-        unpack(arguments.resume, run)
-    words = ["pretrain", "--recipe", arguments.recipe, "--tokenizer", arguments.tokenizer, "--data", shards]
-    words += ["--output", run, "--max-minutes", arguments.max_minutes, *flags]
-    try:
-        make_app()([str(word) for word in words])  # ends with SystemExit
-    finally:
-        # Also after an error, because the last checkpoint is complete.
-        if checkpoints(run):
-            files = run_files(run, weights_only=arguments.weights_only)
-            written = pack(files, arguments.output, megabytes=arguments.piece_megabytes, effort=RUN_EFFORT)
-            _print_sizes(written)
-
-
-def _print_sizes(files: Sequence[Path]) -> None:
-    for file in files:
-        print(f"{file.stat().st_size:>12,} bytes  {file}")
-    print(f"{sum(file.stat().st_size for file in files):>12,} bytes  in {len(files)} files")
-
-
-def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Return the subcommand and its arguments."""
-    parser = command_line(__doc__)
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    verb = verbs.add_parser("pack", help="pack a folder of shards into pieces")
-    verb.add_argument("source", type=Path)
-    verb.add_argument("output", type=Path)
-    verb.add_argument("--piece-megabytes", type=float, default=SHARDS_MEGABYTES)
-    verb = verbs.add_parser("unpack", help="unpack pieces into a new folder")
-    verb.add_argument("source", type=Path)
-    verb.add_argument("output", type=Path)
-    verb = verbs.add_parser("train", help="unpack shards, pretrain for some minutes, pack the run")
-    verb.add_argument("--recipe", type=Path, required=True)
-    verb.add_argument("--shards", type=Path, required=True, help="folder with the pieces of the shards")
-    verb.add_argument("--resume", type=Path, help="pieces of the run, if its folder has no checkpoint")
-    verb.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer of the shards")
-    verb.add_argument("--work", type=Path, required=True, help="folder for the unpacked shards")
-    verb.add_argument("--run", type=Path, help="folder of the run (default: WORK/run)")
-    verb.add_argument("--output", type=Path, required=True, help="folder for the pieces of the run")
-    verb.add_argument("--max-minutes", type=float, required=True, help="time limit without packing")
-    verb.add_argument("--piece-megabytes", type=float, default=RUN_MEGABYTES)
-    verb.add_argument("--weights-only", action="store_true", help="model without the optimizer state")
-    return parser.parse_args(words)
+def unpack(file: Path, folder: Path) -> None:
+    """Unpack a packed file, unless it has been unpacked already."""
+    if not folder.exists():
+        unfinished = folder.with_name(f"{folder.name}.tmp")
+        with tarfile.open(file, "r:xz") as archive:
+            archive.extractall(unfinished, filter="data")
+        unfinished.rename(folder)
 
 
 def main() -> None:
-    words = sys.argv[1:]
-    end = words.index("--") if "--" in words else len(words)
-    arguments = parse(words[:end])
-    try:
-        if arguments.verb == "train":
-            train(arguments, words[end + 1 :])
-        if arguments.verb == "unpack":
-            return unpack(arguments.source, arguments.output)
-        paths = sorted(path for path in arguments.source.rglob("*") if path.is_file())
-        files = {path.relative_to(arguments.source).as_posix(): path for path in paths}
-        if not files:
-            raise DataError(f"{arguments.source}: no files to pack; pass the folder that `prepare` wrote")
-        megabytes = arguments.piece_megabytes
-        _print_sizes(pack(files, arguments.output, megabytes=megabytes, effort=SHARDS_EFFORT))
-    except AlbertKitError as error:
-        raise SystemExit(f"carry.py: {error}") from error
+    """Pack, and print what to copy."""
+    parser = command_line(__doc__)
+    parser.add_argument("data", type=Path, help="folder of books.parquet and modern.parquet")
+    parser.add_argument("--tokenizer", default="recipes/bundled-tokenizer", help="folder of the tokenizer")
+    parser.add_argument("--output", type=Path, default=Path("carried"), help="folder of the packed file")
+    parser.add_argument("--tokens", type=int, default=42_000_000, help="training tokens, roughly")
+    arguments = parser.parse_args()
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    file = arguments.output / "shards.tar.xz"
+    with tempfile.TemporaryDirectory(dir=arguments.output) as name:
+        folder = Path(name) / "shards"
+        folder.mkdir()
+        make_shards(
+            arguments.data, arguments.tokenizer, folder, round(arguments.tokens * CHARACTERS_PER_TOKEN)
+        )
+        shutil.copytree(arguments.tokenizer, folder / "tokenizer")
+        tokens = ShardSet(folder / "train").manifest.tokens
+        pack(folder, file)
+    size = file.stat().st_size
+    print(f"{file}: {size / 2**20:.1f} MiB, {8 * size / tokens:.2f} bits for each training token")
+    print(f"Copy {arguments.output}/ and the repository to the machine: together at most {LIMIT >> 20} MiB.")
 
 
 if __name__ == "__main__":

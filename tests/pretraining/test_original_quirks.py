@@ -12,10 +12,10 @@ import pytest
 import sentencepiece
 from pretraining_rows import PLAIN, segments
 
+from albertkit.config import IGNORED_LABEL
 from albertkit.pretraining import masking, original_quirks
 from albertkit.pretraining.batches import ExampleStream
-from albertkit.pretraining.chunks import IN_ORDER, SWAPPED, Chunk
-from albertkit.pretraining.objectives import IGNORED
+from albertkit.pretraining.chunks import IN_ORDER, SWAPPED, Chunks
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
@@ -35,50 +35,50 @@ class Documents(list[tuple[np.ndarray, np.ndarray]]):
 
 def plan(
     documents: Any, number: int, rng: np.random.Generator, max_tokens: int, short: float = 0
-) -> list[Chunk]:
-    return original_quirks.plan(number, documents, rng, max_tokens=max_tokens, short_probability=short)
+) -> tuple[np.ndarray, Chunks]:
+    return original_quirks.plan(
+        np.array([number]), documents, rng, max_tokens=max_tokens, short_probability=short
+    )
 
 
 def test_a_single_sentence_gets_its_b_from_another_document() -> None:
     documents = Documents([30], [10] * 20, [10] * 20)
     rng = np.random.default_rng(0)
     others: Counter[int] = Counter()
-    begins: Counter[int] = Counter()
+    sizes: Counter[int] = Counter()
     for _ in range(2_000):
-        (chunk,) = plan(documents, 0, rng, 100)
-        assert (chunk.first, chunk.label) == ((0, 30), SWAPPED)
-        assert chunk.second is not None
-        assert chunk.second_document is not None
-        begin, end = chunk.second
-        # As many sentences as fill up the 100 tokens, or up to the end of the document.
-        assert end == min(begin + 70, 200)
-        others[chunk.second_document] += 1
-        begins[begin] += 1
+        ids, chunks = plan(documents, 0, rng, 100)
+        assert (chunks.first.tolist(), chunks.order_labels.tolist()) == ([[0, 30]], [SWAPPED])
+        ((begin, end),) = chunks.second.tolist()
+        assert (begin, end) == (30, len(ids))
+        assert len(set(ids[begin:].tolist())) == 1
+        others[int(ids[begin])] += 1
+        sizes[end - begin] += 1
     assert set(others) == {1, 2}
     assert others[1] / 2_000 == pytest.approx(0.5, abs=0.04)
-    assert set(begins) == set(range(0, 200, 10))
-    assert max(begins.values()) < 2 * min(begins.values())
+    # As many sentences as fill up the 100 tokens, or up to the end of the document, from any of 20.
+    assert set(sizes) == set(range(10, 80, 10))
+    assert sizes[70] / 2_000 == pytest.approx(14 / 20, abs=0.04)
     # A sentence that is long enough alone still gets one, and loses its own tokens for it.
-    (chunk,) = plan(Documents([200], [10]), 0, rng, 100)
-    assert (len(chunk), chunk.second, chunk.second_document) == (100, (0, 10), 1)
-    (chunk,) = plan(Documents([3]), 0, rng, 100)
-    assert (chunk.second_document, chunk.second) == (0, (0, 3))
+    ids, chunks = plan(Documents([200], [10]), 0, rng, 100)
+    assert chunks.lengths().tolist() == [100]
+    assert ids[slice(*chunks.second[0])].tolist() == [1] * 10
+    ids, chunks = plan(Documents([3]), 0, rng, 100)
+    assert ids.tolist() == [0] * 6
+    assert chunks.second.tolist() == [[3, 6]]
 
 
 def test_several_sentences_stay_in_their_document() -> None:
     rng = np.random.default_rng(0)
     documents = Documents([1] * 100_000, [5, 5])
-    chunks = plan(documents, 0, rng, 100)
+    ids, chunks = plan(documents, 0, rng, 100)
     assert len(chunks) == 1_000
-    assert {chunk.second_document for chunk in chunks} == {None}
-    assert np.mean([chunk.label for chunk in chunks]) == pytest.approx(0.5, abs=0.05)
-    for chunk in chunks:
-        assert chunk.second is not None
-        assert (chunk.first[1] == chunk.second[0]) == (chunk.label == IN_ORDER)
-        assert (chunk.second[1] == chunk.first[0]) == (chunk.label == SWAPPED)
+    assert not ids.any()
+    assert np.mean(chunks.order_labels) == pytest.approx(0.5, abs=0.05)
+    assert np.array_equal(chunks.first[:, 1] == chunks.second[:, 0], chunks.order_labels == IN_ORDER)
+    assert np.array_equal(chunks.second[:, 1] == chunks.first[:, 0], chunks.order_labels == SWAPPED)
     # However short; `sentence_order` skips what has fewer than 8 tokens.
-    (chunk,) = plan(Documents([1, 1]), 0, rng, 100)
-    assert len(chunk) == 2
+    assert plan(Documents([1, 1]), 0, rng, 100)[1].lengths().tolist() == [2]
 
 
 def test_short_sequences_are_drawn_for_whole_documents() -> None:
@@ -86,7 +86,7 @@ def test_short_sequences_are_drawn_for_whole_documents() -> None:
     documents = Documents([1] * 1_000)
     short = []
     for _ in range(1_000):
-        lengths = {len(chunk) for chunk in plan(documents, 0, rng, 125, short=0.1)[:-1]}
+        lengths = set(plan(documents, 0, rng, 125, short=0.1)[1].lengths()[:-1].tolist())
         assert len(lengths) == 1
         short += [length for length in lengths if length < 125]
     assert len(short) / 1_000 == pytest.approx(0.1, abs=0.03)
@@ -116,21 +116,15 @@ def toy_row() -> tuple[np.ndarray, Any]:
 def test_ngrams_are_chosen_as_in_the_original() -> None:
     ids, vocabulary = toy_row()
     rng = np.random.default_rng(0)
-    counts = np.zeros(len(ids))
-    lengths: Counter[int] = Counter()
-    across = 0
     repeats = 10_000
-    for _ in range(repeats):
-        positions, chosen = original_quirks.choose(ids, vocabulary, ExampleSettings(), rng)
-        assert len(positions) == 18 == round(0.15 * 123)
-        assert np.all(np.diff(positions) > 0)
-        counts[positions] += 1
-        lengths.update(chosen)
-        across += {56, 58} <= set(positions.tolist())
+    masked = original_quirks.choose(
+        np.tile(ids, repeats), np.full(repeats, len(ids)), vocabulary, ExampleSettings(), rng
+    ).reshape(repeats, -1)
+    assert set(masked.sum(axis=1).tolist()) == {18} == {round(0.15 * 123)}
+    counts = masked.sum(axis=0)
+    across = (masked[:, 56] & masked[:, 58]).sum()
     assert counts[[0, 57, 122]].tolist() == [0, 0, 0]
     # From the original's loop, 60,000 times over this row.
-    shares = np.array([lengths[n] for n in (1, 2, 3)]) / lengths.total()
-    assert shares == pytest.approx([0.6245, 0.2441, 0.1314], abs=0.005)
     expected = [0.112, 0.152, 0.152, 0.152, 0.164, 0.140, 0.140, 0.140]
     assert counts[1:9] / repeats == pytest.approx(expected, abs=0.015)
     assert counts[119:122] / repeats == pytest.approx([0.1416] * 3, abs=0.013)
@@ -140,7 +134,7 @@ def test_ngrams_are_chosen_as_in_the_original() -> None:
 def test_a_replacement_may_be_any_piece(words: WordTable) -> None:
     rng = np.random.default_rng(0)
     ids = np.full(200_000, words.ordinary_ids[7])
-    seen, _ = masking.hide(ids, np.arange(len(ids)), words, rng, replace_with_any=True)
+    seen = masking.hide(ids, np.ones(len(ids), dtype=bool), words, rng, replace_with_any=True)
     counts = np.bincount(seen, minlength=words.size)
     expected = len(ids) * 0.1 / words.size
     others = np.delete(counts, [words.mask, ids[0]])
@@ -159,7 +153,7 @@ def test_the_switch_reaches_the_batches(shards: ShardSet, words: WordTable) -> N
         found = swapped = 0
         for batch in islice(ExampleStream(shards, words, replace(settings, original_quirks=quirks), 16), 15):
             rows = zip(batch.input_ids, batch.token_type_ids, batch.attention_mask, strict=True)
-            for row, label in zip(rows, batch.labels["order"][:, 0].tolist(), strict=True):
+            for row, label in zip(rows, batch.order_labels.tolist(), strict=True):
                 first, second = ("".join(map(chr, segment)) for segment in segments(*row))
                 if not any(first in text and second in text for text in texts):
                     found, swapped = found + 1, swapped + (label == SWAPPED)
@@ -172,7 +166,7 @@ def test_the_switch_reaches_the_batches(shards: ShardSet, words: WordTable) -> N
     masked = replace(settings, masked_lm=True, original_quirks=True)
     hidden = total = special = 0
     for batch in islice(ExampleStream(shards, words, masked, 16), 200):
-        flat = batch.input_ids[batch.labels["masked"] != IGNORED]
+        flat = batch.input_ids[batch.masked_labels != IGNORED_LABEL]
         special += int((words.is_special[flat] & (flat != words.mask)).sum())
         hidden, total = hidden + len(flat), total + batch.num_tokens
     assert hidden / total == pytest.approx(0.15, abs=0.01)

@@ -107,7 +107,8 @@ def test_a_rollback_keeps_the_metrics_of_the_best_model(
 ) -> None:
     losses = iter([5.0, 4.0, 3.5, 3.0, 3.6, 3.7])
     monkeypatch.setattr(PretrainingObjective, "evaluate", lambda *_: {"masked_loss": next(losses)})
-    calls, call = iter(range(1, 99)), PretrainingObjective.__call__
+    # The first call only counts operations.
+    calls, call = iter(range(99)), PretrainingObjective.__call__
 
     def bad_at_step_7(*arguments: Any) -> StepOutput:
         output = call(*arguments)

@@ -10,7 +10,7 @@ from pretraining_runs import SETTINGS, SIZES, run
 from quick_runs import quick_runs  # noqa: F401  # a fixture
 
 from albertkit.checkpoints.sentence_modules import SentenceModules, attach, sentence_modules
-from albertkit.config import AlbertConfig
+from albertkit.config import IGNORED_LABEL, AlbertConfig
 from albertkit.errors import ConfigError
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
@@ -20,12 +20,10 @@ from albertkit.pretraining.initialization import (
     continued_model,
     initialize,
     start_at_frequencies,
-    start_at_matching,
     start_at_sinusoids,
     start_at_unit_mapping,
 )
 from albertkit.pretraining.loss import PretrainingObjective
-from albertkit.pretraining.objectives import IGNORED
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
@@ -46,8 +44,8 @@ def test_frequency_bias_starts_at_the_unigram_model(data: Path) -> None:
     batch = next(iter(ExampleStream(shards, words, SETTINGS.examples, 64)))
     with torch.no_grad():
         started = PretrainingObjective(SETTINGS).evaluate(model.eval(), [batch])["masked_loss"]
-    masked = batch.labels["masked"]
-    unigram = -np.log(shards.piece_frequencies()[masked[masked != IGNORED]]).mean()
+    masked = batch.masked_labels
+    unigram = -np.log(shards.piece_frequencies()[masked[masked != IGNORED_LABEL]]).mean()
     assert started == pytest.approx(unigram, abs=0.1)
     assert unigram < np.log(500) - 0.3
 
@@ -89,31 +87,6 @@ def test_unit_mapping_gives_hidden_states_a_variance_of_one() -> None:
     after = model(input_ids=ids, output_hidden_states=True).hidden_states[0].var().item()
     assert before < 64 * 0.02**2 < 0.03
     assert after == pytest.approx(1.0, rel=0.15)
-
-
-def test_the_matching_head_attends_to_the_same_piece() -> None:
-    torch.manual_seed(0)
-    shape = SIZES | {"embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4}
-    model = AlbertForPreTraining(AlbertConfig(vocab_size=500, **shape)).eval()
-    for start in (start_at_sinusoids, start_at_unit_mapping, start_at_matching):
-        start(model)
-    ids = torch.stack([torch.randperm(500)[:40] for _ in range(8)])
-    ids[:, 30:] = ids[:, :10]  # the second segment repeats ten pieces of the first
-    types = (torch.arange(40) >= 25).long().expand(8, -1)
-    outputs = model(input_ids=ids, token_type_ids=types, output_attentions=True, output_hidden_states=True)
-    attention = outputs.attentions[0].detach()  # (B, N, T, T)
-    found = attention[:, :, torch.arange(30, 40), torch.arange(10)].mean((0, 2))  # (N,)
-    head = int(found.argmax())
-    assert found[head] > 0.2
-    assert found.sum() - found[head] < 0.1  # the other heads attend to any token
-    own = attention[:, head, torch.arange(10, 30), torch.arange(10, 30)]
-    assert own.mean() > 0.5  # a token without a match attends to itself
-    # One direction of the states after the layer shows which tokens have a match in the other segment.
-    weight = model.albert.encoder.executed_layers()[0].attention.dense.weight.detach()
-    size = 256 // 4
-    along = weight[:, head * size]
-    states = outputs.hidden_states[1].detach() @ along / along.norm()
-    assert states[:, 25:30].mean() > states[:, 30:].mean() + states[:, 25:].std()
 
 
 def test_continued_pretraining_starts_from_the_weights(data: Path, tmp_path: Path) -> None:

@@ -36,11 +36,9 @@ def one_epoch(stream: ExampleStream) -> Iterator[PretrainingBatch]:
 def rows_of(batch: PretrainingBatch) -> list[bytes]:
     """Return the inputs and labels of each row as bytes, without padding."""
     rows = []
-    for index, (ids, mask, types) in enumerate(
-        zip(batch.input_ids, batch.attention_mask, batch.token_type_ids, strict=True)
-    ):
-        parts = [ids[mask == 1], types[mask == 1]]
-        parts += [labels[index][mask == 1] for labels in batch.labels.values()]
+    for index, length in enumerate(batch.lengths):
+        parts = [batch.input_ids[index, :length], batch.masked_labels[index, :length]]
+        parts += [batch.second_begins[index], batch.order_labels[index]]
         rows.append(b"|".join(part.tobytes() for part in parts))
     return rows
 

@@ -113,7 +113,7 @@ def test_muon_updates_the_matrices_of_the_layers_and_adamw_all_other_parameters(
 @pytest.mark.parametrize("shape", [(8, 8), (8, 32), (32, 8)])
 def test_orthogonal_updates(shape: tuple[int, int]) -> None:
     matrix = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    update = orthogonalize(matrix, torch.float32)
+    update = orthogonalize(matrix[None], torch.float32)[0]
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
     rotated = left.T @ update @ right.T  # diagonal: the singular vectors stay
     assert torch.allclose(rotated, torch.diag(torch.diagonal(rotated)), atol=1e-5)
@@ -131,7 +131,7 @@ def test_the_data_type_of_orthogonal_updates(dtype: torch.dtype) -> None:
     others = [{"params": [torch.nn.Parameter(torch.zeros(1))]}]
     Muon([param], others, lr=0.1, adamw_lr=0.1, weight_decay=0.0, dtype=dtype).step()
     momentum = param.grad * (0.05 * 0.95 + 0.05)
-    expected = -0.1 * 0.2 * 4 * orthogonalize(momentum, dtype)
+    expected = -0.1 * 0.2 * 4 * orthogonalize(momentum[None], dtype)[0]
     assert torch.allclose(param, expected.float(), atol=1e-6 if dtype == torch.float32 else 1e-3)
 
 

@@ -177,7 +177,7 @@ def test_minutes_left_follow_the_speed_of_this_process(monkeypatch: pytest.Monke
     now = [0.0]
     monkeypatch.setattr(throughput.time, "perf_counter", lambda: now[0])
     state = RunState(step=100, tokens=1_000, seconds=60_000.0)
-    meter = throughput.Meter(torch.device("cpu"), 0.0, state, done=state.step)
+    meter = throughput.Meter(torch.device("cpu"), state, done=state.step)
     meter.start()
     now[0], state.step, state.tokens = 50.0, 110, 1_100
     figures = meter.figures(state, done=state.step, length=170)

@@ -149,15 +149,16 @@ def expand_attention_mask(attention_mask: Tensor | None) -> Tensor | None:
     traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
     if not traced:
         strange = mask != attention_mask if attention_mask.is_floating_point() else attention_mask < 0
-        if bool(strange.any()):
+        if attention_mask.dtype is not torch.bool and bool(strange.any()):
             # Read as 0 and 1, a mask that is meant to be added to scores would show padding and hide text.
             raise ValueError(
                 f"attention_mask contains {float(attention_mask[strange][0])}. Expected 1 for keys to attend "
                 "to and 0 for others. Instead of a mask that is added to the scores, pass "
                 "(attention_mask == 0)."
             )
-        if bool(mask.all()):
-            return None  # the fused kernels are fastest without a mask
+        # The fused kernels are fastest without a mask, but looking at a mask on a GPU waits for the GPU.
+        if mask.device.type == "cpu" and bool(mask.all()):
+            return None
     mask = mask | ~mask.any(dim=-1, keepdim=True)
     if mask.dim() == 2:
         return mask[:, None, None, :]  # (B, T) -> (B, 1, 1, T)

@@ -1,23 +1,25 @@
 """Batches for pretraining, drawn from token shards on the fly and reproducible.
 
-An epoch is a permutation of all documents, taken in blocks. The examples of a block are planned (cheap: only
-ranges), shuffled and split into batches, so each is used exactly once. Results do not depend on the number of
-workers or processes, and a run can start at any batch without reading the data before it.
+An epoch is a permutation of all documents, taken in blocks. The chunks of a block are planned (cheap: only
+ranges), shuffled and split into batches, so each is used exactly once. A batch is drawn as a whole, and its
+random choices depend only on the seed and its position. So any process can draw any batch, and a run can
+start at any batch without drawing those before it.
 
-By rows, a batch has any examples and is padded to its longest. By tokens, a batch has examples of one length
+By rows, a batch has any chunks and is padded to its longest. By tokens, a batch has chunks of one length
 bucket (a few long ones or many short ones) and is padded to the bucket's length: hardly any padding, equal
 work in every step, and only as many matrix shapes as there are buckets.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
+from albertkit.config import IGNORED_LABEL
 from albertkit.errors import ConfigError, DataError
-from albertkit.pretraining.examples import Drawing, Example
-from albertkit.pretraining.objectives import IGNORED, Row
+from albertkit.pretraining import chunks, masking, original_quirks
+from albertkit.pretraining.chunks import Chunks
 from albertkit.pretraining.settings import LENGTH_MULTIPLE, ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
@@ -25,6 +27,7 @@ from albertkit.pretraining.words import WordTable
 BLOCK_DOCUMENTS = 256  # minimum; larger batches need more documents, so that a block fills several batches
 _BLOCK_BATCHES = 16  # minimum number of batches per block, for batches by tokens
 _BUCKETS = 8  # maximum number of bucket lengths
+_ORDER, _PLAN, _SHUFFLE, _MASK = range(4)  # purposes of random streams; results depend on the numbers
 
 
 def padded_length(tokens: int) -> int:
@@ -43,39 +46,43 @@ class Position:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingBatch:
-    """One batch (legend: B rows, T tokens)."""
+    """One batch (legend: B rows, T tokens). A row is [CLS] A [SEP] B [SEP], or [CLS] A [SEP]."""
 
-    input_ids: np.ndarray  # [B, T] int64
-    attention_mask: np.ndarray  # [B, T] int64, 1 for real tokens
-    token_type_ids: np.ndarray  # [B, T] int64, 1 in the second segment
-    labels: dict[str, np.ndarray]  # name of the objective -> [B, T] int64, see `Row`
-    num_tokens: int  # tokens without padding, including special tokens
+    input_ids: np.ndarray  # [B, T] int32, as the model sees them
+    masked_labels: np.ndarray  # [B, T] int32, the original ids of the masked tokens, elsewhere IGNORED_LABEL
+    order_labels: np.ndarray  # [B] int32, 1 where the segments are swapped
+    lengths: np.ndarray  # [B] int32, number of tokens
+    second_begins: np.ndarray  # [B] int32, where segment B begins; the row's length if it has none
     position: Position  # where the stream continues after this batch
 
-    @classmethod
-    def of(cls, rows: Sequence[Row], length: int, pad: int, position: Position) -> "PretrainingBatch":
-        """Return the batch of these rows, each padded to `length` with the id `pad`."""
-        input_ids = np.full((len(rows), length), pad, dtype=np.int64)
-        attention_mask, token_type_ids = np.zeros_like(input_ids), np.zeros_like(input_ids)
-        labels = {name: np.full_like(input_ids, IGNORED) for name in rows[0].labels}
-        for index, row in enumerate(rows):
-            input_ids[index, : len(row.ids)] = row.ids
-            attention_mask[index, : len(row.ids)] = 1
-            token_type_ids[index, row.second_begin : len(row.ids)] = 1
-            for name, values in row.labels.items():
-                labels[name][index, : len(values)] = values
-        return cls(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            labels=labels,
-            num_tokens=int(attention_mask.sum()),
-            position=position,
-        )
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens without padding, including special tokens."""
+        return int(self.lengths.sum())
 
-    def count(self, objective: str) -> int:
-        """Return the number of labels of an objective."""
-        return int((self.labels[objective] != IGNORED).sum())
+    @property
+    def attention_mask(self) -> np.ndarray:
+        """Whether a token is no padding, bool [B, T]."""
+        return np.arange(self.input_ids.shape[1]) < self.lengths[:, None]
+
+    @property
+    def token_type_ids(self) -> np.ndarray:
+        """1 in the second segment, int32 [B, T]."""
+        is_second = np.arange(self.input_ids.shape[1]) >= self.second_begins[:, None]
+        return (is_second & self.attention_mask).astype(np.int32)
+
+    def rows(self, rows: slice | np.ndarray, length: int | None = None) -> "PretrainingBatch":
+        """Return some of the rows, cut to `length` or to the padded length of their longest."""
+        lengths = self.lengths[rows]
+        length = padded_length(int(lengths.max())) if length is None else length
+        return replace(
+            self,
+            input_ids=self.input_ids[rows, :length],
+            masked_labels=self.masked_labels[rows, :length],
+            order_labels=self.order_labels[rows],
+            lengths=lengths,
+            second_begins=self.second_begins[rows],
+        )
 
     def split(self, parts: int) -> list["PretrainingBatch"]:
         """Split the batch into consecutive rows for gradient accumulation.
@@ -87,26 +94,17 @@ class PretrainingBatch:
             Batches of nearly equal numbers of rows, each padded to its own longest row. Together they have
             the rows, labels and tokens of this batch; each has its position.
         """
-        rows, parts = len(self.input_ids), min(parts, len(self.input_ids))
-        cuts = [rows * index // parts for index in range(parts + 1)]
-        return [self._rows(slice(begin, stop)) for begin, stop in pairwise(cuts)]
-
-    def _rows(self, rows: slice) -> "PretrainingBatch":
-        lengths = self.attention_mask[rows].sum(axis=1)
-        length = padded_length(int(lengths.max()))
-        return PretrainingBatch(
-            input_ids=self.input_ids[rows, :length],
-            attention_mask=self.attention_mask[rows, :length],
-            token_type_ids=self.token_type_ids[rows, :length],
-            labels={name: labels[rows, :length] for name, labels in self.labels.items()},
-            num_tokens=int(lengths.sum()),
-            position=self.position,
-        )
+        num_rows = len(self.input_ids)
+        parts = min(parts, num_rows)
+        if parts == 1:
+            return [self]
+        cuts = [num_rows * index // parts for index in range(parts + 1)]
+        return [self.rows(slice(begin, stop)) for begin, stop in pairwise(cuts)]
 
 
 @dataclass(frozen=True)
 class Batching:
-    """How the examples of a block are split into batches: by rows or by tokens.
+    """How the chunks of a block are split into batches: by rows or by tokens.
 
     Args:
         batch_size: maximum number of rows in a batch; all batches of a block have nearly as many.
@@ -156,7 +154,7 @@ class Batching:
         return padded_length(longest) if self.batch_size else int(self._bucket_lengths(np.array(longest)))
 
     def cut(self, lengths: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-        """Return batches as arrays of indices into `lengths` [examples].
+        """Return batches as arrays of indices into `lengths` [chunks].
 
         By rows they are in the given order, by tokens in random order. The remainder of a bucket is filled up
         with rows of the next shorter one, so all batches except the last use all their tokens.
@@ -219,45 +217,140 @@ class ExampleStream:
             raise ConfigError(
                 f"rank is {rank}. Expected 0 to {world_size - 1}, because world_size is {world_size}."
             )
+        shards.check_tokenizer(words.model_file)
         self.batching = Batching(batch_size, batch_tokens, settings.max_seq_length, world_size)
-        self.shards, self.rank, self.world_size = shards, rank, world_size
+        self.shards, self.words, self.settings, self.seed = shards, words, settings, seed
+        self.rank, self.world_size = rank, world_size
         self.num_blocks = self.batching.num_blocks(shards)
         self.start = start or Position()
         if self.start.block >= self.num_blocks:
             raise self._no_such_position()
-        self._drawing = Drawing(shards, words, settings, seed=seed)
 
     def __iter__(self) -> Iterator[PretrainingBatch]:
         """Yield batches from `start` on."""
-        epoch, block, first = self.start.epoch, self.start.block, self.start.batch
+        return self.every(1)
+
+    def every(self, step: int, first: int = 0) -> Iterator[PretrainingBatch]:
+        """Yield the batches `first`, `first + step`, ... from `start` on: the share of one worker of `step`."""
+        epoch, block, begin = self.start.epoch, self.start.block, self.start.batch
+        number = 0  # of the next batch, from `start` on
+        order = epoch, self._documents(epoch)
         empty_blocks = 0
         while empty_blocks <= self.num_blocks:
-            examples, rng = self._drawing.block(epoch, block, self.num_blocks)
-            batches = _cut(examples, self.batching, rng)
-            if first and first >= len(batches):
+            if order[0] != epoch:
+                order = epoch, self._documents(epoch)
+            drawn = self._block(order[1], epoch, block)
+            batches = self.batching.cut(drawn.lengths(), self._stream(_SHUFFLE, epoch, block, 1))
+            if begin and begin >= len(batches):
                 raise self._no_such_position()
             if any(len(batch) < self.world_size for batch in batches):
                 raise DataError(
-                    f"{self.shards.folder}: only {len(examples)} examples, "
+                    f"{self.shards.folder}: only {len(drawn.chunks)} examples, "
                     f"too few for {self.world_size} processes"
                 )
             empty_blocks = 0 if batches else empty_blocks + 1
             following = Position(epoch, block + 1) if block + 1 < self.num_blocks else Position(epoch + 1)
-            for number in range(first, len(batches)):
-                is_last = number + 1 == len(batches)
-                position = following if is_last else Position(epoch, block, number + 1)
-                rows = batches[number]
-                length = self.batching.padded_length(max(row.num_tokens for row in rows))
-                own = [self._drawing.row(epoch, row) for row in rows[self.rank :: self.world_size]]
-                yield PretrainingBatch.of(own, length, self._drawing.words.pad, position)
-            epoch, block, first = following.epoch, following.block, 0
+            for index in range(begin, len(batches)):
+                if number % step == first:
+                    is_last = index + 1 == len(batches)
+                    position = following if is_last else Position(epoch, block, index + 1)
+                    rng = self._stream(_MASK, epoch, block, index)
+                    batch = self._draw(drawn, batches[index], rng, position)
+                    yield batch.rows(slice(self.rank, None, self.world_size), batch.input_ids.shape[1])
+                number += 1
+            epoch, block, begin = following.epoch, following.block, 0
         raise DataError(f"{self.shards.folder}: no document is long enough for an example")
+
+    def _documents(self, epoch: int) -> np.ndarray:
+        return self._stream(_ORDER, epoch).permutation(len(self.shards))
+
+    def _block(self, order: np.ndarray, epoch: int, block: int) -> "_Block":
+        """Return a block of an epoch whose documents have this order, with its chunks shuffled."""
+        # The last block takes the remainder, so none is too small to fill a batch.
+        begin, stop = [len(self.shards) * index // self.num_blocks for index in (block, block + 1)]
+        settings = self.settings
+        max_tokens = settings.max_tokens
+        if epoch == 0 and begin < settings.warmup_documents:
+            max_tokens -= settings.max_seq_length - settings.warmup_seq_length
+        rng = self._stream(_PLAN, epoch, block)
+        short = settings.short_sequence_probability
+        if settings.original_quirks:
+            ids, planned = original_quirks.plan(
+                order[begin:stop], self.shards, rng, max_tokens=max_tokens, short_probability=short
+            )
+        else:
+            ids, sentence_ends, document_ends = self.shards.documents(order[begin:stop])
+            planned = chunks.plan(
+                *(ids, sentence_ends, document_ends, self.words, rng),
+                max_tokens=max_tokens,
+                short_probability=short,
+                sentence_order=settings.sentence_order,
+            )
+        shuffled = self._stream(_SHUFFLE, epoch, block).permutation(len(planned))
+        special = 3 if settings.sentence_order else 2
+        return _Block(
+            ids,
+            Chunks(planned.first[shuffled], planned.second[shuffled], planned.order_labels[shuffled]),
+            special,
+        )
+
+    def _draw(
+        self, block: "_Block", chosen: np.ndarray, rng: np.random.Generator, position: Position
+    ) -> PretrainingBatch:
+        """Return the batch of some chunks of a block."""
+        words, settings = self.words, self.settings
+        first, second = block.chunks.first[chosen], block.chunks.second[chosen]
+        lengths = block.lengths()[chosen]
+        begins = np.cumsum(lengths) - lengths  # [B] where each row begins among the tokens of all rows
+        first_lengths, second_lengths = np.diff(first)[:, 0], np.diff(second)[:, 0]
+        ids = np.full(lengths.sum(), words.sep, dtype=np.int32)
+        ids[begins] = words.cls
+        for segment, starts, sizes in (
+            (first, begins + 1, first_lengths),
+            (second, begins + first_lengths + 2, second_lengths),
+        ):
+            ids[masking.spread(starts, sizes)] = block.ids[masking.spread(segment[:, 0], sizes)]
+        length = self.batching.padded_length(int(lengths.max()))
+        is_real = np.arange(length) < lengths[:, None]  # [B, T]
+        labels = np.full(is_real.shape, IGNORED_LABEL, dtype=np.int32)
+        if settings.masked_lm:
+            choose = original_quirks.choose if settings.original_quirks else masking.choose
+            masked = choose(ids, lengths, words, settings, rng)
+            labels[is_real] = np.where(masked, ids, IGNORED_LABEL)
+            ids = masking.hide(ids, masked, words, rng, replace_with_any=settings.original_quirks)
+        input_ids = np.full(is_real.shape, words.pad, dtype=np.int32)
+        input_ids[is_real] = ids
+        return PretrainingBatch(
+            input_ids=input_ids,
+            masked_labels=labels,
+            order_labels=block.chunks.order_labels[chosen].astype(np.int32),
+            lengths=lengths.astype(np.int32),
+            second_begins=(first_lengths + 2).astype(np.int32),
+            position=position,
+        )
+
+    def _stream(self, *key: int) -> np.random.Generator:
+        """Return the random stream of a purpose, epoch, block and batch."""
+        return np.random.default_rng((self.seed, *key))
 
     def _no_such_position(self) -> DataError:
         return DataError(
             f"{self.shards.folder}: no batch at {self.start} with {self.batching}. "
             "A run can only be resumed with the shards, settings and batch size that it started with."
         )
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some documents, and their chunks in the order of use."""
+
+    ids: np.ndarray  # [M] of all documents
+    chunks: Chunks
+    special: int  # number of special tokens of a row
+
+    def lengths(self) -> np.ndarray:
+        """Return the number of tokens of each row, special ones included."""
+        return self.chunks.lengths() + self.special
 
 
 def fixed_batches(
@@ -271,33 +364,27 @@ def fixed_batches(
 ) -> list[PretrainingBatch]:
     """Return `limit` examples for held-out evaluation, with the same masks every time.
 
-    They are the first examples of epoch 0, never shortened or excerpts, whatever the batch size; fewer if the
-    shards have fewer.
+    They are the first examples of epoch 0, never shortened, whatever the batch size; fewer if the shards have
+    fewer.
 
     Raises:
         DataError: the vocabulary does not match the shards, or they contain no example.
     """
     batching = Batching(batch_size, batch_tokens, settings.max_seq_length)
-    full_length = replace(
-        settings, short_sequence_probability=0.0, warmup_documents=0, excerpt_probability=0.0
-    )
-    drawing = Drawing(shards, words, full_length, seed=0)
-    num_blocks = max(1, len(shards) // BLOCK_DOCUMENTS)
-    examples: list[Example] = []
-    for block in range(num_blocks):
-        examples += drawing.block(0, block, num_blocks)[0]
-        if len(examples) >= limit:
+    full_length = replace(settings, short_sequence_probability=0.0, warmup_documents=0)
+    # Each batch of this stream is a block of documents, and is drawn before it is cut into batches.
+    stream = ExampleStream(shards, words, full_length, batch_size=BLOCK_DOCUMENTS)
+    order, batches, left = stream._documents(0), [], limit
+    for block in range(stream.num_blocks):
+        drawn = stream._block(order, 0, block)
+        chosen = np.arange(min(left, len(drawn.chunks)))
+        if len(chosen):
+            rows = stream._draw(drawn, chosen, stream._stream(_MASK, 0, block), Position())
+            cuts = batching.cut(rows.lengths, np.random.default_rng(0))
+            batches += [rows.rows(cut, batching.padded_length(int(rows.lengths[cut].max()))) for cut in cuts]
+        left -= len(chosen)
+        if not left:
             break
-    if not examples:
+    if not batches:
         raise DataError(f"{shards.folder}: no document is long enough for an example")
-    batches: list[PretrainingBatch] = []
-    for cut in _cut(examples[:limit], batching, np.random.default_rng(0)):
-        length = batching.padded_length(max(example.num_tokens for example in cut))
-        rows = [drawing.row(0, example) for example in cut]
-        batches.append(PretrainingBatch.of(rows, length, words.pad, Position()))
     return batches
-
-
-def _cut(examples: list[Example], batching: Batching, rng: np.random.Generator) -> list[list[Example]]:
-    lengths = np.array([example.num_tokens for example in examples])
-    return [[examples[index] for index in batch.tolist()] for batch in batching.cut(lengths, rng)]

@@ -4,10 +4,7 @@ Sentence order is pure here: B always follows A in the same document, and half o
 original takes B from another document whenever a chunk has a single sentence and labels that as swapped,
 which teaches topic, not order. A chunk of a single sentence is split in two at a word.
 
-In an excerpt, B consists of some words of A in their order. In half of the excerpts, some of these words are
-replaced by words of the following text, and the order head predicts which half it is. The order of sentences
-can be guessed without comparing words, and a small model did not learn to find the words of one text in the
-other. Excerpts can only be solved by that, and so can questions and entailment (the lab notes have figures).
+Legend: M tokens, S sentences, D documents, C chunks.
 """
 
 from dataclasses import dataclass
@@ -19,151 +16,113 @@ from albertkit.pretraining.words import WordTable
 IN_ORDER, SWAPPED = 0, 1  # the labels, as in the original and in `sentence_order_label` elsewhere
 MIN_TOKENS = 8  # a shorter chunk has nothing to learn from
 
-TRUE, ALTERED = 0, 1  # labels of excerpts; 0 is also the label of segments in order, which belong together
-_FIRST = (0.3, 0.85)  # share of the text that is segment A
-_KEPT = (0.4, 0.95)  # share of the excerpt's words that are kept
-_REPLACED = (0.15, 1.0)  # share of an altered excerpt's words that are replaced; at least one
 
+@dataclass(frozen=True)
+class Chunks:
+    """Chunks of some documents; segments are half-open ranges of token indices."""
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """A range of one document: half-open ranges into its ids."""
-
-    first: tuple[int, int]  # segment A; the whole chunk without sentence order
-    second: tuple[int, int] | None  # segment B
-    label: int
-    second_document: int | None = None  # the document of B, if it is another: only in `original_quirks`
+    first: np.ndarray  # [C, 2] segment A; the whole chunk without sentence order
+    second: np.ndarray  # [C, 2] segment B; empty ranges without sentence order
+    order_labels: np.ndarray  # [C]
 
     def __len__(self) -> int:
-        """Return the number of tokens, without special ones."""
-        begin, end = self.first
-        return end - begin + (self.second[1] - self.second[0] if self.second else 0)
+        return len(self.first)
+
+    def lengths(self) -> np.ndarray:
+        """Return the number of tokens of each chunk without special tokens, [C]."""
+        return np.diff(self.first)[:, 0] + np.diff(self.second)[:, 0]
 
 
 def plan(
     ids: np.ndarray,
     sentence_ends: np.ndarray,
+    document_ends: np.ndarray,
     words: WordTable,
     rng: np.random.Generator,
     *,
     max_tokens: int,
     short_probability: float,
     sentence_order: bool = True,
-) -> list[Chunk]:
-    """Split a document into chunks of at most `max_tokens` tokens.
+) -> Chunks:
+    """Split documents into chunks of at most `max_tokens` tokens.
 
     Sentences are collected until the target length is reached: `max_tokens`, or with `short_probability` a
-    random shorter one. Excess tokens are then removed from the front or the back, at random.
+    random shorter one. Excess tokens are then removed from the front or the back, at random. Each iteration
+    takes one chunk of every document.
 
     Args:
-        ids: [tokens] of the document.
-        sentence_ends: [sentences], the end of each sentence in `ids`.
+        ids: [M] of all documents.
+        sentence_ends: [S], the end of each sentence in `ids`.
+        document_ends: [D], the end of each document in `sentence_ends`.
         words: word boundaries in the vocabulary.
         rng: source of all random choices.
         max_tokens: maximum number of tokens of both segments together, without special tokens.
         short_probability: share of chunks with a random shorter target.
         sentence_order: whether to split the chunks into two segments.
     """
-    ends: list[int] = sentence_ends.tolist()
-    draws = iter(rng.random((len(ends), 4)).tolist())  # at most one chunk per sentence
-    chunks: list[Chunk] = []
-    sentence, begin = 0, 0
-    while sentence < len(ends):
-        is_short, short_target, cut, swap = next(draws)
-        target = max_tokens
-        if is_short < short_probability:
-            target = 2 + int(short_target * (max_tokens - 1))
+    word_starts = np.flatnonzero(words.starts(ids))
+    sentence, final = np.append(0, document_ends[:-1]), document_ends - 1  # [D] next and last sentences
+    begin = np.append(0, sentence_ends[final[:-1]])  # [D] first token of the next chunk
+    parts: list[np.ndarray] = []
+    while len(sentence):
+        is_short, short_target, cut, swap = rng.random((4, len(sentence)))
+        target = np.where(
+            is_short < short_probability, 2 + (short_target * (max_tokens - 1)).astype(int), max_tokens
+        )
         # The first sentence that reaches the target is the chunk's last.
-        last = min(int(np.searchsorted(sentence_ends, begin + target)), len(ends) - 1)
-        end = ends[last]
-        if end - begin >= MIN_TOKENS:
-            if not sentence_order:
-                chunks.append(Chunk(_trim((begin, end), max_tokens, rng), None, IN_ORDER))
-            else:
-                middle = _middle(ids, ends[sentence:last], begin, end, words, cut)
-                if middle is not None:
-                    first, second = fit((begin, middle), (middle, end), max_tokens, rng)
-                    swapped = swap < 0.5
-                    chunks.append(
-                        Chunk(second, first, SWAPPED) if swapped else Chunk(first, second, IN_ORDER)
-                    )
-        sentence, begin = last + 1, end
-    return chunks
-
-
-def _middle(
-    ids: np.ndarray, inner_ends: list[int], begin: int, end: int, words: WordTable, cut: float
-) -> int | None:
-    """Return where B begins: after a random sentence, or inside a single sentence at a random word."""
-    if inner_ends:
-        return inner_ends[int(cut * len(inner_ends))]
-    places = np.flatnonzero(words.starts(ids[begin:end]))[1:]
-    return begin + int(places[int(cut * len(places))]) if len(places) else None
+        last = np.minimum(np.searchsorted(sentence_ends, begin + target), final)
+        end = sentence_ends[last]
+        # B begins after a random sentence, or inside a single sentence at a random word.
+        num_sentences = last - sentence
+        word = np.searchsorted(word_starts, begin, side="right")
+        num_words = np.searchsorted(word_starts, end) - word
+        at_word = word_starts[np.minimum(word + (cut * num_words).astype(int), len(word_starts) - 1)]
+        at_sentence = sentence_ends[sentence + (cut * num_sentences).astype(int)]
+        middle = np.where(num_sentences > 0, at_sentence, at_word)
+        usable = end - begin >= MIN_TOKENS
+        if sentence_order:
+            usable &= (num_sentences > 0) | (num_words > 0)
+        parts.append(np.stack([begin, middle, end, swap < 0.5])[:, usable])
+        more = last < final
+        sentence, final, begin = last[more] + 1, final[more], end[more]
+    begin, middle, end, swapped = np.concatenate(parts, axis=1)  # [C] each
+    if not sentence_order:
+        first = _trim(begin, end, np.minimum(end - begin, max_tokens), rng)
+        return Chunks(first, np.stack([end, end], axis=1), np.full(len(first), IN_ORDER))
+    first, second = fit(begin, middle, middle, end, max_tokens, rng)
+    is_swapped = swapped.astype(bool)[:, None]
+    return Chunks(np.where(is_swapped, second, first), np.where(is_swapped, first, second), swapped)
 
 
 def fit(
-    first: tuple[int, int], second: tuple[int, int], max_tokens: int, rng: np.random.Generator
-) -> tuple[tuple[int, int], tuple[int, int]]:
+    begin: np.ndarray,
+    end: np.ndarray,
+    second_begin: np.ndarray,
+    second_end: np.ndarray,
+    max_tokens: int,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
     """Shorten the longer segment, then both in turn, like the original one token at a time.
 
     Args:
-        first: range of segment A.
-        second: range of segment B.
+        begin: where segments A begin, [C].
+        end: where they end.
+        second_begin: where segments B begin, [C].
+        second_end: where they end.
         max_tokens: maximum number of tokens of both together.
         rng: decides for each token whether it is removed from the front or the back.
-    """
-    a, b = first[1] - first[0], second[1] - second[0]
-    excess = a + b - max_tokens
-    if excess <= 0:
-        return first, second
-    shared = max(0, excess - abs(a - b))  # once they have equal lengths, each gives half
-    from_a = (excess - shared if a > b else 0) + shared // 2
-    return _trim(first, a - from_a, rng), _trim(second, b - (excess - from_a), rng)
-
-
-def _trim(segment: tuple[int, int], length: int, rng: np.random.Generator) -> tuple[int, int]:
-    """Cut a segment to `length` tokens by removing tokens from the front or the back, at random."""
-    begin, end = segment
-    excess = end - begin - length
-    if excess <= 0:
-        return segment
-    from_front = int(rng.binomial(excess, 0.5))
-    return begin + from_front, end - (excess - from_front)
-
-
-def excerpt(
-    text: np.ndarray, words: WordTable, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, int] | None:
-    """Make an excerpt pair from a text's ids [tokens].
 
     Returns:
-        Segment A, segment B and the label, at most as many tokens together as the text; None if the text is
-        too short to be split at a word.
+        The ranges of A and of B, [C, 2] each.
     """
-    parts = np.split(text, np.flatnonzero(words.starts(text))[1:])
-    ends = np.cumsum([len(part) for part in parts])
-    split = int(np.searchsorted(ends, rng.uniform(*_FIRST) * len(text))) + 1
-    if split >= len(parts):
-        return None
-    first, rest = parts[:split], parts[split:]
-    room = len(text) - int(ends[split - 1])
+    a, b = end - begin, second_end - second_begin
+    excess = np.maximum(a + b - max_tokens, 0)
+    shared = np.maximum(0, excess - abs(a - b))  # once they have equal lengths, each gives half
+    from_a = np.where(a > b, excess - shared, 0) + shared // 2
+    return _trim(begin, end, a - from_a, rng), _trim(second_begin, second_end, b - (excess - from_a), rng)
 
-    # A run of A's words that fits into the rest.
-    begin = int(rng.integers(split))
-    before = int(ends[begin - 1]) if begin else 0
-    run = first[begin : max(begin + 1, int(np.searchsorted(ends, before + room, side="right")))]
-    second = [
-        part for part, kept in zip(run, rng.random(len(run)) < rng.uniform(*_KEPT), strict=True) if kept
-    ]
-    second = second or run[:1]
 
-    label = ALTERED if rng.random() < 0.5 else TRUE
-    if label == ALTERED:
-        replaced = rng.random(len(second)) < rng.uniform(*_REPLACED)
-        replaced[rng.integers(len(second))] = True
-        others = rng.integers(len(rest), size=len(second))
-        second = [
-            rest[other] if gone else part
-            for part, gone, other in zip(second, replaced.tolist(), others.tolist(), strict=True)
-        ]
-    return np.concatenate(first), np.concatenate(second)[:room], label
+def _trim(begin: np.ndarray, end: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Cut ranges [C] to `lengths` by removing tokens from the front or the back, at random: [C, 2]."""
+    begin = begin + rng.binomial(end - begin - lengths, 0.5)
+    return np.stack([begin, begin + lengths], axis=1)

@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from albertkit.checkpoints.sentence_modules import NORMALIZE_KEY, POOLING_KEY, sentence_modules
 from albertkit.config import AlbertConfig
@@ -43,8 +42,6 @@ def initialize(settings: PretrainingSettings, shards: ShardSet) -> AlbertForPreT
             start_at_sinusoids(model)
         if settings.unit_mapping:
             start_at_unit_mapping(model)
-    if settings.matching_head:
-        start_at_matching(model)
     config = model.config
     if config.vocab_size != shards.manifest.vocabulary_size:
         raise ConfigError(
@@ -168,74 +165,3 @@ def start_at_unit_mapping(model: AlbertForPreTraining) -> None:
     """
     with torch.no_grad():
         model.albert.encoder.embedding_hidden_mapping_in.weight.normal_(0, model.config.embedding_size**-0.5)
-
-
-def start_at_matching(model: AlbertForPreTraining) -> None:
-    """Make one head of the first layer attend from each piece to the same piece elsewhere.
-
-    The head with the smallest contribution is used. Its queries and keys become one projection (D, H) to the
-    directions in which the states of different pieces differ most relative to one piece in different places.
-    The score of a piece with itself is then about `_MATCH`. The head reads the segment of the match and adds
-    it along a random direction, which shows whether the other segment has the piece too. A small model did
-    not learn this by itself (see the lab notes). The head is trained like all other weights.
-    """
-    encoder = model.albert.encoder
-    attention = encoder.executed_layers()[0].attention
-    size = attention.attention_head_size
-    states = _states_of_pieces(model)  # (places, segments, V, H)
-    hidden = states.shape[-1]
-    with torch.no_grad():
-        value = attention.value.weight.view(-1, size, hidden)
-        dense = attention.dense.weight.view(hidden, -1, size).transpose(0, 1)
-        least = int((dense @ value).flatten(1).norm(dim=1).argmin())
-        own = slice(least * size, (least + 1) * size)
-
-        pieces = states.mean((0, 1))  # (V, H)
-        center = pieces.mean(0)
-        whiten = _inverse_root(_covariance(states - pieces))
-        directions = torch.linalg.svd((pieces - center) @ whiten, full_matrices=False)[2][:size]
-        projection = directions @ whiten
-        spread = ((states - center) @ projection.T).square().sum(-1).mean()
-        projection *= math.sqrt(_MATCH * math.sqrt(size) / spread)
-        for linear in (attention.query, attention.key):
-            linear.weight[own] = projection
-            linear.bias[own] = -projection @ center
-
-        # Gives -1 in segment A and 1 in B, for every piece (a linear discriminant).
-        apart = states[:, 1].mean((0, 1)) - states[:, 0].mean((0, 1))
-        reads = torch.linalg.solve(_covariance(states - states.mean((0, 2), keepdim=True)), apart)
-        reads *= 2 / (reads @ apart)
-        attention.value.weight[least * size] = reads
-        attention.value.bias[least * size] = -reads @ states.mean((0, 1, 2))
-        adds = torch.randn(hidden)
-        adds = (adds - adds.mean()) / (adds - adds.mean()).norm()
-        attention.dense.weight[:, own] = 0
-        attention.dense.weight[:, least * size] = _ADDED * states.norm(dim=-1).mean() * adds
-
-
-_MATCH = 8.0  # score of a piece with itself; two different pieces have about 0
-_ADDED = 0.25  # relative to the length of a state
-_PLACES, _PIECES = 16, 4096  # maximum numbers that are used
-
-
-def _states_of_pieces(model: AlbertForPreTraining) -> Tensor:
-    """Return the states (places, 2, pieces, H) that enter the first layer, in segments A and B."""
-    config = model.config
-    places = torch.linspace(1, config.max_position_embeddings - 1, _PLACES).long()
-    pieces = torch.linspace(0, config.vocab_size - 1, min(_PIECES, config.vocab_size)).long()
-    place, segment, piece = torch.meshgrid(places, torch.arange(2), pieces, indexing="ij")
-    with torch.no_grad():
-        embedded = model.albert.embeddings(*(part.flatten()[None] for part in (piece, segment, place)))
-        return model.albert.encoder.embedding_hidden_mapping_in(embedded).view(*place.shape, -1)
-
-
-def _covariance(deviations: Tensor) -> Tensor:
-    """Return the covariance of deviations (..., H) as (H, H), regularized."""
-    flat = deviations.flatten(0, -2)
-    covariance = flat.T @ flat / len(flat)
-    return covariance + 1e-3 * covariance.diagonal().mean() * torch.eye(len(covariance))
-
-
-def _inverse_root(symmetric: Tensor) -> Tensor:
-    values, vectors = torch.linalg.eigh(symmetric)
-    return vectors * values.rsqrt() @ vectors.T

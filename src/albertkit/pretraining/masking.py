@@ -1,8 +1,11 @@
-"""Whole-word n-gram masking (Lan et al. 2020, section 4.1, after SpanBERT).
+"""Whole-word n-gram masking (Lan et al. 2020, section 4.1, after SpanBERT), for all rows of a batch at once.
 
 An n-gram of n <= 3 whole words is masked with p(n) = (1/n) / sum(1/k), until round(15%) of the tokens are
 chosen. Each of these independently becomes [MASK] (80%), a random other token (10%), or stays (10%). The
-original drops an n-gram that overlaps a masked one, which favors short ones; here it is placed elsewhere.
+original drops an n-gram that overlaps a masked one, which favors short ones. Here all words are first divided
+into n-grams, of which random ones are chosen. So they cannot overlap.
+
+Legend: M tokens of all rows without padding, B rows, W words, G n-grams.
 """
 
 import numpy as np
@@ -11,101 +14,123 @@ from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.words import WordTable
 
 MASK_SHARE, RANDOM_SHARE = 0.8, 0.1  # the rest is kept
-_TRIES = 8  # positions tried for an n-gram before it is shortened
 
 
-def budget(num_tokens: int, settings: ExampleSettings) -> int:
-    """Return how many of `num_tokens` tokens (including special tokens, as in the original) are masked."""
-    return min(settings.most_predictions, max(1, round(num_tokens * settings.masked_lm_probability)))
+def budget(lengths: np.ndarray, settings: ExampleSettings) -> np.ndarray:
+    """Return how many tokens of rows of these lengths are masked; special tokens count, as in the original."""
+    share = np.round(lengths * settings.masked_lm_probability).astype(np.int64)
+    return np.clip(share, 1, settings.most_predictions)
 
 
-def ngram_lengths(count: int, max_ngram: int, rng: np.random.Generator) -> list[int]:
+def ngram_lengths(count: int, max_ngram: int, rng: np.random.Generator) -> np.ndarray:
     """Draw `count` lengths in words with p(n) = (1/n) / sum(1/k)."""
     weights = 1 / np.arange(1, max_ngram + 1)
     edges = np.cumsum(weights / weights.sum())[:-1]
-    return (np.searchsorted(edges, rng.random(count), side="right") + 1).tolist()
+    return np.searchsorted(edges, rng.random(count), side="right") + 1
 
 
 def choose(
-    ids: np.ndarray, words: WordTable, settings: ExampleSettings, rng: np.random.Generator
-) -> tuple[np.ndarray, list[int]]:
-    """Choose the positions to mask in a row of ids.
+    ids: np.ndarray,
+    lengths: np.ndarray,
+    words: WordTable,
+    settings: ExampleSettings,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Choose the tokens to mask.
+
+    Args:
+        ids: [M], rows with special tokens, one after the other.
+        lengths: [B], the number of tokens of each row.
+        words: word boundaries in the vocabulary.
+        settings: settings of the examples.
+        rng: source of all random choices.
 
     Returns:
-        The chosen positions [P] in ascending order, and the lengths in words of the n-grams chosen.
+        Whether each token is chosen, [M].
     """
-    starts = np.flatnonzero(words.starts(ids))
-    ends = np.append(starts[1:], len(ids))
-    # Special tokens are separate words, so no n-gram spans one.
-    ordinary = ~words.is_special[ids[starts]]
-    free: list[bool] = ordinary.tolist()
-    candidates: list[int] = np.flatnonzero(ordinary).tolist()
-    if not candidates:
-        return np.zeros(0, dtype=np.int64), []
-    first, last = starts.tolist(), ends.tolist()
-    remaining = budget(len(ids), settings)
+    starts = np.flatnonzero(words.starts(ids))  # [W]
+    sizes = np.diff(starts, append=len(ids))  # [W] in tokens
+    special = words.is_special[ids[starts]]
+    remaining = budget(lengths, settings)
 
-    # Draw all random numbers of a row in two calls: an attempt needs one position, an n-gram one length.
-    lengths = ngram_lengths(remaining, settings.max_ngram, rng)
-    places = iter(rng.integers(len(candidates), size=remaining * _TRIES * settings.max_ngram).tolist())
+    # Divide the words into n-grams. Special tokens, which begin and end a row, are cut out. An n-gram that was
+    # cut comes last in its row, because elsewhere too an n-gram is only chosen if it has room.
+    drawn = ngram_lengths(len(starts), settings.max_ngram, rng)
+    drawn = drawn[: np.searchsorted(np.cumsum(drawn), len(starts)) + 1]
+    begins = np.zeros(len(starts), dtype=bool)
+    begins[np.cumsum(drawn)[:-1]] = True
+    begins[0] = True
+    drawn = np.repeat(drawn, drawn)[: len(starts)]  # [W] length of the n-gram of each word as drawn
+    begins |= special
+    begins[1:] |= special[:-1]
+    first = np.flatnonzero(begins)  # [G] first word
+    num_words = np.diff(first, append=len(starts))
+    first_token = starts[first]
+    num_tokens = np.diff(first_token, append=len(ids))
+    row = np.searchsorted(np.cumsum(lengths), first_token, side="right")  # [G]
+    is_cut = num_words < drawn[first]
 
-    spans: list[tuple[int, int]] = []
-    chosen: list[int] = []
-    for drawn in lengths:
-        if not remaining:
-            break
-        length = drawn
-        while length:
-            for _ in range(_TRIES):
-                word = candidates[next(places)]
-                end = word + length
-                if end > len(free) or not all(free[word:end]):
-                    continue
-                if last[end - 1] - first[word] <= remaining:
-                    break
-            else:
-                length -= 1
-                continue
-            free[word:end] = [False] * length
-            spans.append((first[word], last[end - 1]))
-            chosen.append(length)
-            remaining -= last[end - 1] - first[word]
-            break
-    positions = [position for begin, stop in sorted(spans) for position in range(begin, stop)]
-    return np.array(positions, dtype=np.int64), chosen
+    # Of each row, take n-grams in random order while the budget suffices.
+    order = np.argsort(2 * row + rng.random(len(first)) + is_cut)
+    order = order[~special[first[order]]]
+    tokens = num_tokens[order]
+    row = row[order]
+    total = np.cumsum(tokens)
+    before = np.where(np.diff(row, prepend=-1) != 0, total - tokens, 0)
+    total -= np.maximum.accumulate(before)  # of the row
+    fits = total <= remaining[row]
+    chosen = np.zeros(len(first), dtype=bool)
+    chosen[order[fits]] = True
+    masked = np.repeat(chosen, num_words)  # [W]
+    remaining -= np.bincount(row[fits], weights=tokens[fits], minlength=len(lengths)).astype(np.int64)
+
+    # Fill the rest of the budgets with words of the n-grams that did not fit.
+    rest = order[~fits]
+    word = spread(first[rest], num_words[rest])
+    row = np.repeat(row[~fits], num_words[rest])
+    while len(word):
+        fits = sizes[word] <= remaining[row]
+        word, row = word[fits], row[fits]
+        is_next = np.diff(row, prepend=-1) != 0  # the first word of each row
+        masked[word[is_next]] = True
+        remaining[row[is_next]] -= sizes[word[is_next]]
+        word, row = word[~is_next], row[~is_next]
+    return np.repeat(masked, sizes)
+
+
+def spread(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return the indices in all ranges that have these beginnings and lengths, one range after the other."""
+    return np.arange(lengths.sum()) + np.repeat(begins - np.cumsum(lengths) + lengths, lengths)
 
 
 def hide(
     ids: np.ndarray,
-    positions: np.ndarray,
+    masked: np.ndarray,
     words: WordTable,
     rng: np.random.Generator,
     *,
     replace_with_any: bool = False,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mask the chosen positions [P] of a row of ids.
+) -> np.ndarray:
+    """Return the ids [M] as the model sees them: the chosen tokens are masked, replaced or kept.
 
     Args:
-        ids: [tokens] of the row.
-        positions: the positions to mask [P].
+        ids: [M].
+        masked: whether each token is chosen, [M].
         words: word boundaries in the vocabulary.
         rng: source of all random choices.
         replace_with_any: whether random tokens come from the whole vocabulary, including special tokens and
             the original token, as in the original code.
-
-    Returns:
-        The row as the model sees it (a copy), and the original ids at the positions [P].
     """
-    labels = ids[positions]
-    draw = rng.random(len(positions))
+    labels = ids[masked]
+    draw = rng.random(len(labels))
     if replace_with_any:
-        random_ids = rng.integers(words.size, size=len(positions))
+        random_ids = rng.integers(words.size, size=len(labels))
     else:
         # Draw one of the other ordinary ids with equal probability: skip the rank of the original.
-        rank = rng.integers(len(words.ordinary_ids) - 1, size=len(positions))
+        rank = rng.integers(len(words.ordinary_ids) - 1, size=len(labels))
         rank += rank >= words.ordinary_rank[labels]
         random_ids = words.ordinary_ids[rank]
     replaced = np.where(draw < MASK_SHARE, words.mask, random_ids)
     seen = ids.copy()
-    seen[positions] = np.where(draw < MASK_SHARE + RANDOM_SHARE, replaced, labels)
-    return seen, labels
+    seen[masked] = np.where(draw < MASK_SHARE + RANDOM_SHARE, replaced, labels)
+    return seen

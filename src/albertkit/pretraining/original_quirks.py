@@ -18,7 +18,7 @@ stream that its seed does not control.
 
 import numpy as np
 
-from albertkit.pretraining.chunks import IN_ORDER, SWAPPED, Chunk, fit
+from albertkit.pretraining.chunks import IN_ORDER, SWAPPED, Chunks, fit
 from albertkit.pretraining.masking import budget, ngram_lengths
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
@@ -26,46 +26,57 @@ from albertkit.pretraining.words import WordTable
 
 
 def plan(
-    document: int, shards: ShardSet, rng: np.random.Generator, *, max_tokens: int, short_probability: float
-) -> list[Chunk]:
-    """Split a document into chunks of two segments of at most `max_tokens` tokens together.
+    documents: np.ndarray,
+    shards: ShardSet,
+    rng: np.random.Generator,
+    *,
+    max_tokens: int,
+    short_probability: float,
+) -> tuple[np.ndarray, Chunks]:
+    """Split documents into chunks of two segments of at most `max_tokens` tokens together.
 
     Args:
-        document: index of the document.
+        documents: indices of the documents.
         shards: all documents; B may come from any.
         rng: source of all random choices.
         max_tokens: maximum number of tokens of both segments together, without special tokens.
         short_probability: share of documents with a random shorter target.
+
+    Returns:
+        The ids of the documents and of all segments from elsewhere, and the chunks as ranges of these ids.
     """
-    _, sentence_ends = shards.tokens(document)
-    ends: list[int] = sentence_ends.tolist()
-    target = max_tokens
-    if rng.random() < short_probability:
-        target = int(rng.integers(2, max_tokens, endpoint=True))
-    chunks: list[Chunk] = []
-    sentence, begin = 0, 0
-    while sentence < len(ends):
-        last = min(int(np.searchsorted(sentence_ends, begin + target)), len(ends) - 1)
-        end = ends[last]
-        if last == sentence:
-            other, second = _elsewhere(document, shards, rng, target - (end - begin))
-            first, second = fit((begin, end), second, max_tokens, rng)
-            chunks.append(Chunk(first, second, SWAPPED, other))
-        else:
-            middle = ends[int(rng.integers(sentence, last))]
-            first, second, label = (begin, middle), (middle, end), IN_ORDER
-            if rng.random() < 0.5:
-                first, second, label = second, first, SWAPPED
-            first, second = fit(first, second, max_tokens, rng)
-            chunks.append(Chunk(first, second, label))
-        sentence, begin = last + 1, end
-    return chunks
+    texts: list[np.ndarray] = []
+    start = 0  # of the next text
+    ranges: list[tuple[int, int, int, int, int]] = []  # begin and end of A and of B, label
+    for document in documents.tolist():
+        ids, sentence_ends = shards.tokens(document)
+        ends: list[int] = (sentence_ends + start).tolist()
+        target = max_tokens
+        if rng.random() < short_probability:
+            target = int(rng.integers(2, max_tokens, endpoint=True))
+        texts.append(ids)
+        begin, start = start, start + len(ids)
+        sentence = 0
+        while sentence < len(ends):
+            last = min(int(np.searchsorted(ends, begin + target)), len(ends) - 1)
+            end = ends[last]
+            if last == sentence:
+                other = _elsewhere(document, shards, rng, target - (end - begin))
+                ranges.append((begin, end, start, start + len(other), SWAPPED))
+                texts.append(other)
+                start += len(other)
+            else:
+                middle = ends[int(rng.integers(sentence, last))]
+                swapped = rng.random() < 0.5
+                chunk = (middle, end, begin, middle) if swapped else (begin, middle, middle, end)
+                ranges.append((*chunk, SWAPPED if swapped else IN_ORDER))
+            sentence, begin = last + 1, end
+    *segments, labels = np.array(ranges).T
+    return np.concatenate(texts), Chunks(*fit(*segments, max_tokens, rng), labels)
 
 
-def _elsewhere(
-    document: int, shards: ShardSet, rng: np.random.Generator, target: int
-) -> tuple[int, tuple[int, int]]:
-    """Return another document (the same if it is the only one) and a range of sentences in it.
+def _elsewhere(document: int, shards: ShardSet, rng: np.random.Generator, target: int) -> np.ndarray:
+    """Return some sentences of another document, or of the same if it is the only one.
 
     They have at least `target` tokens, unless the document ends before, and at least one sentence.
     """
@@ -73,31 +84,38 @@ def _elsewhere(
     if len(shards) > 1:
         other = int(rng.integers(len(shards) - 1))
         other += other >= document
-    _, ends = shards.tokens(other)
+    ids, ends = shards.tokens(other)
     first = int(rng.integers(len(ends)))
     begin = int(ends[first - 1]) if first else 0
     last = min(max(first, int(np.searchsorted(ends, begin + target))), len(ends) - 1)
-    return other, (begin, int(ends[last]))
+    return ids[begin : int(ends[last])]
 
 
 def choose(
-    ids: np.ndarray, words: WordTable, settings: ExampleSettings, rng: np.random.Generator
-) -> tuple[np.ndarray, list[int]]:
-    """Choose the positions to mask in a row of ids.
+    ids: np.ndarray,
+    lengths: np.ndarray,
+    words: WordTable,
+    settings: ExampleSettings,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Choose the tokens to mask, row by row; for arguments and result see `masking.choose`."""
+    stops = np.cumsum(lengths)
+    budgets: list[int] = budget(lengths, settings).tolist()
+    rows = zip(np.split(ids, stops[:-1]), budgets, strict=True)
+    return np.concatenate([_choose_in_row(row, most, words, settings, rng) for row, most in rows])
 
-    Returns:
-        The chosen positions [P] in ascending order, and the lengths in words of the n-grams chosen.
-    """
+
+def _choose_in_row(
+    ids: np.ndarray, remaining: int, words: WordTable, settings: ExampleSettings, rng: np.random.Generator
+) -> np.ndarray:
     positions = np.flatnonzero((ids != words.cls) & (ids != words.sep))
     begins = words.original_starts(ids[positions])
     begins[:1] = True
     firsts: list[int] = [*np.flatnonzero(begins).tolist(), len(positions)]  # of each word, into positions
     num_words = len(firsts) - 1
-    lengths = ngram_lengths(num_words, settings.max_ngram, rng)
+    lengths = ngram_lengths(num_words, settings.max_ngram, rng).tolist()
     free = [True] * num_words
-    spans: list[tuple[int, int]] = []
-    chosen: list[int] = []
-    remaining = budget(len(ids), settings)
+    masked = np.zeros(len(ids), dtype=bool)
     for word, drawn in zip(rng.permutation(num_words).tolist(), lengths, strict=True):
         if not remaining:
             break
@@ -106,8 +124,6 @@ def choose(
             length -= 1
         if length and all(free[word : word + length]):
             free[word : word + length] = [False] * length
-            spans.append((firsts[word], firsts[word + length]))
-            chosen.append(length)
+            masked[positions[firsts[word] : firsts[word + length]]] = True
             remaining -= firsts[word + length] - firsts[word]
-    indices = [index for begin, stop in sorted(spans) for index in range(begin, stop)]
-    return positions[indices], chosen
+    return masked

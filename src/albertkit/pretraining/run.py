@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 from torch.optim.swa_utils import AveragedModel
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from albertkit.cores import usable_cores
 from albertkit.errors import TrainingError
-from albertkit.footprint import measure
 from albertkit.metrics.comparing import is_better
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.batches import ExampleStream, Position, PretrainingBatch, fixed_batches
@@ -29,10 +29,10 @@ from albertkit.training.loop import Training
 from albertkit.training.progress import read_metrics
 from albertkit.training.run_state import RunResult
 from albertkit.training.state import checkpoint_step, checkpoints, choose_precision
-from albertkit.training.throughput import TRAINING_PASSES
 
 logger = logging.getLogger(__name__)
 
+MAX_WORKERS = 4  # each plans all batches, so more of them draw little more
 OVERFITTED = 0.1  # share of its first loss below which one batch counts as learned
 
 
@@ -131,7 +131,7 @@ def run_pretraining(
         fingerprint={key: value for key, value in asdict(settings).items() if key not in _FREE}
         | {"shards of data": [shard.sha256 for shard in train_shards.manifest.shards]},
         world=world,
-        flops_per_token=_training_flops(model, settings),
+        counts_flops=True,
         callbacks=callbacks,
         about=scalar_values(settings) | {"model": settings.model},
     ).run()
@@ -186,35 +186,32 @@ def average_checkpoints(model: AlbertForPreTraining, output: Path, count: int) -
 
 
 class _Stream(IterableDataset[PretrainingBatch]):
+    """The stream of one of several workers, which take turns."""
+
     def __init__(self, stream: ExampleStream) -> None:
         self.stream = stream
 
     def __iter__(self) -> Iterator[PretrainingBatch]:
-        return iter(self.stream)
+        worker = get_worker_info()
+        assert worker is not None
+        return self.stream.every(worker.num_workers, worker.id)
 
 
 def _in_background(stream: ExampleStream) -> Iterator[PretrainingBatch]:
-    """Draw examples in another process, in the same order, so that a fast device never waits for them.
+    """Draw batches in other processes, in the same order, so that a fast device never waits for them.
 
-    The process is a new interpreter, because forking a process with threads (torch's) can hang.
+    Each process is a new interpreter, because forking a process with threads (torch's) can hang.
     """
+    cores = max(1, (usable_cores() - 1) // stream.world_size)
     loader = DataLoader(
         _Stream(stream),
         batch_size=None,
-        num_workers=1,
+        num_workers=min(cores, MAX_WORKERS),
         prefetch_factor=8,
         multiprocessing_context="spawn",
         worker_init_fn=ignore_stop_signals,
     )
     return iter(loader)
-
-
-def _training_flops(model: AlbertForPreTraining, settings: PretrainingSettings) -> float:
-    """Return the operations of a training step per token, including the head at the masked positions."""
-    footprint = measure("AlbertForPreTraining", model.config)
-    share = settings.examples.masked_lm_probability if settings.examples.masked_lm else 0.0
-    forward = footprint.flops(settings.examples.max_seq_length) + share * footprint.head_flops
-    return TRAINING_PASSES * forward
 
 
 def _with_tenths_logged(settings: PretrainingSettings) -> PretrainingSettings:

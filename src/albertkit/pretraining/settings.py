@@ -94,9 +94,6 @@ class ExampleSettings:
     sentence_order: bool = True
     """Train on sentence order: swap the two segments half of the time, and predict whether they are
     swapped."""
-    excerpt_probability: float = number(0.0, SHARE)
-    """Share of the pairs whose second segment consists of words from the first segment. For these pairs, the
-    order head predicts whether some of the words were replaced."""
     original_quirks: bool = False
     """Draw examples by the rules of the original code, including the rules that leak the sentence order.
     pretraining/original_quirks.py lists the rules."""
@@ -115,11 +112,6 @@ class ExampleSettings:
             )
         if not (self.masked_lm or self.sentence_order):
             raise ConfigError("masked_lm and sentence_order are both off. Turn at least one of them on.")
-        if self.excerpt_probability and (self.original_quirks or not self.sentence_order):
-            raise ConfigError(
-                "excerpt_probability needs sentence_order and cannot be combined with original_quirks. Set "
-                "it to 0."
-            )
         if self.original_quirks and not self.sentence_order:
             raise ConfigError("original_quirks needs sentence_order. Turn sentence_order on.")
 
@@ -159,9 +151,6 @@ class PretrainingSettings:
     unit_mapping: bool = False
     """Initialize the embedding mapping so that the input of the first layer has variance 1, as the inputs of
     all other layers have."""
-    matching_head: bool = False
-    """Initialize one head of the first layer so that each token attends to other tokens with the same
-    piece."""
     overfit_one_batch: bool = False
     """Check the setup: train on the first batch only. Its loss must fall to almost 0."""
     evaluation_sequences: int = number(1024, "rows", minimum=1)

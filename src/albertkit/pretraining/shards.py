@@ -142,6 +142,20 @@ class ShardSet:
         shard = bisect_right(self._starts, index) - 1
         return self._chunk(shard).tokens(index - self._starts[shard])
 
+    def documents(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return several documents, one after the other.
+
+        Returns:
+            The ids [tokens], the ends [sentences] of the sentences in the ids, and the ends [documents] of the
+            documents in the sentences.
+        """
+        parts = [self.tokens(index) for index in indices.tolist()]
+        begins = np.cumsum([0, *(len(ids) for ids, _ in parts)])
+        counts = [len(ends) for _, ends in parts]
+        ids = np.concatenate([ids for ids, _ in parts])
+        sentence_ends = np.concatenate([ends for _, ends in parts]) + np.repeat(begins[:-1], counts)
+        return ids, sentence_ends, np.cumsum(counts)
+
     def piece_frequencies(self) -> np.ndarray:
         """Return the share of each piece of the vocabulary among all tokens, [V] float64.
 

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from albertkit.allocator import keep_freed_memory
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.files import copy_file
+from albertkit.modeling.layers import compile_layers
 from albertkit.training.callbacks import Callback, CallbackList, RunProgress
 from albertkit.training.distributed import World, stop_signals
 from albertkit.training.objective import OUTPUT_SPREAD, Averages, Batch, BatchSource, TrainingObjective
@@ -81,8 +83,8 @@ class Training:
     """Further values that must be the same on resume (data, shape)."""
     world: World = field(default_factory=lambda: World(torch.device("cpu")))
     """The processes of the run."""
-    flops_per_token: float = 0.0
-    """Operations of a training step per token, for the utilization metric."""
+    counts_flops: bool = False
+    """Whether to count the operations of the first batch, for the utilization metric."""
     callbacks: Sequence[Callback] = ()
     """Called in the main process. An exception in a callback ends the run with a checkpoint."""
     about: dict[str, Any] = field(default_factory=dict)
@@ -136,7 +138,8 @@ class Training:
             self.model.gradient_checkpointing_enable()  # type: ignore[operator]
         keep_freed_memory()
         self._wrapped = self.world.wrap(self.model)
-        self._called = torch.compile(self._wrapped, dynamic=True) if self.settings.compile else self._wrapped
+        if self.settings.compile:
+            compile_layers(self.model)
 
     def _place(self) -> int:
         """Return the progress of the run, in the unit of its length."""
@@ -169,11 +172,7 @@ class Training:
         )
         if self._bf16 and not computes_in_bf16(self.world.device):
             logger.warning("bf16 is not faster than fp32 on %s. Consider fp32.", self.world.device)
-        utilization = 0.0
-        if self.flops_per_token and self.world.is_main:
-            peak = peak_flops(self.world.device, torch.bfloat16 if self._bf16 else torch.float32)
-            utilization = self.flops_per_token / (peak * self.world.size)
-        self._meter = Meter(self.world.device, utilization, self._state, done=self._place())
+        self._meter = Meter(self.world.device, self._state, done=self._place())
 
     def _steps(self, stopping: list[int]) -> int | None:
         """Train until the run has its length, its time is up or a signal arrives; return the signal."""
@@ -193,6 +192,9 @@ class Training:
             self._say(f"already finished, at step {self._state.step}")
         elif not self._callback_list.failed:
             for batch, next_position in self.batches(self._state.position):
+                if self.counts_flops and not self._meter.utilization and self.world.is_main:
+                    self._meter.utilization = self._utilization(batch)
+                    self._meter.start()
                 grad_norm = self._step(batch, next_position)
                 if grad_norm is None:
                     continue
@@ -238,6 +240,18 @@ class Training:
                 "the folder, or start again in another output folder."
             )
 
+    def _utilization(self, batch: Batch) -> float:
+        """Return the model FLOPs utilization at one token per second, counted on a part of a batch."""
+        part = batch.split(self.settings.accumulation)[0]
+        counts = self.objective.counts(part)
+        with torch.compiler.set_stance("force_eager"), FlopCounterMode(display=False) as counter:
+            with self._autocast():
+                result = self.objective(self.model, part, counts)
+            result.loss.backward()
+        self._optimizer.zero_grad(set_to_none=True)
+        peak = peak_flops(self.world.device, torch.bfloat16 if self._bf16 else torch.float32)
+        return counter.get_total_flops() / counts["tokens"] / (peak * self.world.size)
+
     def _step(self, batch: Batch, next_position: dict[str, int]) -> float | None:
         """Take one optimizer step and return the norm of the gradients; roll back after a bad loss."""
         settings, state, world = self.settings, self._state, self.world
@@ -256,13 +270,13 @@ class Training:
             # Gradients are averaged over the processes once per batch, after its last part.
             with nullcontext() if part is parts[-1] else world.no_averaging(self._wrapped):
                 with self._autocast():
-                    result = self.objective(self._called, part, counts)
+                    result = self.objective(self._wrapped, part, counts)
                 (result.loss * world.size).backward()  # undoes the averaging over the processes
             total += result.loss.detach()
             sums.append(result.sums)
-        loss = float(world.sum(total))
-        grad_norm = clip_gradients(self.model.parameters(), settings.max_grad_norm)
-        if state.watch.is_bad(loss, settings.spike) or not torch.isfinite(grad_norm):
+        norm = clip_gradients(self.model.parameters(), settings.max_grad_norm)
+        loss, grad_norm = torch.stack([world.sum(total), norm]).tolist()  # the only wait for a GPU in a step
+        if state.watch.is_bad(loss, settings.spike) or not math.isfinite(grad_norm):
             self._roll_back(loss, next_position)
             return None
         self._optimizer.step()
@@ -274,7 +288,7 @@ class Training:
         for part_sums in sums:
             self._averages.add(part_sums)
         self._callback_list.run.loss = loss
-        return float(grad_norm)
+        return grad_norm
 
     def _autocast(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.world.device.type, torch.bfloat16, enabled=self._bf16)

@@ -62,24 +62,31 @@ class AdamW(_EagerOptimizer):
         """Update every parameter that has a gradient."""
         assert closure is None, "closures are not supported"
         for group in self.param_groups:
-            for param in group["params"]:
-                if param.grad is not None:
-                    self._update(param, param.grad, self.state[param], group)
+            if params := [param for param in group["params"] if param.grad is not None]:
+                self._update(params, [param.grad for param in params], group)
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: dict[str, Any]) -> None:
-        if not state:
-            state["exp_avg"] = torch.zeros_like(param)
-            state["exp_avg_sq"] = torch.zeros_like(param)
+    def _moments(self, params: list[Tensor], *names: str) -> list[list[Tensor]]:
+        """Return the moments of these names of each parameter, which start at zero."""
+        for param in params:
+            for name in names:
+                if name not in self.state[param]:
+                    self.state[param][name] = torch.zeros_like(param)
+        return [[self.state[param][name] for param in params] for name in names]
+
+    def _update(self, params: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]
-        first, second = state["exp_avg"], state["exp_avg_sq"]
-        first.lerp_(grad, 1 - beta1)
-        second.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        update = first / second.sqrt().add_(group["eps"])
+        first, second = self._moments(params, "exp_avg", "exp_avg_sq")
+        torch._foreach_lerp_(first, grads, 1 - beta1)
+        torch._foreach_mul_(second, beta2)
+        torch._foreach_addcmul_(second, grads, grads, 1 - beta2)
+        scales = torch._foreach_sqrt(second)
+        torch._foreach_add_(scales, group["eps"])
+        updates = torch._foreach_div(first, scales)
         if group["weight_decay"]:
-            update.add_(param, alpha=group["weight_decay"])
+            torch._foreach_add_(updates, params, alpha=group["weight_decay"])
         if group["layer_adaptation"]:
-            update.mul_(_trust_ratio(param, update))
-        param.sub_(update, alpha=group["lr"])
+            torch._foreach_mul_(updates, _trust_ratios(params, updates))
+        torch._foreach_add_(params, updates, alpha=-group["lr"])
 
 
 class Lamb(AdamW):
@@ -124,40 +131,48 @@ class Muon(AdamW):
         super().__init__([orthogonal, *others], lr=adamw_lr, weight_decay=weight_decay)
         self.dtype = dtype
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: dict[str, Any]) -> None:
+    def _update(self, params: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> None:
         if "momentum" not in group:
-            super()._update(param, grad, state, group)
+            super()._update(params, grads, group)
             return
-        if not state:
-            state["momentum_buffer"] = torch.zeros_like(grad)
-        average = state["momentum_buffer"].lerp_(grad, 1 - group["momentum"])
-        update = orthogonalize(grad.lerp(average, group["momentum"]), self.dtype)
-        param.mul_(1 - group["lr"] * group["weight_decay"])
-        param.add_(update, alpha=-0.2 * max(param.shape) ** 0.5 * group["lr"])
+        (averages,) = self._moments(params, "momentum_buffer")
+        torch._foreach_lerp_(averages, grads, 1 - group["momentum"])
+        looked_ahead = torch._foreach_lerp(grads, averages, group["momentum"])
+        torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
+        by_shape: dict[torch.Size, list[int]] = {}
+        for index, param in enumerate(params):
+            by_shape.setdefault(param.shape, []).append(index)
+        for shape, indices in by_shape.items():
+            updates = orthogonalize(torch.stack([looked_ahead[index] for index in indices]), self.dtype)
+            size = -0.2 * max(shape) ** 0.5 * group["lr"]
+            same_shape = [params[index] for index in indices]
+            torch._foreach_add_(same_shape, list(updates.to(same_shape[0].dtype)), alpha=size)
 
 
-def orthogonalize(matrix: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return U V' of the matrix U S V', roughly: the singular values become 0.7 to 1.2.
+def orthogonalize(matrices: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return U V' of matrices U S V' (N, R, C), roughly: the singular values become 0.7 to 1.2.
 
     Five Newton-Schulz steps with the coefficients of Jordan et al. 2024, computed and returned in `dtype`.
     """
     a, b, c = 3.4445, -4.775, 2.0315
-    wide = matrix.to(dtype)
-    if matrix.shape[0] > matrix.shape[1]:
-        wide = wide.T
-    wide = wide / wide.norm().clamp_min(1e-7)  # the iteration needs singular values of at most 1
+    is_tall = matrices.shape[1] > matrices.shape[2]
+    wide = matrices.to(dtype)
+    if is_tall:
+        wide = wide.mT
+    # The iteration needs singular values of at most 1.
+    wide = wide / torch.linalg.matrix_norm(wide, keepdim=True).clamp_min(1e-7)
     for _ in range(5):
-        gram = wide @ wide.T
-        wide = torch.addmm(wide, torch.addmm(gram, gram, gram, beta=b, alpha=c), wide, beta=a)
-    return wide.T if matrix.shape[0] > matrix.shape[1] else wide
+        gram = wide @ wide.mT
+        wide = torch.baddbmm(wide, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), wide, beta=a)
+    return wide.mT if is_tall else wide
 
 
-def _trust_ratio(param: Tensor, update: Tensor) -> Tensor:
-    """Return ||param|| / ||update||, 1 if either is zero. Stays on the device, without synchronization."""
-    param_norm = torch.linalg.vector_norm(param)
-    update_norm = torch.linalg.vector_norm(update)
-    usable = (param_norm > 0) & (update_norm > 0)
-    return torch.where(usable, param_norm / update_norm.clamp_min(torch.finfo(update.dtype).tiny), 1.0)
+def _trust_ratios(params: list[Tensor], updates: list[Tensor]) -> list[Tensor]:
+    """Return ||param|| / ||update|| of each parameter, 1 if either is zero. They stay on the device."""
+    param_norms, update_norms = (torch.stack(torch._foreach_norm(values)) for values in (params, updates))
+    usable = (param_norms > 0) & (update_norms > 0)
+    smallest = torch.finfo(update_norms.dtype).tiny
+    return list(torch.where(usable, param_norms / update_norms.clamp_min(smallest), 1.0).unbind())
 
 
 def build_optimizer(
@@ -206,8 +221,6 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     may be infinite.
     """
     gradients = [param.grad for param in parameters if param.grad is not None]
-    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in gradients]))
-    scale = (max_norm / norm).clamp_max(1.0)
-    for grad in gradients:
-        grad.mul_(scale)
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    torch._foreach_mul_(gradients, (max_norm / norm).clamp_max(1.0))
     return norm

@@ -12,8 +12,6 @@ import torch
 
 from albertkit.training.run_state import RunState
 
-TRAINING_PASSES = 3  # operations of a step relative to a forward pass: the backward pass counts twice
-
 _SIZES = (512, 1024, 2048)  # one fits a CPU's caches, one fills a GPU
 _LONG_ENOUGH = 0.02  # seconds per product; larger ones are not faster
 _REPEATS = 5
@@ -29,13 +27,14 @@ class Meter:
 
     Args:
         device: the device of the run.
-        utilization: model FLOPs utilization at one token per second; 0 if unknown.
         state: state of the run when this process starts or resumes it.
         done: the length of the run so far, in steps or tokens.
     """
 
-    def __init__(self, device: torch.device, utilization: float, state: RunState, *, done: int) -> None:
-        self._device, self._utilization = device, utilization
+    def __init__(self, device: torch.device, state: RunState, *, done: int) -> None:
+        self._device = device
+        self.utilization = 0.0
+        """Model FLOPs utilization at one token per second; 0 if unknown."""
         self._clock = time.perf_counter()
         self._tokens, self._seconds = state.tokens, state.seconds
         self._first_done, self._first_seconds = done, state.seconds
@@ -75,8 +74,8 @@ class Meter:
             "memory_gb": peak_memory(self._device) / 1e9,
             "minutes_left": min(seconds_each * (length - done), max(seconds_left, 0.0)) / 60,
         }
-        if self._utilization:  # "mfu" is model FLOPs utilization
-            figures["mfu"] = speed * self._utilization
+        if self.utilization:  # "mfu" is model FLOPs utilization
+            figures["mfu"] = speed * self.utilization
         return figures
 
 
