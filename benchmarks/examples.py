@@ -1,10 +1,11 @@
 """Measure the speed of drawing examples on one core, and the share of real tokens in the batches.
 
-    python benchmarks/examples.py [--shards FOLDER --tokenizer FOLDER] [--length 128] [--runs 5] [--json]
+    python benchmarks/examples.py [--shards FOLDER --tokenizer FOLDER] [--runs 5] [--json]
 
-Without --shards, the text is Python's language reference, which is part of every Python installation. The
-speed is in tokens per second of processor time, without padding, and includes planning. The defaults took
-18 s on an AMD EPYC.
+The examples are those of the recipes: n-grams of up to three words as in recipes/paper/, and single words as
+in recipes/bundled.toml, with the lengths of these recipes. Without --shards, the text is Python's language
+reference, which is part of every Python installation. The speed is in tokens per second of processor time,
+without padding, and includes planning. The defaults took half a minute on an AMD EPYC.
 """
 
 import json
@@ -13,8 +14,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from pydoc_data.topics import topics
+from typing import Any
 
-from report import alternate, command_line, compare, show
+from report import Figure, alternate, command_line, compare, show
 
 from albertkit.hub import resolve
 from albertkit.pretraining.batches import ExampleStream
@@ -23,8 +25,10 @@ from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 
-TARGET = 200_000  # tokens per second on one core, without padding
-TOKENS = 1_000_000  # tokens that each run draws
+TARGETS = {32: 1e6, 128: 2e6, 256: 2e6}  # length -> tokens per second on one core, without padding
+TOKENS = 2_000_000  # tokens that each run draws
+BATCH_TOKENS = 32_768
+WORDS = {"masked_lm_probability": 0.2, "max_ngram": 1}  # as in recipes/bundled.toml
 
 
 def shards_of(folder: Path, vocabulary: Path) -> ShardSet:
@@ -56,23 +60,35 @@ def main() -> None:
     parser = command_line(__doc__, runs=5)
     parser.add_argument("--shards", type=Path, help="folder of the training shards, such as shards/train")
     parser.add_argument("--tokenizer", default="bundled", help="name or folder of the shards' tokenizer")
-    parser.add_argument("--length", type=int, default=128, help="maximum length of a sequence in tokens")
     arguments = parser.parse_args()
     vocabulary = resolve(arguments.tokenizer, patterns=("spiece.model",)) / "spiece.model"
-    words, settings = WordTable(vocabulary), ExampleSettings(max_seq_length=arguments.length)
+    words = WordTable(vocabulary)
+    speed: list[Figure] = []
+    padding: list[Figure] = []
     with tempfile.TemporaryDirectory() as name:
         shards = ShardSet(arguments.shards) if arguments.shards else shards_of(Path(name), vocabulary)
-        by_tokens, by_rows = alternate(
-            arguments.runs,
-            timed(lambda: ExampleStream(shards, words, settings, batch_tokens=32 * arguments.length)),
-            timed(lambda: ExampleStream(shards, words, settings, batch_size=32)),
-        )
-    speed = [
-        compare("batches by tokens (tokens/s)", by_tokens[0], TARGET, at_least=1.0),
-        compare("batches by rows (tokens/s)", by_rows[0], TARGET, at_least=1.0),
-    ]
+
+        def stream(length: int, **settings: Any) -> ExampleStream:
+            size = {"batch_size": BATCH_TOKENS // length} if settings.pop("rows", False) else None
+            examples = ExampleSettings(max_seq_length=length, **settings)
+            return ExampleStream(shards, words, examples, **(size or {"batch_tokens": BATCH_TOKENS}))
+
+        for length, target in TARGETS.items():
+            single = WORDS | {"max_predictions": round(0.2 * length) + 1}
+            ngrams, singles, by_rows = alternate(
+                arguments.runs,
+                timed(lambda length=length: stream(length)),
+                timed(lambda length=length, single=single: stream(length, **single)),
+                timed(lambda length=length: stream(length, rows=True)),
+            )
+            for kind, measured in (("n-grams", ngrams), ("single words", singles), ("by rows", by_rows)):
+                speed.append(
+                    compare(f"{length} tokens, {kind} (tokens/s)", measured[0], target, at_least=1.0)
+                )
+            padding.append(
+                compare(f"{length} tokens: share of real tokens", ngrams[1], by_rows[1], at_least=1.0)
+            )
     show("drawing examples on one core", speed, against="required", as_json=arguments.json)
-    padding = [compare("share of real tokens", by_tokens[1], by_rows[1], at_least=1.0)]
     show("batches by tokens", padding, against="by rows", as_json=arguments.json)
 
 

@@ -68,6 +68,65 @@ def seconds(work: Callable[[], Any]) -> Callable[[], list[float]]:
     return measure
 
 
+def figures(
+    *,
+    device: str,
+    shape: str,
+    layers: int | None,
+    texts: int,
+    long: int,
+    dtypes: list[str],
+    runs: int,
+    compiled: bool,
+    sizes: tuple[int, ...] = BATCH_SIZES,
+) -> list[Figure]:
+    """Return the speed of both sides on both workloads, and the largest difference of their scores.
+
+    Args:
+        device: device of both sides.
+        shape: preset of AlbertConfig.
+        layers: number of layers; None for that of the preset.
+        texts: rows of mixed lengths.
+        long: rows of 512 tokens.
+        dtypes: data types of the weights.
+        runs: measured runs of each side.
+        compiled: whether transformers' model is compiled.
+        sizes: batch sizes of transformers, of which the fastest counts.
+    """
+    transformers.logging.set_verbosity_error()
+    config = AlbertConfig.preset(shape, **({"num_hidden_layers": layers} if layers else {}))
+    lengths = np.random.default_rng(1).lognormal(3.2, 0.6, texts).astype(int).clip(4, 256)
+    loads = {
+        f"{texts} texts of {lengths.mean():.0f} tokens": draw_rows(lengths, config.vocab_size),
+        f"{long} x 512 tokens": draw_rows(np.full(long, 512), config.vocab_size),
+    }
+    side = "compiled" if compiled else "eager"
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory() as folder:
+        torch.manual_seed(0)
+        AlbertForSequenceClassification(config).save_pretrained(folder)
+        for name in dtypes:
+            dtype = getattr(torch, name)
+            ours = AlbertForSequenceClassification.from_pretrained(folder).to(device, dtype).eval()
+            theirs: Any = transformers.AlbertForSequenceClassification.from_pretrained(folder)
+            theirs = theirs.to(device, dtype).eval()
+            called = torch.compile(theirs, dynamic=True) if compiled else theirs
+            engine = make_engine(ours, "torch")
+            for load, rows in loads.items():
+                our_work = partial(engine.run, rows, output="logits", read=first_token)
+                works = [partial(padded, called, rows, size, torch.device(device)) for size in sizes]
+                for work in works:
+                    work()  # also compiles
+                their_work = min(works, key=lambda work: seconds(work)()[0])
+                ((our_time,), (their_time,)) = alternate(runs, seconds(our_work), seconds(their_work))
+                speeds = len(rows) / our_time, len(rows) / their_time
+                figures.append(compare(f"{name}, {load}, {side} (texts/s)", *speeds, at_least=AIM))
+                our_scores = np.stack(our_work()).reshape(len(rows), -1)
+                difference = float(np.abs(our_scores - padded(theirs, rows, 64, torch.device(device))).max())
+                figures.append(state(f"{name}, {load}: largest difference of a logit", difference))
+    return figures
+
+
 def main() -> None:
     """Run the benchmark and print the figures."""
     parser = command_line(__doc__, runs=3)
@@ -78,46 +137,11 @@ def main() -> None:
     parser.add_argument("--long", type=int, default=256, help="rows of 512 tokens")
     parser.add_argument("--dtypes", nargs="+", default=["float16", "bfloat16"])
     parser.add_argument("--no-compile", action="store_true", help="skip torch.compile")
-    arguments = parser.parse_args()
-    device = torch.device(arguments.device)
-    transformers.logging.set_verbosity_error()
-
-    layers = {"num_hidden_layers": arguments.layers} if arguments.layers else {}
-    config = AlbertConfig.preset(arguments.shape, **layers)
-    lengths = np.random.default_rng(1).lognormal(3.2, 0.6, arguments.texts).astype(int).clip(4, 256)
-    loads = {
-        f"{arguments.texts} texts of {lengths.mean():.0f} tokens": draw_rows(lengths, config.vocab_size),
-        f"{arguments.long} x 512 tokens": draw_rows(np.full(arguments.long, 512), config.vocab_size),
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        torch.manual_seed(0)
-        AlbertForSequenceClassification(config).save_pretrained(folder)
-        for name in arguments.dtypes:
-            dtype = getattr(torch, name)
-            ours = AlbertForSequenceClassification.from_pretrained(folder).to(device, dtype).eval()
-            theirs = transformers.AlbertForSequenceClassification.from_pretrained(folder)
-            theirs = theirs.to(device, dtype).eval()  # type: ignore[arg-type]
-            engine = make_engine(ours, "torch")
-            sides: dict[str, Callable[..., Any]] = {"eager": theirs}
-            if not arguments.no_compile:
-                sides["compiled"] = torch.compile(theirs, dynamic=True)
-            figures: list[Figure] = []
-            for load, rows in loads.items():
-                our_work = partial(engine.run, rows, output="logits", read=first_token)
-                for side, model in sides.items():
-                    works = [partial(padded, model, rows, size, device) for size in BATCH_SIZES]
-                    for work in works:
-                        work()  # also compiles
-                    their_work = min(works, key=lambda work: seconds(work)()[0])
-                    ((our_time,), (their_time,)) = alternate(
-                        arguments.runs, seconds(our_work), seconds(their_work)
-                    )
-                    speeds = len(rows) / our_time, len(rows) / their_time
-                    figures.append(compare(f"{name}, {load}, {side} (texts/s)", *speeds, at_least=AIM))
-                our_scores = np.stack(our_work()).reshape(len(rows), -1)
-                difference = float(np.abs(our_scores - padded(theirs, rows, 64, device)).max())
-                figures.append(state(f"{name}, {load}: largest difference of a logit", difference))
-            show(f"{arguments.shape}, {device_name(device)}", figures, as_json=arguments.json)
+    options = vars(parser.parse_args())
+    as_json, no_compile = options.pop("json"), options.pop("no_compile")
+    title = f"{options['shape']}, {device_name(torch.device(options['device']))}"
+    for compiled in (False,) if no_compile else (False, True):
+        show(title, figures(**options, compiled=compiled), as_json=as_json)
 
 
 def device_name(device: torch.device) -> str:

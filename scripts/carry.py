@@ -1,6 +1,6 @@
 """Pack the text of the bundled model for a machine with a GPU that only gets small files.
 
-    python scripts/carry.py DATA [--tokenizer recipes/bundled-tokenizer] [--output carried] [--tokens 42000000]
+    python scripts/carry.py DATA [--output carried] [--tokens 42000000]
 
 DATA has books.parquet and modern.parquet, with the columns `text` and, for modern.parquet, `source`. The
 command takes one passage of each book and the same amount of text of every source, where the source has so

@@ -1,53 +1,92 @@
-"""Tests of `scripts/gpu.py` on the CPU: its stages, their time limits, and its report."""
+"""A rehearsal of `scripts/gpu.py` on the CPU, without the libraries that a GPU machine lacks."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
+from pages_of_books import write_books
 from places import ROOT
+from safetensors.torch import load_file
+
+from albertkit.training.state import checkpoints
+
+# What a machine with a GPU and no network lacks. Processes of workers read this file too.
+ABSENT = """
+import importlib.metadata
+import socket
+import sys
+
+sys.modules["sentencex"] = None
+distribution, connect = importlib.metadata.distribution, socket.socket.connect
+
+def present(name):
+    if name == "albertkit":
+        raise importlib.metadata.PackageNotFoundError(name)
+    return distribution(name)
+
+def local(self, address):
+    if isinstance(address, tuple) and address[0] not in ("127.0.0.1", "::1", "localhost"):
+        raise OSError("no network")
+    return connect(self, address)
+
+importlib.metadata.distribution, socket.socket.connect = present, local
+"""
 
 
-def test_a_stage_records_its_output_and_its_figures(script, tmp_path: Path) -> None:
-    gpu = script("gpu")
-    figure = {"name": "speed", "value": 3.0, "against": 2.0, "ratio": 1.5, "target": ">= 1x", "met": True}
-    stage = gpu.run_stage(
-        "speed", ["-c", f"print('begins'); print('''{json.dumps(figure)}''')"], tmp_path, seconds=60
-    )
-    assert (stage.succeeded, stage.summary, stage.figures) == (True, "1 figures", [figure])
-    assert (tmp_path / "speed.log").read_text().startswith("begins")
-    failed = gpu.run_stage("broken", ["-c", "raise SystemExit('no such kernel')"], tmp_path, seconds=60)
-    assert (failed.succeeded, failed.summary) == (False, "no such kernel")
-    late = gpu.run_stage("late", ["-c", "import time; time.sleep(60)"], tmp_path, seconds=0.5)
-    assert (late.succeeded, late.summary) == (False, "stopped at the limit of 0 s")
-    page = gpu.as_page([stage, failed])
-    assert "| speed | 3 | 2 | 1.50 | >= 1x, met |" in page
-    assert "| broken | 0 | **failed**: no such kernel |" in page
+@pytest.fixture(scope="module")
+def carried(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with packed shards of a few small books."""
+    folder = tmp_path_factory.mktemp("carried")
+    write_books(folder)
+    command = [sys.executable, ROOT / "scripts" / "carry.py", folder, "--tokens", "60000"]
+    subprocess.run([*command, "--output", folder / "carried"], check=True, cwd=ROOT)
+    return folder / "carried"
 
 
-def test_the_training_run_continues_from_its_first_stage(script, tmp_path: Path) -> None:
-    gpu = script("gpu")
-    stage = gpu.train(None, "bundled", tmp_path, seconds=120, dry_run=True)
-    assert stage.succeeded
-    assert stage.summary.startswith("run finished, step 3")
-    assert (tmp_path / "small-1gpu" / "model.safetensors").is_file()
+def test_the_call_checks_measures_trains_and_returns_its_files(carried: Path, tmp_path: Path) -> None:
+    (tmp_path / "absent").mkdir()
+    (tmp_path / "absent" / "sitecustomize.py").write_text(ABSENT)
+    path = os.pathsep.join([str(tmp_path / "absent"), str(ROOT / "src")])
 
+    def call(output: Path) -> dict:
+        command = [sys.executable, ROOT / "scripts" / "gpu.py", "--tiny", "--minutes", "0.4"]
+        command += ["--shards", carried, "--output", output, "--work", tmp_path / "work"]
+        environment = os.environ | {"PYTHONPATH": path}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads((output / "report.json").read_text())
 
-@pytest.mark.slow
-def test_everything_on_the_cpu(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        ROOT / "scripts" / "gpu.py",
-        "--dry-run",
-        "--output",
-        tmp_path,
-        "--page",
-        tmp_path / "page.md",
-    ]
-    subprocess.run(command, check=True, timeout=900)
-    stages = json.loads((tmp_path / "report.json").read_text())["stages"]
-    assert [(stage["name"], stage["succeeded"]) for stage in stages] == [
-        (name, True) for name in ("tests", "inference", "pretraining", "training")
-    ]
-    assert "base, bf16: model FLOPs utilization" in (tmp_path / "page.md").read_text()
+    report = call(tmp_path / "first")
+    assert [*report] == ["machine", "correctness", "speed", "training", "files"]
+    assert not report["correctness"]["failed"]
+    assert "passed" in report["correctness"]["tests"].values()
+    for name, figures in report["speed"].items():
+        if name.startswith("training"):
+            assert figures["tokens_per_second"] > 0
+    (mixed, difference, *_) = report["speed"]["inference, against eager"]
+    assert mixed["ratio"] > 0
+    assert difference["value"] < 0.1
+    files = {file.name for file in (tmp_path / "first").iterdir()}
+    assert files == {"report.json", "log.txt", "metrics.jsonl", "model.safetensors", "state.0"}
+    weights = load_file(tmp_path / "first" / "model.safetensors")
+    assert weights["albert.embeddings.word_embeddings.weight"].shape == (12288, 16)
+
+    # On a fresh machine, the state before the decay continues.
+    shutil.rmtree(tmp_path / "work")
+    before = tmp_path / "work" / "before-decay"
+    before.mkdir(parents=True)
+    with tarfile.open(tmp_path / "first" / "state.0") as state:
+        state.extractall(before, filter="data")
+    (checkpoint,) = checkpoints(before)
+    step = int(checkpoint.name.removeprefix("step-"))
+    assert 0 < step <= report["training"]["steps"]
+    again = call(tmp_path / "second")
+    assert again["training"]["steps"] > step
+    lines = [json.loads(line) for line in (tmp_path / "second" / "metrics.jsonl").read_text().splitlines()]
+    steps = [line["step"] for line in lines if "tokens_per_second" in line]
+    assert steps == list(range(1, len(steps) + 1))

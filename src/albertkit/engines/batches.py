@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 
 import numpy as np
 
@@ -40,22 +40,21 @@ class Batch:
         sizes = zip(map(length_of, self.rows), map(len, self.positions), strict=True)
         return [Group(len(list(same)), *size) for size, same in groupby(sizes)]
 
-    def inputs(self) -> tuple[list[int], list[int], list[int]]:
-        """Return the ids, the segments and the positions of all tokens, each (M,)."""
-        ids, segments, positions = [], [], []
-        for row in self.rows:
-            ids += row.input_ids
-            segments += row.token_type_ids
-            positions += range(length_of(row))
-        return ids, segments, positions
+    def inputs(self, tokens: int) -> np.ndarray:
+        """Return the ids, segments and positions (3, M) of M = `tokens` tokens; 0 after the rows."""
+        inputs = np.zeros((3, tokens), dtype=np.int32)
+        lengths = np.array(list(map(length_of, self.rows)))
+        count = lengths.sum()
+        inputs[0, :count] = _joined([row.input_ids for row in self.rows], count)
+        inputs[1, :count] = _joined([row.token_type_ids for row in self.rows], count)
+        inputs[2, :count] = np.arange(count) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return inputs
 
-    def read_tokens(self) -> list[int]:
+    def read_tokens(self) -> np.ndarray:
         """Return the indices (P,) of all read tokens among the tokens of the batch."""
-        places, start = [], 0
-        for row, positions in zip(self.rows, self.positions, strict=True):
-            places += [start + position for position in positions]
-            start += length_of(row)
-        return places
+        counts = np.array(list(map(len, self.positions)))
+        starts = np.cumsum([0, *map(length_of, self.rows[:-1])])
+        return _joined(self.positions, counts.sum()) + np.repeat(starts, counts)
 
     def split(self, scores: np.ndarray) -> list[np.ndarray]:
         """Split the scores (P, K) of all read tokens by row: (R, K) for each row."""
@@ -88,6 +87,11 @@ def plan(
         yield batch()
 
 
+def _joined(parts: Sequence[Sequence[int]], count: int) -> np.ndarray:
+    """Return the numbers of all parts in one array. It is much faster than an array of a nested list."""
+    return np.fromiter(chain.from_iterable(parts), np.int64, count)
+
+
 def length_of(row: Row) -> int:
     """Return the number of tokens of a row."""
     return len(row.input_ids)
@@ -99,17 +103,16 @@ def check_rows(rows: Sequence[Row], config: AlbertConfig) -> None:
     Raises:
         DataError: A row is too long, or contains an id that has no embedding.
     """
-    for number, row in enumerate(rows):
-        if length_of(row) > config.max_position_embeddings:
-            raise DataError(
-                f"row {number} has {length_of(row)} tokens. Expected at most "
-                f"{config.max_position_embeddings}, max_position_embeddings of the model: truncate it or "
-                "split it into windows."
-            )
-        for name, ids, size in (
-            ("input_ids", row.input_ids, config.vocab_size),
-            ("token_type_ids", row.token_type_ids, config.type_vocab_size),
-        ):
-            if min(ids) < 0 or max(ids) >= size:
-                wrong = next(one for one in ids if not 0 <= one < size)
-                raise DataError(f"row {number} has {wrong} among its {name}. Expected 0 to {size - 1}.")
+    longest = max(range(len(rows)), key=lambda number: length_of(rows[number]), default=0)
+    if rows and length_of(rows[longest]) > config.max_position_embeddings:
+        raise DataError(
+            f"row {longest} has {length_of(rows[longest])} tokens. Expected at most "
+            f"{config.max_position_embeddings}, max_position_embeddings of the model: truncate it or "
+            "split it into windows."
+        )
+    count = sum(map(length_of, rows))
+    for name, size in (("input_ids", config.vocab_size), ("token_type_ids", config.type_vocab_size)):
+        ids = _joined([getattr(row, name) for row in rows], count)
+        if wrong := np.flatnonzero((ids < 0) | (ids >= size)).tolist():
+            number = np.repeat(np.arange(len(rows)), list(map(length_of, rows)))[wrong[0]]
+            raise DataError(f"row {number} has {ids[wrong[0]]} among its {name}. Expected 0 to {size - 1}.")

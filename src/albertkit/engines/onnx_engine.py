@@ -14,7 +14,7 @@ import numpy as np
 
 from albertkit.checkpoints.arrays import place_in_file
 from albertkit.cores import compute_threads
-from albertkit.engines.batches import Batch, Group, check_rows, plan
+from albertkit.engines.batches import Batch, Group, check_rows, length_of, plan
 from albertkit.engines.engine import BATCH_TOKENS, BatchScores, Engine, Job, Row, check_output
 from albertkit.engines.light_model import LightModel
 from albertkit.extras import optional
@@ -74,8 +74,8 @@ class OnnxNetwork:
 
     def run(self, batch: Batch) -> Iterator[list[np.ndarray]]:
         """Yield all outputs of the encoder (see `build_rows`), for rows of similar length at a time."""
-        ids, segments, positions = np.array(batch.inputs(), np.int64)
-        reads = np.array(batch.read_tokens(), np.int64)
+        ids, segments, positions = batch.inputs(sum(map(length_of, batch.rows))).astype(np.int64)
+        reads = batch.read_tokens()
         token = read = 0
         for similar in _alike(batch.groups()):
             tokens = sum(group.rows * group.length for group in similar)

@@ -18,9 +18,9 @@ query tokens of such a row. H hidden, N heads, D size of a head.
 import math
 from collections.abc import Callable
 from functools import cache
-from itertools import accumulate
 from typing import Any, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -133,6 +133,7 @@ class RowAttention:
 
     def __init__(self, groups: list[Group]) -> None:
         self.groups = groups
+        self._ends: tuple[Tensor, Tensor, int, int] | None = None
 
     def __call__(self, query: Tensor, key_value: Tensor, head_size: int) -> Tensor:
         """Return the contexts (Q, N*D) of queries (Q, N*D) over keys and values (M, 2*N*D).
@@ -166,14 +167,19 @@ class RowAttention:
         self, kernel: Callable[..., Tensor], query: Tensor, key: Tensor, value: Tensor
     ) -> Tensor:
         """Attend with the kernel for different lengths: (Q, N, D), (M, N, D) twice -> (Q, N, D)."""
-        queries = [group.queries for group in self.groups for _ in range(group.rows)]
-        lengths = [group.length for group in self.groups for _ in range(group.rows)]
-        ends = [
-            torch.tensor([0, *accumulate(sizes)], dtype=torch.int32, device=query.device)
-            for sizes in (queries, lengths)
-        ]
-        keys, values = (part[: sum(lengths)].contiguous() for part in (key, value))
-        return kernel(query[: sum(queries)], keys, values, *ends, max(queries), max(lengths))
+        groups = self.groups
+        if self._ends is None:  # all layers of a batch need the same
+            rows = [group.rows for group in groups]
+            query_ends, key_ends = (
+                torch.from_numpy(np.cumsum([0, *np.repeat(sizes, rows)], dtype=np.int32)).to(query.device)
+                for sizes in ([group.queries for group in groups], [group.length for group in groups])
+            )
+            most = max(group.queries for group in groups), max(group.length for group in groups)
+            self._ends = query_ends, key_ends, *most
+        num_queries = sum(group.rows * group.queries for group in groups)
+        num_keys = sum(group.rows * group.length for group in groups)
+        keys, values = (part[:num_keys].contiguous() for part in (key, value))
+        return kernel(query[:num_queries], keys, values, *self._ends)
 
 
 def _is_long(group: Group, query: Tensor) -> bool:

@@ -176,7 +176,7 @@ class TorchEngine(Engine):
 
     def _score(self, head: Head, layers: list[PackedLayer], batch: Batch) -> Sequence[np.ndarray]:
         embedded = self._embed(batch)
-        places = torch.tensor(batch.read_tokens(), dtype=torch.long, device=embedded.device)
+        places = torch.from_numpy(batch.read_tokens()).to(embedded.device)
         states = run_layers(layers, embedded, batch.groups(), places)
         scores = head(_of_few_numbers(states))[: len(places)]
         return batch.split(scores.float().cpu().numpy())
@@ -192,10 +192,8 @@ class TorchEngine(Engine):
 
     def _embed(self, batch: Batch) -> Tensor:
         """Return the mapped embeddings (M, H) of a batch's tokens; M is rounded up with extra tokens."""
-        device = self.model.device
-        ids, segments, places = batch.inputs()
-        extra = [0] * (rounded(len(ids)) - len(ids))
-        inputs = torch.tensor([ids + extra, segments + extra, places + extra], device=device)
+        tokens = rounded(sum(map(length_of, batch.rows)))
+        inputs = torch.from_numpy(batch.inputs(tokens)).to(self.model.device)
         encoder = encoder_of(self.model)
         embedded = encoder.embeddings(*inputs[:, None])[0]  # (3, M) -> (1, M, E) -> (M, E)
         return encoder.encoder.embedding_hidden_mapping_in(embedded)

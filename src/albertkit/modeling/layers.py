@@ -257,7 +257,7 @@ def compile_layers(model: nn.Module) -> None:
     """
     for module in model.modules():
         if isinstance(module, AlbertLayer):
-            module.compile()
+            module.compile(dynamic=True)  # batches have many shapes
 
 
 class AlbertLayerGroup(nn.Module):

@@ -231,7 +231,7 @@ class ExampleStream:
         return self.every(1)
 
     def every(self, step: int, first: int = 0) -> Iterator[PretrainingBatch]:
-        """Yield the batches `first`, `first + step`, ... from `start` on: the share of one worker of `step`."""
+        """Yield the batches `first`, `first + step`, ... from `start` on: the share of one worker."""
         epoch, block, begin = self.start.epoch, self.start.block, self.start.batch
         number = 0  # of the next batch, from `start` on
         order = epoch, self._documents(epoch)

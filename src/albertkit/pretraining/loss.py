@@ -89,7 +89,8 @@ class PretrainingObjective:
         # Use few different N: the matrix library of a CPU keeps code and buffers for every shape.
         extra = -len(positions) % PREDICTIONS_MULTIPLE
         masked_labels = np.pad(flat[positions], (0, extra), constant_values=IGNORED_LABEL)
-        # Everything is copied to a GPU at once, and without waiting for it.
+        # Everything is copied to a GPU at once, and without waiting for it. There a mask is always passed, so
+        # that compiled layers need only one form.
         parts = [
             batch.input_ids.ravel(),
             batch.lengths,
@@ -102,10 +103,11 @@ class PretrainingObjective:
             packed = packed.pin_memory().to(self.device, non_blocking=True)
         ids, lengths, second_begins, order_labels, masked_labels = packed.split([len(part) for part in parts])
         columns = torch.arange(length, device=self.device)
+        is_full = self.device.type == "cpu" and int(batch.lengths.min()) == length
         is_real = columns < lengths[:, None]  # (B, T)
         outputs = model(
             input_ids=ids.view(rows, length),
-            attention_mask=None if int(batch.lengths.min()) == length else is_real,
+            attention_mask=None if is_full else is_real,
             token_type_ids=((columns >= second_begins[:, None]) & is_real).int(),
             masked_positions=torch.from_numpy(np.pad(positions, (0, extra))),
         )

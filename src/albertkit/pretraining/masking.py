@@ -17,7 +17,7 @@ MASK_SHARE, RANDOM_SHARE = 0.8, 0.1  # the rest is kept
 
 
 def budget(lengths: np.ndarray, settings: ExampleSettings) -> np.ndarray:
-    """Return how many tokens of rows of these lengths are masked; special tokens count, as in the original."""
+    """Return how many tokens are masked in rows of these lengths, which include special tokens."""
     share = np.round(lengths * settings.masked_lm_probability).astype(np.int64)
     return np.clip(share, 1, settings.most_predictions)
 
@@ -53,8 +53,8 @@ def choose(
     special = words.is_special[ids[starts]]
     remaining = budget(lengths, settings)
 
-    # Divide the words into n-grams. Special tokens, which begin and end a row, are cut out. An n-gram that was
-    # cut comes last in its row, because elsewhere too an n-gram is only chosen if it has room.
+    # Divide the words into n-grams. Special tokens, which begin and end each row, are cut out. An n-gram that
+    # this cuts comes last in its row, because an n-gram needs room.
     drawn = ngram_lengths(len(starts), settings.max_ngram, rng)
     drawn = drawn[: np.searchsorted(np.cumsum(drawn), len(starts)) + 1]
     begins = np.zeros(len(starts), dtype=bool)

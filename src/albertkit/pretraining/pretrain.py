@@ -81,7 +81,7 @@ def pretrain(
     """Pretrain a model on masked language modeling and sentence order, or resume the run in `output`.
 
     Ctrl-C stops the run after the current step and writes a checkpoint. The same call resumes the run. On a
-    GPU, a second process draws the examples. That process imports your script, so call this function under
+    GPU, up to four other processes draw the batches. They import your script, so call this function under
     `if __name__ == "__main__":`.
 
     Args:

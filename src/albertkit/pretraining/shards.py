@@ -146,8 +146,8 @@ class ShardSet:
         """Return several documents, one after the other.
 
         Returns:
-            The ids [tokens], the ends [sentences] of the sentences in the ids, and the ends [documents] of the
-            documents in the sentences.
+            The ids [tokens], the ends [sentences] of the sentences in the ids, and the ends [documents] of
+            the documents in the sentences.
         """
         parts = [self.tokens(index) for index in indices.tolist()]
         begins = np.cumsum([0, *(len(ids) for ids, _ in parts)])

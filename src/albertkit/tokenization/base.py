@@ -111,13 +111,23 @@ class TokenizerBase(TokenVocabulary, PushToHub):
 
     # ---- texts to ids ----
 
-    def __call__(self, text: Any, text_pair: Any = None, **options: Unpack[CallOptions]) -> BatchEncoding:
+    def __call__(
+        self,
+        text: Any = None,
+        text_pair: Any = None,
+        *,
+        text_target: Any = None,
+        text_pair_target: Any = None,
+        **options: Unpack[CallOptions],
+    ) -> BatchEncoding:
         """Encode a text, a pair of texts, or a batch of either.
 
         Args:
             text: A string, a list of strings, or a list of pairs (first text, second text). With
                 `is_split_into_words`, a list of words or a list of lists of words.
             text_pair: The second text of each example, in the same form.
+            text_target: Another text of each example, in the same form. Its ids are the column `labels`.
+            text_pair_target: The second text of each `text_target`.
             options: See `Options`.
 
         Returns:
@@ -127,6 +137,13 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         Raises:
             TokenizerError: An input is not a text, or a length cannot be met.
         """
+        if text_target is not None:
+            target = self(text_target, text_pair_target, **options)
+            if text is None:
+                return target
+            encoding = self(text, text_pair, **options)
+            encoding["labels"] = target["input_ids"]
+            return encoding
         chosen = Options.read(**options)
         examples, batched = read_examples(text, text_pair, is_split_into_words=chosen.is_split_into_words)
         with collection_paused():

@@ -123,14 +123,18 @@ def _rows(
 ) -> list[Encoding]:
     """Return the row of an example, followed by its other windows."""
     around = 0 if marks is None else 1 + len(sequences)
-    if fit.truncation != "do_not_truncate" and fit.max_length <= around:
+    room, truncates = fit.max_length - around, fit.truncation != "do_not_truncate"
+    if truncates and (room < 0 or (room == 0 and options.return_overflowing_tokens)):
         raise TokenizerError(
             f"max_length={fit.max_length} leaves no room for text, because a row has {around} special tokens"
         )
+    if truncates and room == 0 and (len(sequences) == 1 or fit.truncation == "longest_first"):
+        window = Window(range(0), range(0) if len(sequences) == 2 else None)
+        return [Encoding(_ids(sequences, window, marks), window, marks is not None, sequences, to_tokens)]
     fitting = windows(
         len(sequences[0].ids),
         len(sequences[1].ids) if len(sequences) == 2 else None,
-        room=fit.max_length - around,
+        room=room,
         strategy=fit.truncation,
         stride=options.stride,
         side=side,

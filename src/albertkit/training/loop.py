@@ -244,7 +244,7 @@ class Training:
         """Return the model FLOPs utilization at one token per second, counted on a part of a batch."""
         part = batch.split(self.settings.accumulation)[0]
         counts = self.objective.counts(part)
-        with torch.compiler.set_stance("force_eager"), FlopCounterMode(display=False) as counter:
+        with self._uncompiled(), FlopCounterMode(display=False) as counter:
             with self._autocast():
                 result = self.objective(self.model, part, counts)
             result.loss.backward()
@@ -292,6 +292,11 @@ class Training:
 
     def _autocast(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.world.device.type, torch.bfloat16, enabled=self._bf16)
+
+    def _uncompiled(self) -> AbstractContextManager[Any]:
+        """Return the context in which compiled layers are called without compilation."""
+        # Importing the compiler takes two seconds.
+        return torch.compiler.set_stance("force_eager") if self.settings.compile else nullcontext()
 
     def _roll_back(self, loss: float, position: dict[str, int]) -> None:
         """Return to the last checkpoint after a bad loss, and skip the data since then, up to `position`.
@@ -342,7 +347,7 @@ class Training:
         before = self._state.metrics
         if self.world.is_main:
             self.model.eval()
-            with torch.no_grad(), self._autocast():
+            with torch.no_grad(), self._autocast(), self._uncompiled():
                 self._state.metrics = self.evaluate()
             self.model.train()
         shown = {f"eval/{name}": value for name, value in self._state.metrics.items()}

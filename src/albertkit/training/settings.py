@@ -71,7 +71,7 @@ class TrainingSettings(RunSettings):
     decay_tokens: int = number(0, "tokens", minimum=0)
     """Length of the final decay of the trapezoid schedule in tokens, for a run whose length is in tokens."""
     compile: bool = False
-    """Compile the model with torch.compile. The run takes longer to start, but trains faster."""
+    """Compile the layers with torch.compile. The run takes longer to start, but trains faster."""
 
     spike: float = number(10.0, "standard deviations", above=0)
     """A loss this many standard deviations above its running mean is a spike. After a spike, or a loss that
