@@ -12,7 +12,6 @@ TINY_CORPUS = {
 IN_FP32 = "--precision fp32"  # much faster on a CPU without bf16
 STEPS = f"--steps 1 --warmup-steps 0 {IN_FP32}"
 ONE_STEP = f"{STEPS} --evaluation-sequences 16 --batch-tokens 512"
-STAGES = ("words", "start", "excerpts", "batches")  # of the bundled model, without the last one
 SMALLER: dict[str, dict[str, str]] = {
     "README.md": TINY_CORPUS
     | {
@@ -24,9 +23,6 @@ SMALLER: dict[str, dict[str, str]] = {
         "--holdout-every 8": "--holdout-every 8 --workers 1",
         "--recipe books.toml": f"--recipe books.toml {ONE_STEP} --decay-steps 0",
     },
-    "dev/bundled-model.md": TINY_CORPUS
-    | {f"{stage}.toml --data": f"{stage}.toml {ONE_STEP} --data" for stage in STAGES}
-    | {"decay.toml --data": f"decay.toml {ONE_STEP} --decay-steps 0 --data"},
     "how-to/continue-pretraining.md": {
         "--holdout-every 20": "--holdout-every 20 --workers 1",
         "--batch-tokens 2048 --steps 1000 --warmup-steps 50": ONE_STEP,
@@ -129,18 +125,19 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "tutorials/first-steps.md": {"pip install": PIP},
     "tutorials/pretrain-your-books.md": {"pip install": PIP},
     "dev/bundled-model.md": {
-        "python scripts/sentence_vectors.py": "tests/project/test_sentence_vectors.py runs it on few books"
+        "albertkit train-tokenizer": "how-to/corpora.md runs it",
+        "python scripts/bundle_model.py": "tests/project/test_bundle_model.py runs it",
+        "python scripts/sentence_vectors.py": "tests/project/test_sentence_vectors.py runs it on few books",
     },
     "dev/gpu.md": {
         "PYTHONPATH=dev/pretended_gpu": "tests/project/test_pretended_gpu.py runs a part of it",
-        "python scripts/carry.py": "tests/project/test_carry.py runs it with a small model",
     },
     "reference/cli.md": {
         "albertkit serve": "how-to/serve.md runs it",
         "albertkit playground": "tests/serving/test_playground.py runs it with a browser",
         "albertkit train-tokenizer": "how-to/corpora.md runs it",
         "albertkit prepare": "how-to/corpora.md runs it",
-        "albertkit pretrain": "dev/bundled-model.md runs it",
+        "albertkit pretrain": "how-to/pretrain.md runs it",
         "albertkit finetune": "how-to/fine-tune.md runs it",
         "albertkit evaluate": "how-to/fine-tune.md runs it",
         "albertkit predict": "how-to/fine-tune.md runs it",

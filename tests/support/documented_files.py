@@ -186,7 +186,6 @@ GIVEN: dict[str, dict[str, str]] = {
         "dev.csv": "labeled texts",
         "test.csv": "labeled texts",
     },
-    "dev/bundled-model.md": {"books.parquet": "corpus"},
     "tutorials/pretrain-your-books.md": {"books": "books"},
     "how-to/embed.md": {"pairs.csv": "pairs", "dev-pairs.csv": "pairs", "texts.csv": "texts"},
     "how-to/onnx.md": {"my-model": "kinds", "dev.tsv": "validation tsv"},
