@@ -5,8 +5,8 @@
 DATA has books.parquet and modern.parquet, with the columns `text` and, for modern.parquet, `source`. The
 command takes one passage of each book and the same amount of text of every source, where the source has so
 much. It tokenizes this mix and packs the shards into one compressed file, which `scripts/gpu.py --shards`
-reads. The file holds other people's sentences: copy it, but do not publish it. It takes about five minutes on
-two cores.
+reads. The file holds other people's sentences: copy it, but do not publish it. It takes about four
+minutes of processor time.
 
 Every 40th book and every 40th modern document is held out. The folder `validation` in the file has passages
 of both, and `books` and `modern` have each alone.

@@ -190,13 +190,11 @@ def correctness(call: Call) -> dict[str, Any]:
     """Run the tests in tests/gpu in this process, because another one would start for ten seconds."""
     plugin = _Results(call)
     # The fixtures of the whole suite need libraries that a GPU machine may lack.
-    arguments = [
-        f"--confcutdir={ROOT / 'tests' / 'gpu'}",
-        "-p",
-        "no:cacheprovider",
-        str(ROOT / "tests" / "gpu"),
-    ]
-    status = pytest.main([f"--rootdir={ROOT}", *arguments], plugins=[plugin])
+    tests = ROOT / "tests" / "gpu"
+    arguments = [f"--rootdir={ROOT}", f"--confcutdir={tests}", "-p", "no:cacheprovider", str(tests)]
+    if call.tiny:  # the suite has the others
+        arguments += ["-k", "all_engines or data_parallel or onnx_engines"]
+    status = pytest.main(arguments, plugins=[plugin])
     failed = [name for name, result in plugin.results.items() if result.startswith("failed")]
     return {"passed": status == pytest.ExitCode.OK, "failed": failed, "tests": plugin.results}
 
@@ -208,9 +206,8 @@ def training_speed(call: Call, shape: str, *, rows: int) -> dict[str, float]:
     torch._dynamo.reset()  # the layers of another shape must not be compiled for any shape
     model = AlbertForPreTraining(AlbertConfig.preset(shape, hidden_dropout_prob=0.0, **tiny)).to(call.device)
     settings = TrainingSettings(steps=100, optimizer="lamb", learning_rate=1e-4)
-    objective = PretrainingObjective(
-        PretrainingSettings(batch_size=rows, model={"hidden_size": 8}), call.device
-    )
+    whole = PretrainingSettings(batch_size=rows, model={"hidden_size": 8}, training=settings)
+    objective = PretrainingObjective(whole, call.device)
     optimizer = build_optimizer(model.train(), settings, bf16=True)
     random = np.random.default_rng(0)
     ids = random.integers(5, model.config.vocab_size, (rows, length), dtype=np.int32)
@@ -294,11 +291,11 @@ def train(call: Call, start: str | None) -> dict[str, Any]:
     if call.tiny:
         recipe["model"] |= TINY
         recipe |= {"batch_tokens": 1024, "evaluation_sequences": 8}
-        training |= {"warmup_tokens": 1024, "precision": "fp32", "compile": False, "log_every": 1}
+        training |= {"warmup_tokens": 256, "precision": "fp32", "compile": False, "log_every": 1}
     before = call.work / "before-decay"
+    shutil.rmtree(run, ignore_errors=True)
     if before.exists():  # of an earlier call
-        shutil.rmtree(run, ignore_errors=True)
-        before.rename(run)
+        shutil.copytree(before, run)
 
     def attempt(length: dict[str, Any]) -> Any:
         return pretrain(
@@ -314,7 +311,7 @@ def train(call: Call, start: str | None) -> dict[str, Any]:
     try:
         constant = attempt({"max_minutes": minutes})
     except Exception:
-        if not training["compile"]:
+        if before.exists() or not training["compile"]:
             raise
         logger.exception("training without compilation, because this failed")
         shutil.rmtree(run)
@@ -322,6 +319,7 @@ def train(call: Call, start: str | None) -> dict[str, Any]:
         minutes = max(call.left("training") - decay - 2 * STARTING * call.scale, 0.1) / 60
         constant = attempt({"max_minutes": minutes})
     newest = checkpoints(run)[-1]
+    shutil.rmtree(before, ignore_errors=True)
     shutil.copytree(newest, before / "checkpoints" / newest.name)
     shutil.copy(run / "metrics.jsonl", before)
 
@@ -330,7 +328,7 @@ def train(call: Call, start: str | None) -> dict[str, Any]:
     left = max(call.left("training") - STARTING * call.scale, call.scale)
     tokens = max(round(left * speed), recipe["batch_tokens"])
     length = {"tokens": constant.tokens + tokens, "decay_tokens": tokens, "max_minutes": left / 60 + 0.1}
-    final = attempt(length)
+    final = attempt(length) if constant.tokens > training["warmup_tokens"] else constant
     return {
         "steps": final.step,
         "tokens": final.tokens,
@@ -393,8 +391,8 @@ def main() -> None:
         logging.getLogger("albertkit").addHandler(handler)
     logging.getLogger("albertkit").setLevel(logging.INFO)
     call = Call(output, work, seconds=60 * arguments.minutes, tiny=arguments.tiny)
-    # Whatever hangs, the report of the phases before it comes back.
-    faulthandler.dump_traceback_later(60 * arguments.minutes + 20, exit=True, file=log)
+    if not arguments.tiny:  # whatever hangs, the report of the phases before it comes back
+        faulthandler.dump_traceback_later(60 * arguments.minutes + 20, exit=True, file=log)
     unpacking = threading.Thread(target=unpack, args=(arguments.shards / "shards.tar.xz", work / "shards"))
     unpacking.start()
     call.run("machine", machine)

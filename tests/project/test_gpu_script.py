@@ -74,7 +74,7 @@ def test_the_call_checks_measures_trains_and_returns_its_files(carried: Path, tm
     files = {file.name for file in (tmp_path / "first").iterdir()}
     assert files == {"report.json", "log.txt", "metrics.jsonl", "model.safetensors", "state.0"}
     weights = load_file(tmp_path / "first" / "model.safetensors")
-    assert weights["albert.embeddings.word_embeddings.weight"].shape == (12288, 16)
+    assert weights["albert.embeddings.word_embeddings.weight"].shape == (10240, 16)
 
     # On a fresh machine, the state before the decay continues.
     shutil.rmtree(tmp_path / "work")
