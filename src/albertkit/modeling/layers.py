@@ -56,6 +56,28 @@ def make_activation(activation: str | Callable[[Tensor], Tensor]) -> nn.Module:
     }[activation]()
 
 
+class AlbertDecoder(nn.Module):
+    """The output matrix of masked language models, usually the word embeddings: (..., E) -> (..., V).
+
+    This is no `nn.Linear`, because tools adapt every `nn.Linear`. PEFT's "all-linear" would also change the
+    word embeddings.
+    """
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        linear = nn.Linear(in_features, out_features)
+        self.weight, self.bias = linear.weight, linear.bias
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Return the logits (..., V) of states (..., E)."""
+        return F.linear(states, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """Return the sizes for `print(model)`."""
+        return f"in_features={self.in_features}, out_features={self.out_features}"
+
+
 class AlbertEmbeddings(nn.Module):
     """The normalized sum of word, segment and position embeddings: (B, T) -> (B, T, E)."""
 

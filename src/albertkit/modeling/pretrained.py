@@ -25,13 +25,14 @@ from albertkit.errors import ConfigError, warn_caller
 from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
 from albertkit.hub_upload import PushToHub
 from albertkit.modeling.base import ModelBase
+from albertkit.modeling.layers import AlbertDecoder
 from albertkit.modeling.outputs import ModelOutput
 from albertkit.modeling.resizing import resize_vocabulary
 from albertkit.tuple_outputs import make_output
 
 Output = TypeVar("Output", bound=ModelOutput)
 
-_INITIALIZED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.LayerNorm)
+_INITIALIZED = (nn.Linear, AlbertDecoder, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.LayerNorm)
 """The layers that `post_init` initializes. All others keep the values of their constructors."""
 
 
@@ -293,11 +294,11 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
 
     # --- embeddings -----------------------------------------------------------------------------
 
-    def get_output_embeddings(self) -> nn.Linear | None:
+    def get_output_embeddings(self) -> AlbertDecoder | nn.Linear | None:
         """Return the decoder that maps E to the vocabulary V, or None if the model has no decoder."""
         return None
 
-    def set_output_embeddings(self, value: nn.Linear) -> None:
+    def set_output_embeddings(self, value: AlbertDecoder | nn.Linear) -> None:
         """Replace the decoder and its bias.
 
         Raises:
