@@ -196,6 +196,24 @@ class AlbertConfig(ConfigBase):
             )
 
 
+def as_config(config: Any) -> AlbertConfig:
+    """Return a config as an `AlbertConfig`; it may also be an ALBERT config of `transformers`.
+
+    Raises:
+        ConfigError: The object is not a config, or it belongs to another type of model.
+    """
+    if isinstance(config, AlbertConfig):
+        return config
+    if not (hasattr(config, "model_type") and hasattr(config, "to_dict")):
+        raise ConfigError(f"received a config of type {type(config).__name__}. Expected an AlbertConfig.")
+    values = {name: value for name, value in config.to_dict().items() if name != "_name_or_path"}
+    return AlbertConfig.from_dict(
+        {"model_type": config.model_type, **values},
+        attn_implementation=getattr(config, "_attn_implementation", None),
+        name_or_path=getattr(config, "name_or_path", ""),
+    )
+
+
 ARGUMENTS = AlbertConfig._arguments
 """Names of the arguments of `AlbertConfig`."""
 

@@ -12,7 +12,7 @@ from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
 from albertkit.checkpoints.sentence_folder import read_sentence_modules
 from albertkit.checkpoints.sentence_modules import FILES as SENTENCE_FILES
 from albertkit.checkpoints.sentence_modules import POOLING_KEY, attach
-from albertkit.config import ARGUMENTS, AlbertConfig
+from albertkit.config import ARGUMENTS, AlbertConfig, as_config
 from albertkit.config_base import CONFIG_FILE, GOOGLE_CONFIG_FILE
 from albertkit.errors import ConfigError
 from albertkit.hub import HubOptions, as_path, resolve, split_hub_options
@@ -58,11 +58,11 @@ def read(path: str | Path, *, needs_config: bool = True) -> Checkpoint:
     return Checkpoint("hf", config, tensors, files, vocabulary, modules=read_sentence_modules(path))
 
 
-def load_config(name_or_path: str | Path, **options: Any) -> AlbertConfig:
+def load_config(name_or_path: Any, **options: Any) -> AlbertConfig:
     """Return the config of a model by its name, in any format.
 
     Args:
-        name_or_path: a name for `AlbertConfig.from_pretrained`, or a checkpoint of another library.
+        name_or_path: a name for `AlbertConfig.from_pretrained`, a checkpoint of another library, or a config.
         options: see `AlbertConfig.from_pretrained`.
 
     Raises:
@@ -71,6 +71,8 @@ def load_config(name_or_path: str | Path, **options: Any) -> AlbertConfig:
         ConfigError: the config describes no possible model.
     """
     hub, overrides = split_hub_options(options)
+    if hasattr(name_or_path, "to_dict"):
+        return as_config(name_or_path).replace(**overrides)
     path = foreign_path(name_or_path, **hub)
     if path is None:
         config = AlbertConfig.from_pretrained(name_or_path, **options)
@@ -103,9 +105,7 @@ def load(
             safetensors although `safetensors_only` is set; or an override is not an argument of the config.
     """
     overrides = overrides or {}
-    if isinstance(config, AlbertConfig):
-        config = config.replace(**overrides)
-    elif config is not None:
+    if config is not None:
         config = load_config(config, **hub, **overrides)
     if state_dict is not None:
         # The tensors become the parameters, and training must not change the caller's tensors.

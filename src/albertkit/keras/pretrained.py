@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Self, cast
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.sentence_modules import files_of
-from albertkit.config import AlbertConfig
+from albertkit.config import AlbertConfig, as_config
 from albertkit.early_exit import KEY as EARLY_EXIT
 from albertkit.early_exit import exit_count
-from albertkit.errors import ConfigError, DataError, warn_caller
+from albertkit.errors import DataError, warn_caller
 from albertkit.heads import ENCODER, HEADS, Head
 from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
 from albertkit.hub_upload import PushToHub
@@ -42,8 +42,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
     """The columns of a data set with the labels for `scores`, in the same order."""
 
     def __init__(self, config: AlbertConfig, **options: Any) -> None:
-        if not isinstance(config, AlbertConfig):
-            raise ConfigError(f"{type(self).__name__} needs an AlbertConfig, got {type(config).__name__}")
+        config = as_config(config)
         config.validate()
         super().__init__(**options)
         self.config = config
@@ -278,7 +277,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             options: The Keras options `name`, `dtype` and `trainable`.
         """
         del custom_objects
-        if isinstance(config, AlbertConfig):
+        if not isinstance(config, dict):
             return cls(config, **options)
         return cls(**{**config, "config": AlbertConfig.from_dict(config["config"])}, **options)
 

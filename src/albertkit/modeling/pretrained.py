@@ -18,7 +18,7 @@ from albertkit.checkpoints.names import shared_names
 from albertkit.checkpoints.report import LoadReport, match
 from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.checkpoints.shapes import merged_pruned_heads
-from albertkit.config import AlbertConfig
+from albertkit.config import AlbertConfig, as_config
 from albertkit.config_fields import one_of
 from albertkit.devices import choose_device, choose_dtype
 from albertkit.errors import ConfigError, warn_caller
@@ -48,8 +48,7 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        if not isinstance(config, AlbertConfig):
-            raise ConfigError(f"{type(self).__name__} needs an AlbertConfig, got {type(config).__name__}")
+        config = as_config(config)
         config.validate()
         self.config = config
         self.num_labels = config.num_labels

@@ -130,6 +130,7 @@ class AlbertForPreTraining(MaskedWordModel):
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
+        config = self.config
         self.albert = AlbertModel(config)
         self.predictions = AlbertMLMHead(config)
         self.sop_classifier = AlbertSOPHead(config)
@@ -204,6 +205,7 @@ class AlbertForMaskedLM(MaskedWordModel):
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
+        config = self.config
         self.albert = AlbertModel(config, add_pooling_layer=False)
         self.predictions = AlbertMLMHead(config)
         self.post_init()
