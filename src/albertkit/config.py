@@ -79,8 +79,9 @@ class AlbertConfig(ConfigBase):
     type_vocab_size: int = size(2, "segments")
     """Number of segment types."""
     hidden_act: str | Callable[[Any], Any] = setting("gelu_new", ACTIVATION, written="always")
-    """"gelu" (erf), "gelu_new" or "gelu_pytorch_tanh" (the tanh approximation, which the published models
-    use), "relu", "silu" or "swish"; or a function from tensor to tensor, which cannot be saved as JSON."""
+    """"gelu" (erf), "gelu_new" (the tanh approximation, which the published models use), "relu", "silu",
+    "leaky_relu", "linear", "mish", "quick_gelu" or "tanh"; another name of `transformers` for one of them,
+    such as "swish"; or a function from tensor to tensor, which cannot be saved as JSON."""
     hidden_dropout_prob: float = rate(0)
     """Dropout probability of embeddings, attention output and feed-forward output, in [0, 1)."""
     attention_probs_dropout_prob: float = rate(0)

@@ -35,7 +35,12 @@ def test_a_model_of_a_config_of_transformers(head: str) -> None:
 
 def test_values_of_a_config_of_transformers() -> None:
     theirs = transformers.AlbertConfig(
-        **TINY, **VALUES, num_labels=3, attn_implementation="eager", problem_type="regression", tie_word_embeddings=False
+        **TINY,
+        **VALUES,
+        num_labels=3,
+        attn_implementation="eager",
+        problem_type="regression",
+        tie_word_embeddings=False,
     )
     config = albertkit.AutoModelForMaskedLM.from_config(theirs).config
     for name in (*TINY, *VALUES, "problem_type", "tie_word_embeddings", "id2label", "label2id"):
@@ -68,3 +73,101 @@ def test_a_pipeline_with_a_config_of_transformers(tmp_path: Path) -> None:
 def test_other_configs_are_an_error(config: Any) -> None:
     with pytest.raises(ConfigError, match="config"):
         albertkit.AlbertModel(config)
+
+
+# --- options and inputs -----------------------------------------------------------------------
+
+
+class Weighted(albertkit.AlbertForSequenceClassification):
+    def __init__(self, config: albertkit.AlbertConfig, factor: float = 1.0, *, offset: float = 0.0) -> None:
+        super().__init__(config)
+        self.factor, self.offset = factor, offset
+
+
+def test_positional_arguments_of_a_subclass(tmp_path: Path) -> None:
+    make("AlbertForSequenceClassification").save_pretrained(tmp_path)
+    assert Weighted.from_pretrained(tmp_path).factor == 1
+    model = Weighted.from_pretrained(tmp_path, 0.5, offset=2.0)
+    assert (model.factor, model.offset) == (0.5, 2.0)
+    assert albertkit.AutoModel.from_pretrained(tmp_path, False).pooler is None
+
+
+@pytest.mark.parametrize("others", [{"epoch": 3}, {"epoch": 3, "optimizer": {"lr": 0.1}, "note": None}])
+def test_weights_beside_other_values(others: dict[str, Any], tmp_path: Path) -> None:
+    model = make("AlbertForMaskedLM")
+    model.config.save_pretrained(tmp_path)
+    torch.save({**model.state_dict(), **others}, tmp_path / "pytorch_model.bin")
+    with pytest.warns(UserWarning, match="epoch"):
+        loaded = albertkit.AlbertForMaskedLM.from_pretrained(tmp_path)
+    assert largest_difference(loaded(**batch()).logits, model(**batch()).logits) == 0
+
+
+@pytest.mark.parametrize("strategy", ["auto", "balanced", "balanced_low_0", "sequential"])
+def test_strategies_of_device_map(strategy: str, tmp_path: Path) -> None:
+    make("AlbertModel").save_pretrained(tmp_path)
+    best = albertkit.AlbertModel.from_pretrained(tmp_path, device_map="auto").device
+    assert albertkit.AlbertModel.from_pretrained(tmp_path, device_map=strategy).device == best
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_one_attention_mask_for_all_rows(head: str, attention: str) -> None:
+    model, inputs = make(head, attn_implementation=attention), batch(head)
+    ids = inputs["input_ids"]
+    mask = torch.ones_like(ids)
+    mask[..., -4:] = 0
+    expected = model(**inputs, attention_mask=mask).to_tuple()
+    one = mask.reshape(-1, mask.shape[-1])[:1].reshape(*(1,) * (mask.dim() - 1), -1)
+    for values, wanted in zip(model(**inputs, attention_mask=one).to_tuple(), expected, strict=True):
+        assert torch.equal(values, wanted)
+
+
+def test_gradients_of_checkpointing_with_use_reentrant() -> None:
+    gradients = []
+    for options in (None, {"use_reentrant": False}, {"use_reentrant": True}):
+        model = make("AlbertForSequenceClassification").train()
+        if options:
+            model.gradient_checkpointing_enable(options)
+        model(**batch(), labels=torch.tensor([0, 1, 1])).loss.backward()
+        gradients.append(model.albert.embeddings.word_embeddings.weight.grad)
+    assert torch.equal(gradients[0], gradients[1])
+    assert torch.equal(gradients[0], gradients[2])
+    with pytest.raises(ConfigError, match="gradient_checkpointing_kwargs"):
+        model.gradient_checkpointing_enable({"context_fn": None})
+
+
+def test_floats_as_ids_name_the_right_argument() -> None:
+    model = make("AlbertForSequenceClassification")
+    embeddings = model.get_input_embeddings()(batch()["input_ids"])
+    with pytest.raises(ValueError, match="inputs_embeds"):
+        model(embeddings)
+
+
+# --- attributes -------------------------------------------------------------------------------
+
+DIFFERENT = {
+    "_can_record_outputs",  # layers return their attentions
+    "_no_split_modules",
+    "_supports_attention_backend",
+    "_supports_context_parallel",
+    "_supports_flash_attn",
+    "_supports_flex_attn",
+    "supports_gradient_checkpointing",
+}
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_class_attributes_that_libraries_read(head: str) -> None:
+    ours, theirs = HEADS[head], getattr(transformers, head)
+    names = [name for name in dir(theirs) if name.startswith(("_supports", "_keys_to", "_keep_in", "_tied"))]
+    names += ["_no_split_modules", "_skip_keys_device_placement", "_is_stateful", "_auto_class"]
+    names += ["base_model_prefix", "main_input_name", "input_modalities", "supports_gradient_checkpointing"]
+    for name in names:
+        value, expected = getattr(ours, name), getattr(theirs, name)
+        if name not in DIFFERENT and not name.startswith("_keys_to_ignore_on_save"):
+            assert value == expected, name
+    assert ours._can_set_attn_implementation() is theirs._can_set_attn_implementation() is True
+    classes = {type(part).__name__ for part in make(head).modules()}
+    assert set(ours._no_split_modules) <= classes
+    for name in ("sub_configs", "attribute_map", "base_config_key", "keys_to_ignore_at_inference"):
+        assert getattr(albertkit.AlbertConfig, name) == getattr(transformers.AlbertConfig, name, []), name

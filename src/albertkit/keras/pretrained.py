@@ -164,7 +164,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
     def from_pretrained(
         cls,
         pretrained_model_name_or_path: str | Path,
-        *,
+        *model_args: Any,
         config: AlbertConfig | str | Path | None = None,
         dtype: Any = None,
         name: str | None = None,
@@ -183,6 +183,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             pretrained_model_name_or_path: "bundled", a folder, a hub name, or a checkpoint of another library
                 (TensorFlow: folder, prefix or archive; Julia: `.tfbson`). With `config`, also a single file
                 of weights, such as `pytorch_model.bin`.
+            model_args: Positional arguments of this class after `config`.
             config: A config, or its file, folder or hub name, instead of the checkpoint's config.
             dtype: A Keras policy, such as "mixed_bfloat16"; default is the global policy.
             name: Name of the Keras model.
@@ -211,7 +212,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             **hub,
         )
         with undrawn():
-            model = cls(found, name=name, dtype=dtype)
+            model = cls(found, *model_args, name=name, dtype=dtype)
         report = fill(model, tensors, ignore_mismatched_sizes=ignore_mismatched_sizes)
         if not report.ok:
             warn_caller(f"{cls.__name__} from {pretrained_model_name_or_path}: {report}")

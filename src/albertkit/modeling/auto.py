@@ -42,13 +42,15 @@ class _AutoModel:
         raise TypeError(f"{type(self).__name__} cannot be instantiated. Use from_pretrained or from_config.")
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Any:
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: str | Path, *model_args: Any, **options: Any
+    ) -> Any:
         """Load a model of the class in `model_class`; see `AlbertPreTrainedModel.from_pretrained`.
 
         Raises:
             ConfigError: The checkpoint's model_type is not "albert".
         """
-        return cls.model_class.from_pretrained(pretrained_model_name_or_path, **options)
+        return cls.model_class.from_pretrained(pretrained_model_name_or_path, *model_args, **options)
 
     @classmethod
     def from_config(

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from albertkit.config import AlbertConfig
+from albertkit.config_fields import ACTIVATION_ALIASES
 from albertkit.modeling.arguments import select_tokens
 from albertkit.modeling.outputs import BaseModelOutput
 
@@ -40,6 +41,14 @@ class FunctionActivation(nn.Module):
         return getattr(self.function, "__name__", repr(self.function))
 
 
+class QuickGELU(nn.Module):
+    """The activation x * sigmoid(1.702 x)."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Apply the function to a tensor of any shape."""
+        return values * torch.sigmoid(1.702 * values)
+
+
 def make_activation(activation: str | Callable[[Tensor], Tensor]) -> nn.Module:
     """Return the module for a `hidden_act`: a name in `config.ACTIVATION_NAMES`, a function or a module."""
     if isinstance(activation, nn.Module):
@@ -47,13 +56,16 @@ def make_activation(activation: str | Callable[[Tensor], Tensor]) -> nn.Module:
     if callable(activation):
         return FunctionActivation(activation)
     return {
-        "gelu": lambda: nn.GELU(),
-        "gelu_new": lambda: nn.GELU(approximate="tanh"),
-        "gelu_pytorch_tanh": lambda: nn.GELU(approximate="tanh"),
-        "relu": lambda: nn.ReLU(),
-        "silu": lambda: nn.SiLU(),
-        "swish": lambda: nn.SiLU(),
-    }[activation]()
+        "gelu": nn.GELU,
+        "gelu_new": partial(nn.GELU, approximate="tanh"),
+        "relu": nn.ReLU,
+        "silu": nn.SiLU,
+        "leaky_relu": nn.LeakyReLU,
+        "linear": nn.Identity,
+        "mish": nn.Mish,
+        "quick_gelu": QuickGELU,
+        "tanh": nn.Tanh,
+    }[ACTIVATION_ALIASES.get(activation, activation)]()
 
 
 class AlbertDecoder(nn.Module):

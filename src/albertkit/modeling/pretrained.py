@@ -43,8 +43,6 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
     """
 
     config_class: ClassVar[type[AlbertConfig]] = AlbertConfig
-    main_input_name: ClassVar[str] = "input_ids"
-    _keys_to_ignore_on_save: ClassVar[list[str] | None] = None
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -127,7 +125,7 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
     def from_pretrained(
         cls,
         pretrained_model_name_or_path: str | Path | None,
-        *,
+        *model_args: Any,
         config: AlbertConfig | str | Path | None = None,
         state_dict: Mapping[str, Tensor] | None = None,
         dtype: torch.dtype | str | None = None,
@@ -147,6 +145,7 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
             pretrained_model_name_or_path: "bundled", a folder, a hub name, or a checkpoint of another library
                 (TensorFlow: folder, prefix or archive; Julia: `.tfbson`). With `config`, also a single file
                 of weights, such as `pytorch_model.bin`. None if `config` and `state_dict` are both passed.
+            model_args: Positional arguments of this class after `config`.
             config: A config, or its file, folder or hub name, instead of the checkpoint's config.
             state_dict: Tensors by name, instead of the checkpoint's tensors.
             dtype: Data type of the weights, such as torch.float16 or "float16". "auto" keeps the data type of
@@ -187,7 +186,11 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
         wanted_dtype = choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), arrays)
         final_config = loaded_config.replace(dtype=wanted_dtype)
         model, report = cls.from_arrays(
-            final_config, arrays, ignore_mismatched_sizes=ignore_mismatched_sizes, **constructor
+            final_config,
+            arrays,
+            *model_args,
+            ignore_mismatched_sizes=ignore_mismatched_sizes,
+            **constructor,
         )
         model.to(device=choose_device(device_map), dtype=wanted_dtype)
         model.name_or_path = model.config.name_or_path = str(pretrained_model_name_or_path or "")
@@ -208,7 +211,7 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
         cls,
         config: AlbertConfig,
         arrays: Arrays,
-        *,
+        *model_args: Any,
         ignore_mismatched_sizes: bool = False,
         **constructor: Any,
     ) -> tuple[Self, LoadReport]:
@@ -218,7 +221,8 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
             config: The config of the model.
             arrays: Tensors by name. Missing tensors of the head are initialized.
             ignore_mismatched_sizes: Whether to initialize tensors of a different shape instead of raising.
-            constructor: Other arguments of the class.
+            model_args: Other arguments of the class.
+            constructor: Other arguments of the class, by name.
 
         Raises:
             CheckpointError: A tensor of the encoder is missing, or a tensor has a different shape.
@@ -226,7 +230,7 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
         # On the meta device, the constructor allocates and initializes nothing; only shapes exist. Classes of
         # other packages may have buffers and parameters that only their constructors can initialize.
         with torch.device("meta") if cls.__module__.startswith("albertkit.") else nullcontext():
-            model = cls(config, **constructor)
+            model = cls(config, *model_args, **constructor)
         report = model._fill(arrays, ignore_mismatched_sizes=ignore_mismatched_sizes)
         return model.eval(), report
 

@@ -73,6 +73,7 @@ class MaskedWordModel(AlbertPreTrainedModel):
     albert: AlbertModel
     # `transformers.Trainer` does not expect these names in a saved model.
     _keys_to_ignore_on_save: ClassVar[list[str] | None] = list(TIED)
+    _tied_weights_keys: ClassVar[dict[str, str] | None] = dict(TIED)
 
     def encode(
         self,
