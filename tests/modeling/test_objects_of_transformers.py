@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from modeling_twins import HEADS, TINY, batch, largest_difference, make
+from modeling_twins import HEADS, TINY, batch, largest_difference, make, make_twins
 
 import albertkit
-from albertkit.errors import ConfigError
+from albertkit.errors import CheckpointError, ConfigError
 
 VALUES: dict[str, Any] = {
     "hidden_act": "relu",
@@ -100,6 +100,19 @@ def test_weights_beside_other_values(others: dict[str, Any], tmp_path: Path) -> 
     with pytest.warns(UserWarning, match="epoch"):
         loaded = albertkit.AlbertForMaskedLM.from_pretrained(tmp_path)
     assert largest_difference(loaded(**batch()).logits, model(**batch()).logits) == 0
+
+
+@pytest.mark.parametrize("size", ["1GB", "20KB"])
+def test_weights_of_a_variant(size: str, tmp_path: Path) -> None:
+    ours, theirs = make_twins("AlbertForMaskedLM")
+    make("AlbertForMaskedLM", seed=1).save_pretrained(tmp_path)  # the default weights, which differ
+    theirs.half().save_pretrained(tmp_path, variant="fp16", max_shard_size=size)
+    loaded = albertkit.AlbertForMaskedLM.from_pretrained(tmp_path, variant="fp16")
+    assert loaded.dtype == torch.float32
+    assert torch.equal(loaded.predictions.dense.weight, ours.half().predictions.dense.weight.float())
+    with pytest.raises(CheckpointError, match=r"variant 'bf16'"):
+        albertkit.AlbertForMaskedLM.from_pretrained(tmp_path, variant="bf16")
+    assert albertkit.AutoConfig.from_pretrained(tmp_path, variant="fp16").vocab_size == TINY["vocab_size"]
 
 
 @pytest.mark.parametrize("strategy", ["auto", "balanced", "balanced_low_0", "sequential"])

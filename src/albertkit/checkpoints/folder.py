@@ -92,6 +92,25 @@ def read_folder(
     return config, READERS[path.suffix](path)
 
 
+def read_variant(
+    name_or_folder: str | Path, variant: str, **hub: Unpack[HubOptions]
+) -> dict[str, np.ndarray]:
+    """Read the tensors of a variant, such as "fp16", from a folder or the hub.
+
+    Raises:
+        CheckpointError: the folder has no such weights, or a file is damaged.
+    """
+    names = [f"{stem}.{variant}.{ending}" for stem, _, ending in (file.rpartition(".") for file in _FILES)]
+    shards = (f"model*{variant}*.safetensors", f"pytorch_model*{variant}*.bin")
+    folder = resolve(name_or_folder, patterns=(CONFIG_FILE, *names, *shards), **hub)
+    for name in names:
+        if (folder / name).is_file():
+            return READERS[Path(name).suffix](folder / name)
+    raise CheckpointError(
+        f"{folder} has no weights of the variant {variant!r}. Expected {names[0]}; it {contents(folder)}."
+    )
+
+
 def write_folder(
     folder: str | Path,
     config: Mapping[str, Any],

@@ -96,11 +96,15 @@ def load(
     state_dict: Mapping[str, np.ndarray] | None = None,
     overrides: Mapping[str, Any] | None = None,
     safetensors_only: bool = False,
+    variant: str | None = None,
     **hub: Unpack[HubOptions],
 ) -> tuple[AlbertConfig, Mapping[str, np.ndarray]]:
     """Return the config with overrides, and the tensors; missing arguments are read from the checkpoint.
 
+    With a `variant` such as "fp16", the tensors come from `model.fp16.safetensors`.
+
     Raises:
+        CheckpointError: a file is damaged, or the folder has no weights of the variant.
         ConfigError: neither a checkpoint nor both config and tensors are passed; or the checkpoint has no
             safetensors although `safetensors_only` is set; or an override is not an argument of the config.
     """
@@ -116,6 +120,9 @@ def load(
         raise ConfigError("there is no model name or folder. Pass one, or both config and state_dict.")
     if state_dict is not None:
         return load_config(name_or_folder, **hub, **overrides), state_dict
+    if variant:
+        tensors = folder.read_variant(name_or_folder, variant, **hub)
+        return load_config(name_or_folder, **hub, **overrides) if config is None else config, tensors
     path = as_path(name_or_folder)
     is_file = config is not None and path is not None and path.is_file() and path.suffix in folder.READERS
     if path is None or not is_file:

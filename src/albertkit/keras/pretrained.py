@@ -209,6 +209,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             config=config,
             overrides=take_loading_options(options),
             safetensors_only=options.get("use_safetensors") is True,
+            variant=options.get("variant"),
             **hub,
         )
         with undrawn():
