@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from modeling_twins import HEADS, TINY, batch, largest_difference, make, make_twins
+from modeling_twins import HEADS, TINY, batch, largest_difference, make, make_twins, tiny
 
 import albertkit
 from albertkit.errors import CheckpointError, ConfigError
@@ -184,3 +184,61 @@ def test_class_attributes_that_libraries_read(head: str) -> None:
     assert set(ours._no_split_modules) <= classes
     for name in ("sub_configs", "attribute_map", "base_config_key", "keys_to_ignore_at_inference"):
         assert getattr(albertkit.AlbertConfig, name) == getattr(transformers.AlbertConfig, name, []), name
+
+
+# --- models and pipelines of transformers -----------------------------------------------------
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_model_becomes_one_of_transformers(head: str, tied: bool) -> None:
+    model = make(head, num_labels=3, tie_word_embeddings=tied, num_hidden_groups=3)
+    theirs = model.to_transformers()
+    assert isinstance(theirs, getattr(transformers, head))
+    assert not theirs.training
+    ours = dict(model.named_parameters())
+    assert [*ours] == [name for name, _ in theirs.named_parameters()]
+    assert all(parameter is ours[name] for name, parameter in theirs.named_parameters())
+    inputs = batch(head, mask=True)
+    for _ in range(2):
+        expected = model(**inputs).to_tuple()
+        for values, wanted in zip(theirs(**inputs).to_tuple(), expected, strict=True):
+            assert largest_difference(values, wanted) < 1e-5
+        with torch.no_grad():
+            theirs.get_input_embeddings().weight.mul_(0.5)  # changes both
+
+
+def test_other_models_become_models_of_transformers(tmp_path: Path) -> None:
+    model = make("AlbertModel")
+    without = albertkit.AlbertModel(tiny(), add_pooling_layer=False).eval()
+    assert without.to_transformers().pooler is None
+    assert isinstance(Weighted(tiny()).to_transformers(), transformers.AlbertForSequenceClassification)
+    assert model.half().to_transformers().dtype == torch.float16
+    model.train()
+    assert model.to_transformers().training
+    eager = make("AlbertModel", attn_implementation="eager").to_transformers()
+    assert eager(**batch(), output_attentions=True).attentions is not None
+    model = make("AlbertForMaskedLM")
+    model.to_transformers().save_pretrained(tmp_path)
+    loaded = albertkit.AlbertForMaskedLM.from_pretrained(tmp_path)
+    assert torch.equal(loaded(**batch()).logits, model(**batch()).logits)
+    model.prune_heads({0: [1]})
+    with pytest.raises(ConfigError, match="pruned"):
+        model.to_transformers()
+
+
+def test_pipelines_become_pipelines_of_transformers() -> None:
+    ours = albertkit.pipeline("fill-mask", "bundled")
+    text = "She opened the [MASK]."
+    answers = ours(text)
+    theirs = ours.to_transformers()
+    assert isinstance(theirs, transformers.FillMaskPipeline)
+    for one, other in zip(theirs(text), answers, strict=True):
+        assert one["token"] == other["token"]
+        assert one["score"] == pytest.approx(other["score"], abs=1e-5)
+    assert ours.model.predictions.bias is theirs.model.predictions.bias
+    vectors = albertkit.pipeline("feature-extraction", "bundled")
+    expected = torch.tensor(vectors("She slept."))
+    assert largest_difference(torch.tensor(vectors.to_transformers()("She slept.")), expected) < 1e-5
+    with pytest.raises(ConfigError, match="sentence-order"):
+        albertkit.pipeline("sentence-order", "bundled").to_transformers()

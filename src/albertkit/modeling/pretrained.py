@@ -22,6 +22,7 @@ from albertkit.config import AlbertConfig, as_config
 from albertkit.config_fields import one_of
 from albertkit.devices import choose_device, choose_dtype
 from albertkit.errors import ConfigError, warn_caller
+from albertkit.heads import ENCODER, HEADS
 from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
 from albertkit.hub_upload import PushToHub
 from albertkit.modeling.base import ModelBase
@@ -295,6 +296,35 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
             beside=files_of(config),
             max_shard_size=max_shard_size,
         )
+
+    def to_transformers(self) -> Any:
+        """Return a model of `transformers`, of the class with the same name. Both share their parameters.
+
+        It is for tools that accept only the classes of `transformers`, which must be installed.
+
+        Raises:
+            ConfigError: `transformers` cannot compute this model: it has pruned heads, or `hidden_act` is a
+                function.
+        """
+        import transformers
+
+        if self.config.pruned_heads:
+            raise ConfigError("this model has pruned heads, which transformers 5 does not support.")
+        name = next(base.__name__ for base in type(self).__mro__ if base.__name__ in HEADS)
+        values = self.config.to_dict()
+        if name == "AlbertForQuestionAnswering":  # the number of its outputs is `num_labels` there
+            values |= {"num_labels": 2, "id2label": None, "label2id": None}
+        config = transformers.AlbertConfig(**values, attn_implementation=self.config.attn_implementation)
+        with torch.device("meta"):
+            options = {"add_pooling_layer": False} if name == ENCODER and self.pooler is None else {}
+            model = getattr(transformers, name)(config, **options)
+        missing, _ = model.load_state_dict(self.state_dict(keep_vars=True), strict=False, assign=True)
+        assert not missing, missing
+        embeddings, length = model.base_model.embeddings, config.max_position_embeddings
+        embeddings.position_ids = torch.arange(length, device=self.device)[None]
+        embeddings.token_type_ids = torch.zeros_like(embeddings.position_ids)
+        model.name_or_path = self.name_or_path
+        return model.train(self.training)
 
     # --- embeddings -----------------------------------------------------------------------------
 
