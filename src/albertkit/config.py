@@ -79,8 +79,9 @@ class AlbertConfig(ConfigBase):
     type_vocab_size: int = size(2, "segments")
     """Number of segment types."""
     hidden_act: str | Callable[[Any], Any] = setting("gelu_new", ACTIVATION, written="always")
-    """"gelu" (erf), "gelu_new" or "gelu_pytorch_tanh" (the tanh approximation, which the published models
-    use), "relu", "silu" or "swish"; or a function from tensor to tensor, which cannot be saved as JSON."""
+    """"gelu" (erf), "gelu_new" (the tanh approximation, which the published models use), "relu", "silu",
+    "leaky_relu", "linear", "mish", "quick_gelu" or "tanh"; another name of `transformers` for one of them,
+    such as "swish"; or a function from tensor to tensor, which cannot be saved as JSON."""
     hidden_dropout_prob: float = rate(0)
     """Dropout probability of embeddings, attention output and feed-forward output, in [0, 1)."""
     attention_probs_dropout_prob: float = rate(0)
@@ -194,6 +195,24 @@ class AlbertConfig(ConfigBase):
                 f"id2label has the ids {sorted(self.id2label)}. Expected 0, 1, 2, ...: "
                 "label k names score k of a head."
             )
+
+
+def as_config(config: Any) -> AlbertConfig:
+    """Return a config as an `AlbertConfig`; it may also be an ALBERT config of `transformers`.
+
+    Raises:
+        ConfigError: The object is not a config, or it belongs to another type of model.
+    """
+    if isinstance(config, AlbertConfig):
+        return config
+    if not (hasattr(config, "model_type") and hasattr(config, "to_dict")):
+        raise ConfigError(f"received a config of type {type(config).__name__}. Expected an AlbertConfig.")
+    values = {name: value for name, value in config.to_dict().items() if name != "_name_or_path"}
+    return AlbertConfig.from_dict(
+        {"model_type": config.model_type, **values},
+        attn_implementation=getattr(config, "_attn_implementation", None),
+        name_or_path=getattr(config, "name_or_path", ""),
+    )
 
 
 ARGUMENTS = AlbertConfig._arguments

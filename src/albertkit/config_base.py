@@ -68,6 +68,11 @@ class ConfigBase(PushToHub):
     """Base class of `AlbertConfig`, which declares the fields."""
 
     model_type: ClassVar[str]
+    # Attributes that code written for `transformers` reads.
+    attribute_map: ClassVar[dict[str, str]] = {}
+    base_config_key: ClassVar[str] = ""
+    keys_to_ignore_at_inference: ClassVar[list[str]] = []
+    sub_configs: ClassVar[dict[str, Any]] = {}
     _settings: ClassVar[dict[str, Field]]
     _arguments: ClassVar[tuple[str, ...]] = ()
     _more_arguments: ClassVar[tuple[str, ...]] = ()

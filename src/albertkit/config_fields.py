@@ -9,8 +9,16 @@ from typing import Any, Literal
 
 from albertkit.errors import ConfigError, did_you_mean, warn_caller
 
-# The names of `hidden_act`; modeling/layers.py defines the functions.
-ACTIVATION_NAMES = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
+ACTIVATION_ALIASES = {
+    **dict.fromkeys(("gelu_accurate", "gelu_fast", "gelu_python_tanh", "gelu_pytorch_tanh"), "gelu_new"),
+    **{"gelu_python": "gelu", "swish": "silu"},
+}
+"""Other names of activation functions, as in `transformers`."""
+ACTIVATION_NAMES = (
+    *("gelu", "gelu_new", "relu", "silu", "leaky_relu", "linear", "mish", "quick_gelu", "tanh"),
+    *ACTIVATION_ALIASES,
+)
+"""The names of `hidden_act`. PyTorch, NumPy, ONNX and Keras define the functions without the aliases."""
 _MOST_LABELS = 1_000_000
 TASK_KEY = "finetuning_task"
 """The config key for the task name of a fine-tuned model."""

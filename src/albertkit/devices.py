@@ -84,6 +84,8 @@ def _has_accelerator() -> bool:
 def choose_device(device_map: Device | Mapping[str, Device]) -> Any:
     """Return PyTorch's device for the whole model. "auto" means the best available device.
 
+    An ALBERT model fits on one device, so the strategies of accelerate also mean the best device.
+
     Raises:
         ConfigError: The map names several devices (an ALBERT model fits on one), or the device is unknown,
             missing, or stores no values ("meta").
@@ -92,7 +94,7 @@ def choose_device(device_map: Device | Mapping[str, Device]) -> Any:
         if set(device_map) != {""}:
             raise ConfigError(f"device_map must name one device for the whole model, got {dict(device_map)}")
         device_map = device_map[""]
-    if device_map == "auto":
+    if isinstance(device_map, str) and device_map in ("auto", "balanced", "balanced_low_0", "sequential"):
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

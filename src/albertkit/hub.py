@@ -266,7 +266,7 @@ _UNSUPPORTED = frozenset((
     "load_in_8bit", "max_memory", "mirror", "offload_buffers", "offload_folder",
     "offload_state_dict", "proxies", "quantization_config", "resume_download",
     "return_unused_kwargs", "tp_plan", "tp_size", "tqdm_class", "use_auth_token",
-    "use_kernels", "variant",
+    "use_kernels",
 ))
 # fmt: on
 
@@ -276,7 +276,7 @@ def take_loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
     `low_cpu_mem_usage` has no effect, because memory is always used sparingly. `trust_remote_code` has no
     effect, because code of a checkpoint never runs. `weights_only` must be True. `use_safetensors` must be
-    None or True. Other loading options must be None, False or "".
+    None or True. Only models use `variant`. Other loading options must be None, False or "".
 
     Raises:
         ConfigError: An option has an unsupported value.
@@ -290,7 +290,7 @@ def take_loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in sorted(_UNSUPPORTED & options.keys()):
         if options[name] not in (None, False, "", {}):
             raise ConfigError(f"{name}: this loading option of transformers is not supported. Omit it.")
-    taken = {"low_cpu_mem_usage", "trust_remote_code", "use_safetensors", "weights_only"}
+    taken = {"low_cpu_mem_usage", "trust_remote_code", "use_safetensors", "variant", "weights_only"}
     return {name: value for name, value in options.items() if name not in taken and name not in _UNSUPPORTED}
 
 

@@ -60,8 +60,10 @@ def check_shapes(shapes: Mapping[str, Shape], config: AlbertConfig, *, choices: 
         )
     depth, heads = config.depth, config.num_attention_heads
     for_tokens: list[Shape] = [text, *((1,) * outer + (length,) for outer in reversed(range(len(text))))]
+    for_rows: list[Shape] = [(*text, length), (*text[:-1], 1, length, length)]
+    one_row: Shape = (*(1,) * (len(text) - 1), length)
     allowed: dict[str, list[Shape]] = {
-        "attention_mask": [text, (*text, length), (*text[:-1], 1, length, length)],
+        "attention_mask": [text, *for_rows, one_row],
         "token_type_ids": for_tokens,
         "position_ids": for_tokens,
         "head_mask": [(heads,), (depth, heads)],

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from albertkit.checkpoints.names import executed_layers
 from albertkit.config import AlbertConfig
+from albertkit.config_fields import ACTIVATION_ALIASES
 from albertkit.errors import CheckpointError
 from albertkit.heads import base_prefix, head_of
 
@@ -119,7 +120,8 @@ class _Network:
         return normal * self.weight(f"{name}.weight") + self.weight(f"{name}.bias")
 
     def activate(self, values: Array) -> Array:
-        return ACTIVATIONS[str(self.config.hidden_act)](values)
+        name = str(self.config.hidden_act)
+        return ACTIVATIONS[ACTIVATION_ALIASES.get(name, name)](values)
 
     def embed(self, ids: NDArray, segments: NDArray) -> Array:
         """Return the embeddings of ids and segments (B, T), mapped to the hidden size: (B, T, H)."""
@@ -211,12 +213,14 @@ def _silu(values: Array) -> Array:
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu": _gelu,
     "gelu_new": _gelu_tanh,
-    "gelu_pytorch_tanh": _gelu_tanh,
     "relu": lambda values: np.maximum(values, 0),
     "silu": _silu,
-    "swish": _silu,
+    "leaky_relu": lambda values: np.maximum(values, values * 0.01),
+    "linear": lambda values: values,
+    "mish": lambda values: values * np.tanh(np.logaddexp(values, 0, dtype=values.dtype)),
+    "quick_gelu": lambda values: values * _sigmoid(values * 1.702),
+    "tanh": np.tanh,
     # Used only by Dense modules after the pooling.
     "identity": lambda values: values,
     "sigmoid": _sigmoid,
-    "tanh": np.tanh,
 }

@@ -36,6 +36,30 @@ def test_another_depth_of_a_light_model():
 
 
 @pytest.mark.parametrize("name", ["torch", "onnx"])
+@pytest.mark.parametrize("edit", ["row", "element", "swapped rows", "swapped columns", "negated row"])
+@pytest.mark.parametrize("where", ["ffn", "attention.value", "attention.dense"])
+def test_edits_of_the_data_of_a_weight(name, edit, where):
+    """PyTorch counts no new version when `.data` is edited."""
+    model, rows = make(CLASSIFIER), rows_of([5, 9])
+    engine = make_engine(model, name)
+    assert_equal(model, rows, engine=engine)
+    weight = model.albert.encoder.executed_layers()[0].get_submodule(where).weight
+    version = weight._version
+    if edit == "row":
+        weight.data[7] = 3.0
+    elif edit == "element":
+        weight.data[3, 5] += 2.0
+    elif edit == "swapped rows":
+        weight.data[[1, 2]] = weight.data[[2, 1]]
+    elif edit == "swapped columns":
+        weight.data[:, [1, 2]] = weight.data[:, [2, 1]]
+    else:
+        weight.data[4] *= -1
+    assert weight._version == version
+    assert_equal(model, rows, engine=engine)
+
+
+@pytest.mark.parametrize("name", ["torch", "onnx"])
 def test_another_activation(name):
     model, rows = make(CLASSIFIER, hidden_act="gelu_new"), rows_of([5, 9])
     engine = make_engine(model, name)

@@ -27,6 +27,7 @@ from new_head import add_new_head, new_model
 from torch import nn
 
 from albertkit.checkpoints.arrays import to_arrays, to_numpy
+from albertkit.config_fields import ACTIVATION_NAMES
 from albertkit.engines import onnx_module
 from albertkit.engines.batches import Group
 from albertkit.engines.choosing import make_engine
@@ -76,6 +77,16 @@ def test_the_model_is_not_called(monkeypatch):
     for kind in ("onnx", "onnx-int8"):
         found = make_engine(model, kind).run(rows_of([4, 9]), read=every_token)
         assert [one.shape for one in found] == [one.shape for one in expected]
+
+
+@pytest.mark.parametrize("activation", ACTIVATION_NAMES)
+def test_every_activation(activation):
+    model = make("AlbertForMaskedLM", hidden_act=activation)
+    rows = rows_of([4, 9])
+    assert_equal(model, rows, engine=make_engine(model, "onnx"), read=every_token)
+    model.albert.encoder.executed_layers()[0].activation = nn.Sigmoid()
+    with pytest.warns(UserWarning, match="cannot compute this model"):
+        assert_equal(model, rows, engine=make_engine(model, "onnx"), read=every_token, calls_model=True)
 
 
 class TestChangedModels:

@@ -4,6 +4,8 @@ import pytest
 import torch
 from modeling_twins import HEADS, batch, labels_for, largest_difference, make_twins
 
+from albertkit.config_fields import ACTIVATION_NAMES
+
 TOLERANCE = 1e-5
 
 
@@ -95,7 +97,7 @@ def test_multiple_choice_takes_positions_and_segments_for_all_rows():
         ours(**inputs, attention_mask=torch.ones(12))
 
 
-@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish"])
+@pytest.mark.parametrize("activation", ACTIVATION_NAMES)
 def test_activations(activation):
     ours, theirs = make_twins("AlbertForMaskedLM", hidden_act=activation)
     assert_equal_outputs(ours, theirs, batch(mask=True))

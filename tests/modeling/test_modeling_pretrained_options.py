@@ -84,7 +84,7 @@ def test_auto_classes_from_config():
     assert auto.AutoModelForMaskedLM.from_config(config).dtype == torch.float32
     with pytest.raises(ConfigError, match=r"AutoModel\.from_config has no argument 'num_labels'"):
         auto.AutoModel.from_config(config, num_labels=3)
-    with pytest.raises(ConfigError, match="AutoModel needs an AlbertConfig, got dict"):
+    with pytest.raises(ConfigError, match="received a config of type dict"):
         auto.AutoModel.from_config({})
 
 
@@ -115,7 +115,7 @@ def test_devices(monkeypatch):
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda mps=mps: mps)
         assert devices.choose_device("auto") == torch.device(best)
     with pytest.raises(ConfigError, match=r"Expected 'auto' .* or one of this machine's devices: cpu"):
-        devices.choose_device("balanced")
+        devices.choose_device("best")
     for nowhere in (
         "meta",
         "vulkan",
@@ -249,7 +249,6 @@ def test_ignored_loading_options(tmp_path: Path):
             for name, value in {
                 "force_download": True,
                 "proxies": {"http": "there"},
-                "variant": "fp16",
                 "max_memory": {0: "1GB"},
                 "offload_folder": "there",
                 "key_mapping": {"a": "b"},

@@ -278,6 +278,27 @@ def test_lora_of_peft(tmp_path: Path) -> None:
     assert found[0] == pytest.approx(found[1], abs=TOLERANCE)
 
 
+@pytest.mark.parametrize("head", ["AlbertForMaskedLM", "AlbertForPreTraining"])
+@pytest.mark.parametrize("resized", [False, True])
+def test_peft_does_not_adapt_the_tied_decoder(head: str, resized: bool) -> None:
+    """LoRA on the decoder would also change the word embeddings when it is merged."""
+    ours, theirs = make_twins(head)
+    if resized:
+        ours.resize_token_embeddings(70)
+    targets = []
+    for model in (ours, theirs):
+        adapted: Any = peft.get_peft_model(
+            model, peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
+        ).eval()
+        targets.append(adapted.peft_config["default"].target_modules)
+        if model is ours:
+            expected = adapted(**batch()).to_tuple()
+            merged = adapted.merge_and_unload()
+            for values, before in zip(merged(**batch()).to_tuple(), expected, strict=True):
+                assert largest_difference(values, before) < 10 * TOLERANCE  # the matrices are large
+    assert targets[0] == targets[1]
+
+
 def test_peft_notes_the_model_of_an_adapter(tmp_path: Path) -> None:
     make("AlbertForMaskedLM").save_pretrained(tmp_path / "model")
     model = HEADS["AlbertForMaskedLM"].from_pretrained(tmp_path / "model")

@@ -29,6 +29,8 @@ SHAPES = [
     {"hidden_act": "gelu"},
     {"hidden_act": "relu"},
     {"hidden_act": "silu"},
+    {"hidden_act": "quick_gelu"},
+    {"hidden_act": "mish"},
     {"pruned_heads": {0: [1, 2]}},
 ]
 

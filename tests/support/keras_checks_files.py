@@ -72,3 +72,35 @@ def test_loading_returns_a_checked_report(tmp_path: Path) -> None:
         albertkit.keras.TFAlbertModel.from_pretrained(tmp_path)
     with pytest.raises(ConfigError, match="no argument 'num_lables'"):
         albertkit.keras.TFAlbertModel.from_pretrained("bundled", num_lables=2)
+
+
+@on_tensorflow_alone
+@pytest.mark.parametrize("ending", ["keras", "h5"])
+def test_functional_models_load_again(ending: str, tmp_path: Path) -> None:
+    config = make("AlbertModel", **SHALLOW).config
+    ids = batch()["input_ids"].numpy()
+    mask = (ids % 3 > 0).astype("int32")
+    for call in (
+        lambda encoder, tokens, mask: encoder(tokens, attention_mask=mask),
+        lambda encoder, tokens, mask: encoder([tokens, mask]),
+        lambda encoder, tokens, mask: encoder({"input_ids": tokens, "attention_mask": mask}),
+    ):
+        tokens, seen = (keras.Input((None,), dtype=kind) for kind in ("int32", "int64"))
+        pooled = call(albertkit.keras.TFAlbertModel(config), tokens, seen)[1]
+        model = keras.Model([tokens, seen], keras.layers.Dense(2)(pooled))
+        model.save(tmp_path / f"model.{ending}")
+        again = keras.models.load_model(tmp_path / f"model.{ending}")
+        expected = model.predict([ids, mask], verbose=0)
+        assert (again.predict([ids, mask], verbose=0) == expected).all()
+
+
+@on_tensorflow_alone
+def test_configs_of_transformers() -> None:
+    class Theirs:  # importing transformers takes seconds
+        model_type = "albert"
+
+        def to_dict(self) -> dict:
+            return {**make("AlbertModel", **SHALLOW).config.to_dict(), "hidden_act": "quick_gelu"}
+
+    model = albertkit.keras.TFAlbertForMaskedLM(Theirs())
+    assert model.config.hidden_act == "quick_gelu"

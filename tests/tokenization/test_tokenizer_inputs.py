@@ -240,7 +240,7 @@ def test_padding_without_a_maximum_length(tiny_vocabulary: Path) -> None:
         (("a",), {"padding": "longst"}, "longst"),
         (("a",), {"truncation": "first"}, "first"),
         (("a",), {"return_tensors": "jx"}, "'pt', 'np' or 'tf'"),
-        (("a",), {"max_length": 2, "truncation": True}, "no room"),
+        (("a",), {"max_length": 1, "truncation": True}, "no room"),
         ((LONG,), {"max_length": 8, "truncation": True, "stride": 6}, "stride=6"),
         ((LONG,), {"max_length": 8, "truncation": "only_second"}, "second text"),
         ((LONG, "a"), {"max_length": 8, "truncation": "only_second"}, "is not truncated"),

@@ -22,7 +22,14 @@ from albertkit.checkpoints.names import TIED
 from albertkit.checkpoints.onnx_file import ONNX_FILE, read_onnx
 from albertkit.checkpoints.sentence_modules import FILES as SENTENCE_FILES
 from albertkit.config_base import CONFIG_FILE
-from albertkit.errors import CheckpointError, ConfigError, DataError, DiskFullError, MissingExtraError
+from albertkit.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    DiskFullError,
+    MissingExtraError,
+    warn_caller,
+)
 from albertkit.extras import optional
 from albertkit.files import atomic_path, contents, hint_of_models, json_text, made_folder, read_json
 from albertkit.hub import MODULES_FILE, HubOptions, resolve
@@ -83,6 +90,25 @@ def read_folder(
     config = read_json(folder / CONFIG_FILE, CheckpointError) if has_config else {}
     path = folder / weights
     return config, READERS[path.suffix](path)
+
+
+def read_variant(
+    name_or_folder: str | Path, variant: str, **hub: Unpack[HubOptions]
+) -> dict[str, np.ndarray]:
+    """Read the tensors of a variant, such as "fp16", from a folder or the hub.
+
+    Raises:
+        CheckpointError: the folder has no such weights, or a file is damaged.
+    """
+    names = [f"{stem}.{variant}.{ending}" for stem, _, ending in (file.rpartition(".") for file in _FILES)]
+    shards = (f"model*{variant}*.safetensors", f"pytorch_model*{variant}*.bin")
+    folder = resolve(name_or_folder, patterns=(CONFIG_FILE, *names, *shards), **hub)
+    for name in names:
+        if (folder / name).is_file():
+            return READERS[Path(name).suffix](folder / name)
+    raise CheckpointError(
+        f"{folder} has no weights of the variant {variant!r}. Expected {names[0]}; it {contents(folder)}."
+    )
 
 
 def write_folder(
@@ -202,6 +228,11 @@ def _read_pickle(path: Path) -> dict[str, np.ndarray]:
             f"{path} ({path.stat().st_size:,} bytes) is damaged or incomplete, or contains other objects "
             f"than tensors. Expected a dictionary of tensors saved by torch ({type(error).__name__})."
         ) from error
+    if isinstance(value, Mapping):
+        others = [str(name) for name, entry in value.items() if not isinstance(entry, torch.Tensor)]
+        if others and len(others) < len(value):
+            warn_caller(f"{path}: ignored entries that are no tensors: {', '.join(others[:4])}")
+            value = {name: entry for name, entry in value.items() if isinstance(entry, torch.Tensor)}
     return to_arrays(value, source=str(path))
 
 

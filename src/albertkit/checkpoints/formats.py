@@ -12,7 +12,7 @@ from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
 from albertkit.checkpoints.sentence_folder import read_sentence_modules
 from albertkit.checkpoints.sentence_modules import FILES as SENTENCE_FILES
 from albertkit.checkpoints.sentence_modules import POOLING_KEY, attach
-from albertkit.config import ARGUMENTS, AlbertConfig
+from albertkit.config import ARGUMENTS, AlbertConfig, as_config
 from albertkit.config_base import CONFIG_FILE, GOOGLE_CONFIG_FILE
 from albertkit.errors import ConfigError
 from albertkit.hub import HubOptions, as_path, resolve, split_hub_options
@@ -58,11 +58,11 @@ def read(path: str | Path, *, needs_config: bool = True) -> Checkpoint:
     return Checkpoint("hf", config, tensors, files, vocabulary, modules=read_sentence_modules(path))
 
 
-def load_config(name_or_path: str | Path, **options: Any) -> AlbertConfig:
+def load_config(name_or_path: Any, **options: Any) -> AlbertConfig:
     """Return the config of a model by its name, in any format.
 
     Args:
-        name_or_path: a name for `AlbertConfig.from_pretrained`, or a checkpoint of another library.
+        name_or_path: a name for `AlbertConfig.from_pretrained`, a checkpoint of another library, or a config.
         options: see `AlbertConfig.from_pretrained`.
 
     Raises:
@@ -71,6 +71,8 @@ def load_config(name_or_path: str | Path, **options: Any) -> AlbertConfig:
         ConfigError: the config describes no possible model.
     """
     hub, overrides = split_hub_options(options)
+    if hasattr(name_or_path, "to_dict"):
+        return as_config(name_or_path).replace(**overrides)
     path = foreign_path(name_or_path, **hub)
     if path is None:
         config = AlbertConfig.from_pretrained(name_or_path, **options)
@@ -94,18 +96,20 @@ def load(
     state_dict: Mapping[str, np.ndarray] | None = None,
     overrides: Mapping[str, Any] | None = None,
     safetensors_only: bool = False,
+    variant: str | None = None,
     **hub: Unpack[HubOptions],
 ) -> tuple[AlbertConfig, Mapping[str, np.ndarray]]:
     """Return the config with overrides, and the tensors; missing arguments are read from the checkpoint.
 
+    With a `variant` such as "fp16", the tensors come from `model.fp16.safetensors`.
+
     Raises:
+        CheckpointError: a file is damaged, or the folder has no weights of the variant.
         ConfigError: neither a checkpoint nor both config and tensors are passed; or the checkpoint has no
             safetensors although `safetensors_only` is set; or an override is not an argument of the config.
     """
     overrides = overrides or {}
-    if isinstance(config, AlbertConfig):
-        config = config.replace(**overrides)
-    elif config is not None:
+    if config is not None:
         config = load_config(config, **hub, **overrides)
     if state_dict is not None:
         # The tensors become the parameters, and training must not change the caller's tensors.
@@ -116,6 +120,9 @@ def load(
         raise ConfigError("there is no model name or folder. Pass one, or both config and state_dict.")
     if state_dict is not None:
         return load_config(name_or_folder, **hub, **overrides), state_dict
+    if variant:
+        tensors = folder.read_variant(name_or_folder, variant, **hub)
+        return load_config(name_or_folder, **hub, **overrides) if config is None else config, tensors
     path = as_path(name_or_folder)
     is_file = config is not None and path is not None and path.is_file() and path.suffix in folder.READERS
     if path is None or not is_file:

@@ -26,6 +26,7 @@ from albertkit.checkpoints.names import OLDER_FACTOR, canonical, is_turned, to_g
 from albertkit.checkpoints.tensor_bundle import Bundle, prefixes, write_bundle
 from albertkit.config import AlbertConfig
 from albertkit.config_base import CONFIG_FILE, GOOGLE_CONFIG_FILE
+from albertkit.config_fields import ACTIVATION_ALIASES
 from albertkit.errors import CheckpointError, ConfigError
 from albertkit.files import contents, json_text, read_json
 from albertkit.published import CHECKPOINTS
@@ -164,7 +165,8 @@ def google_config(config: Mapping[str, Any]) -> dict[str, Any]:
         ConfigError: the original code does not have the activation or another setting.
     """
     act = config["hidden_act"]
-    known = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu"}
+    known = {"gelu_new": "gelu", "relu": "relu", "tanh": "tanh", "linear": "linear"}
+    act = ACTIVATION_ALIASES.get(act, act)
     if act not in known:
         raise ConfigError(
             f"hidden_act is {act!r}, which the original code does not have (its 'gelu' is our 'gelu_new'). "

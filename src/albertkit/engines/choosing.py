@@ -136,8 +136,7 @@ def load_model(
         ConfigError: The config is not valid, or the data type is unknown.
         MissingExtraError: A PyTorch model is needed, but PyTorch is not installed.
     """
-    if not isinstance(config, AlbertConfig):
-        config = load_config(name if config is None else config, **hub)
+    config = load_config(name if config is None else config, **hub)
     check_head(config, architecture, name=str(name))
     # Only PyTorch computes a function of the caller.
     if str(device) == CPU and not model_kwargs and not callable(config.hidden_act):

@@ -36,7 +36,6 @@ _PARTS = frozenset(
         *(nn.Linear, nn.LayerNorm, nn.Embedding, nn.Dropout, nn.ModuleList, nn.Tanh),
     }
 )
-_SAMPLES = 61  # number of values of each matrix that are compared to detect changes
 _Made = TypeVar("_Made")
 Head = Callable[[Tensor], Tensor]
 """A function from hidden states (P, H) to scores (P, K)."""
@@ -171,10 +170,13 @@ def head_of(model: AlbertPreTrainedModel, output: Output) -> Head | None:
 
 
 class MadeFromWeights(Generic[_Made]):
-    """Caches values that are computed from a model's weights; recomputes them when the weights change."""
+    """Caches values that are computed from a model's weights; recomputes them when the weights change.
+
+    It keeps a copy of the weights to detect changes.
+    """
 
     def __init__(self) -> None:
-        self._made: WeakKeyDictionary[nn.Module, dict[Any, tuple[Any, _Made]]] = WeakKeyDictionary()
+        self._made: WeakKeyDictionary[nn.Module, dict[Any, tuple[Any, Any, _Made]]] = WeakKeyDictionary()
 
     def get(
         self,
@@ -189,25 +191,17 @@ class MadeFromWeights(Generic[_Made]):
 
         `is_current` tells whether a result still matches everything besides the weights.
         """
-        (places, samples), made = _fingerprint(modules), self._made.setdefault(model, {})
+        made = self._made.setdefault(model, {})
+        parameters = [parameter for module in modules for parameter in own_parameters(module)]
+        # Writing to `parameter.data` changes neither the address nor the version, so compare the values too.
+        versions = [(parameter.data_ptr(), parameter._version) for parameter in parameters]
+        distinct = [*dict.fromkeys(parameters)]
         if cached := made.get(key):
-            (places_before, samples_before), value = cached
-            if places == places_before and torch.equal(samples, samples_before) and is_current(value):
+            versions_before, copies, value = cached
+            if versions == versions_before and all(map(torch.equal, distinct, copies)) and is_current(value):
                 return value
             made.pop(key, None)  # another thread may have removed it
-            del cached, value  # frees memory before `make` allocates more
+            del cached, copies, value  # frees memory before `make` allocates more
         value = make()
-        made[key] = (places, samples), value
+        made[key] = versions, [parameter.detach().clone() for parameter in distinct], value
         return value
-
-
-def _fingerprint(modules: Sequence[nn.Module]) -> tuple[list[tuple[int, int]], Tensor]:
-    """Return a fingerprint of the modules' weights, to detect changes: addresses, versions and samples.
-
-    Writing to `parameter.data` does not change the version, so the fingerprint also contains some of the
-    values.
-    """
-    parameters = [parameter for module in modules for parameter in own_parameters(module)]
-    with torch.inference_mode():
-        samples = [one.reshape(-1)[:: max(1, one.numel() // _SAMPLES)] for one in parameters]
-        return [(one.data_ptr(), one._version) for one in parameters], torch.cat(samples)

@@ -92,7 +92,8 @@ def _as_tensor(name: str, value: Any, config: AlbertConfig) -> Tensor:
             )
         if values is not None and values.size:
             check_range(name, int(values.min()), int(values.max()), config)
-        return ops.cast(value, "int32")
+        # A cast would be a layer of a functional model, and `.h5` files cannot contain this layer.
+        return value if isinstance(value, keras.KerasTensor) else ops.cast(value, "int32")
     if name == "attention_mask" and values is not None:
         strange = values[(values < 0) | ((values != 0) != values) & ("float" in kind)]
         if strange.size:

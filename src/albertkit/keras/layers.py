@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from albertkit.config import AlbertConfig
+from albertkit.config_fields import ACTIVATION_ALIASES
 from albertkit.errors import MissingExtraError
 from albertkit.tuple_outputs import make_output
 
@@ -101,11 +102,14 @@ def make_activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[T
     return {
         "gelu": partial(ops.gelu, approximate=False),
         "gelu_new": ops.gelu,
-        "gelu_pytorch_tanh": ops.gelu,
         "relu": ops.relu,
         "silu": ops.silu,
-        "swish": ops.silu,
-    }[activation]
+        "leaky_relu": partial(ops.leaky_relu, negative_slope=0.01),
+        "linear": lambda values: values,
+        "mish": keras.activations.mish,
+        "quick_gelu": lambda values: values * ops.sigmoid(1.702 * values),
+        "tanh": ops.tanh,
+    }[ACTIVATION_ALIASES.get(activation, activation)]
 
 
 def look_up(table: keras.layers.Embedding, ids: Tensor) -> Tensor:

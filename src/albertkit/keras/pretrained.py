@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Self, cast
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.sentence_modules import files_of
-from albertkit.config import AlbertConfig
+from albertkit.config import AlbertConfig, as_config
 from albertkit.early_exit import KEY as EARLY_EXIT
 from albertkit.early_exit import exit_count
-from albertkit.errors import ConfigError, DataError, warn_caller
+from albertkit.errors import DataError, warn_caller
 from albertkit.heads import ENCODER, HEADS, Head
 from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
 from albertkit.hub_upload import PushToHub
@@ -42,8 +42,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
     """The columns of a data set with the labels for `scores`, in the same order."""
 
     def __init__(self, config: AlbertConfig, **options: Any) -> None:
-        if not isinstance(config, AlbertConfig):
-            raise ConfigError(f"{type(self).__name__} needs an AlbertConfig, got {type(config).__name__}")
+        config = as_config(config)
         config.validate()
         super().__init__(**options)
         self.config = config
@@ -165,7 +164,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
     def from_pretrained(
         cls,
         pretrained_model_name_or_path: str | Path,
-        *,
+        *model_args: Any,
         config: AlbertConfig | str | Path | None = None,
         dtype: Any = None,
         name: str | None = None,
@@ -184,6 +183,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             pretrained_model_name_or_path: "bundled", a folder, a hub name, or a checkpoint of another library
                 (TensorFlow: folder, prefix or archive; Julia: `.tfbson`). With `config`, also a single file
                 of weights, such as `pytorch_model.bin`.
+            model_args: Positional arguments of this class after `config`.
             config: A config, or its file, folder or hub name, instead of the checkpoint's config.
             dtype: A Keras policy, such as "mixed_bfloat16"; default is the global policy.
             name: Name of the Keras model.
@@ -209,10 +209,11 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             config=config,
             overrides=take_loading_options(options),
             safetensors_only=options.get("use_safetensors") is True,
+            variant=options.get("variant"),
             **hub,
         )
         with undrawn():
-            model = cls(found, name=name, dtype=dtype)
+            model = cls(found, *model_args, name=name, dtype=dtype)
         report = fill(model, tensors, ignore_mismatched_sizes=ignore_mismatched_sizes)
         if not report.ok:
             warn_caller(f"{cls.__name__} from {pretrained_model_name_or_path}: {report}")
@@ -278,7 +279,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             options: The Keras options `name`, `dtype` and `trainable`.
         """
         del custom_objects
-        if isinstance(config, AlbertConfig):
+        if not isinstance(config, dict):
             return cls(config, **options)
         return cls(**{**config, "config": AlbertConfig.from_dict(config["config"])}, **options)
 

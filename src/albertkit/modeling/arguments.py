@@ -29,8 +29,9 @@ def check_tensors(arguments: Mapping[str, Any], *, dtypes: tuple[torch.dtype, ..
                 f"torch.tensor({name}); for texts, tokenizer(texts, return_tensors='pt')."
             )
         if dtypes and value.dtype not in dtypes:
+            hint = ", or pass word embeddings as inputs_embeds" if name == "input_ids" else ""
             raise DataError(
-                f"{name} must be whole numbers ({dtypes[0]}), got {value.dtype}. Use {name}.long()."
+                f"{name} must be whole numbers ({dtypes[0]}), got {value.dtype}. Use {name}.long(){hint}."
             )
 
 

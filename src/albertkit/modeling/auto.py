@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NoReturn
 import torch
 
 from albertkit.checkpoints.formats import split_options
-from albertkit.config import AlbertConfig
+from albertkit.config import AlbertConfig, as_config
 from albertkit.config_fields import one_of
 from albertkit.devices import choose_dtype
 from albertkit.errors import ConfigError
@@ -42,13 +42,15 @@ class _AutoModel:
         raise TypeError(f"{type(self).__name__} cannot be instantiated. Use from_pretrained or from_config.")
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Any:
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: str | Path, *model_args: Any, **options: Any
+    ) -> Any:
         """Load a model of the class in `model_class`; see `AlbertPreTrainedModel.from_pretrained`.
 
         Raises:
             ConfigError: The checkpoint's model_type is not "albert".
         """
-        return cls.model_class.from_pretrained(pretrained_model_name_or_path, **options)
+        return cls.model_class.from_pretrained(pretrained_model_name_or_path, *model_args, **options)
 
     @classmethod
     def from_config(
@@ -74,8 +76,7 @@ class _AutoModel:
             ConfigError: The config is not an ALBERT config, or a data type, attention implementation or
                 option is unknown.
         """
-        if not isinstance(config, AlbertConfig):
-            raise ConfigError(f"{cls.__name__} needs an AlbertConfig, got {type(config).__name__}")
+        config = as_config(config)
         if attn_implementation is not None:
             config = config.replace(attn_implementation=attn_implementation)
         constructor, unknown = split_options(cls.model_class, take_loading_options(options))

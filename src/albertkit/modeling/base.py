@@ -18,6 +18,31 @@ class ModelBase(nn.Module):
     supports_gradient_checkpointing: ClassVar[bool] = True
     _input_hook: RemovableHandle | None = None
 
+    # Attributes that code written for `transformers` reads.
+    main_input_name: ClassVar[str] = "input_ids"
+    input_modalities: ClassVar[str] = "text"
+    is_parallelizable: ClassVar[bool] = False
+    model_tags: ClassVar[list[str] | None] = None
+    _auto_class: ClassVar[str | None] = None
+    _can_record_outputs: ClassVar[dict[str, Any] | None] = None  # layers return their attentions
+    _compatible_flash_implementations: ClassVar[list[str] | None] = None
+    _is_stateful: ClassVar[bool] = False
+    _keep_in_fp32_modules: ClassVar[list[str] | None] = None
+    _keep_in_fp32_modules_strict: ClassVar[list[str] | None] = None
+    _keys_to_ignore_on_load_missing: ClassVar[list[str] | None] = None
+    _keys_to_ignore_on_load_unexpected: ClassVar[list[str] | None] = None
+    _keys_to_ignore_on_save: ClassVar[list[str] | None] = None
+    _no_split_modules: ClassVar[list[str]] = ["AlbertEmbeddings", "AlbertLayer"]  # residual connections
+    _pp_plan: ClassVar[dict[str, Any] | None] = None
+    _skip_keys_device_placement: ClassVar[list[str] | None] = None
+    _supports_attention_backend: ClassVar[bool] = False
+    _supports_context_parallel: ClassVar[bool] = False
+    _supports_flash_attn: ClassVar[bool] = False
+    _supports_flex_attn: ClassVar[bool] = False
+    _supports_sdpa: ClassVar[bool] = True
+    _tied_weights_keys: ClassVar[dict[str, str] | None] = None
+    _tp_plan: ClassVar[dict[str, Any] | None] = None
+
     @property
     def base_model(self) -> Any:
         """The encoder: `self.albert`, or this model if it has no head."""
@@ -66,6 +91,10 @@ class ModelBase(nn.Module):
         return sum(tensor.nbytes for tensor in (*self.parameters(), *buffers))
 
     @classmethod
+    def _can_set_attn_implementation(cls) -> bool:
+        return True
+
+    @classmethod
     def can_generate(cls) -> bool:
         """Return False: ALBERT models cannot generate text."""
         return False
@@ -89,9 +118,10 @@ class ModelBase(nn.Module):
     ) -> None:
         """Keep only each layer's input in training, and recompute the rest in the backward pass.
 
-        The only accepted setting is `use_reentrant=False`, the default.
+        The only accepted setting is `use_reentrant`. It has no effect: layers are recomputed as with False,
+        which gives the same gradients.
         """
-        if gradient_checkpointing_kwargs not in (None, {}, {"use_reentrant": False}):
+        if set(gradient_checkpointing_kwargs or {}) - {"use_reentrant"}:
             raise ConfigError(
                 f"gradient_checkpointing_kwargs is {gradient_checkpointing_kwargs}. Expected "
                 "{'use_reentrant': False} or None."

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from albertkit.config import AlbertConfig
+from albertkit.config_fields import ACTIVATION_ALIASES
 from albertkit.modeling.arguments import select_tokens
 from albertkit.modeling.outputs import BaseModelOutput
 
@@ -40,6 +41,14 @@ class FunctionActivation(nn.Module):
         return getattr(self.function, "__name__", repr(self.function))
 
 
+class QuickGELU(nn.Module):
+    """The activation x * sigmoid(1.702 x)."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Apply the function to a tensor of any shape."""
+        return values * torch.sigmoid(1.702 * values)
+
+
 def make_activation(activation: str | Callable[[Tensor], Tensor]) -> nn.Module:
     """Return the module for a `hidden_act`: a name in `config.ACTIVATION_NAMES`, a function or a module."""
     if isinstance(activation, nn.Module):
@@ -47,13 +56,38 @@ def make_activation(activation: str | Callable[[Tensor], Tensor]) -> nn.Module:
     if callable(activation):
         return FunctionActivation(activation)
     return {
-        "gelu": lambda: nn.GELU(),
-        "gelu_new": lambda: nn.GELU(approximate="tanh"),
-        "gelu_pytorch_tanh": lambda: nn.GELU(approximate="tanh"),
-        "relu": lambda: nn.ReLU(),
-        "silu": lambda: nn.SiLU(),
-        "swish": lambda: nn.SiLU(),
-    }[activation]()
+        "gelu": nn.GELU,
+        "gelu_new": partial(nn.GELU, approximate="tanh"),
+        "relu": nn.ReLU,
+        "silu": nn.SiLU,
+        "leaky_relu": nn.LeakyReLU,
+        "linear": nn.Identity,
+        "mish": nn.Mish,
+        "quick_gelu": QuickGELU,
+        "tanh": nn.Tanh,
+    }[ACTIVATION_ALIASES.get(activation, activation)]()
+
+
+class AlbertDecoder(nn.Module):
+    """The output matrix of masked language models, usually the word embeddings: (..., E) -> (..., V).
+
+    This is no `nn.Linear`, because tools adapt every `nn.Linear`. PEFT's "all-linear" would also change the
+    word embeddings.
+    """
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        linear = nn.Linear(in_features, out_features)
+        self.weight, self.bias = linear.weight, linear.bias
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Return the logits (..., V) of states (..., E)."""
+        return F.linear(states, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """Return the sizes for `print(model)`."""
+        return f"in_features={self.in_features}, out_features={self.out_features}"
 
 
 class AlbertEmbeddings(nn.Module):
@@ -135,7 +169,7 @@ class AlbertAttention(nn.Module):
         head_mask: Tensor | None = None,
         eager: bool = False,
         query_positions: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> tuple[Tensor, ...]:
         """Compute attention.
 
         Args:
@@ -148,7 +182,8 @@ class AlbertAttention(nn.Module):
                 computes all positions.
 
         Returns:
-            The new hidden states, (B, T, H) or (B, R, H), and the probabilities (B, N, T, T) if `eager`.
+            The new hidden states, (B, T, H) or (B, R, H), and with `eager` the probabilities (B, N, T, T).
+            Hooks of other libraries expect tensors, so there is no None.
         """
         split = (len(self.kept_heads), self.attention_head_size)
         asking = hidden_states
@@ -160,14 +195,14 @@ class AlbertAttention(nn.Module):
         key = self.key(hidden_states).unflatten(2, split).transpose(1, 2)
         value = self.value(hidden_states).unflatten(2, split).transpose(1, 2)
         if eager or _trains_faster_eagerly(query):
-            context, weights = self._attend_eagerly(query, key, value, attention_mask, head_mask)
-            probabilities = weights if eager else None
+            context, *weights = self._attend_eagerly(query, key, value, attention_mask, head_mask)
         else:
             dropout = self.attention_dropout.p if self.training else 0.0
             context = F.scaled_dot_product_attention(query, key, value, attention_mask, dropout)
-            probabilities = None
+            weights = []
         context = context.transpose(1, 2).flatten(2)  # (B, N, T, D) -> (B, T, N*D)
-        return self.LayerNorm(asking + self.output_dropout(self.dense(context))), probabilities
+        attended = self.LayerNorm(asking + self.output_dropout(self.dense(context)))
+        return (attended, *weights) if eager else (attended,)
 
     def _attend_eagerly(
         self,
@@ -240,13 +275,12 @@ class AlbertLayer(nn.Module):
         self.activation = make_activation(config.hidden_act)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(
-        self, hidden_states: Tensor, **options: Unpack[AttentionOptions]
-    ) -> tuple[Tensor, Tensor | None]:
-        """Apply attention and feed-forward network. For arguments see `AlbertAttention.forward`."""
-        attended, probabilities = self.attention(hidden_states, **options)
+    def forward(self, hidden_states: Tensor, **options: Unpack[AttentionOptions]) -> tuple[Tensor, ...]:
+        """Apply attention and feed-forward network. Arguments and results as in `AlbertAttention`."""
+        attended, *probabilities = self.attention(hidden_states, **options)
         expanded = self.activation(self.ffn(attended))  # (B, T, I)
-        return self.full_layer_layer_norm(attended + self.dropout(self.ffn_output(expanded))), probabilities
+        output = self.full_layer_layer_norm(attended + self.dropout(self.ffn_output(expanded)))
+        return output, *probabilities
 
 
 def compile_layers(model: nn.Module) -> None:
@@ -272,7 +306,7 @@ class AlbertLayerGroup(nn.Module):
         hidden_states: Tensor,
         *,
         recompute: bool = False,
-        record: Callable[[Tensor, Tensor | None], None] | None = None,
+        record: Callable[..., None] | None = None,
         **options: Unpack[AttentionOptions],
     ) -> Tensor:
         """Apply the inner layers.
@@ -281,7 +315,7 @@ class AlbertLayerGroup(nn.Module):
             hidden_states: (B, T, H).
             recompute: Whether to keep only the input of each layer and recompute the rest in the backward
                 pass.
-            record: A function that gets the hidden states and the attention probabilities of each layer.
+            record: A function that gets the outputs of each layer.
             options: See `AlbertAttention.forward`. `head_mask` is (layers of this group, N), and
                 `query_positions` apply only to the last layer.
         """
@@ -291,9 +325,9 @@ class AlbertLayerGroup(nn.Module):
             options["head_mask"] = None if head_mask is None else head_mask[index]
             options["query_positions"] = query_positions if is_last else None
             apply = partial(checkpoint, layer, use_reentrant=False) if recompute else layer
-            hidden_states, probabilities = apply(hidden_states, **options)
+            hidden_states, *probabilities = apply(hidden_states, **options)
             if record is not None:
-                record(hidden_states, probabilities)
+                record(hidden_states, *probabilities)
         return hidden_states
 
 
@@ -341,9 +375,9 @@ class AlbertTransformer(nn.Module):
         hidden_states = self.embedding_hidden_mapping_in(embeddings)
         all_hidden_states, all_attentions = [hidden_states], []
 
-        def record(states: Tensor, probabilities: Tensor | None) -> None:
+        def record(states: Tensor, *probabilities: Tensor) -> None:
             all_hidden_states.append(states)
-            all_attentions.append(probabilities)
+            all_attentions.extend(probabilities)
 
         # If hidden states or attentions are returned, the last layer also computes all positions.
         all_positions = eager or output_hidden_states

@@ -47,6 +47,7 @@ class AlbertModel(AlbertPreTrainedModel):
 
     def __init__(self, config: AlbertConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config)
+        config = self.config
         self.embeddings = AlbertEmbeddings(config)
         self.encoder = AlbertTransformer(config)
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if add_pooling_layer else None

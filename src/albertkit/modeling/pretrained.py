@@ -18,20 +18,22 @@ from albertkit.checkpoints.names import shared_names
 from albertkit.checkpoints.report import LoadReport, match
 from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.checkpoints.shapes import merged_pruned_heads
-from albertkit.config import AlbertConfig
+from albertkit.config import AlbertConfig, as_config
 from albertkit.config_fields import one_of
 from albertkit.devices import choose_device, choose_dtype
 from albertkit.errors import ConfigError, warn_caller
+from albertkit.heads import ENCODER, HEADS
 from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
 from albertkit.hub_upload import PushToHub
 from albertkit.modeling.base import ModelBase
+from albertkit.modeling.layers import AlbertDecoder
 from albertkit.modeling.outputs import ModelOutput
 from albertkit.modeling.resizing import resize_vocabulary
 from albertkit.tuple_outputs import make_output
 
 Output = TypeVar("Output", bound=ModelOutput)
 
-_INITIALIZED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.LayerNorm)
+_INITIALIZED = (nn.Linear, AlbertDecoder, nn.Conv1d, nn.Conv2d, nn.Embedding, nn.LayerNorm)
 """The layers that `post_init` initializes. All others keep the values of their constructors."""
 
 
@@ -42,13 +44,10 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
     """
 
     config_class: ClassVar[type[AlbertConfig]] = AlbertConfig
-    main_input_name: ClassVar[str] = "input_ids"
-    _keys_to_ignore_on_save: ClassVar[list[str] | None] = None
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
-        if not isinstance(config, AlbertConfig):
-            raise ConfigError(f"{type(self).__name__} needs an AlbertConfig, got {type(config).__name__}")
+        config = as_config(config)
         config.validate()
         self.config = config
         self.num_labels = config.num_labels
@@ -127,7 +126,7 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
     def from_pretrained(
         cls,
         pretrained_model_name_or_path: str | Path | None,
-        *,
+        *model_args: Any,
         config: AlbertConfig | str | Path | None = None,
         state_dict: Mapping[str, Tensor] | None = None,
         dtype: torch.dtype | str | None = None,
@@ -147,6 +146,7 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
             pretrained_model_name_or_path: "bundled", a folder, a hub name, or a checkpoint of another library
                 (TensorFlow: folder, prefix or archive; Julia: `.tfbson`). With `config`, also a single file
                 of weights, such as `pytorch_model.bin`. None if `config` and `state_dict` are both passed.
+            model_args: Positional arguments of this class after `config`.
             config: A config, or its file, folder or hub name, instead of the checkpoint's config.
             state_dict: Tensors by name, instead of the checkpoint's tensors.
             dtype: Data type of the weights, such as torch.float16 or "float16". "auto" keeps the data type of
@@ -182,12 +182,17 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
             state_dict=None if state_dict is None else to_arrays(state_dict),
             overrides=overrides,
             safetensors_only=options.get("use_safetensors") is True,
+            variant=options.get("variant"),
             **hub,
         )
         wanted_dtype = choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), arrays)
         final_config = loaded_config.replace(dtype=wanted_dtype)
         model, report = cls.from_arrays(
-            final_config, arrays, ignore_mismatched_sizes=ignore_mismatched_sizes, **constructor
+            final_config,
+            arrays,
+            *model_args,
+            ignore_mismatched_sizes=ignore_mismatched_sizes,
+            **constructor,
         )
         model.to(device=choose_device(device_map), dtype=wanted_dtype)
         model.name_or_path = model.config.name_or_path = str(pretrained_model_name_or_path or "")
@@ -208,7 +213,7 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
         cls,
         config: AlbertConfig,
         arrays: Arrays,
-        *,
+        *model_args: Any,
         ignore_mismatched_sizes: bool = False,
         **constructor: Any,
     ) -> tuple[Self, LoadReport]:
@@ -218,7 +223,8 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
             config: The config of the model.
             arrays: Tensors by name. Missing tensors of the head are initialized.
             ignore_mismatched_sizes: Whether to initialize tensors of a different shape instead of raising.
-            constructor: Other arguments of the class.
+            model_args: Other arguments of the class.
+            constructor: Other arguments of the class, by name.
 
         Raises:
             CheckpointError: A tensor of the encoder is missing, or a tensor has a different shape.
@@ -226,7 +232,7 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
         # On the meta device, the constructor allocates and initializes nothing; only shapes exist. Classes of
         # other packages may have buffers and parameters that only their constructors can initialize.
         with torch.device("meta") if cls.__module__.startswith("albertkit.") else nullcontext():
-            model = cls(config, **constructor)
+            model = cls(config, *model_args, **constructor)
         report = model._fill(arrays, ignore_mismatched_sizes=ignore_mismatched_sizes)
         return model.eval(), report
 
@@ -291,13 +297,42 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
             max_shard_size=max_shard_size,
         )
 
+    def to_transformers(self) -> Any:
+        """Return a model of `transformers`, of the class with the same name. Both share their parameters.
+
+        It is for tools that accept only the classes of `transformers`, which must be installed.
+
+        Raises:
+            ConfigError: `transformers` cannot compute this model: it has pruned heads, or `hidden_act` is a
+                function.
+        """
+        import transformers
+
+        if self.config.pruned_heads:
+            raise ConfigError("this model has pruned heads, which transformers 5 does not support.")
+        name = next(base.__name__ for base in type(self).__mro__ if base.__name__ in HEADS)
+        values = self.config.to_dict()
+        if name == "AlbertForQuestionAnswering":  # the number of its outputs is `num_labels` there
+            values |= {"num_labels": 2, "id2label": None, "label2id": None}
+        config = transformers.AlbertConfig(**values, attn_implementation=self.config.attn_implementation)
+        with torch.device("meta"):
+            options = {"add_pooling_layer": False} if name == ENCODER and self.pooler is None else {}
+            model = getattr(transformers, name)(config, **options)
+        missing, _ = model.load_state_dict(self.state_dict(keep_vars=True), strict=False, assign=True)
+        assert not missing, missing
+        embeddings, length = model.base_model.embeddings, config.max_position_embeddings
+        embeddings.position_ids = torch.arange(length, device=self.device)[None]
+        embeddings.token_type_ids = torch.zeros_like(embeddings.position_ids)
+        model.name_or_path = self.name_or_path
+        return model.train(self.training)
+
     # --- embeddings -----------------------------------------------------------------------------
 
-    def get_output_embeddings(self) -> nn.Linear | None:
+    def get_output_embeddings(self) -> AlbertDecoder | nn.Linear | None:
         """Return the decoder that maps E to the vocabulary V, or None if the model has no decoder."""
         return None
 
-    def set_output_embeddings(self, value: nn.Linear) -> None:
+    def set_output_embeddings(self, value: AlbertDecoder | nn.Linear) -> None:
         """Replace the decoder and its bias.
 
         Raises:

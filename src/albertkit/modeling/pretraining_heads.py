@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from albertkit.checkpoints.names import TIED
 from albertkit.config import AlbertConfig
 from albertkit.modeling.arguments import IDS, check_tensors, query_positions
-from albertkit.modeling.layers import make_activation
+from albertkit.modeling.layers import AlbertDecoder, make_activation
 from albertkit.modeling.losses import classification_loss, loss_of_step
 from albertkit.modeling.model import AlbertModel, LabelOptions
 from albertkit.modeling.outputs import AlbertForPreTrainingOutput, BaseModelOutputWithPooling, MaskedLMOutput
@@ -32,7 +32,7 @@ class AlbertMLMHead(nn.Module):
         self.LayerNorm = nn.LayerNorm(config.embedding_size, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.dense = nn.Linear(config.hidden_size, config.embedding_size)
-        self.decoder = nn.Linear(config.embedding_size, config.vocab_size)
+        self.decoder: AlbertDecoder | nn.Linear = AlbertDecoder(config.embedding_size, config.vocab_size)
         self.activation = make_activation(config.hidden_act)
         self.tie_bias()
 
@@ -73,6 +73,7 @@ class MaskedWordModel(AlbertPreTrainedModel):
     albert: AlbertModel
     # `transformers.Trainer` does not expect these names in a saved model.
     _keys_to_ignore_on_save: ClassVar[list[str] | None] = list(TIED)
+    _tied_weights_keys: ClassVar[dict[str, str] | None] = dict(TIED)
 
     def encode(
         self,
@@ -94,11 +95,11 @@ class MaskedWordModel(AlbertPreTrainedModel):
         states = encoded.last_hidden_state.flatten(0, 1)  # (B, R, H) -> (B*R, H)
         return encoded, states.index_select(0, index.to(states.device))
 
-    def get_output_embeddings(self) -> nn.Linear:
+    def get_output_embeddings(self) -> AlbertDecoder | nn.Linear:
         """Return the decoder that maps E to the vocabulary V."""
         return self.predictions.decoder
 
-    def set_output_embeddings(self, value: nn.Linear) -> None:
+    def set_output_embeddings(self, value: AlbertDecoder | nn.Linear) -> None:
         """Replace the decoder and its bias."""
         self.predictions.decoder = value
         self.predictions.bias = value.bias
@@ -130,6 +131,7 @@ class AlbertForPreTraining(MaskedWordModel):
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
+        config = self.config
         self.albert = AlbertModel(config)
         self.predictions = AlbertMLMHead(config)
         self.sop_classifier = AlbertSOPHead(config)
@@ -204,6 +206,7 @@ class AlbertForMaskedLM(MaskedWordModel):
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
+        config = self.config
         self.albert = AlbertModel(config, add_pooling_layer=False)
         self.predictions = AlbertMLMHead(config)
         self.post_init()

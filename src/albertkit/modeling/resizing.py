@@ -48,12 +48,12 @@ def resize_vocabulary(
     )
     decoder = model.get_output_embeddings()
     if decoder is not None:
-        new = nn.Linear(decoder.in_features, new_num_tokens, device="meta")
-        new.weight = resize_rows(decoder.weight, new_num_tokens, std=std, around_mean=around_mean)
-        new.bias = _resize_bias(
+        decoder.weight = resize_rows(decoder.weight, new_num_tokens, std=std, around_mean=around_mean)
+        decoder.bias = _resize_bias(
             decoder.bias, new_num_tokens, mean=around_mean and not config.tie_word_embeddings
         )
-        model.set_output_embeddings(new)
+        decoder.out_features = new_num_tokens
+        model.set_output_embeddings(decoder)
     config.vocab_size = new_num_tokens
     model.tie_weights()
     return model.get_input_embeddings()

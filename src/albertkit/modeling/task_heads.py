@@ -33,6 +33,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
+        config = self.config
         self.albert = AlbertModel(config)
         self.dropout = nn.Dropout(config.classifier_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
@@ -170,6 +171,7 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
+        config = self.config
         self.albert = AlbertModel(config, add_pooling_layer=False)
         self.dropout = nn.Dropout(config.classifier_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
@@ -223,6 +225,7 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
+        config = self.config
         self.albert = AlbertModel(config, add_pooling_layer=False)
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
         self.post_init()
@@ -292,6 +295,7 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
+        config = self.config
         self.albert = AlbertModel(config)
         self.dropout = nn.Dropout(config.classifier_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, 1)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from albertkit.config import AlbertConfig
+from albertkit.config_fields import ACTIVATION_ALIASES
 from albertkit.heads import base_prefix
 from albertkit.onnx.graph import OPSET, RUNTIME, Graph
 from albertkit.onnx.int8 import COMPUTED_LARGEST, STORED_LARGEST, is_computed
@@ -110,12 +111,22 @@ class Network:
 
     def activate(self, values: str) -> str:
         """Apply `hidden_act`."""
-        graph, name = self.graph, self.config.hidden_act
-        if name == "relu":
-            return graph.node("Relu", values)
-        if name in ("silu", "swish"):
+        graph, name = self.graph, str(self.config.hidden_act)
+        name = ACTIVATION_ALIASES.get(name, name)
+        if name == "linear":
+            return values
+        if name in ("relu", "tanh"):
+            return graph.node(name.capitalize(), values)
+        if name == "leaky_relu":
+            return graph.node("LeakyRelu", values, alpha=0.01)
+        if name == "silu":
             return graph.node("Mul", values, graph.node("Sigmoid", values))
-        tanh = name in ("gelu_new", "gelu_pytorch_tanh")
+        if name == "quick_gelu":
+            steeper = graph.node("Mul", values, graph.number(1.702))
+            return graph.node("Mul", values, graph.node("Sigmoid", steeper))
+        if name == "mish":
+            return graph.node("Mul", values, graph.node("Tanh", graph.node("Softplus", values)))
+        tanh = name == "gelu_new"
         if graph.opset >= OPSET:
             return graph.node("Gelu", values, approximate="tanh" if tanh else "none")
         if tanh:

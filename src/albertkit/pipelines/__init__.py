@@ -249,9 +249,7 @@ def _choose_class(
         if not isinstance(model, str | Path | None):
             loaded, names = model.config, [class_name(model)]
         elif model is not None:
-            loaded = (
-                config if isinstance(config, AlbertConfig) else load_config(config or model, **hub_options)
-            )
+            loaded = load_config(config or model, **hub_options)
             names = loaded.architectures or []
         else:
             loaded = None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, TypedDict
 
 from albertkit.devices import Device, read_device
@@ -332,6 +333,26 @@ class Pipeline(PushToHub, ABC):
         """
         self.model.save_pretrained(save_directory, **options)
         self.tokenizer.save_pretrained(save_directory)
+
+    def to_transformers(self) -> Any:
+        """Return a pipeline of `transformers` for the same task. Both pipelines share the model's parameters.
+
+        It is for tools that accept only pipelines of `transformers`, which must be installed. Their pipeline
+        has the defaults and the tokenizer of `transformers`.
+
+        Raises:
+            ConfigError: `transformers` has no pipeline for this task.
+        """
+        import transformers
+
+        with TemporaryDirectory() as folder:
+            self.tokenizer.save_pretrained(folder)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        model = self.model.to_transformers()
+        try:
+            return transformers.pipeline(self.task, model=model, tokenizer=tokenizer, device=model.device)
+        except KeyError as error:
+            raise ConfigError(f"transformers has no pipeline for the task {self.task!r}.") from error
 
     def __repr__(self) -> str:
         model = self.model
