@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.examples import ChoiceExample
+from albertkit.datasets.options import columns_in
 from albertkit.datasets.reader import (
     Reader,
     ReadingReport,
@@ -97,7 +98,7 @@ class ChoiceTable(TableReader[ChoiceExample]):
         options = self.options
         self._context = options.context_column or "sent1"
         self._question = "sent2" if options.question_column is None else options.question_column or None
-        self._choices = tuple(name.strip() for name in options.choice_columns.split(",") if name.strip())
+        self._choices = columns_in(options.choice_columns, self.table.columns())
         self._label = options.label_column or "label"
         if not self._choices:
             raise ConfigError("choices names no column. Expected one per choice, or one column with lists.")

@@ -19,7 +19,7 @@ from numbers import Number
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from albertkit.datasets.arrow_table import ArrowTable
+from albertkit.datasets.arrow_table import ArrowTable, arrow_categories
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.table import (
     DelimitedTable,
@@ -285,13 +285,19 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
     for column, count in Counter(map(str, columns if isinstance(columns, Iterable) else ())).items():
         if count > 1:  # a row as a dict would have only one of them
             raise DataError(f"{name}: {count} columns are named {column!r}. Rename all but one.")
-    schema = None
+    schema, categories = None, {}
     if hasattr(data, "to_pylist"):
-        schema, data = getattr(data, "schema", None), data.to_pylist()
+        schema, categories = getattr(data, "schema", None), arrow_categories(data)
+        data = data.to_pylist()
     elif hasattr(data, "to_dicts"):
         data = data.to_dicts()
     elif hasattr(data, "to_dict") and hasattr(data, "columns"):
-        data = data.set_axis([str(name) for name in data.columns], axis=1).to_dict("records")
+        data = data.set_axis([str(name) for name in data.columns], axis=1)
+        dtypes = {name: data[name].dtype for name in data.columns}
+        categories = {
+            name: [*one.categories] for name, one in dtypes.items() if getattr(one, "ordered", False)
+        }
+        data = data.to_dict("records")
     if not isinstance(data, Iterable):
         raise DataError(
             f"{name} is {short(data)} ({type(data).__name__}). Expected a path, a table or an "
@@ -312,7 +318,7 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
         )
     if not isinstance(first, Mapping):
         return list(data)
-    return ObjectTable(data, name=name, features=features, schema=schema)
+    return ObjectTable(data, name=name, features=features, schema=schema, categories=categories)
 
 
 def open_table(source: Any, *, header: bool = True, delimiter: str | None = None) -> Table:

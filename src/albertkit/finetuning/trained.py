@@ -10,7 +10,7 @@ from typing import Any
 
 from albertkit.checkpoints.formats import load_config
 from albertkit.checkpoints.shapes import saved_class
-from albertkit.datasets.options import DataOptions
+from albertkit.datasets.options import DataOptions, columns_in
 from albertkit.datasets.reader import Reader, as_source, open_table
 from albertkit.datasets.table import DelimitedTable, Table
 from albertkit.devices import CPU, Device
@@ -237,7 +237,7 @@ def data_options(
             name: value
             for name, value in trained.items()
             if name == "label_separator"
-            or (name not in _LAYOUT and {one.strip() for one in str(value).split(",")} <= present)
+            or (name not in _LAYOUT and {*columns_in(str(value), present)} <= present)
         },
     )
 

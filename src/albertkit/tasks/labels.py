@@ -201,20 +201,24 @@ def infer_labels(
         kind = CLASS if names else _infer_kind(found)
     if kind is NUMBER:
         return LabelSet(NUMBER, ("LABEL_0",))  # as configs call the one number of a regression
+    used = _names([one for label in found for one in as_tuple(label)])
     if names is None:
-        single = [one for label in found for one in as_tuple(label)]
-        names = _names(single)
-        if len(names) == len(single) >= 20:
+        names = used
+        if len(names) == sum(len(as_tuple(label)) for label in found) >= 20:
             raise DataError(
                 f"each of the {len(found)} rows has a different label ({names[0]!r}, {names[1]!r}, ...). "
                 "Choose the column of the labels (--label-column). If they are amounts, use --problem-type "
                 "regression."
             )
-    if not names:
+    if not used:
         raise DataError("no example has a label. Expected labels for some examples.")
-    if kind is CLASS and len(names) < 2:
+    if kind is CLASS and len(used) < 2:
+        raise DataError(f"every row has the label {''.join(used)!r}. Expected at least two different labels.")
+    if kind is SEVERAL and all(len({*as_tuple(label)}) == len(used) for label in found):
         raise DataError(
-            f"every row has the label {''.join(names)!r}. Expected at least two different labels."
+            f"every row has the label{'s' * (len(used) > 1)} {', '.join(map(repr, used[:_LABELS_SHOWN]))}. "
+            "Expected rows with different labels. If the labels are lists of 0 or 1 for each label, use one "
+            "column per label (--label-column A,B)."
         )
     return LabelSet(kind, names)
 
