@@ -130,6 +130,16 @@ def test_a_text_without_characters_is_predicted_as_in_a_table() -> None:
     ]
 
 
+def test_answers_at_another_offset_are_counted() -> None:
+    given = [QUESTION, replace(QUESTION, answers=(("fox", 0),))]
+    reader = open_reader(task_of("question-answering"), given, DataOptions(), name="x")
+    report = ReadingReport("x")
+    assert [one.answers for _, one in reader.read(report)] == [QUESTION.answers] * 2
+    assert report.problems["moved"].first == [
+        "x, example 2: the answers are (('fox', 7),), not (('fox', 0),)"
+    ]
+
+
 def test_data_without_labels_cannot_be_evaluated(tmp_path: Path) -> None:
     folder = tmp_path / "RTE"
     folder.mkdir()

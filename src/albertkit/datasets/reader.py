@@ -64,7 +64,7 @@ class ReadingReport:
     """Whether to count unreadable rows without labels instead of raising an error for the first."""
 
     def add(self, problem: Problem, origin: str, detail: str = "") -> None:
-        """Count a row that is left out.
+        """Count a row that is left out, or whose answers have moved.
 
         Args:
             problem: the reason.

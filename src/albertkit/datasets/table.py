@@ -38,8 +38,9 @@ class Row(NamedTuple):
     fault: str = ""
 
 
-Problem = Literal["malformed", "empty", "unlabeled", "mislabeled"]
-"""Reasons: the row does not match the layout; has no text; has no label; or has an impossible label."""
+Problem = Literal["malformed", "empty", "unlabeled", "mislabeled", "moved"]
+"""Reasons: the row does not match the layout; has no text; has no label; or has an impossible label. "moved":
+the row is used, but an answer is not at its index in the context."""
 
 
 class RowError(DataError):
