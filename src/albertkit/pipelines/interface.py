@@ -13,7 +13,7 @@ from albertkit.engines.engine import Engine, Row
 from albertkit.engines.light_model import LightModel, Model, class_names
 from albertkit.errors import AlbertKitError, ConfigError, DataError, check_arguments, short, warn_caller
 from albertkit.hub_upload import PushToHub
-from albertkit.inputs import NumberedInputs
+from albertkit.inputs import NumberedInputs, without_others
 from albertkit.pipelines.limits import check_size
 from albertkit.pipelines.sources import check_table, inputs_error, read_inputs
 from albertkit.tasks.loading import chunks
@@ -227,7 +227,8 @@ class Pipeline(PushToHub, ABC):
             check_table(inputs, fields=self.fields, rest=self.rest, is_text=self._is_single(""))
 
         def read(given: list[Any]) -> _Chunk:
-            examples = [self._read(one) for one in given]
+            fields = () if self.keeps_others else self.fields
+            examples = [self._read(without_others(one, fields)) for one in given]
             return examples, features(examples)
 
         def answers(chunks: Iterable[_Chunk]) -> Iterator[Any]:
