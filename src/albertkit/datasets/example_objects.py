@@ -59,7 +59,7 @@ class ExampleReader(Reader[ExampleT]):
         try:
             self._check_kind(example)
             check = _CHECKS.get(self._base)
-            found = example if check is None else check(example, self.labeled, texts)
+            found: Any = example if check is None else check(example, self.labeled, texts)
         except DataError as error:
             raise DataError(f"{row.origin}: {error}") from None
         if isinstance(found, QuestionExample) and found.answers and found.answers != example.answers:

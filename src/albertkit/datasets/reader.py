@@ -37,8 +37,8 @@ from albertkit.text_files import COMPRESSIONS, file_format
 ExampleT = TypeVar("ExampleT")
 FORMATS = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
 
-ANSWERED = "predicted nevertheless"
-"""End of the detail of a row without label that becomes an example in spite of its problem."""
+UNANSWERED = "so it has no prediction"
+"""End of the detail of a row without text that is an example, because predictions must match the rows."""
 
 SHOWN = 5
 """Number of rows listed per problem."""
@@ -171,7 +171,7 @@ class Reader(ABC, Generic[ExampleT]):
             detail = f"no text in {empty!r}" + ("" if is_missing(value) else f", but {short(value)}")
             if self.labeled:
                 raise RowError("empty", detail)
-            report.add("empty", row.origin, f"{detail}, and {ANSWERED}")
+            report.add("empty", row.origin, f"{detail}, {UNANSWERED}")
         return texts
 
 
@@ -216,6 +216,8 @@ class TableReader(Reader[ExampleT]):
     def name_of(self, row: Row) -> str:
         """Return the id of the example of a row; without a column of ids, the file and the line."""
         name = row.values.get(self.options.id_column) if self.options.id_column else None
+        if isinstance(name, float) and name.is_integer():  # a column with gaps
+            name = int(name)
         return row.origin if is_missing(name) else str(name)
 
 

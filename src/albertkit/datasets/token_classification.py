@@ -13,7 +13,7 @@ from typing import Any
 
 from albertkit.datasets.examples import IGNORED, WordsExample
 from albertkit.datasets.reader import (
-    ANSWERED,
+    UNANSWERED,
     Reader,
     ReadingReport,
     TableReader,
@@ -189,8 +189,8 @@ class WordsTable(TableReader[WordsExample]):
         given = _listed(row.values.get(self._labels)) if self.labeled else []
         if not words and self.labeled:
             raise RowError("empty", f"no words in {self._words!r}")
-        if not words:  # its prediction is an empty list of labels
-            report.add("empty", row.origin, f"no words in {self._words!r}, and {ANSWERED}")
+        if not words:  # predictions must match the rows
+            report.add("empty", row.origin, f"no words in {self._words!r}, {UNANSWERED}")
         texts = word_texts(words)
         labels = None
         if self.labeled:

@@ -194,13 +194,17 @@ class UnknownTokens:
         for row in rows:
             if found := row.input_ids.count(self._unknown):
                 unknown[row.example] += found
-                tokens[row.example] += sum(one not in self._ignored for one in row.input_ids)
+                tokens[row.example] += self.tokens(row)
         self.examples += count
         for example, found in unknown.items():
             if found > 0.5 * tokens[example]:
                 self.affected += 1
                 self._affected_unknown += found
                 self._affected_tokens += tokens[example]
+
+    def tokens(self, row: Row) -> int:
+        """Return the number of a row's tokens that belong to a text."""
+        return sum(one not in self._ignored for one in row.input_ids)
 
     def note(self) -> str | None:
         """Return the warning, or None if no example is affected."""
