@@ -62,7 +62,7 @@ class ExampleReader(Reader[ExampleT]):
             found: Any = example if check is None else check(example, self.labeled, texts)
         except DataError as error:
             raise DataError(f"{row.origin}: {error}") from None
-        if isinstance(found, QuestionExample) and found.answers and found.answers != example.answers:
+        if self._base is QuestionExample and found.answers and found.answers != example.answers:
             report.add("moved", row.origin, f"the answers are {found.answers}, not {example.answers}")
         return found
 
