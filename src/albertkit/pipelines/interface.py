@@ -1,7 +1,7 @@
 """The base class of pipelines: reads inputs of all kinds, computes them in batches, answers in order."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
@@ -191,7 +191,7 @@ class Pipeline(PushToHub, ABC):
 
     def _is_single(self, inputs: Any) -> bool:
         """Return whether `inputs` is a single input."""
-        return isinstance(inputs, str)
+        return isinstance(inputs, str | Mapping)
 
     def _read(self, given: Any) -> Any:
         """Return one input in the task's form; raise DataError for anything else."""
