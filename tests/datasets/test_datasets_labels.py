@@ -163,8 +163,9 @@ def test_zeros_and_ones_with_a_separator_are_mislabeled(separator: str) -> None:
 )
 def test_several_labels_that_every_row_has_are_an_error(labels: list, separator: str | None) -> None:
     """A list of 0 or 1 for each of two labels looks like a list of the labels "0" and "1"."""
-    with pytest.raises(DataError, match=r"every row has the labels? '.*--label-column A,B"):
+    with pytest.raises(DataError, match=r"every row has the labels? '") as caught:
         loaded_labels(labels, separator=separator)
+    assert ("--label-column A,B" in str(caught.value)) is ("a" not in labels[0])
     assert loaded_labels([[0, 1], [1], [2, 0]]) == (
         SEVERAL,
         ("0", "1", "2"),

@@ -217,10 +217,11 @@ def infer_labels(
     if kind is CLASS and len(used) < 2:
         raise DataError(f"every row has the label {''.join(used)!r}. Expected at least two different labels.")
     if kind is SEVERAL and all(len({*as_tuple(label)}) == len(used) for label in found):
+        listed = ", ".join(map(repr, used[:_LABELS_SHOWN]))
+        columns = " If they are 0 or 1 for each label, use one column per label (--label-column A,B)."
         raise DataError(
-            f"every row has the label{'s' * (len(used) > 1)} {', '.join(map(repr, used[:_LABELS_SHOWN]))}. "
-            "Expected rows with different labels. If the labels are lists of 0 or 1 for each label, use one "
-            "column per label (--label-column A,B)."
+            f"every row has the label{'s' * (len(used) > 1)} {listed}. Expected rows with different labels."
+            + columns * ({*used} <= {"0", "1", "False", "True"})
         )
     return LabelSet(kind, names)
 
