@@ -104,7 +104,7 @@ class Predictor:
         if not self._has_warned:  # once per process
             unknown.add(rows, count=len(examples))
             self._has_warned = unknown.warn()
-        with_tokens = {row.example for row in rows if unknown.tokens(row)}
+        with_tokens = {row.example for row in rows if unknown.has_text(row)}
         outputs = self.task.run(self._computing, rows, batch_tokens=self.batch_tokens)
         predictions = self.task.checked_predictions(examples, rows, outputs)
         records = []

@@ -194,7 +194,7 @@ class UnknownTokens:
         for row in rows:
             if found := row.input_ids.count(self._unknown):
                 unknown[row.example] += found
-                tokens[row.example] += self.tokens(row)
+                tokens[row.example] += sum(one not in self._ignored for one in row.input_ids)
         self.examples += count
         for example, found in unknown.items():
             if found > 0.5 * tokens[example]:
@@ -202,9 +202,9 @@ class UnknownTokens:
                 self._affected_unknown += found
                 self._affected_tokens += tokens[example]
 
-    def tokens(self, row: Row) -> int:
-        """Return the number of a row's tokens that belong to a text."""
-        return sum(one not in self._ignored for one in row.input_ids)
+    def has_text(self, row: Row) -> bool:
+        """Return whether a row has tokens of a text."""
+        return any(one not in self._ignored for one in row.input_ids)
 
     def note(self) -> str | None:
         """Return the warning, or None if no example is affected."""
