@@ -1,14 +1,19 @@
 """Tests of writing files: strict JSON, permissions, full disks, and paths that already exist."""
 
 import ast
+import copy
 import errno
 import math
 import os
 import resource
 import stat
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +22,7 @@ from places import ROOT
 from albertkit import files
 from albertkit.checkpoints.folder import write_folder
 from albertkit.config import AlbertConfig
+from albertkit.datasets.examples import TextExample
 from albertkit.errors import DataError, DiskFullError
 from albertkit.files import (
     atomic_path,
@@ -28,6 +34,7 @@ from albertkit.files import (
     flush_to_disk,
     json_text,
     made_folder,
+    values_sha256,
     write_json,
 )
 
@@ -262,3 +269,26 @@ def test_a_full_disk_is_an_error_and_keeps_the_old_files(tmp_path: Path, write) 
 def write_array(path: Path) -> None:
     with atomic_path(path) as new, new.open("wb") as stream:
         np.save(stream, np.zeros(100_000))
+
+
+def test_the_hash_of_values_has_all_of_their_content() -> None:
+    class Item:
+        def __init__(self, value: Any) -> None:
+            self.value = value
+
+    large = np.arange(5000)
+    other = large.copy()
+    other[2500] = 0
+    different = [
+        {"a": large}, {"a": other}, {"a": Item(1)}, {"a": Item(2)}, {"a": Item(other)}, {"a": "1"}, {"a": 1},
+        {"a": 1.5}, {"a": None}, {"a": [1, 2]}, {"a": {"b": 1}}, {"a": {"b": 2}}, {"b": 1}, {}, {"a": {1, 2}},
+        {"a": TextExample("x")}, {"a": TextExample("y")}, {"a": date(2020, 1, 2)}, {"a": date(2020, 1, 3)},
+        {"a": b"x"}, {"a": Decimal("1.5")}, {"a": {(1, 2): "x"}},
+    ]  # fmt: skip
+    hashes = [values_sha256([one]) for one in different]
+    assert len({*hashes}) == len(different)
+    assert hashes == [values_sha256([copy.deepcopy(one)]) for one in different]
+    assert values_sha256([1, 2]) != values_sha256([12])
+    assert values_sha256([{"a": large}]) == values_sha256([{"a": large.tolist()}])
+    assert values_sha256([object()]) == values_sha256([object()])  # has no content
+    assert values_sha256([types.MappingProxyType({"a": 1})]) == values_sha256([{"a": 1}])

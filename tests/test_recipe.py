@@ -32,7 +32,7 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
         "training": {"steps": 10, "learning_rate": 1},
         "examples": {"max_ngram": 2},
     }
-    flags = {"steps": 20, "max_seq_length": 64, "batch_size": 4, "seed": None}
+    flags = {"steps": 20, "max_seq_length": 64, "batch_size": 4}
     settings = build(PretrainingSettings, merge(recipe, flags, PretrainingSettings), where="test")
     assert settings == PretrainingSettings(
         batch_size=4,
@@ -123,6 +123,18 @@ def test_settings_are_overridden_together(recipe: Any, given: dict[str, Any]) ->
     assert (found.training.steps, found.training.warmup_steps) == (50, 5)
     assert found.examples == SETTINGS.examples
     assert SETTINGS.training.steps == 1000
+
+
+def test_none_overrides_a_recipe(tmp_path: Path) -> None:
+    """`evaluate` overrides the settings of the fine-tuning with None in the same way."""
+    recipe = tmp_path / "a.toml"
+    recipe.write_text("evaluate_every = 5\nsteps = 9\n[task]\nmax_length = 12\n")
+    given = {"evaluate_every": None, "max_length": None}
+    found = settings_from(FinetuningSettings, recipe, given)
+    assert (found.evaluate_every, found.steps, found.task.max_length) == (None, 9, None)
+    assert settings_from(FinetuningSettings, found, {"steps": None}).steps is None
+    with pytest.raises(ConfigError, match=r"settings: epochs is None\. Expected a number\."):
+        settings_from(FinetuningSettings, None, {"epochs": None})
 
 
 @pytest.mark.parametrize(

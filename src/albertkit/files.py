@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -288,6 +288,32 @@ def by_number(path: str | Path) -> list[str | int]:
     """Return a sort key that compares numbers in names by value: step-20 comes before step-100."""
     parts = re.split("([0-9]+)", str(path))  # every second part is a number
     return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+
+
+def values_sha256(values: Iterable[Any]) -> str:
+    """Return a hash of values. Equal values have equal hashes, also in other processes."""
+    found = hashlib.sha256()
+    for value in values:
+        found.update(repr(_plain(value)).encode() + b"\n")
+    return found.hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Return a value whose `repr` has all of its content, and no addresses of objects."""
+    if hasattr(value, "tolist"):  # the `repr` of a large array is abbreviated
+        value = value.tolist()
+    if isinstance(value, str | bytes | int | float | None):
+        return value
+    if isinstance(value, Mapping):
+        return [(_plain(name), _plain(one)) for name, one in value.items()]
+    if isinstance(value, Set):
+        return sorted(repr(_plain(one)) for one in value)
+    if isinstance(value, list | tuple):
+        return list(map(_plain, value))
+    state = value.__getstate__()
+    if state is None and type(value).__repr__ is not object.__repr__:  # such as a date
+        state = repr(value)
+    return type(value).__qualname__, _plain(state)
 
 
 def file_sha256(path: Path) -> str:

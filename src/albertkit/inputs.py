@@ -10,12 +10,12 @@ archives raise an error. Other files have the format lines.
 
 import json
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from albertkit.errors import DataError, short
+from albertkit.errors import DataError, did_you_mean, short
 from albertkit.text_files import check_line_end, decode_line
 
 InputFormat = Literal["lines", "tsv", "jsonl"]
@@ -152,11 +152,26 @@ def _read(
     if format == "lines":
         return line.strip()
     result = _read_json(line, where) if format == "jsonl" else _read_columns(line, where, fields, rest)
-    if not isinstance(result, dict):
-        return result
-    if format == "jsonl" and not others and fields and fields[0] in result:
-        result = {name: value for name, value in result.items() if name in _FIELDS}
-    return result[fields[0]] if len(fields) == 1 and [*result] == [*fields] else result
+    return result if others else without_others(result, fields)
+
+
+def without_others(given: Any, fields: Sequence[str]) -> Any:
+    """Return an input without fields that no pipeline has, such as an id; a text if it is the only field.
+
+    Args:
+        given: an input. Other values, and mappings without the first of the fields, are returned unchanged.
+        fields: the fields of the pipeline's inputs.
+
+    Raises:
+        DataError: the name of a field is close to that of a missing one.
+    """
+    if not isinstance(given, Mapping) or not fields or fields[0] not in given:
+        return given
+    known = {name: value for name, value in given.items() if name in _FIELDS}
+    for name in given.keys() - _FIELDS:
+        if meant := did_you_mean(name, {*fields} - known.keys()):
+            raise DataError(f"received an input with the unknown field {name!r}{meant}. Correct or omit it.")
+    return known[fields[0]] if len(fields) == 1 and [*known] == [*fields] else known
 
 
 def _read_json(line: str, where: str) -> Any:
@@ -177,7 +192,7 @@ def _read_json(line: str, where: str) -> Any:
 
 def _check_no_header(line: str, where: str) -> None:
     columns = [column.strip() for column in line.split("\t")]
-    if {column.lower() for column in columns} <= _HEADER:
+    if len(columns) > 1 and {column.lower() for column in columns} <= _HEADER:
         raise DataError(
             f"{where}: {', '.join(map(repr, columns))} are column names, but each line must be an input. "
             "Remove the line. For a fine-tuned model, you can also run albertkit predict, which reads tables "

@@ -144,8 +144,6 @@ def merge(recipe: dict[str, Any], overrides: dict[str, Any], settings: type) -> 
     for name, value in overrides.items():
         if name not in owners and name not in tables:
             raise ConfigError(f"unknown setting {name!r}. {suggestion(name, [*owners, *tables])}")
-        if value is None:
-            continue
         owner = owners.get(name, "")
         table = merged.setdefault(owner, {}) if owner else merged
         if not isinstance(table, dict):

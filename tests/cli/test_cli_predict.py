@@ -28,7 +28,7 @@ def test_empty_texts_are_predicted_and_counted(classifier: Path, tmp_path: Path,
     )  # fmt: skip
     assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 2
     assert "  empty: 1\n" in result.errors
-    assert "rows.jsonl, line 2: no text in 'text', and predicted nevertheless" in result.errors
+    assert "rows.jsonl, line 2: no text in 'text', so it has no prediction" in result.errors
 
 
 def test_predict_uses_the_columns_of_the_fine_tuning(classifier: Path, tmp_path: Path, run: Run) -> None:

@@ -43,9 +43,11 @@ def test_tables_of_choices(write: Write) -> None:
     rows = [
         '0,v,1,Al sat. He,Al sat.,He,gold,"stands, up.",eats.,sings.,flies.,2\n',
         "1,v,1,x,Al sat.,He,g,a,b,c,d,4\n",
+        "2,v,1,x,Al sat.,He,g,a,b,c,d,0\n",
     ]
     reader = ChoiceTable(write("train.csv", header + "".join(rows)))
-    (example,) = reader
+    example, last = reader
+    assert last.label == 0
     assert example == ChoiceExample(
         f"{reader.source}, line 2", "Al sat.", "He", ("stands, up.", "eats.", "sings.", "flies."), 2
     )
@@ -73,6 +75,45 @@ def test_tables_of_choices(write: Write) -> None:
     splits = load_splits({"train": ChoiceTable(listed, columns)})
     assert splits.labels is None
     assert label_counts(splits, "train") == {"1": 1}
+
+
+CHOICES = DataOptions(
+    context_column="ctx", question_column="", choice_columns="choices", label_column="answer"
+)
+
+
+@pytest.mark.parametrize("labels", [[1, 2, 3, 1], ["1", "2", "3", "2"], [1.0, 3.0, 3.0, 2.0]])
+def test_labels_that_count_from_1_are_an_error(labels: list) -> None:
+    rows = [{"ctx": "A man", "choices": ["sits", "eats", "runs"], "answer": label} for label in labels]
+    with pytest.raises(DataError, match="the labels in 'answer' seem to count from 1"):
+        load_splits({"train": ChoiceTable(rows, CHOICES)})
+    assert len(list(ChoiceTable(rows, CHOICES, labeled=False))) == 4
+    # With a label of 0, they count from 0.
+    reader = ChoiceTable([*rows, rows[0] | {"answer": 0}], CHOICES)
+    assert report_of(reader).problems["mislabeled"].count == sum(int(label) == 3 for label in labels)
+
+
+@pytest.mark.parametrize(
+    ("choices", "answer", "label"),
+    [
+        ({"text": ["sits", "eats"], "label": ["A", "B"]}, "B", 1),
+        ({"label": ["1", "2"], "text": ["sits", "eats"]}, "2", 1),
+        ({"label": np.array([1, 2]), "text": np.array(["sits", "eats"])}, 1, 0),
+        ({"text": ["sits", "eats"], "label": ["C", "D"]}, "C", 0),
+        ({"text": ["sits", "eats"], "label": ["A", "B"]}, 1, 1),
+        ({"text": ["sits", "eats"]}, 1, 1),
+        ([{"text": "sits", "label": "A"}, {"text": "eats", "label": "B"}], "B", 1),
+        ([{"label": "1", "text": "sits"}, {"label": "2", "text": "eats"}], "1", 0),
+        ("{'text': ['sits', 'eats'], 'label': ['A', 'B']}", "B", 1),
+        ('{"text": ["sits", "eats"], "label": ["A", "B"]}', "A", 0),
+        ({"text": ["sits", "eats"], "label": ["1", "2"]}, "0", None),
+        ({"text": ["sits"], "label": ["A"]}, "A", None),
+    ],
+)
+def test_choices_with_labels(choices: object, answer: object, label: int | None) -> None:
+    reader = ChoiceTable([{"ctx": "A man", "choices": choices, "answer": answer}], CHOICES)
+    found = [(one.choices, one.label) for one in reader]
+    assert found == ([] if label is None else [(("sits", "eats"), label)])
 
 
 def test_lists_of_choices_in_cells(write: Write) -> None:

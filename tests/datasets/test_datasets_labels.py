@@ -1,6 +1,8 @@
 """The type of the labels is inferred or set, and missing, invalid or unknown labels are reported."""
 
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -137,6 +139,75 @@ def test_a_list_of_zeros_and_ones_is_mislabeled(label: object) -> None:
     report = report_of(TextTable([{"text": "a", "label": label}, {"text": "b", "label": [0, 1]}]))
     assert report.examples == 1
     assert report.problems["mislabeled"].first[0].endswith("use one column per label (--label-column A,B).")
+
+
+@pytest.mark.parametrize("separator", [" ", ", "])
+def test_zeros_and_ones_with_a_separator_are_mislabeled(separator: str) -> None:
+    rows = [{"text": "a", "label": separator.join(label)} for label in ("100", "011")]
+    report = report_of(TextTable(rows, DataOptions(label_separator=separator)))
+    assert report.examples == 0
+    assert report.problems["mislabeled"].first[0].endswith("use one column per label (--label-column A,B).")
+
+
+@pytest.mark.parametrize(
+    ("labels", "separator"),
+    [
+        ([[1, 0], [0, 1], [0, 0]], None),
+        ([[1.0, 0.0], [0.0, 1.0]], None),
+        ([[True, False], [False, True]], None),
+        (["[1, 0]", "[0, 1]"], None),
+        (["1 0", "0 1"], " "),
+        ([["b", "a"], ["a", "b"]], None),
+        ([["a"], ["a"], ["a"]], None),
+    ],
+)
+def test_several_labels_that_every_row_has_are_an_error(labels: list, separator: str | None) -> None:
+    """A list of 0 or 1 for each of two labels looks like a list of the labels "0" and "1"."""
+    with pytest.raises(DataError, match=r"every row has the labels? '") as caught:
+        loaded_labels(labels, separator=separator)
+    assert ("--label-column A,B" in str(caught.value)) is ("a" not in labels[0])
+    assert loaded_labels([[0, 1], [1], [2, 0]]) == (
+        SEVERAL,
+        ("0", "1", "2"),
+        [("0", "1"), ("1",), ("0", "2")],
+    )
+
+
+def test_a_single_class_is_an_error_if_the_source_has_more() -> None:
+    """The first rows of a sorted data set have a single class."""
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["neg", "pos"])}
+    )
+    rows = datasets.Dataset.from_dict({"text": ["a", "b", "c"], "label": [0, 0, 1]}, features=features)
+    assert load_splits({"train": TextTable(rows)}).labels == LabelSet(CLASS, ("neg", "pos"))
+    with pytest.raises(DataError, match="every row has the label 'neg'"):
+        load_splits({"train": TextTable(rows.select([0, 1]))})
+
+
+def test_ordered_categories_keep_their_order(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    pa = pytest.importorskip("pyarrow")
+
+    def labels_of(source: Any) -> tuple[tuple[str, ...], list[Any]]:
+        splits = load_splits({"train": TextTable(source)})
+        assert splits.labels is not None
+        return splits.labels.names, [one.label for one in splits.examples["train"]]
+
+    order = ["low", "mid", "high"]
+    frame = pd.DataFrame({"text": list("abcd")})
+    frame["label"] = pd.Categorical(["mid", "low", "high", None], categories=order, ordered=True)
+    frame.to_parquet(tmp_path / "a.parquet", row_group_size=1)
+    table = pa.Table.from_pandas(frame)
+    for source in (frame, table, table.to_batches()[0], tmp_path / "a.parquet"):
+        assert labels_of(source) == (("low", "mid", "high"), ["mid", "low", "high"])
+    unordered = pd.Categorical(["mid", "low", "high", None], categories=order)
+    assert labels_of(frame.assign(label=unordered))[0] == ("high", "low", "mid")
+    numbers = frame.assign(label=pd.Categorical([1, 3, 1, 2], categories=[3, 2, 1], ordered=True))
+    for source in (numbers, pa.Table.from_pandas(numbers)):
+        assert labels_of(source) == (("3", "2", "1"), ["1", "3", "1", "2"])
+    ranges = frame.assign(label=pd.cut([11.0, 2.0, 4.0, 9.0], [0, 5, 10, 20]))
+    assert labels_of(ranges)[0] == ("(0, 5]", "(5, 10]", "(10, 20]")
 
 
 @pytest.mark.parametrize("label", ["[1 0]", "[ 1 10]", "[0. 1.]", "['a' 'b']"])

@@ -54,6 +54,58 @@ def test_squad_files(write: Write) -> None:
         list(SquadFile(write("other.json", '{"data": [{}]}')))
 
 
+@pytest.mark.parametrize(
+    ("context", "answer", "start", "moved"),
+    [
+        ("smoking is what a king hates", "king", 18, None),
+        ("born in 1915, he was 5 years old", "5", 21, None),
+        ("smoking", "king", 3, "'king' is only inside a word, at 3"),
+        ("Rome, (Rome)", "Rome", 0, None),
+        ("\u5317\u4eac\u5e02", "\u4eac", 1, None),  # in Chinese, each character is a word
+    ],
+)
+def test_answers_without_an_offset(context: str, answer: str, start: int, moved: str | None) -> None:
+    reader = QuestionTable([{"question": "Q?", "context": context, "answers": answer}])
+    report = ReadingReport("")
+    assert [one.answers for _, one in reader.read(report)] == [((answer, start),)]
+    assert [one.first for one in report.problems.values()] == (
+        [[f"{reader.source}, row 1: {moved}"]] if moved else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "start", "moved"),
+    [
+        (18, 18, False),
+        (19, 18, True),
+        (4, 18, True),  # the closest is inside a word
+        (3, 3, False),  # the file says so
+        (-1, 18, True),
+        (99, 18, True),
+    ],
+)
+def test_answers_at_another_offset_are_counted(write: Write, given: int, start: int, moved: bool) -> None:
+    context = "smoking is what a king hates"
+    file = SquadFile(write("a.json", squad(asked("a", ("king", given)), context=context)))
+    answers = {"text": ["king"], "answer_start": [given]}
+    for reader in (file, QuestionTable([{"question": "Q?", "context": context, "answers": answers}])):
+        report = ReadingReport("")
+        assert [one.answers for _, one in reader.read(report)] == [(("king", start),)]
+        assert (report.rows, report.examples) == (1, 1)
+        details = [one.first[0] for one in report.problems.values()]
+        assert [detail.endswith(f": 'king' is at {start}, not at {given}") for detail in details] == [
+            True
+        ] * moved
+        assert [*report.to_json()["problems"]] == ["moved"] * moved
+
+
+def test_an_answer_outside_of_the_context_is_counted(write: Write) -> None:
+    reader = SquadFile(write("a.json", squad(asked("a", ("Paris", 0), ("Rome", 0)))))
+    report = report_of(reader)
+    assert report.problems["moved"].first == [f"{reader.source}, question a: 'Paris' is not in the context"]
+    assert report.lines()[0] == f"{reader.source}: 1 example"
+
+
 def test_tables_of_questions() -> None:
     rows = [
         {"question": "Q?", "context": "In Rome.", "answers": {"text": ["Rome"], "answer_start": [3]}},

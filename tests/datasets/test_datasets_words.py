@@ -12,6 +12,8 @@ from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import ReadingReport
 from albertkit.datasets.token_classification import ConllFile, WordsTable
 from albertkit.errors import DataError
+from albertkit.tasks.label_kinds import TAGS
+from albertkit.tasks.labels import LabelSet
 
 
 def test_conll_columns(write: Write) -> None:
@@ -101,6 +103,120 @@ def test_comments_before_a_sentence_are_skipped(write: Write) -> None:
     assert [one.words for one in unlabeled] == [("Anne", "went")]
 
 
+def test_an_empty_last_column_is_ignored(write: Write) -> None:
+    for content in (
+        "EU\tB-ORG\t\nrejects\tO\t\n\nNew York\tB-LOC\t\n",
+        "EU\tB-ORG\t\t\nrejects\tO\n\nNew York\tB-LOC\t\n",
+        "EU\tB-ORG\nrejects\tO\t\n\nNew York\tB-LOC\n",
+    ):
+        for labeled in (True, False):
+            reader = ConllFile(write("a.conll", content), labeled=labeled)
+            labels = [("B-ORG", "O"), ("B-LOC",)] if labeled else [None, None]
+            assert [one.words for one in reader] == [("EU", "rejects"), ("New York",)]
+            assert [one.labels for one in reader] == labels
+    # The column is empty in the first line only.
+    reader = ConllFile(write("b.conll", "EU\tNNP\t\n\nrejects\tVBZ\tO\nit\tPRP\tB-X\n"))
+    assert [one.labels for one in reader] == [("O", "B-X")]
+    assert report_of(reader).problems["unlabeled"].first[0].endswith("line 1: no label for word 1")
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("EU\tB-ORG\nrejects\t\n", "unlabeled"),
+        ("EU\tB-ORG\n\tO\n", "malformed"),
+        ("EU\tB-ORG\n  \tO\n", "malformed"),
+        ("EU\tB-ORG\nrejects\n", "malformed"),
+        ("EU\tB-ORG\nNew York\n", "malformed"),
+        ("EU\t-100\nrejects\t-100\n", "unlabeled"),
+    ],
+)
+def test_a_word_without_a_label_and_a_label_without_a_word(write: Write, lines: str, problem: str) -> None:
+    reader = ConllFile(write("a.conll", f"It\tO\nis\tB-X\n\n{lines}"))
+    assert [one.words for one in reader] == [("It", "is")]
+    assert {name: rows.count for name, rows in report_of(reader).problems.items()} == {problem: 1}
+    assert load_splits({"train": reader}).labels == LabelSet(TAGS, ("O", "B-X"))
+
+
+def test_words_that_are_ignored(write: Write) -> None:
+    """Labels of -100, which loss functions ignore."""
+    table = [
+        {"tokens": ["a", "b", "c"], "ner_tags": ["O", ignored, "B-X"]} for ignored in (-100, "-100", -1e2)
+    ]
+    sources = [
+        *(WordsTable([one]) for one in table),
+        WordsTable(write("a.csv", 'tokens,ner_tags\na b c,"[""O"", -100, ""B-X""]"\na b c,O -100 B-X\n')),
+        ConllFile(write("a.conll", "a O\nb -100\nc B-X\n")),
+    ]
+    for reader in sources:
+        splits = load_splits({"train": reader})
+        assert {one.labels for one in splits.examples["train"]} == {("O", "-100", "B-X")}
+        assert splits.labels == LabelSet(TAGS, ("O", "B-X"))
+    labels = LabelSet(TAGS, ("O", "B-X"))
+    true, predicted = [("O", "-100", "B-X"), ("-100", "O")], [("O", "B-X", "B-X"), ("O", "B-X")]
+    assert TAGS.scores(true, predicted, labels.names) == TAGS.scores(
+        [("O", "B-X"), ("O",)], [("O", "B-X"), ("B-X",)], labels.names
+    )
+    assert TAGS.baseline(true) == {"accuracy": 2 / 3}
+
+
+def test_a_single_label_is_an_error(write: Write) -> None:
+    for reader in (
+        ConllFile(write("a.conll", "EU O\nrejects O\n")),
+        ConllFile(write("b.conll", "EU B-X\nrejects B-X\n")),
+        WordsTable([{"tokens": ["EU", "rejects"], "ner_tags": ["O", -100]}]),
+    ):
+        with pytest.raises(DataError, match=r"every word has the label '(O|B-X)'\. Expected at least two"):
+            load_splits({"train": reader})
+
+
+CONLLU = (
+    "# newdoc id = a\n# sent_id = 1\n# text = Vámonos al mar\n"
+    "1-2\tVámonos\t_\t_\t_\t_\t_\t_\t_\t_\n"
+    "1\tVamos\tir\tVERB\t_\t_\t0\troot\t_\t_\n"
+    "2\tnos\tnosotros\tPRON\t_\t_\t1\tobj\t_\t_\n"
+    "2.1\tél\t_\tPRON\t_\t_\t_\t_\t1:nsubj\t_\n"
+    "3-4\tal\t_\t_\t_\t_\t_\t_\t_\t_\n"
+    "3\ta\ta\tADP\t_\t_\t5\tcase\t_\t_\n"
+    "4\tel\tel\tDET\t_\t_\t5\tdet\t_\t_\n"
+    "5\tmar\tmar\tNOUN\t_\t_\t1\tobl\t_\tSpaceAfter=No\n"
+    "\n# sent_id = 2\n# text = one two three four five six seven eight\n"
+    "1\t1.5\t1.5\tNUM\t_\t_\t0\troot\t_\t_\n"
+    "2\t3-4\t3-4\tNUM\t_\t_\t1\tdep\t_\t_\n"
+)
+
+
+def test_ranges_and_empty_nodes_of_conllu_are_left_out(write: Write) -> None:
+    reader = ConllFile(write("a.conllu", CONLLU), word_column=1, label_column=3)
+    assert [(one.words, one.labels) for one in reader] == [
+        (("Vamos", "nos", "a", "el", "mar"), ("VERB", "PRON", "ADP", "DET", "NOUN")),
+        (("1.5", "3-4"), ("NUM", "NUM")),
+    ]
+    assert report_of(reader).problems == {}
+    unlabeled = ConllFile(reader.path, word_column=1, labeled=False)
+    assert [one.words for one in unlabeled] == [one.words for one in reader]
+    negative = ConllFile(reader.path, word_column=-9, label_column=-7)
+    assert [one.labels for one in negative] == [one.labels for one in reader]
+
+
+def test_columns_that_count_words_are_an_error(write: Write) -> None:
+    for labeled in (True, False):
+        with pytest.raises(DataError, match="line 3: column 0 counts the words, as in CoNLL-U files"):
+            list(
+                ConllFile(write("a.conllu", "# id\n\n" + CONLLU[16:].replace("1-2", "1")), labeled=labeled)
+            ) if 0 else list(
+                ConllFile(write("a.conllu", "# id\n# a\n1\tIt\tPRON\n2\tis\tVERB\n"), labeled=labeled)
+            )
+    numbers = ConllFile(write("b.conll", "1 O\n2 O\n"))
+    assert [one.words for one in numbers] == [("1", "2")]
+
+
+def test_a_comment_of_as_many_words_as_columns(write: Write) -> None:
+    content = "# text = a\nthe\tDET\tx\ty\nriver\tNOUN\tx\ty\n"
+    reader = ConllFile(write("a.conll", content), label_column=1)
+    assert [one.words for one in reader] == [("the", "river")]
+
+
 def test_errors_about_labels_list_skipped_training_rows(write: Write) -> None:
     train = ConllFile(write("bad.conll", "a O\nb B-A\n\nc\nd B-B\n"))
     validation = ConllFile(write("validation.conll", "c O\nd B-B\n"))
@@ -135,7 +251,7 @@ def test_a_sentence_without_words_is_predicted() -> None:
     reader = WordsTable(rows, labeled=False)
     assert [one.words for one in reader] == [(), (), ("a",)]
     first, _ = report_of(reader).problems["empty"].first
-    assert first.endswith("row 1: no words in 'tokens', and predicted nevertheless")
+    assert first.endswith("row 1: no words in 'tokens', so it has no prediction")
 
 
 def test_conll_2000(shared: Path) -> None:

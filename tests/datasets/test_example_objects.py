@@ -126,7 +126,17 @@ def test_a_text_without_characters_is_predicted_as_in_a_table() -> None:
     assert report.lines() == [
         "x: 1 example",
         "  empty: 1",
-        "    x, example 1: no text in 'text', and predicted nevertheless",
+        "    x, example 1: no text in 'text', so it has no prediction",
+    ]
+
+
+def test_answers_at_another_offset_are_counted() -> None:
+    given = [QUESTION, replace(QUESTION, answers=(("fox", 0),))]
+    reader = open_reader(task_of("question-answering"), given, DataOptions(), name="x")
+    report = ReadingReport("x")
+    assert [one.answers for _, one in reader.read(report)] == [QUESTION.answers] * 2
+    assert report.problems["moved"].first == [
+        "x, example 2: the answers are (('fox', 7),), not (('fox', 0),)"
     ]
 
 

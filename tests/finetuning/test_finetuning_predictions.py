@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
+import pyarrow
 import pytest
 import torch
 from finetuning_runs import CPU, FAST, texts
@@ -98,6 +100,39 @@ def test_predictions_go_on_after_a_kill(
     ]  # fmt: skip
 
 
+def test_the_same_values_are_the_same_input(classifier: Path, tmp_path: Path) -> None:
+    """Large arrays are compared as a whole, and objects by their values."""
+    task, loaded = load_task("text-classification", classifier, TaskSettings(), device=CPU)
+
+    class Item:
+        def __init__(self, value: int) -> None:
+            self.value = value
+
+    def rows(changed: int = 0, value: int = 7) -> list[dict[str, Any]]:
+        vector = np.arange(5000)
+        vector[2500] += changed
+        return [{"text": row["text"], "vector": vector, "item": Item(value)} for row in texts(6, 7)]
+
+    def start(given: list[dict[str, Any]], progress: Any = lambda *_: None) -> int:
+        reader = task.reader(given, DataOptions(), labeled=False)
+        output = tmp_path / "out.jsonl"
+        return predict_file(
+            Predictor(task, loaded), reader, output, about={}, part_size=2, progress=progress
+        ).total
+
+    def stop(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        start(rows(), stop)
+    for other in (rows(changed=1), rows(value=8)):
+        with pytest.raises(DataError, match="an interrupted run with different content of the input"):
+            start(other)
+    counts: list[int] = []
+    assert start(rows(), lambda done, _: counts.append(done)) == 6
+    assert counts == [4, 6]
+
+
 @pytest.mark.parametrize("engines", [("onnx", "onnx-int8"), ("onnx-int8", "onnx")])
 def test_predictions_in_int8_go_on_in_int8(
     classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engines: tuple[str, str]
@@ -174,6 +209,93 @@ def test_a_lone_surrogate_in_a_kept_column_is_an_error(classifier: Path, tmp_pat
     with pytest.raises(DataError, match=r"row 2: the prediction contains \\ud800, a lone surrogate"):
         predict(classifier, input=rows, output=tmp_path / "out.csv", keep_columns=True)
     assert not list(tmp_path.iterdir())
+
+
+def sources(folder: Path, rows: list[dict[str, Any]]) -> list[Any]:
+    """Return the same rows as a list, a DataFrame and in files of each format."""
+    frame = pandas.DataFrame(rows)
+    frame.to_csv(folder / "in.csv", index=False)
+    frame.to_parquet(folder / "in.parquet")
+    files = [write_json_lines(folder / "in.jsonl", rows), folder / "in.csv", folder / "in.parquet"]
+    return [rows, iter(rows), frame, pyarrow.Table.from_pandas(frame), *files]
+
+
+OUTPUTS = ("out.jsonl", "out.csv", "out.tsv", "out.parquet")
+
+
+def test_the_same_rows_have_the_same_predictions_in_every_form(classifier: Path, tmp_path: Path) -> None:
+    rows = [{"text": "the river", "id": 1, "mark": "a"}, {"text": "lost", "id": 2, "mark": None}]
+    expected = predict(classifier, input=rows, id_column="id", keep_columns=True).records
+    assert [(one["id"], one["text"], one["mark"]) for one in expected] == [
+        ("1", "the river", "a"),
+        ("2", "lost", None),
+    ]
+    for source in sources(tmp_path, rows):
+        found = predict(classifier, input=source, id_column="id", keep_columns=True)
+        records = [one | {"mark": one["mark"] or None} for one in found]  # a .csv file has no None
+        assert records == expected
+    for name in OUTPUTS:
+        output = tmp_path / name
+        made = predict(classifier, input=rows, id_column="id", keep_columns=True, output=output)
+        assert list(made) == made[:] == expected
+    gap = pandas.DataFrame([{"text": "a", "id": 1}, {"text": "b", "id": None}])
+    assert [one.get("id") for one in predict(classifier, input=gap, id_column="id")] == ["1", None]
+
+
+@pytest.mark.parametrize(
+    ("task", "settings", "rows", "options"),
+    [
+        ("text-classification", {"problem_type": "regression", "num_labels": 1}, [{"text": "the river"}], {}),
+        (
+            "text-classification", {"problem_type": "multi_label_classification", "num_labels": 3},
+            [{"text": "the river"}, {"text": ""}], {},
+        ),
+        ("token-classification", {}, [{"tokens": ["the", "key"]}, {"tokens": ["a"]}], {}),
+        (
+            "multiple-choice", {},
+            [
+                {"sent1": "the key", "sent2": "was", "choices": ["lost", "found"]},
+                {"sent1": "the key", "sent2": "was", "choices": ["lost", "found", "sold"]},
+            ],
+            {"choice_columns": "choices"},
+        ),
+        ("question-answering", {}, [{"question": "what", "context": "the key was lost"}], {}),
+        ("sentence-embedding", {}, [{"text": "the key"}, {"text": "a river"}, {"text": " "}], {}),
+    ],
+)  # fmt: skip
+def test_predictions_are_read_as_they_were_written(
+    task: str, settings: dict[str, Any], rows: list[dict[str, Any]], options: dict[str, Any],
+    model: Path, tmp_path: Path,
+) -> None:  # fmt: skip
+    config = AlbertConfig.from_pretrained(model, **settings)
+    getattr(auto, TASKS[task].architecture)(config).save_pretrained(tmp_path / "model")
+    AlbertTokenizer.from_pretrained(model).save_pretrained(tmp_path / "model")
+    expected = predict(tmp_path / "model", task=task, input=rows, **options).records
+    assert len(expected) == len(rows)
+    for name in OUTPUTS:
+        made = predict(tmp_path / "model", task=task, input=rows, output=tmp_path / name, **options)
+        assert list(made) == expected
+
+
+def test_a_row_without_text_has_no_prediction(classifier: Path, tmp_path: Path) -> None:
+    rows = [{"text": "the river"}, {"text": " "}, {"text": None}, {"text": "\u200b"}]
+    first, *others = predict(classifier, input=rows)
+    assert "problem" not in first
+    for record, problem in zip(others, ("empty", "empty", "no tokens"), strict=True):
+        assert record["label"] is record["score"] is None
+        assert record["scores"] == dict.fromkeys(first["scores"])
+        assert record["problem"] == problem
+    predict(classifier, input=rows, output=tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [(one["label"], one["problem"]) for one in lines] == [
+        (first["label"], ""), ("", "empty"), ("", "empty"), ("", "no tokens"),
+    ]  # fmt: skip
+    pairs = [{"text": "the river", "other": ""}, {"text": "the river", "other": "a"}]
+    records = predict(classifier, input=pairs, keep_columns=True, text_column="other").records
+    assert [one.get("problem") for one in records] == ["empty", None]
+    examples = [TextExample(""), TextExample("the river")]
+    assert [one.get("problem") for one in predict(classifier, input=examples)] == ["empty", None]
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.csv", "out.parquet"])
@@ -264,11 +386,12 @@ def test_a_sentence_without_words_has_no_labels(model: Path, tmp_path: Path) -> 
     AlbertTokenizer.from_pretrained(model).save_pretrained(tmp_path / "model")
     rows = [{"tokens": []}, {"tokens": ["the", "key"]}, {"tokens": []}]
     found = predict(tmp_path / "model", task="token-classification", input=rows)
-    assert [(one["tokens"], len(one["labels"])) for one in found.records] == [
-        ([], 0),
-        (["the", "key"], 2),
-        ([], 0),
+    assert [(one["tokens"], one.get("problem")) for one in found.records] == [
+        (None, "empty"),
+        (["the", "key"], None),
+        (None, "empty"),
     ]
+    assert [one["labels"] and len(one["labels"]) for one in found.records] == [None, 2, None]
 
 
 QUESTIONS = [{"question": "what?", "context": "the key was lost " * 9, "answers": "key"}] * 2

@@ -267,10 +267,23 @@ def test_scores_of_spans() -> None:
     assert scores.summary()["f1"] == scores.overall.f1
 
 
+def test_labels_without_types_are_spans_of_one_type() -> None:
+    assert of_scheme(["B", "I", "O"])
+    assert of_scheme(["I", "O"])
+    assert of_scheme(["B", "I", "E", "S", "O"])
+    found = [(one.start, one.end) for one in spans(["O", "B", "I", "O", "I", "I", "B", "E", "S", "I"])]
+    assert found == [(1, 3), (4, 6), (6, 8), (8, 9), (9, 10)]
+    scores = span_scores([["O", "B", "I", "O"], ["B", "O"]], [["O", "B", "I", "O"], ["O", "O"]])
+    assert (scores.overall.precision, scores.overall.recall) == (1.0, 0.5)
+
+
 def test_labels_without_a_scheme_are_an_error() -> None:
     assert of_scheme(["O", "B-A", "U-B-C"])
     assert not of_scheme(["O", "B-A", "NN"])
     assert not of_scheme(["O"])
+    assert not of_scheme(["B", "I", "S"])
+    assert not of_scheme(["O", "S", "V"])
+    assert not of_scheme(["O", "B", "I-X"])
     with pytest.raises(DataError, match="'NN' follows no scheme"):
         spans(["NN", "O"])
     with pytest.raises(DataError, match="sentence 1 has 1 words and 2 predicted labels"):

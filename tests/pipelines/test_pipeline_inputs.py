@@ -291,6 +291,35 @@ class TestWrongInputs:
             own("[MASK] a word", limit=6, topk=1)
         assert len(own("[MASK] a word", limit=6, top_k=1)) == 1
 
+    def test_other_fields_are_ignored_in_memory_and_in_files(self, made, classify, tmp_path):
+        cases = (
+            ("text-classification", [{"text": TEXTS[0]}, {"text": TEXTS[1], "text_pair": "a"}]),
+            ("feature-extraction", [{"text": TEXTS[0]}, {"text": TEXTS[1]}]),
+            ("token-classification", [{"text": TEXTS[0]}]),
+            ("multiple-choice", [dict(CHOICE)]),
+            ("question-answering", [dict(QUESTION)]),
+        )
+        for task, rows in cases:
+            named = [{"id": 7, **row, "label": "good", "title": "x"} for row in rows]
+            file = tmp_path / f"{task}.jsonl"
+            file.write_text("".join(json.dumps(row) + "\n" for row in named))
+            expected = made[task](rows)
+            for inputs in (named, iter(named), file):
+                assert list(made[task](inputs)) == expected
+        assert classify({"text": TEXTS[0], "id": 7}) == classify([TEXTS[0]])[0]
+        for given in ([{"text": "a", "text_piar": "b"}], {"text": "a", "text_piar": "b"}):
+            with pytest.raises(DataError, match=r"field 'text_piar' \(did you mean 'text_pair'\?\)"):
+                classify(given)
+
+    def test_a_file_of_one_column_has_no_header(self, classify, tmp_path):
+        file = tmp_path / "texts.tsv"
+        for word in ("text", "Question", "label"):
+            file.write_text(f"{word}\na word\n")
+            assert list(classify(file)) == classify([word, "a word"])
+        file.write_text("text\tlabel\na word\tgood\n")
+        with pytest.raises(DataError, match="'text', 'label' are column names"):
+            list(classify(file))
+
     def test_fields_by_name(self, made, classify):
         assert made["multiple-choice"](**CHOICE) == made["multiple-choice"](dict(CHOICE))
         with pytest.raises(ConfigError, match="passed twice"):

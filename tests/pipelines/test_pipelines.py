@@ -251,9 +251,11 @@ class TestInputs:
         with pytest.raises(ConfigError, match="batch_size is -1"):
             pipeline("fill-mask", folder, batch_size=-1)
 
-    def test_a_mapping_is_an_error(self, fill, encode):
+    def test_a_mapping_has_the_field_text(self, fill, encode):
+        text = "the [MASK]"
         for answer in (fill, encode):
-            with pytest.raises(DataError, match=r"received \{'text': .* \(dict\). Expected a text"):
-                answer({"text": "the [MASK]"})
-            with pytest.raises(DataError, match=r"\(dict\) for a text"):
-                answer([{"text": "the [MASK]"}])
+            assert answer({"text": text, "id": 7}) == answer(text)
+            assert answer([{"text": text}]) == answer([text])
+            for given in ({"sentence": text}, [{"sentence": text}], {"text": 7}):
+                with pytest.raises(DataError, match="Expected a string"):
+                    answer(given)

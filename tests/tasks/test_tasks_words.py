@@ -67,6 +67,33 @@ class TestTokenClassification:
         expected = [0] * first + [1] + [2] * (second - 1) + [3] * third  # there is no I-LOC
         assert row.labels == [-100, *expected, -100]
 
+    def test_ignored_words_have_no_training_label(self, tokenizer):
+        for labeled in ("first", "all"):
+            task = bound(TokenClassification(), tokenizer, labels=self.LABELS, labeled_tokens=labeled)
+            example = WordsExample(("remembered", "Lanimofe"), ("-100", "B-PER"))
+            (row,) = task.features([example])
+            first, second = (len(tokenizer.tokenize(word)) for word in example.words)
+            later = [-100 if labeled == "first" else 2] * (second - 1)
+            assert row.labels == [-100, *[-100] * first, 1, *later, -100]
+            logits = np.eye(4)[[0] * first + [1] * second]
+            (tagged,) = task.predictions([example], [row], [logits])
+            assert [one.right for one in task.judge(example, tagged)] == [True]
+            assert task.scores([example], [tagged])["accuracy"] == 1.0
+
+    def test_labels_without_types(self, tokenizer):
+        names = ("O", "B", "I")
+        task = bound(TokenClassification(), tokenizer, labels=names, labeled_tokens="all")
+        example = WordsExample(("Lanimofe", "\u0301", "harbour"), ("B", "I", "I"))
+        (row,) = task.features([example])
+        first, last = len(tokenizer.tokenize("Lanimofe")), len(tokenizer.tokenize("harbour"))
+        assert row.labels == [-100, 1, *[2] * (first - 1 + last), -100]
+        (tagged,) = task.predictions([example], [row], [np.eye(3)[[1] * first + [2] * last]])
+        assert tagged.labels == ["B", "I", "I"]
+        assert task.main_metric([example]) == "f1"
+        assert task.scores([example], [tagged])["f1"] == 1.0
+        found = task.find_labels([replace(example, labels=("B", "I", "O"))], None, None)
+        assert found.names == ("O", "B", "I")
+
     def test_labels_of_words(self, tokenizer):
         task = bound(TokenClassification(), tokenizer, max_length=48, labels=self.LABELS)
         (row,) = task.features([self.EXAMPLE])
@@ -203,6 +230,8 @@ class TestEntities:
             ("S-X S-X B-X E-X", [("X", 0, 1), ("X", 10, 11), ("X", 20, 31)]),
             ("B-X L-X U-X U-Y", [("X", 0, 11), ("X", 20, 21), ("Y", 30, 31)]),
             ("PER PER O LOC", [("PER", 0, 11), ("LOC", 30, 31)]),
+            ("B I O I B", [("ENTITY", 0, 11), ("ENTITY", 30, 31), ("ENTITY", 40, 41)]),
+            ("O S B E B", [("ENTITY", 10, 11), ("ENTITY", 20, 31), ("ENTITY", 40, 41)]),
             ("E-X Y Y E-X", [("E-X", 0, 1), ("Y", 10, 21), ("E-X", 30, 31)]),  # E-X is a name here
         ],
     )

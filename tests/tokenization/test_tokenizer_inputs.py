@@ -27,6 +27,17 @@ def test_a_batch_of_pairs_in_every_form(tiny: TokenizerBase) -> None:
     assert expected["input_ids"][0] == tiny.encode(LONG, SHORT)
 
 
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_missing_second_text_in_a_batch_is_an_error(tiny: TokenizerBase, missing: Any) -> None:
+    for pairs in ([LONG, missing], [missing, missing]):
+        with pytest.raises(TokenizerError, match=f"received {missing}"):
+            tiny([LONG, SHORT], pairs)
+    with pytest.raises(TokenizerError, match=f"received {missing}"):
+        tiny([["a"], ["b"]], [["a"], missing], is_split_into_words=True)
+    assert tiny([LONG, SHORT], None) == tiny([LONG, SHORT])
+    assert tiny(LONG, None) == tiny(LONG)
+
+
 def test_the_empty_batch_and_the_empty_text(tiny: TokenizerBase) -> None:
     assert dict(tiny([])) == {"input_ids": [], "token_type_ids": [], "attention_mask": []}
     assert tiny("")["input_ids"] == [2, 3]

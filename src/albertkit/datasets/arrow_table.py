@@ -1,7 +1,9 @@
 """Rows of Parquet files, and of the folders and files of the library `datasets`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +66,23 @@ class ArrowTable(Table):
         """Yield the rows of all files, counted from 1 in each."""
         for file in self.files:
             number = 0
-            with ExitStack() as stack:
-                _, batches = self._open(file, stack)
-                try:
-                    for batch in batches:
-                        batch.validate(full=True)  # the offsets of a damaged stream may be invalid
-                        for values in batch.to_pylist():
-                            number += 1
-                            yield Row(f"{file}, row {number}", values)
-                except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-                    raise DataError(f"{file}, after row {number}: cannot be read ({error})") from error
+            for rows in self._batches(file, lambda batch: batch.to_pylist()):
+                for values in rows:
+                    number += 1
+                    yield Row(f"{file}, row {number}", values)
+
+    def _batches(self, file: Path, convert: Callable[[Any], Any]) -> Iterator[Any]:
+        """Yield the converted batches of a file."""
+        number = 0
+        with ExitStack() as stack:
+            _, batches = self._open(file, stack)
+            try:
+                for batch in batches:
+                    batch.validate(full=True)  # the offsets of a damaged stream may be invalid
+                    yield convert(batch)
+                    number += len(batch)
+            except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+                raise DataError(f"{file}, after row {number}: cannot be read ({error})") from error
 
     def _open(self, file: Path, stack: ExitStack) -> tuple[Any, Iterator[Any]]:
         kind, compression = file_format(file)
@@ -88,5 +97,24 @@ class ArrowTable(Table):
             raise DataError(f"{file}: not a readable {kind} file ({error})") from error
 
     def class_names(self, column: str) -> tuple[str, ...] | None:
-        """Return the class names in the schema, of a `ClassLabel` or a list of them."""
-        return schema_class_names(self._schema, column, source=self.name)
+        """Return the names of a `ClassLabel` or a list of them in the schema, or ordered categories."""
+        names = schema_class_names(self._schema, column, source=self.name)
+        if names or column not in self._names or not _is_ordered(self._schema.field(column).type):
+            return names
+        read = partial(self._batches, convert=lambda batch: batch.column(column))
+        return tuple(map(str, _categories(chain.from_iterable(map(read, self.files)))))
+
+
+def arrow_categories(table: Any) -> dict[str, list[Any]]:
+    """Return the categories of each ordered column of an Arrow table or batch in memory."""
+    columns = {field.name: table.column(field.name) for field in table.schema if _is_ordered(field.type)}
+    return {name: _categories(getattr(one, "chunks", [one])) for name, one in columns.items()}
+
+
+def _is_ordered(kind: Any) -> bool:
+    """Return whether this is the type of an ordered column of categories, as pandas writes it."""
+    return pa.types.is_dictionary(kind) and kind.ordered
+
+
+def _categories(chunks: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(value for chunk in chunks for value in chunk.dictionary.to_pylist()))

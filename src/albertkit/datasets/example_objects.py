@@ -59,9 +59,12 @@ class ExampleReader(Reader[ExampleT]):
         try:
             self._check_kind(example)
             check = _CHECKS.get(self._base)
-            return example if check is None else check(example, self.labeled, texts)
+            found: Any = example if check is None else check(example, self.labeled, texts)
         except DataError as error:
             raise DataError(f"{row.origin}: {error}") from None
+        if self._base is QuestionExample and found.answers and found.answers != example.answers:
+            report.add("moved", row.origin, f"the answers are {found.answers}, not {example.answers}")
+        return found
 
     def _check_kind(self, example: Any) -> None:
         """Raise DataError for an object of another class, or with other optional fields than the first."""
@@ -138,7 +141,7 @@ def _words_example(example: WordsExample, labeled: bool, _: Texts) -> WordsExamp
     if labeled:
         if example.labels is None:
             raise _no_label("labels", None, expected="one for each word")
-        labels = word_labels(_list_of(example, "labels", "a list of labels"), len(words), names=None)
+        labels = word_labels(_list_of(example, "labels", "a list of labels"), texts, names=None)
     return replace(example, words=texts, labels=labels)
 
 

@@ -11,6 +11,9 @@ from typing import Any
 Label = str | float | tuple[str, ...]
 """A class name, a number (regression), or several class names (multi-label)."""
 
+IGNORED = "-100"
+"""The label of a word that training and metrics ignore."""
+
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
@@ -37,7 +40,7 @@ class PairExample:
 
 @dataclass(frozen=True, slots=True)
 class WordsExample:
-    """The words of a sentence, each with a label."""
+    """The words of a sentence, each with a label; `IGNORED` for none."""
 
     words: tuple[str, ...]
     labels: tuple[str, ...] | None = None

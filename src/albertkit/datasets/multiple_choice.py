@@ -7,11 +7,12 @@ RACE (Lai et al. 2017) has a JSON file for each text, in the folders `middle` an
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.examples import ChoiceExample
+from albertkit.datasets.options import columns_in
 from albertkit.datasets.reader import (
     Reader,
     ReadingReport,
@@ -22,6 +23,7 @@ from albertkit.datasets.reader import (
     text_of,
 )
 from albertkit.datasets.table import Row, RowError
+from albertkit.datasets.text_classification import class_name, whole_name
 from albertkit.errors import ConfigError, DataError, short
 
 
@@ -85,19 +87,23 @@ class RaceFolder(Reader[ChoiceExample]):
 class ChoiceTable(TableReader[ChoiceExample]):
     """The questions of a table; by default with the columns of SWAG.
 
-    The label is the index of the right choice, from 0, or its letter, from A.
+    The label is the index of the right choice, from 0, or its letter, from A. Choices that are
+    {"text": [...], "label": [...]}, or a list of {"text": ..., "label": ...}, have labels of their own.
 
     Raises:
         ConfigError: no column has choices.
         DataError: see `TableReader`.
     """
 
+    _first = _beyond = False
+    """Whether a label was 0, and whether one was the number of choices."""
+
     def check_columns(self) -> None:
         """Raise DataError if the table lacks a column."""
         options = self.options
         self._context = options.context_column or "sent1"
         self._question = "sent2" if options.question_column is None else options.question_column or None
-        self._choices = tuple(name.strip() for name in options.choice_columns.split(",") if name.strip())
+        self._choices = columns_in(options.choice_columns, self.table.columns())
         self._label = options.label_column or "label"
         if not self._choices:
             raise ConfigError("choices names no column. Expected one per choice, or one column with lists.")
@@ -116,10 +122,9 @@ class ChoiceTable(TableReader[ChoiceExample]):
         context = text_of(values.get(self._context))
         question = text_of(values.get(self._question)) if self._question else None
         cells = [as_list(values.get(column)) for column in self._choices]
-        if len(cells) == 1 and isinstance(cells[0], str):
-            cells = [nested(cells[0])]
-        if len(cells) == 1 and isinstance(cells[0], (list, tuple)):
-            cells = list(cells[0])
+        names: list[str] = []
+        if len(cells) == 1:
+            cells, names = _listed(cells[0])
         if context is None:
             raise RowError("empty", f"no text in {self._context!r}")
         texts = read_choices(cells)
@@ -128,8 +133,45 @@ class ChoiceTable(TableReader[ChoiceExample]):
             written = values.get(self._label)
             if is_missing(written) or str(written).strip() in ("-1", "-1.0"):
                 raise RowError("unlabeled")
-            label = read_choice(written, texts)
+            label = self._read_label(written, texts, names)
         return ChoiceExample(self.name_of(row), context, question, texts, label)
+
+    def _read_label(self, written: Any, texts: tuple[str, ...], names: list[str]) -> int:
+        """Return the index of the right choice, and note whether labels seem to count from 1."""
+        label = class_name(str(written).strip())
+        if label in names:
+            return names.index(label)
+        if any(map(whole_name, names)):  # then a number is no index
+            raise RowError("mislabeled", f"the label is {short(written)}, not one of {', '.join(names)}")
+        self._first |= label == "0"
+        self._beyond |= label == str(len(texts))
+        return read_choice(written, texts)
+
+    def read(self, report: ReadingReport) -> Iterator[tuple[str, ChoiceExample]]:
+        """Yield the examples; raise DataError at the end if the labels seem to count from 1."""
+        self._first = self._beyond = False
+        yield from super().read(report)
+        if self._beyond and not self._first:
+            raise DataError(
+                f"{self.source}: the labels in {self._label!r} seem to count from 1: none is 0, and some are "
+                "the number of choices. Expected the index of the right choice, from 0. Subtract 1 from each."
+            )
+
+
+def _listed(cell: Any) -> tuple[list[Any], list[str]]:
+    """Return the choices in a cell, and their labels if they have any."""
+    if isinstance(cell, str):
+        cell = nested(cell)
+    if isinstance(cell, Mapping) and "text" in cell:
+        texts, names = as_list(cell["text"]), as_list(cell.get("label"))
+    elif isinstance(cell, (list, tuple)) and all(isinstance(one, Mapping) for one in cell):
+        texts, names = [one.get("text") for one in cell], [one.get("label") for one in cell]
+    else:
+        texts, names = cell, None
+    if not isinstance(texts, (list, tuple)):
+        return [texts], []
+    named = isinstance(names, (list, tuple)) and len(names) == len(texts) and None not in names
+    return list(texts), [class_name(one) for one in names or ()] if named else []
 
 
 def read_choices(cells: Sequence[Any]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The location of the examples in a user's files: one flat set of options for the readers of all tasks."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -40,3 +41,10 @@ class DataOptions:
     file extension)."""
     glue: str | None = None
     """Name of a GLUE task, to read its official files. Pass the data as FOLDER/SPLIT, such as GLUE/train."""
+
+
+def columns_in(given: str, columns: Collection[str]) -> tuple[str, ...]:
+    """Return the columns that an option names: a column whose name has commas, or names between commas."""
+    if given in columns:
+        return (given,)
+    return tuple(name for part in given.split(",") if (name := part.strip()))

@@ -2,11 +2,13 @@
 
 An answer is a text and the index of its first character in the context. Files with shifted indices are common
 (other line ends, translated data). If the text is elsewhere in the context, the reader uses the closest
-match.
+match, if possible between word borders, and the report counts it.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,11 @@ from albertkit.datasets.reader import (
 from albertkit.datasets.table import Row, RowError, existing_file
 from albertkit.errors import DataError, short
 from albertkit.text_files import read_lines
+
+# Han with its extensions and iteration marks, Hiragana and Katakana
+CHARACTER_WORD = re.compile(
+    r"[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
 
 
 class SquadFile(Reader[QuestionExample]):
@@ -85,7 +92,9 @@ class SquadFile(Reader[QuestionExample]):
 
     def example(self, row: Row, report: ReadingReport) -> QuestionExample:
         """Return the question with its answers."""
-        return read_question(**row.values, labeled=self.labeled)
+        return read_question(
+            **row.values, labeled=self.labeled, moved=partial(report.add, "moved", row.origin)
+        )
 
 
 class QuestionTable(TableReader[QuestionExample]):
@@ -120,10 +129,11 @@ class QuestionTable(TableReader[QuestionExample]):
             answers,
             is_impossible=is_impossible,
             labeled=self.labeled,
+            moved=partial(report.add, "moved", row.origin),
         )
 
 
-def _answers(given: Any) -> tuple[list[tuple[str, int]], bool]:
+def _answers(given: Any) -> tuple[list[tuple[str, int | None]], bool]:
     """Return the answers in a cell, and whether the cell says that there is none."""
     if isinstance(given, str) and given.startswith(("{'", '{"')):
         try:
@@ -131,7 +141,7 @@ def _answers(given: Any) -> tuple[list[tuple[str, int]], bool]:
         except RowError as error:
             raise RowError("mislabeled", error.detail) from error
     if isinstance(given, str) or is_missing(given):
-        return ([] if is_missing(given) else [(given, 0)]), False
+        return ([] if is_missing(given) else [(given, None)]), False
     if isinstance(given, dict) and {"text", "answer_start"} <= given.keys():
         texts, starts = as_list(given["text"]), as_list(given["answer_start"])
         if isinstance(texts, str):
@@ -150,12 +160,22 @@ def read_question(
     name: str,
     question: Any,
     context: Any,
-    answers: Sequence[tuple[str, int]],
+    answers: Sequence[tuple[str, int | None]],
     *,
     is_impossible: bool,
     labeled: bool,
+    moved: Callable[[str], None] = lambda _: None,
 ) -> QuestionExample:
     """Return a question with its answers, each at its closest occurrence in the context.
+
+    Args:
+        name: the id of the question.
+        question: its text.
+        context: the context.
+        answers: texts with the index of the first character, or None if it is not known.
+        is_impossible: whether the context has no answer.
+        labeled: whether to return the answers.
+        moved: function that is called with a description of answers that are not at their index.
 
     Raises:
         RowError: the question or the context is empty; or it has no label, or none of the answers occurs.
@@ -168,12 +188,22 @@ def read_question(
         return QuestionExample(name, text, context, (), labeled and is_impossible)
     if not answers:
         raise RowError("unlabeled")
-    placed = tuple(
-        (answer, start) for answer, near in answers if (start := nearest(context, answer, near)) is not None
-    )
-    if not placed:
+    found, notes = [], list[str]()
+    for answer, near in answers:
+        start = nearest(context, answer, near or 0)
+        if start is None:
+            notes.append(f"{short(answer)} is not in the context")
+            continue
+        found.append((answer, start))
+        if near not in (start, None):
+            notes.append(f"{short(answer)} is at {start}, not at {near}")
+        elif near is None and not _between_words(context, start, start + len(answer)):
+            notes.append(f"{short(answer)} is only inside a word, at {start}")
+    if not found:
         raise RowError("mislabeled", f"{short(answers[0][0])} is not in the context")
-    return QuestionExample(name, text, context, placed)
+    if notes:
+        moved("; ".join(notes))
+    return QuestionExample(name, text, context, tuple(found))
 
 
 def is_answer(text: Any, start: Any) -> bool:
@@ -182,12 +212,31 @@ def is_answer(text: Any, start: Any) -> bool:
 
 
 def nearest(context: str, text: str, near: int) -> int | None:
-    """Return the index of the occurrence of a text in the context closest to the expected index."""
+    """Return the index of the occurrence of a text in the context closest to the expected index.
+
+    Occurrences that begin and end between words come first.
+    """
     if not text.strip():
         return None
     if near >= 0 and context.startswith(text, near):
         return near
-    before = context.rfind(text, 0, max(0, near) + len(text))
-    after = context.find(text, max(0, near))
-    places = [place for place in (before, after) if place >= 0]
-    return min(places, key=lambda place: abs(place - near), default=None)
+    starts = [match.start() for match in re.finditer(f"(?={re.escape(text)})", context)]
+    return min(
+        starts,
+        key=lambda start: (not _between_words(context, start, start + len(text)), abs(start - near)),
+        default=None,
+    )
+
+
+def _between_words(context: str, start: int, end: int) -> bool:
+    """Return whether a span of the context begins and ends between words."""
+    return not (joined(context, start) or joined(context, end))
+
+
+def joined(text: str, place: int) -> bool:
+    """Return whether the characters before and at an index belong to one word: both are letters or digits.
+
+    In scripts without spaces, every character is a word.
+    """
+    pair = text[place - 1 : place + 1]
+    return len(pair) == 2 and pair.isalnum() and not CHARACTER_WORD.search(pair)

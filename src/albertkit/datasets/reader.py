@@ -19,7 +19,7 @@ from numbers import Number
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from albertkit.datasets.arrow_table import ArrowTable
+from albertkit.datasets.arrow_table import ArrowTable, arrow_categories
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.table import (
     DelimitedTable,
@@ -37,8 +37,8 @@ from albertkit.text_files import COMPRESSIONS, file_format
 ExampleT = TypeVar("ExampleT")
 FORMATS = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
 
-ANSWERED = "predicted nevertheless"
-"""End of the detail of a row without label that becomes an example in spite of its problem."""
+UNANSWERED = "so it has no prediction"
+"""End of the detail of a row without text that is an example, because predictions must match the rows."""
 
 SHOWN = 5
 """Number of rows listed per problem."""
@@ -64,7 +64,7 @@ class ReadingReport:
     """Whether to count unreadable rows without labels instead of raising an error for the first."""
 
     def add(self, problem: Problem, origin: str, detail: str = "") -> None:
-        """Count a row that is left out.
+        """Count a row that is left out, or whose answers have moved.
 
         Args:
             problem: the reason.
@@ -171,7 +171,7 @@ class Reader(ABC, Generic[ExampleT]):
             detail = f"no text in {empty!r}" + ("" if is_missing(value) else f", but {short(value)}")
             if self.labeled:
                 raise RowError("empty", detail)
-            report.add("empty", row.origin, f"{detail}, and {ANSWERED}")
+            report.add("empty", row.origin, f"{detail}, {UNANSWERED}")
         return texts
 
 
@@ -216,6 +216,8 @@ class TableReader(Reader[ExampleT]):
     def name_of(self, row: Row) -> str:
         """Return the id of the example of a row; without a column of ids, the file and the line."""
         name = row.values.get(self.options.id_column) if self.options.id_column else None
+        if isinstance(name, float) and name.is_integer():  # a column with gaps
+            name = int(name)
         return row.origin if is_missing(name) else str(name)
 
 
@@ -285,13 +287,19 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
     for column, count in Counter(map(str, columns if isinstance(columns, Iterable) else ())).items():
         if count > 1:  # a row as a dict would have only one of them
             raise DataError(f"{name}: {count} columns are named {column!r}. Rename all but one.")
-    schema = None
+    schema, categories = None, {}
     if hasattr(data, "to_pylist"):
-        schema, data = getattr(data, "schema", None), data.to_pylist()
+        schema, categories = getattr(data, "schema", None), arrow_categories(data)
+        data = data.to_pylist()
     elif hasattr(data, "to_dicts"):
         data = data.to_dicts()
     elif hasattr(data, "to_dict") and hasattr(data, "columns"):
-        data = data.set_axis([str(name) for name in data.columns], axis=1).to_dict("records")
+        data = data.set_axis([str(name) for name in data.columns], axis=1)
+        dtypes = {name: data[name].dtype for name in data.columns}
+        categories = {
+            name: [*one.categories] for name, one in dtypes.items() if getattr(one, "ordered", False)
+        }
+        data = data.to_dict("records")
     if not isinstance(data, Iterable):
         raise DataError(
             f"{name} is {short(data)} ({type(data).__name__}). Expected a path, a table or an "
@@ -312,7 +320,7 @@ def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
         )
     if not isinstance(first, Mapping):
         return list(data)
-    return ObjectTable(data, name=name, features=features, schema=schema)
+    return ObjectTable(data, name=name, features=features, schema=schema, categories=categories)
 
 
 def open_table(source: Any, *, header: bool = True, delimiter: str | None = None) -> Table:

@@ -38,8 +38,9 @@ class Row(NamedTuple):
     fault: str = ""
 
 
-Problem = Literal["malformed", "empty", "unlabeled", "mislabeled"]
-"""Reasons: the row does not match the layout; has no text; has no label; or has an impossible label."""
+Problem = Literal["malformed", "empty", "unlabeled", "mislabeled", "moved"]
+"""Reasons: the row does not match the layout; has no text; has no label; or has an impossible label. "moved":
+the row is used, but an answer is not at its index in the context."""
 
 
 class RowError(DataError):
@@ -290,6 +291,7 @@ class ObjectTable(Table):
         name: what error messages call them.
         features: column -> its type in `datasets`; None for those of `rows`, if it has any.
         schema: the schema of an Arrow table, which may have class names.
+        categories: the categories of each ordered column, in order.
 
     Raises:
         DataError: the object is a mapping.
@@ -302,6 +304,7 @@ class ObjectTable(Table):
         name: str = "the given examples",
         features: Mapping[str, Any] | None = None,
         schema: Any = None,
+        categories: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
         if not isinstance(rows, Iterable):
             raise DataError(f"{name} is {short(rows)}. Expected a path, a table or an iterable of dicts.")
@@ -313,6 +316,7 @@ class ObjectTable(Table):
         self._rows = rows
         self._features = features or getattr(rows, "features", None) or {}
         self._schema = schema
+        self._categories = categories or {}
         self.name = name
 
     def columns(self) -> list[str]:
@@ -333,10 +337,17 @@ class ObjectTable(Table):
                     f"{origin}: the name of a column is {wrong[0]!r}. Expected text. Rename or remove the "
                     "column."
                 )
+            if self._categories:  # numbers would be read as indices of the class names
+                row = {
+                    name: str(value) if value in self._categories.get(name, ()) else value
+                    for name, value in row.items()
+                }
             yield Row(origin, row)
 
     def class_names(self, column: str) -> tuple[str, ...] | None:
-        """Return the names of a `ClassLabel`, or of a list of them."""
+        """Return the names of a `ClassLabel`, or of a list of them; or of ordered categories."""
+        if column in self._categories:
+            return tuple(map(str, self._categories[column]))
         if self._schema is not None:
             return schema_class_names(self._schema, column, source=self.name)
         feature = self._features.get(column)

@@ -14,6 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from albertkit.datasets.examples import Label, TextExample
+from albertkit.datasets.options import columns_in
 from albertkit.datasets.reader import (
     Reader,
     ReadingReport,
@@ -38,7 +39,7 @@ class TextTable(TableReader[TextExample]):
     def check_columns(self) -> None:
         """Raise DataError if the table lacks a column."""
         options = self.options
-        names = tuple(name.strip() for name in (options.label_column or "label").split(",") if name.strip())
+        names = columns_in(options.label_column or "label", self.table.columns())
         self._label: str | tuple[str, ...] = names[0] if len(names) == 1 else names
         self.table.check_columns(
             {
@@ -82,23 +83,27 @@ def read_label(value: Any, *, separator: str | None, names: tuple[str, ...] | No
         value = nested(value)
     if isinstance(value, (list, tuple)):
         # A list may be empty: no label applies. Only a missing list means a missing label.
-        labels = tuple(_one_label(one, names) for one in value)
-        if len({*labels}) < len(labels) and all(one in (0, 1) for one in value):
-            raise RowError(
-                "mislabeled",
-                f"{short(value)} repeats a label. Expected the labels of the text. If the list has 0 or 1 "
-                "for each label, use one column per label (--label-column A,B).",
-            )
-        return labels
+        return _several(value, tuple(_one_label(one, names) for one in value))
     if isinstance(value, str):
         value = value.strip()
         if separator:
-            return tuple(part for one in value.split(separator) if (part := one.strip()))
+            return _several(value, tuple(filter(None, map(str.strip, value.split(separator)))))
     if is_missing(value):
         return None
     if names and value == -1:
         return None  # how `datasets` writes a missing label
     return _one_label(value, names)
+
+
+def _several(value: Any, labels: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the labels of a text; raise `RowError` if they are 0 or 1 for each label of the data."""
+    if len({*labels}) < len(labels) and {str(one).lower() for one in labels} <= _INDICATORS.keys():
+        raise RowError(
+            "mislabeled",
+            f"{short(value)} repeats a label. Expected the labels of the text. If the list has 0 or 1 for "
+            "each label, use one column per label (--label-column A,B).",
+        )
+    return labels
 
 
 def read_indicators(values: Mapping[str, Any], columns: Sequence[str]) -> Label | None:

@@ -11,9 +11,9 @@ from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.examples import WordsExample
+from albertkit.datasets.examples import IGNORED, WordsExample
 from albertkit.datasets.reader import (
-    ANSWERED,
+    UNANSWERED,
     Reader,
     ReadingReport,
     TableReader,
@@ -27,6 +27,7 @@ from albertkit.errors import DataError, short
 from albertkit.text_files import read_records
 
 DOCUMENT_START = "-DOCSTART-"
+_RANGE = re.compile(r"[0-9]+[-.][0-9]+")
 _LABEL = re.compile(r"[A-Z]-\S+|[A-Z][A-Z0-9$_|-]*")  # B-PER, O, PRP$; plain text usually ends otherwise
 
 
@@ -58,46 +59,56 @@ class ConllFile(Reader[WordsExample]):
         if not self.labeled:
             self._check_not_plain_text()
         width = 0
-        for number, lines in self._blocks():
-            origin = f"{self.path}, line {number}"
-            width = width or self._checked_width(lines[0], origin)
-            uneven = [place for place, cells in enumerate(lines) if len(cells) != width]
+        for lines in self._blocks():
+            origin = f"{self.path}, line {lines[0][0]}"
+            is_first, width = not width, width or self._checked_width(lines[0][1], origin)
+            uneven = [(number, cells) for number, cells in lines if len(_without_end(cells, width)) != width]
             if uneven:
-                found = lines[uneven[0]]
-                columns = f"{len(found)} column{'s' * (len(found) != 1)}"
-                detail = f"line {number + uneven[0]} has {columns}, expected {width}"
+                number, cells = uneven[0]
+                columns = f"{len(cells)} column{'s' * (len(cells) != 1)}"
+                detail = f"line {number} has {columns}, expected {width}"
                 if not self.labeled:
                     detail += " (each line is a word; for plain text: albertkit tag --file)"
                 yield Row(origin, {}, detail)
                 continue
-            words = tuple(cells[self.word_column] for cells in lines)
-            labels = tuple(cells[self.label_column] for cells in lines) if self.labeled else None
+            if self.word_column % width:
+                lines = _without_ranges(lines)
+            words = tuple(cells[:width][self.word_column] for _, cells in lines)
+            if is_first and width > 2 and words[1:] and words == tuple(map(str, range(1, len(words) + 1))):
+                raise DataError(
+                    f"{origin}: column {self.word_column} counts the words, as in CoNLL-U files. Set the "
+                    "columns of the words and labels: in CoNLL-U, --words-column 1 and --label-column 3."
+                )
+            labels = tuple(cells[:width][self.label_column] for _, cells in lines) if self.labeled else None
             yield Row(origin, {"words": words, "labels": labels})
 
     def example(self, row: Row, report: ReadingReport) -> WordsExample:
         """Return the words with their labels."""
-        return WordsExample(**row.values, id=row.origin)
+        words, labels = word_texts(row.values["words"]), row.values["labels"]
+        if labels is not None:
+            labels = word_labels(labels, words, names=None)
+        return WordsExample(words, labels, row.origin)
 
-    def _blocks(self) -> Iterator[tuple[int, list[list[str]]]]:
-        """Yield the number of each sentence's first line, and the cells of its lines."""
-        # If there are tabs, only they separate cells, which may then contain spaces.
-        numbered = (
-            (number, line.strip("\r\n").split("\t") if "\t" in line else line.split())
-            for number, line, _ in read_records(self.path)
-        )
-        for is_sentence, lines in groupby(numbered, lambda line: _is_word(line[1])):
+    def _blocks(self) -> Iterator[list[tuple[int, list[str]]]]:
+        """Yield the lines of each sentence: their numbers and cells."""
+        numbered = ((number, line.rstrip("\r\n")) for number, line, _ in read_records(self.path))
+        for is_sentence, group in groupby(numbered, lambda one: _is_word(one[1])):
             if is_sentence:
-                block = _without_comments(list(lines))
-                yield block[0][0], [cells for _, cells in block]
+                lines = list(group)
+                first = next((line for _, line in lines if not line.startswith("#")), lines[0][1])
+                # If there are tabs, only they separate cells, which may then contain spaces.
+                separator = "\t" if "\t" in first else None
+                yield _without_comments([(number, line.split(separator)) for number, line in lines])
 
     def _check_not_plain_text(self) -> None:
         """Check that a sentence has several lines, or that the last column has labels."""
         first, ends_in_labels = "", True
-        for number, lines in self._blocks():
-            if len(lines) > 1 or len(lines[0]) == 1:
+        for lines in self._blocks():
+            number, cells = lines[0]
+            if len(lines) > 1 or len(cells) == 1:
                 return
-            first = first or f"line {number}: {short(' '.join(lines[0]))}"
-            ends_in_labels = ends_in_labels and _LABEL.fullmatch(lines[0][-1]) is not None
+            first = first or f"line {number}: {short(' '.join(cells))}"
+            ends_in_labels = ends_in_labels and _LABEL.fullmatch(cells[-1]) is not None
         if not ends_in_labels:
             raise DataError(
                 f"{self.path}, {first} looks like plain text. Expected one word per line, and a blank line "
@@ -106,6 +117,10 @@ class ConllFile(Reader[WordsExample]):
             )
 
     def _checked_width(self, cells: list[str], origin: str) -> int:
+        """Return the number of columns: of the first line, without a column that is empty in every line."""
+        width = len(cells)
+        if not cells[-1]:
+            width = max(len(_without_end(cells)) for lines in self._blocks() for _, cells in lines)
         if "tokens" in cells[:-1] and not any(map(_LABEL.fullmatch, cells)):
             raise DataError(
                 f"{origin}: {', '.join(map(repr, cells))} are column names. Expected one word per line. If "
@@ -113,15 +128,28 @@ class ConllFile(Reader[WordsExample]):
                 "Python delimiter='\\t')."
             )
         for what, column in (("word", self.word_column), ("label", self.label_column)):
-            if not -len(cells) <= column < len(cells) and (what == "word" or self.labeled):
+            if not -width <= column < width and (what == "word" or self.labeled):
                 listed = ", ".join(f"{place} {cell!r}" for place, cell in enumerate(cells))
                 raise DataError(f"{origin}: no column {column} for the {what}. The columns are {listed}.")
-        if self.labeled and self.word_column % len(cells) == self.label_column % len(cells):
+        if self.labeled and self.word_column % width == self.label_column % width:
             raise DataError(
                 f"{origin}: word and label are the same column. The line is {' '.join(cells)!r}. Set the "
                 "columns with --words-column and --label-column."
             )
-        return len(cells)
+        return width
+
+
+def _without_end(cells: list[str], width: int = 0) -> list[str]:
+    """Return the cells of a line without the empty cells at its end, if it has more than `width`."""
+    while len(cells) > width and not cells[-1]:
+        cells = cells[:-1]
+    return cells
+
+
+def _without_ranges(lines: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+    """Return the words of a sentence in CoNLL-U, without ranges of words (1-2) and empty nodes (5.1)."""
+    words = [line for line in lines if not _RANGE.fullmatch(line[1][0])]
+    return words if words and all(cells[0].isdecimal() for _, cells in words) else lines
 
 
 def _without_comments(block: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
@@ -135,9 +163,9 @@ def _without_comments(block: list[tuple[int, list[str]]]) -> list[tuple[int, lis
     return block if width is None else block[len(list(comments)) :]
 
 
-def _is_word(cells: list[str]) -> bool:
+def _is_word(line: str) -> bool:
     """Return whether a line has a word; blank lines and `DOCUMENT_START` lines do not."""
-    return any(cell.strip() for cell in cells) and cells[0] != DOCUMENT_START
+    return line.split(maxsplit=1)[:1] not in ([], [DOCUMENT_START])
 
 
 class WordsTable(TableReader[WordsExample]):
@@ -161,14 +189,14 @@ class WordsTable(TableReader[WordsExample]):
         given = _listed(row.values.get(self._labels)) if self.labeled else []
         if not words and self.labeled:
             raise RowError("empty", f"no words in {self._words!r}")
-        if not words:  # its prediction is an empty list of labels
-            report.add("empty", row.origin, f"no words in {self._words!r}, and {ANSWERED}")
+        if not words:  # predictions must match the rows
+            report.add("empty", row.origin, f"no words in {self._words!r}, {UNANSWERED}")
         texts = word_texts(words)
         labels = None
         if self.labeled:
             if not given:
                 raise RowError("unlabeled")
-            labels = word_labels(given, len(words), names=self._class_names)
+            labels = word_labels(given, texts, names=self._class_names)
         return WordsExample(texts, labels, self.name_of(row))
 
 
@@ -180,16 +208,21 @@ def word_texts(words: Sequence[Any]) -> tuple[str, ...]:
     return tuple(map(str, words))
 
 
-def word_labels(given: Sequence[Any], count: int, *, names: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return the labels of `count` words; `names` are the names of the labels if the labels are numbers.
+def word_labels(
+    given: Sequence[Any], words: Sequence[str], *, names: tuple[str, ...] | None
+) -> tuple[str, ...]:
+    """Return the labels of words; `names` are the names of the labels if the labels are numbers.
 
     Raises:
-        RowError: a word has no label, or a label is invalid.
+        RowError: a word has no label, a label has no word, a label is invalid, or all are ignored.
     """
-    if len(given) != count:
-        raise RowError("mislabeled", f"{count} words and {len(given)} labels")
-    labels = [read_label(one, separator=None, names=names) for one in given]
-    for number, label in enumerate(labels, start=1):
+    if len(given) != len(words):
+        raise RowError("mislabeled", f"{len(words)} words and {len(given)} labels")
+    labels = [
+        IGNORED if str(one) in (IGNORED, f"{IGNORED}.0") else read_label(one, separator=None, names=names)
+        for one in given
+    ]
+    for number, (word, label) in enumerate(zip(words, labels, strict=True), start=1):
         if label is None:
             raise RowError("unlabeled", f"no label for word {number}")
         if isinstance(label, tuple):
@@ -197,6 +230,10 @@ def word_labels(given: Sequence[Any], count: int, *, names: tuple[str, ...] | No
                 "mislabeled",
                 f"word {number} has the label {short(given[number - 1])}. Expected one label for each word.",
             )
+        if not word.strip():
+            raise RowError("malformed", f"word {number} is {short(word)}, with the label {short(label)}")
+    if {*labels} == {IGNORED}:
+        raise RowError("unlabeled", f"each word has the label {IGNORED}")
     return tuple(class_name(one) if isinstance(one, float) else str(one) for one in labels)
 
 

@@ -1,6 +1,5 @@
 """The order of training examples: endless epochs that any process can start at any batch."""
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from albertkit.errors import DataError
+from albertkit.files import values_sha256
 
 POOL_BATCHES = 32  # batches that are sorted by length together: little padding, and still random order
 
@@ -107,9 +107,5 @@ class Epochs:
 
 def fingerprint(rows: Iterable[Any], answers: Iterable[Any] = ()) -> str:
     """Return a fingerprint of rows with their labels, and of the true answers to compare predictions with."""
-    found = hashlib.sha256()
-    for row in rows:
-        found.update(np.array(row.input_ids, np.int32).tobytes() + repr(row.labels).encode())
-    for answer in answers:
-        found.update(repr(answer).encode())
-    return found.hexdigest()
+    contents = ((np.array(row.input_ids, np.int32).tobytes(), row.labels) for row in rows)
+    return values_sha256(chain(contents, answers))

@@ -14,7 +14,14 @@ from albertkit.files import check_new_folder, check_picture
 from albertkit.finetuning.early_exit import draw_curve, measure_curve, set_patience
 from albertkit.finetuning.evaluation import Evaluation, EvaluationSet
 from albertkit.finetuning.report import PREDICTIONS, REPORT_JSON, write_report
-from albertkit.finetuning.trained import check_metric, chosen_metric, is_run, open_trained
+from albertkit.finetuning.trained import (
+    check_metric,
+    chosen_metric,
+    is_run,
+    open_trained,
+    shared_note,
+    shared_with_training,
+)
 from albertkit.logs import lines_shown
 from albertkit.recipe import takes_settings
 from albertkit.tasks.loading import load_splits
@@ -92,6 +99,12 @@ def evaluate(
     examples = EvaluationSet(task, splits.examples["data"], batch_tokens=batch_tokens)
     for line in examples.counts.notes():
         logger.info("%s: %s", splits.reports["data"].source, line)
+    shared = shared_with_training(model, splits.examples["data"])
+    if shared:
+        logger.info(
+            "%s: %s", splits.reports["data"].source, shared_note(shared, len(splits.examples["data"]))
+        )
+    read = splits.reports["data"].to_json() | {"shared_with_training": shared}
     chosen = main_metric or chosen_metric(model, task)
     evaluation = examples.evaluate(loaded, loaded.config, main_metric=chosen, engine=engine)
     evaluation = _with_measured_metric(evaluation, main_metric, otherwise=examples.main_metric)
@@ -105,10 +118,11 @@ def evaluate(
             metrics=evaluation.metrics,
             baseline=evaluation.baseline,
             examples=len(evaluation.examples),
+            data=read,
             **curve,
         )
         return evaluation
-    about = {"task": task.name, "model": model, "data": splits.reports["data"].to_json(), **curve}
+    about = {"task": task.name, "model": model, "data": read, **curve}
     evaluation.report.update(write_report(evaluation, output, about=about))
     return evaluation
 

@@ -19,6 +19,9 @@ from albertkit.tasks.loading import RowCounts, features_of_all
 from albertkit.tasks.measuring import Judged
 from albertkit.tasks.task import Task, example_name
 
+CORRELATIONS = {"pearson", "spearman", "matthews"}
+"""Metrics that are undefined if all true or all predicted values are equal."""
+
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(Result):
@@ -39,7 +42,7 @@ class Evaluation(Result):
     troubles: Counter[str]
     """Number of examples that cannot be right, by the problem with their answers."""
     report: dict[str, Any] = field(default_factory=dict)
-    """The content of `report.json`; without an output folder, metrics, baseline and number of examples."""
+    """The content of `report.json`; without an output folder only metrics, baseline, examples and data."""
 
     @cached_property
     def judged(self) -> list[Judged]:
@@ -78,7 +81,8 @@ class Evaluation(Result):
         """Return the main metric over some examples. For a metric at the best threshold, use the model's own.
 
         The result is NaN if the metric has no value for these examples, because they are only a part of the
-        data: the function may raise any error, such as for a division by zero.
+        data: a correlation of equal values is undefined, and the function may raise any error, such as for a
+        division by zero.
 
         Raises:
             ConfigError: a record lacks a column that the task declares.
@@ -86,6 +90,12 @@ class Evaluation(Result):
         examples, predictions = (
             [side[number] for number in numbers] for side in (self.examples, self.predictions)
         )
+        if self.main_metric in CORRELATIONS:
+            judged = [
+                one for pair in zip(examples, predictions, strict=True) for one in self.task.judge(*pair)
+            ]
+            if len({one.true for one in judged}) < 2 or len({one.predicted for one in judged}) < 2:
+                return math.nan
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="A single label", category=UserWarning)  # few examples
             try:

@@ -8,6 +8,7 @@ the parts are merged into the output.
 import hashlib
 import logging
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -20,15 +21,15 @@ import numpy as np
 from albertkit.checkpoints.arrays import to_numpy
 from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import ANSWERED, Reader, ReadingReport, TableReader, open_table
+from albertkit.datasets.reader import UNANSWERED, Reader, ReadingReport, TableReader
 from albertkit.devices import CPU, Device, read_device
 from albertkit.engines.choosing import engine_device
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import ConfigError, DataError
 from albertkit.extras import require
-from albertkit.files import atomic_path, made_folder, read_json, write_json
+from albertkit.files import atomic_path, made_folder, read_json, values_sha256, write_json
 from albertkit.finetuning.early_exit import set_patience
-from albertkit.finetuning.prediction_files import WRITERS, checked_records, part_files
+from albertkit.finetuning.prediction_files import WRITERS, checked_records, part_files, read_records
 from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.finetuning.trained import open_trained
 from albertkit.logs import ProgressBar, lines_shown
@@ -57,6 +58,8 @@ class Predictions(Result):
     """The output file; None for predictions in memory."""
     records: list[dict[str, Any]] = field(default_factory=list)
     """The columns of predictions in memory."""
+    types: dict[str, Counter[type]] = field(default_factory=dict)
+    """The number of values of each type, by column of a file."""
 
     def __len__(self) -> int:
         return self.total
@@ -64,7 +67,7 @@ class Predictions(Result):
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if self.path is None:
             return iter(self.records)
-        return (dict(row.values) for row in open_table(self.path).rows())
+        return read_records(self.path, self.types)
 
     def __getitem__(self, place: Any) -> Any:
         return self.records[place] if self.path is None else list(self)[place]
@@ -212,7 +215,7 @@ def predict_file(
         "part_size": part_size,
         "keep_columns": keep_columns,
         "model_sha256": model_sha256(predictor.model, predictor.task.config),
-        "input_sha256": input_sha256(reader),
+        "input_sha256": values_sha256(row.values for row in reader.rows()),
     }
     if predictor.engine == "onnx-int8":  # the scores of all other engines are equal up to rounding
         about["engine"] = predictor.engine
@@ -244,7 +247,12 @@ def predict_file(
                         file.write_text(text, encoding="utf-8")
                     count += text.count("\n")
                     progress(count, total)
-            cut = [left_out for one in checked_records(parts) if (left_out := one.get("cut", 0)) > 0]
+            cut, types = [], dict[str, Counter[type]]()
+            for record in checked_records(parts):
+                if left_out := record.get("cut", 0):
+                    cut.append(left_out)
+                for name, value in record.items():
+                    types.setdefault(name, Counter())[type(value)] += 1
             with atomic_path(output) as file:
                 WRITERS[output.suffix.lower()](parts, file)
         except BaseException as error:
@@ -256,7 +264,7 @@ def predict_file(
                 shutil.rmtree(parts, ignore_errors=True)
             raise
     shutil.rmtree(parts)
-    return Predictions(count, cut, output)
+    return Predictions(count, cut, output, types=types)
 
 
 def _check_output(source: Path, output: Path) -> None:
@@ -291,7 +299,7 @@ def _checked(reader: Reader[Any], task: Task, keep_columns: bool) -> int:
         pass
     if wrong := report.rows - report.examples:
         problems = report.problems.values()
-        first = [one for rows in problems for one in rows.first if not one.endswith(ANSWERED)]
+        first = [one for rows in problems for one in rows.first if not one.endswith(UNANSWERED)]
         more = "; ..." if wrong > len(first) else ""
         raise DataError(
             f"{reader.source}: {wrong:,} of {report.rows:,} rows cannot be read, but predictions must match "
@@ -310,10 +318,15 @@ def _asked(reader: Reader[Any], keep_columns: bool) -> Iterator[Asked]:
     table = reader.table if keep_columns and isinstance(reader, TableReader) else None
     own_id = reader.options.id_column if isinstance(reader, TableReader) else None
     rows = table.rows() if table else repeat(None)
+    empty = 0
     for (origin, example), row in zip(reader.read(report), rows, strict=False):
+        before, empty = empty, report.problems["empty"].count if "empty" in report.problems else 0
         kept = {name: value for name, value in row.values.items() if name != own_id} if row else {}
         name = getattr(example, "id", "")
-        yield Asked(example, report.rows, None if name in ("", origin) else name, kept)
+        yield Asked(
+            example, report.rows, None if name in ("", origin) else name, kept,
+            problem="empty" if empty > before else None,
+        )  # fmt: skip
 
 
 def _kept(parts: Path, about: dict[str, Any]) -> list[Path]:
@@ -333,14 +346,6 @@ def _kept(parts: Path, about: dict[str, Any]) -> list[Path]:
             "command again to finish it, or delete the folder to start again."
         )
     return part_files(parts)
-
-
-def input_sha256(reader: Reader[Any]) -> str:
-    """Return the hash of all rows of a reader."""
-    found = hashlib.sha256()
-    for row in reader.rows():
-        found.update(repr(row.values).encode())
-    return found.hexdigest()
 
 
 def model_sha256(model: Model, config: AlbertConfig) -> str:

@@ -7,12 +7,14 @@ A part has one JSON object per line. Tables have a column `score_LABEL` for each
 import csv
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain
 from operator import ne
 from pathlib import Path
 from typing import Any
 
+from albertkit.datasets.reader import open_table
 from albertkit.errors import DataError, short
 from albertkit.extras import optional
 from albertkit.files import by_number, json_text
@@ -50,6 +52,43 @@ def checked_records(folder: Path) -> Iterator[dict[str, Any]]:
             raise DataError(
                 f"{part} is damaged ({error}). Delete the folder {folder} to start again."
             ) from error
+
+
+def read_records(file: Path, types: Mapping[str, Counter[type]]) -> Iterator[dict[str, Any]]:
+    """Yield the predictions in a file as they were before they were written.
+
+    Args:
+        file: a file of predictions.
+        types: the number of values of each type, by column.
+    """
+    total = max((counts.total() for counts in types.values()), default=0)
+    # A column that is not in all records has no value in the others.
+    kinds = {name: {*one, *([type(None)] if one.total() < total else [])} for name, one in types.items()}
+    is_text = file.suffix.lower() in (".csv", ".tsv")
+    for row in open_table(file).rows():
+        scores: dict[str, Any] = {}
+        record: dict[str, Any] = {}
+        for name, value in row.values.items():
+            is_score = name not in types and name.startswith(SCORE_PREFIX)
+            if is_text:
+                value = _value(value, {float, type(None)} if is_score else kinds[name])
+            if is_score:
+                scores[name.removeprefix(SCORE_PREFIX)] = value
+            elif value is not None or types[name].total() == total:
+                record[name] = value
+        if scores:
+            is_list = list in types[SCORES]  # another example may have more
+            record[SCORES] = [one for one in scores.values() if one is not None] if is_list else scores
+        yield record
+
+
+def _value(cell: str, kinds: Collection[type]) -> Any:
+    """Return the value in a cell, for the types of the values in its column."""
+    if str in kinds and (cell or type(None) not in kinds):
+        return cell
+    if cell in ("True", "False"):
+        return cell == "True"
+    return json.loads(cell) if cell else None
 
 
 def flat_records(part: Path) -> Iterator[dict[str, Any]]:

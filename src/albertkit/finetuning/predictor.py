@@ -29,13 +29,15 @@ class Asked:
     """The id in the input, if there is one."""
     kept: dict[str, Any] = field(default_factory=dict)
     """The kept columns of the input."""
+    problem: str | None = None
+    """The reason why the example has no prediction."""
 
     def beside(self, prediction: dict[str, Any]) -> dict[str, Any]:
         """Return the columns before the prediction's; columns with the same names are renamed input_NAME."""
         found: dict[str, Any] = {"row": self.row}
         if self.id is not None:
             found["id"] = self.id
-        taken = {*found, *prediction, SCORES, "cut"}
+        taken = {*found, *prediction, SCORES, "cut", "problem"}
         for name, value in self.kept.items():
             new = name
             while new in taken or new.startswith(SCORE_PREFIX) or (new != name and new in self.kept):
@@ -90,22 +92,31 @@ class Predictor:
     def records(self, asked: Sequence[Asked]) -> list[dict[str, Any]]:
         """Return the columns of each prediction; `cut` is the number of removed tokens.
 
+        An example without text has None in the columns of the prediction, and a column `problem`.
+
         Raises:
             DataError: the examples are of another kind than those that the model was fine-tuned on.
         """
         examples = [one.example for one in asked]
         self.task.check_fit(examples)
         rows = self.task.checked_features(examples)
+        unknown = UnknownTokens(self.task.tokenizer)
         if not self._has_warned:  # once per process
-            unknown = UnknownTokens(self.task.tokenizer)
             unknown.add(rows, count=len(examples))
             self._has_warned = unknown.warn()
+        with_tokens = {row.example for row in rows if unknown.has_text(row)}
         outputs = self.task.run(self._computing, rows, batch_tokens=self.batch_tokens)
         predictions = self.task.checked_predictions(examples, rows, outputs)
         records = []
-        for one, prediction in zip(asked, predictions, strict=True):
+        for number, (one, prediction) in enumerate(zip(asked, predictions, strict=True)):
             record = self.task.checked_record(one.example, prediction)
-            records.append(one.beside(record) | record)
+            problem = one.problem or (None if number in with_tokens else "no tokens")
+            if problem:
+                record = {
+                    name: dict.fromkeys(value) if isinstance(value, dict) else None
+                    for name, value in record.items()
+                }
+            records.append(one.beside(record) | record | ({"problem": problem} if problem else {}))
         if self.task.cuts:  # then every example has the number of removed tokens
             for record, cut in zip(records, tokens_cut(rows, examples=len(records)), strict=True):
                 record["cut"] = cut

@@ -19,12 +19,13 @@ from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import content_of
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import DataError
+from albertkit.files import atomic_path
 from albertkit.finetuning.batches import Unit
 from albertkit.finetuning.early_exit import note_exits
 from albertkit.finetuning.evaluation import EvaluationSet
 from albertkit.finetuning.objectives import balanced_weights
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.finetuning.trained import saved_columns
+from albertkit.finetuning.trained import CONTENTS, content_hashes, saved_columns, shared_note
 from albertkit.heads import head_of
 from albertkit.modeling import auto
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
@@ -64,11 +65,18 @@ class Prepared:
     """Facts about the data for the report."""
     columns: dict[str, Any]
     """The data options that `evaluate` and `predict` use as defaults."""
+    contents: list[str]
+    """Hashes of the texts, pairs or contexts of the training examples."""
 
     @property
     def rows(self) -> list[Any]:
         """Return all training rows."""
         return [row for unit in self.units for row in unit]
+
+    def save_contents(self, folder: Path) -> None:
+        """Save the hashes of the training examples, for `evaluate`."""
+        with atomic_path(folder / CONTENTS) as file:
+            file.write_text("".join(f'"{one}"\n' for one in self.contents), encoding="utf-8")
 
     @property
     def model_class(self) -> type[AlbertPreTrainedModel]:
@@ -119,14 +127,11 @@ def prepare(
     for name, counted in (("training", counts), ("validation", evaluated.counts)):
         data[name] = splits.reports[name].to_json() | counted.to_json()
         _log(f"{name}: {note}" for note in counted.notes())
-    known = {content_of(example) for example in examples["training"]} - {None}
-    shared = sum(content_of(example) in known for example in examples["validation"])
+    contents = {one for one in content_hashes(examples["training"]) if one is not None}
+    shared = sum(one in contents for one in content_hashes(examples["validation"]))
     data["validation"]["shared_with_training"] = shared
     if shared:
-        logger.info(
-            f"validation: {shared:,} of {len(examples['validation']):,} examples have the same text or "
-            "context as a training example, so the metrics can be too high"
-        )
+        logger.info("validation: %s", shared_note(shared, len(examples["validation"])))
     if splits.labels is not None:
         _log(splits.labels.notes(map(task.truth, examples["training"])))
     weights = None
@@ -142,6 +147,7 @@ def prepare(
         class_weights=weights,
         data=data,
         columns=saved_columns(options),
+        contents=sorted(contents),
     )
 
 

@@ -39,26 +39,29 @@ def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
         calibration([one.confidence or 0.0 for one in sure], [one.right for one in sure]) if sure else None
     )
     by_length = score_by_length(evaluation.lengths, evaluation.score_of)
-    report = about | {
-        "metrics": evaluation.metrics,
-        "main_metric": evaluation.main_metric,
-        "lower_is_better": [
-            name for name in evaluation.metrics if evaluation.task.directions.get(name) == "lower"
-        ],
-        "examples": len(evaluation.examples),
-        "examples_cut": evaluation.cut,
-        "troubles": dict(evaluation.troubles),
-        "baseline": evaluation.baseline,
-        "calibration_error": reliability.expected_error if reliability else None,
-        "by_length": [
-            {"shortest": one.shortest, "longest": one.longest, "examples": one.count, "score": one.score}
-            for one in by_length
-        ],
-    }
+    report: dict[str, Any] = finite(
+        about
+        | {
+            "metrics": evaluation.metrics,
+            "main_metric": evaluation.main_metric,
+            "lower_is_better": [
+                name for name in evaluation.metrics if evaluation.task.directions.get(name) == "lower"
+            ],
+            "examples": len(evaluation.examples),
+            "examples_cut": evaluation.cut,
+            "troubles": dict(evaluation.troubles),
+            "baseline": evaluation.baseline,
+            "calibration_error": reliability.expected_error if reliability else None,
+            "by_length": [
+                {"shortest": one.shortest, "longest": one.longest, "examples": one.count, "score": one.score}
+                for one in by_length
+            ],
+        }
+    )
     _draw_pictures(folder, evaluation, by_length, reliability)
     lines = "".join(json_text(record) + "\n" for record in evaluation.records)
     (folder / PREDICTIONS).write_text(lines, encoding="utf-8")
-    write_json(folder / REPORT_JSON, finite(report))
+    write_json(folder / REPORT_JSON, report)
     (folder / REPORT_MARKDOWN).write_text(
         _markdown(report, sorted(picture.name for picture in folder.glob("*.png"))), encoding="utf-8"
     )
@@ -100,7 +103,8 @@ def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:
         lines.append(f"| expected calibration error | {report['calibration_error']:.4f} |")
     lines += ["", f"| tokens | examples | {report['main_metric']} |", "|---|---|---|"]
     lines += [
-        f"| {one['shortest']} to {one['longest']} | {one['examples']} | {one['score']:.4f} |"
+        f"| {one['shortest']} to {one['longest']} | {one['examples']} | "
+        f"{'undefined' if one['score'] is None else format(one['score'], '.4f')} |"
         for one in report["by_length"]
     ]
     lines += ["", *(f"![{name}]({name})" for name in pictures)]

@@ -177,6 +177,7 @@ def _finish(
     model = prepared.model_class.from_pretrained(folder, config=evaluation.task.config)
     model.save_pretrained(output)
     prepared.task.tokenizer.save_pretrained(output)
+    prepared.save_contents(output)
     about = {
         "task": prepared.task.name,
         "model": prepared.start,

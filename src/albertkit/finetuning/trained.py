@@ -3,21 +3,22 @@
 import inspect
 import logging
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from albertkit.checkpoints.formats import load_config
 from albertkit.checkpoints.shapes import saved_class
-from albertkit.datasets.options import DataOptions
+from albertkit.datasets.examples import content_of
+from albertkit.datasets.options import DataOptions, columns_in
 from albertkit.datasets.reader import Reader, as_source, open_table
 from albertkit.datasets.table import DelimitedTable, Table
 from albertkit.devices import CPU, Device
 from albertkit.engines.choosing import load_model
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError, did_you_mean, short, suggestion
-from albertkit.files import read_json
+from albertkit.files import read_json, values_sha256
 from albertkit.finetuning.report import REPORT_JSON
 from albertkit.recipe import build, scalar_fields
 from albertkit.tasks.loading import open_reader
@@ -30,6 +31,9 @@ from albertkit.vocabularies import load_tokenizer
 logger = logging.getLogger(__name__)
 
 COLUMNS_KEY = "columns"
+CONTENTS = "training_contents.jsonl"
+"""File of a run with a hash of each text, pair or context of its training examples, one per line. Files with
+this ending are not uploaded to the hub."""
 _LAYOUT = ("header", "delimiter")
 _OF_LABELS = {"label_column", "label_separator", "negative_column", "answers_column"}
 
@@ -237,7 +241,7 @@ def data_options(
             name: value
             for name, value in trained.items()
             if name == "label_separator"
-            or (name not in _LAYOUT and {one.strip() for one in str(value).split(",")} <= present)
+            or (name not in _LAYOUT and {*columns_in(str(value), present)} <= present)
         },
     )
 
@@ -254,6 +258,34 @@ def _table(task: Task, data: Any, options: DataOptions) -> Table | None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, str) and value.removeprefix("-").isdecimal()
+
+
+def content_hashes(examples: Iterable[Any]) -> list[str | None]:
+    """Return a hash of the text, pair or context of each example; None for examples of your own class."""
+    contents = map(content_of, examples)
+    return [one if one is None else values_sha256([one])[:16] for one in contents]
+
+
+def shared_note(shared: int, examples: int) -> str:
+    """Return a note on the number of examples whose content is that of a training example."""
+    return (
+        f"{shared:,} of {examples:,} examples have the same text or context as a training example, so the "
+        "metrics can be too high"
+    )
+
+
+def shared_with_training(model: str, examples: Sequence[Any]) -> int | None:
+    """Return how many examples have the content of a training example; None if that is unknown.
+
+    Args:
+        model: folder of the model. Only the folder of a run has the hashes of its training examples.
+        examples: evaluated examples.
+    """
+    file = Path(model) / CONTENTS
+    if not file.is_file():
+        return None
+    known = {*file.read_text(encoding="utf-8").split()}
+    return sum(f'"{one}"' in known for one in content_hashes(examples))
 
 
 def is_run(folder: Path) -> bool:

@@ -3,7 +3,7 @@
 A label is O, or a prefix, a hyphen and a type, such as B-LOC. A span is the longest sequence of words of one
 type that no prefix splits: B and S begin a span, E and S end a span (BILOU writes L and U for E and S). This
 rule covers IOB1, IOB2, IOE, BIOES and BILOU. It also finds spans in sequences that no scheme allows: a span
-begins at an I after O, and where the type changes.
+begins at an I after O, and where the type changes. Labels without types (B, I, O) are spans of one type.
 """
 
 import re
@@ -20,6 +20,9 @@ SCHEME_LABEL = re.compile(r"([BIELSU])-(.+)")
 """Prefix and type of a label in any scheme."""
 BEGINS, ENDS = "BSU", "ELSU"
 """Prefixes of labels that begin or end a span."""
+_PREFIXES = {*"BIELSU"}
+ONLY_TYPE = "ENTITY"
+"""The type of all spans if labels have no types."""
 
 
 class Span(NamedTuple):
@@ -80,12 +83,12 @@ def spans(labels: Sequence[str]) -> list[Span]:
     """Return the spans of a sentence in order.
 
     Raises:
-        DataError: a label is neither O nor prefix-type.
+        DataError: a label is neither O nor prefix-type nor a prefix.
     """
     found: list[Span] = []
     before, start = (OUTSIDE, ""), 0
     for position, label in enumerate([*labels, OUTSIDE]):
-        prefix, kind = _split(label)
+        prefix, kind = split_label(label)
         goes_on = kind == before[1] and prefix not in BEGINS and before[0] not in ENDS
         if position and not goes_on:
             if before[0] != OUTSIDE:
@@ -97,13 +100,27 @@ def spans(labels: Sequence[str]) -> list[Span]:
 
 def of_scheme(labels: Iterable[str]) -> bool:
     """Return whether labels follow a scheme and have spans to score, unlike part-of-speech tags."""
-    inside = set(labels) - {OUTSIDE}
-    return bool(inside) and all(SCHEME_LABEL.fullmatch(label) for label in inside)
+    labels = set(labels)
+    inside = labels - {OUTSIDE}
+    return has_no_types(labels) or (bool(inside) and all(SCHEME_LABEL.fullmatch(label) for label in inside))
 
 
-def _split(label: str) -> tuple[str, str]:
+def has_no_types(labels: Iterable[str]) -> bool:
+    """Return whether labels are O and the prefixes of a scheme without types, B or I among them."""
+    labels = set(labels)
+    return OUTSIDE in labels and bool(labels & {"B", "I"}) and labels <= {OUTSIDE, *_PREFIXES}
+
+
+def split_label(label: str) -> tuple[str, str]:
+    """Return the prefix and the type of a label of a scheme.
+
+    Raises:
+        DataError: the label is neither O nor prefix-type nor a prefix.
+    """
     if label == OUTSIDE:
         return OUTSIDE, ""
+    if label in _PREFIXES:
+        return label, ONLY_TYPE
     match = SCHEME_LABEL.fullmatch(label)
     if match is None:
         raise DataError(

@@ -1,7 +1,7 @@
 """The base class of pipelines: reads inputs of all kinds, computes them in batches, answers in order."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
@@ -14,7 +14,7 @@ from albertkit.engines.engine import Engine, Row
 from albertkit.engines.light_model import LightModel, Model, class_names
 from albertkit.errors import AlbertKitError, ConfigError, DataError, check_arguments, short, warn_caller
 from albertkit.hub_upload import PushToHub
-from albertkit.inputs import NumberedInputs
+from albertkit.inputs import NumberedInputs, without_others
 from albertkit.pipelines.limits import check_size
 from albertkit.pipelines.sources import check_table, inputs_error, read_inputs
 from albertkit.tasks.loading import chunks
@@ -192,7 +192,7 @@ class Pipeline(PushToHub, ABC):
 
     def _is_single(self, inputs: Any) -> bool:
         """Return whether `inputs` is a single input."""
-        return isinstance(inputs, str)
+        return isinstance(inputs, str | Mapping)
 
     def _read(self, given: Any) -> Any:
         """Return one input in the task's form; raise DataError for anything else."""
@@ -228,7 +228,8 @@ class Pipeline(PushToHub, ABC):
             check_table(inputs, fields=self.fields, rest=self.rest, is_text=self._is_single(""))
 
         def read(given: list[Any]) -> _Chunk:
-            examples = [self._read(one) for one in given]
+            fields = () if self.keeps_others else self.fields
+            examples = [self._read(without_others(one, fields)) for one in given]
             return examples, features(examples)
 
         def answers(chunks: Iterable[_Chunk]) -> Iterator[Any]:

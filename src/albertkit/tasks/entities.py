@@ -7,9 +7,9 @@
     average   ... the label with the highest mean score of its pieces
 
 Labels may follow a scheme: B- begins an entity, I- continues it, E- or L- ends it, and S- or U- is an entity
-of a single word (IOB1, IOB2, BIOES, BILOU). If a label follows no scheme, only B- and I- are prefixes.
-Neighbors with the same label without a prefix form an entity. The strategies and scores are the same as in
-`transformers`, which supports only B and I.
+of a single word (IOB1, IOB2, BIOES, BILOU). Labels without types (B, I, O) form entities of the type ENTITY.
+If a label follows no scheme, only B- and I- are prefixes. Neighbors with the same label without a prefix form
+an entity. The strategies and scores are the same as in `transformers`, which supports only B- and I-.
 
 Shapes: P pieces, K labels.
 """
@@ -20,7 +20,7 @@ from itertools import groupby
 from typing import Any, Literal, get_args
 
 from albertkit.errors import ConfigError, short
-from albertkit.metrics.token_classification import BEGINS, ENDS, OUTSIDE, of_scheme
+from albertkit.metrics.token_classification import BEGINS, ENDS, OUTSIDE, of_scheme, split_label
 from albertkit.tasks.token_classification import Tagged
 from albertkit.tokenization.base import TokenizerBase
 
@@ -74,12 +74,16 @@ class Entities:
         self.labels = list(labels)
         self.aggregation: Aggregation = aggregation
         self.ignored_labels = frozenset(ignored_labels)
-        prefixes = ("B-", "I-", "E-", "L-", "S-", "U-") if of_scheme(labels) else ("B-", "I-")
         # The prefix and the type of each label. Without a prefix, neighbors with the same label form an
         # entity.
-        self._parts = [
-            (label[0], label[2:]) if label.startswith(prefixes) else ("I", label) for label in labels
-        ]
+        is_scheme = of_scheme(labels)
+
+        def parts(label: str) -> tuple[str, str]:
+            if is_scheme and label != OUTSIDE:
+                return split_label(label)
+            return (label[0], label[2:]) if label.startswith(("B-", "I-")) else ("I", label)
+
+        self._parts = list(map(parts, labels))
 
     def __call__(self, tagged: Tagged, word_starts: Sequence[int]) -> list[dict[str, Any]]:
         """Return the entities of a sentence in the format of `transformers`.

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from albertkit.config import AlbertConfig
+from albertkit.datasets.examples import IGNORED
 from albertkit.datasets.reader import number_of
 from albertkit.datasets.text_classification import whole_name
 from albertkit.errors import DataError, did_you_mean, short
@@ -201,12 +202,17 @@ class _Tags(_ClassLabels):
 
     def read(self, label: Any, names: Collection[str]) -> tuple[str, ...]:
         for one in label or ():
-            if one not in names:
+            if one not in names and one != IGNORED:
                 raise UnknownLabel(f"the label {short(one)} is unknown{did_you_mean(one, names)}")
         return label
 
     def scores(self, true: Sequence[Any], predicted: Sequence[Any], names: Sequence[str]) -> dict[str, float]:
-        """Return the scores of spans, or of words if the names follow no scheme."""
+        """Return the scores of spans, or of words if the names follow no scheme, without ignored words."""
+        pairs = [
+            [pair for pair in zip(*sides, strict=True) if pair[0] != IGNORED]
+            for sides in zip(true, predicted, strict=True)
+        ]
+        true, predicted = ([[pair[side] for pair in sentence] for sentence in pairs] for side in (0, 1))
         if of_scheme(names):
             return span_scores(true, predicted).summary()
         flat_true, flat_predicted = (list(chain.from_iterable(side)) for side in (true, predicted))
@@ -217,7 +223,7 @@ class _Tags(_ClassLabels):
         return "f1" if of_scheme(names) else "accuracy"
 
     def baseline(self, true: Iterable[Any]) -> dict[str, float]:
-        return super().baseline(chain.from_iterable(true))
+        return super().baseline(label for label in chain.from_iterable(true) if label != IGNORED)
 
 
 CLASS = _ClassLabels()

@@ -19,11 +19,11 @@ from itertools import chain
 from typing import Any, get_args
 
 from albertkit.config import AlbertConfig
-from albertkit.datasets.examples import Label
+from albertkit.datasets.examples import IGNORED, Label
 from albertkit.datasets.reader import number_of
 from albertkit.datasets.text_classification import whole_name
 from albertkit.errors import ConfigError, DataError
-from albertkit.metrics.token_classification import OUTSIDE, SCHEME_LABEL, of_scheme
+from albertkit.metrics.token_classification import OUTSIDE, SCHEME_LABEL, has_no_types, of_scheme
 from albertkit.tasks.label_kinds import (
     CLASS,
     KINDS,
@@ -121,6 +121,8 @@ class LabelSet:
             span = f": {min(numbers):g} to {max(numbers):g}" if numbers else ""
             return [f"labels are numbers (regression){span}"]
         counts = Counter(map(str, _leaves(labels)))
+        if self.kind is TAGS:
+            del counts[IGNORED]
         if not counts.keys() <= {*self.names}:  # a task of your own may have other answers than label names
             return [f"{len(self.names)} labels ({self.kind.title}): {', '.join(self.names[:_LABELS_SHOWN])}"]
         shown = ", ".join(f"{name} {counts[name]:,}" for name in self.names[:_LABELS_SHOWN])
@@ -201,20 +203,25 @@ def infer_labels(
         kind = CLASS if names else _infer_kind(found)
     if kind is NUMBER:
         return LabelSet(NUMBER, ("LABEL_0",))  # as configs call the one number of a regression
+    used = _names([one for label in found for one in as_tuple(label)])
     if names is None:
-        single = [one for label in found for one in as_tuple(label)]
-        names = _names(single)
-        if len(names) == len(single) >= 20:
+        names = used
+        if len(names) == sum(len(as_tuple(label)) for label in found) >= 20:
             raise DataError(
                 f"each of the {len(found)} rows has a different label ({names[0]!r}, {names[1]!r}, ...). "
                 "Choose the column of the labels (--label-column). If they are amounts, use --problem-type "
                 "regression."
             )
-    if not names:
+    if not used:
         raise DataError("no example has a label. Expected labels for some examples.")
-    if kind is CLASS and len(names) < 2:
+    if kind is CLASS and len(used) < 2:
+        raise DataError(f"every row has the label {''.join(used)!r}. Expected at least two different labels.")
+    if kind is SEVERAL and all(len({*as_tuple(label)}) == len(used) for label in found):
+        listed = ", ".join(map(repr, used[:_LABELS_SHOWN]))
+        columns = " If they are 0 or 1 for each label, use one column per label (--label-column A,B)."
         raise DataError(
-            f"every row has the label {''.join(names)!r}. Expected at least two different labels."
+            f"every row has the label{'s' * (len(used) > 1)} {listed}. Expected rows with different labels."
+            + columns * ({*used} <= {"0", "1", "False", "True"})
         )
     return LabelSet(kind, names)
 
@@ -229,20 +236,24 @@ def infer_tags(sentences: Iterable[Sequence[str]], *, names: tuple[str, ...] | N
         names: all names in order, if the source defines them.
 
     Raises:
-        DataError: there are no labels.
+        DataError: there are fewer than two labels.
     """
-    if names is None:
-        found = set(chain.from_iterable(sentences))
-        names = _scheme(found) or _names(list(found))
-    if not names:
+    used = {*chain.from_iterable(sentences)} - {IGNORED}
+    if not used:
         raise DataError("there are no labels. Expected one for each word of the training examples.")
-    return LabelSet(TAGS, names)
+    if len(used) < 2:
+        raise DataError(
+            f"every word has the label {''.join(used)!r}. Expected at least two different labels."
+        )
+    return LabelSet(TAGS, names or _scheme(used) or _names(list(used)))
 
 
 def _scheme(labels: set[str]) -> tuple[str, ...] | None:
     """Return all labels of the scheme that these labels follow, or None if they follow none."""
     if not of_scheme(labels):
         return None
+    if has_no_types(labels):
+        return (OUTSIDE, *sorted(labels - {OUTSIDE}))
     matches = [match for label in labels if (match := SCHEME_LABEL.fullmatch(label))]
     prefixes, types = (sorted({match[group] for match in matches}) for group in (1, 2))
     return (OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in prefixes))

@@ -202,6 +202,10 @@ class UnknownTokens:
                 self._affected_unknown += found
                 self._affected_tokens += tokens[example]
 
+    def has_text(self, row: Row) -> bool:
+        """Return whether a row has tokens of a text."""
+        return any(one not in self._ignored for one in row.input_ids)
+
     def note(self) -> str | None:
         """Return the warning, or None if no example is affected."""
         if not self.affected:

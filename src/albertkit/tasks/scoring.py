@@ -22,7 +22,7 @@ from albertkit.tasks.measuring import (
 
 ExampleT = TypeVar("ExampleT")
 PredictionT = TypeVar("PredictionT")
-RESERVED = ("row", "cut", "true")
+RESERVED = ("row", "cut", "true", "problem")
 """Columns that albertkit adds to the records of predictions and reports."""
 
 

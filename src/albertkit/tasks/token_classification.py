@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from albertkit.config import IGNORED_LABEL, AlbertConfig
-from albertkit.datasets.examples import WordsExample
+from albertkit.datasets.examples import IGNORED, WordsExample
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import FORMATS, Reader
 from albertkit.datasets.token_classification import ConllFile, WordsTable
 from albertkit.engines.engine import Row, by_example
 from albertkit.errors import ConfigError, DataError, did_you_mean
-from albertkit.metrics.token_classification import OUTSIDE, of_scheme
+from albertkit.metrics.token_classification import BEGINS, OUTSIDE, has_no_types, of_scheme
 from albertkit.reference import softmax
 from albertkit.tasks.label_kinds import TAGS
 from albertkit.tasks.labels import LabelSet, infer_tags
@@ -93,6 +93,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         if labeled not in ("first", "all"):
             raise ConfigError(f"labeled_tokens is {labeled!r}. Expected 'first' or 'all'.")
         self.labels = LabelSet.of(config, kind=TAGS)
+        self._has_no_types = has_no_types(self.labels.names)
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[WordsExample]:
         """Return the reader of a table or, for other endings, of a file of CoNLL columns."""
@@ -200,7 +201,10 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
                 f"{where} has {len(example.words)} words and {len(example.labels)} labels. Expected equal "
                 "numbers."
             )
-        first = [self.labels.encode(label, where) for label in example.labels]  # of each word
+        first = [  # of each word
+            IGNORED_LABEL if label == IGNORED else self.labels.encode(label, where)
+            for label in example.labels
+        ]
         return [
             first[word] if word != before else self._later_label(example.labels[word])
             for before, word in pairwise([-1, *words])
@@ -208,10 +212,14 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
 
     def _later_label(self, label: str) -> int:
         """Return the training label of the later pieces of a word."""
-        if self.settings.labeled_tokens == "first":
+        if self.settings.labeled_tokens == "first" or label == IGNORED:
             return IGNORED_LABEL
-        inside = f"I-{label[2:]}" if label[:2] in ("B-", "S-", "U-") else label
+        inside = f"I{label[1:]}" if self._prefix(label) in [*BEGINS] else label
         return self.labels.ids.get(inside, self.labels.ids[label])
+
+    def _prefix(self, label: str) -> str:
+        """Return the prefix of a label; empty for a label without prefix."""
+        return label[:1] if label[1:2] == "-" or (self._has_no_types and label != OUTSIDE) else ""
 
     def labels_of(self, rows: Sequence[WordsRow]) -> dict[str, np.ndarray]:
         """Return `labels` (B, T)."""
@@ -262,8 +270,8 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
             following[number] = labels[number] or following[number + 1]
         found = [outside]
         for label, later in zip(labels, following, strict=True):
-            before, inside = found[-1], f"I-{later[2:]}"
-            goes_on = before in (f"B-{later[2:]}", inside) and later[:2] in ("I-", "E-", "L-")
+            before, inside = found[-1], f"I{later[1:]}"
+            goes_on = before in (f"B{later[1:]}", inside) and self._prefix(later) in [*"IEL"]
             found.append(label or (inside if goes_on and inside in self.labels.ids else outside))
         return found[1:]
 
@@ -298,6 +306,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
             for number, (true, predicted) in enumerate(
                 zip(example.labels or (), prediction.labels, strict=True)
             )
+            if true != IGNORED
         ]
 
     def learnt_classes(self, rows: Iterable[WordsRow]) -> Counter[int]:

@@ -10,10 +10,8 @@ into characters, like most of their tagged corpora.
 import re
 import unicodedata
 
-# Han with its extensions and iteration marks, Hiragana and Katakana
-_CHARACTER_WORD = re.compile(
-    r"[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-)
+from albertkit.datasets.question_answering import CHARACTER_WORD, joined
+
 _BETWEEN_SPACES = re.compile(r"\S+")
 _REPEATED = re.compile(r"(.)\1*", re.DOTALL)
 
@@ -23,21 +21,12 @@ def split_words(text: str) -> list[tuple[int, int]]:
     words: list[tuple[int, int]] = []
     for run in _BETWEEN_SPACES.finditer(text):
         start = run.start()
-        for character in _CHARACTER_WORD.finditer(text, *run.span()):
+        for character in CHARACTER_WORD.finditer(text, *run.span()):
             _add_run(words, text, start, character.start())
             words.append(character.span())
             start = character.end()
         _add_run(words, text, start, run.end())
     return words
-
-
-def joined(text: str, place: int) -> bool:
-    """Return whether the characters before and at an index belong to one word: both are letters or digits.
-
-    In scripts without spaces, every character is a word.
-    """
-    pair = text[place - 1 : place + 1]
-    return len(pair) == 2 and pair.isalnum() and not _CHARACTER_WORD.search(pair)
 
 
 def whole_words(text: str, start: int, end: int) -> tuple[int, int]:

@@ -322,7 +322,8 @@ def read_examples(
             )
         examples = list(zip(texts, pairs, strict=True))
     for first, second in examples:
-        for value in (first, *([] if second is None else [second])):
+        is_alone = second is None and (single or text_pair is None)
+        for value in (first,) if is_alone else (first, second):
             if not is_text(value):
                 raise TokenizerError(
                     f"received {short(value)} ({type(value).__name__}) for a text. Expected {expected}."
