@@ -89,8 +89,8 @@ def embed(
         _print_vectors(kept, vectors, output)
     if cut:
         typer.echo(
-            f"{len(cut):,} of {count:,} texts exceed the maximum length of {encode.trained_length:,} tokens: "
-            f"{sum(cut):,} tokens were truncated, at most {max(cut):,} in one text",
+            f"{len(cut):,} of {count:,} texts exceed the maximum length of {encode.trained_length or encode.max_length:,} "
+            f"tokens: {sum(cut):,} tokens were truncated, at most {max(cut):,} in one text",
             err=True,
         )
 

@@ -121,7 +121,7 @@ class ClassifyRequest(TaskRequest):
         "multi-label model all labels with a probability above 0.5.",
     )
     function_to_apply: Function | None = None
-    truncate: fields.Truncate = False
+    truncate: fields.Truncate = None
 
     def options(self) -> dict[str, Any]:
         """Omit `top_k` if the request has none."""
@@ -150,10 +150,10 @@ class ZeroShotRequest(TaskRequest):
     multi_label: bool = Field(
         False, description="Score each label independently. By default, the scores of all labels sum to 1."
     )
-    truncate: bool = Field(
-        False,
+    truncate: bool | None = Field(
+        None,
         description="Truncate texts that exceed the maximum length, but not the labels. Report the number of "
-        "removed tokens.",
+        "removed tokens. Default: true for a model with a maximum length of the fine-tuning, otherwise false.",
     )
 
     def characters(self) -> int:
@@ -222,7 +222,7 @@ class ChooseRequest(TaskRequest):
     task = "multiple-choice"
     response: ClassVar = {"results": list[responses.Choice]}
     input: fields.Choices | Annotated[list[fields.Choices], ListField(min_length=1)]
-    truncate: fields.Truncate = False
+    truncate: fields.Truncate = None
 
     def characters(self) -> int:
         """Count a context once for each choice, and a choice once for each gap of the question."""
@@ -240,7 +240,7 @@ class OrderRequest(TaskRequest):
     task = "sentence-order"
     response: ClassVar = {"results": list[responses.Judgement]}
     input: fields.OrderedPair | Annotated[list[fields.OrderedPair], ListField(min_length=1)]
-    truncate: fields.Truncate = False
+    truncate: fields.Truncate = None
 
 
 class EmbeddingsRequest(TaskRequest):
@@ -334,7 +334,10 @@ class InspectRequest(TaskRequest):
     response: ClassVar = {"results": list[responses.Inspection]}
     input: str | fields.TextPair
     masks: fields.Masks = False
-    truncate: fields.Truncate = False
+    truncate: bool = Field(
+        False,
+        description="Truncate a text that exceeds the maximum length, and report the number of removed tokens.",
+    )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return a list with the inspection of the text."""
