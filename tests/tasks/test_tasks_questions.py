@@ -174,7 +174,15 @@ class TestQuestionAnswering:
 
     @pytest.mark.parametrize(
         ("place", "expected"),
-        [((5, 8), "captain"), ((4, 11), "captain"), ((3, 11), "captain"), ((4, 13), "captain,"), ((12, 13), ""), ((13, 16), "Lanimofe"), ((28, 31), "12")],
+        [
+            ((5, 8), "captain"),
+            ((4, 11), "captain"),
+            ((3, 11), "captain"),
+            ((4, 13), "captain,"),
+            ((12, 13), ""),
+            ((13, 16), "Lanimofe"),
+            ((28, 31), "12"),
+        ],
     )
     def test_whole_words(self, place, expected):
         start, end = whole_words("The captain, Lanimofe, found 12,000", *place)

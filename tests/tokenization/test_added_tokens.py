@@ -248,7 +248,9 @@ def test_the_leftmost_longest_token_matches(added: list[str], text: str) -> None
     tokens = SpecialTokens(size=5, ignore_case=False, token_to_id=lambda _: None)
     for token in added:
         tokens.add(token)
-    found = [part.text for part in tokens.split(text, parse_special_tokens=False) if part.token_id is not None]
+    found = [
+        part.text for part in tokens.split(text, parse_special_tokens=False) if part.token_id is not None
+    ]
     expected, position = [], 0
     while position < len(text):
         longest = max((token for token in added if text.startswith(token, position)), key=len, default="")

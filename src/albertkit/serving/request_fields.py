@@ -57,8 +57,8 @@ CandidateLabels = Annotated[
 Truncate = Annotated[
     bool | None,
     Field(
-        description="Truncate inputs that exceed the maximum length, and report the number of removed tokens. "
-        "Default: true for a model with a maximum length of the fine-tuning, otherwise false."
+        description="Truncate inputs that exceed the maximum length, and report the number of removed "
+        "tokens. Default: true for a model with a maximum length of the fine-tuning, otherwise false."
     ),
 ]
 Masks = Annotated[bool, Field(description="Parse [MASK] in a text as the mask token, as fill-mask does.")]

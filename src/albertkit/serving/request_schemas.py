@@ -153,7 +153,8 @@ class ZeroShotRequest(TaskRequest):
     truncate: bool | None = Field(
         None,
         description="Truncate texts that exceed the maximum length, but not the labels. Report the number of "
-        "removed tokens. Default: true for a model with a maximum length of the fine-tuning, otherwise false.",
+        "removed tokens. Default: true for a model with a maximum length of the fine-tuning, otherwise "
+        "false.",
     )
 
     def characters(self) -> int:
@@ -336,7 +337,8 @@ class InspectRequest(TaskRequest):
     masks: fields.Masks = False
     truncate: bool = Field(
         False,
-        description="Truncate a text that exceeds the maximum length, and report the number of removed tokens.",
+        description="Truncate a text that exceeds the maximum length, and report the number of removed "
+        "tokens.",
     )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
