@@ -44,6 +44,11 @@ class TaskRequest(fields.Strict):
     computes: ClassVar[bool] = True
     """Whether the model computes the response; False if only the tokenizer is needed."""
 
+    counting: ClassVar[str] = "has {}"
+    """How a request has so many characters, for errors."""
+    to_send_less: ClassVar[str] = "Send less text in one request"
+    """What to do about too many characters."""
+
     model: fields.Name | None = Field(
         None, description="Name of the model. Default: the first model for the task."
     )
@@ -87,6 +92,8 @@ class FillMaskRequest(TaskRequest):
     path = "/v1/fill-mask"
     task = "fill-mask"
     response: ClassVar = {"results": list[list[list[responses.Candidate]]]}
+    counting: ClassVar = "counts as {}, because its answer repeats a text for each candidate of each [MASK]"
+    to_send_less: ClassVar = "Decrease top_k, or send fewer masks or less text in one request"
     input: str | fields.Texts
     top_k: fields.Count = 5
     targets: fields.Targets | None = Field(
@@ -142,6 +149,8 @@ class ZeroShotRequest(TaskRequest):
     path = "/v1/zero-shot"
     task = "zero-shot-classification"
     response: ClassVar = {"results": list[list[responses.Label]]}
+    counting: ClassVar = "counts as {}, because the model reads each text with each candidate label"
+    to_send_less: ClassVar = "Send fewer labels or less text in one request"
     input: str | fields.Texts
     candidate_labels: fields.CandidateLabels
     hypothesis_template: fields.Name = Field(
@@ -222,6 +231,8 @@ class ChooseRequest(TaskRequest):
     path = "/v1/choose"
     task = "multiple-choice"
     response: ClassVar = {"results": list[responses.Choice]}
+    counting: ClassVar = "counts as {}, because the model reads each context with each choice"
+    to_send_less: ClassVar = "Send fewer choices or less text in one request"
     input: fields.Choices | Annotated[list[fields.Choices], ListField(min_length=1)]
     truncate: fields.Truncate = None
 

@@ -183,8 +183,12 @@ class Service:
             todo = "Send them in several requests"
             raise too_much("too_many_items", "inputs", items, limits.max_items, todo)
         if characters > limits.max_characters:
-            todo = "Send less text in one request"
-            raise too_much("too_many_characters", "characters", characters, limits.max_characters, todo)
+            raise ApiError(
+                413,
+                "too_many_characters",
+                f"the request {task_request.counting.format(f'{characters:,} characters')}. Expected at most "
+                f"{limits.max_characters:,}. {task_request.to_send_less}.",
+            )
 
     def _work(
         self,
