@@ -94,9 +94,13 @@ def load(
     state_dict: Mapping[str, np.ndarray] | None = None,
     overrides: Mapping[str, Any] | None = None,
     safetensors_only: bool = False,
+    disable_mmap: bool | None = False,
     **hub: Unpack[HubOptions],
 ) -> tuple[AlbertConfig, Mapping[str, np.ndarray]]:
     """Return the config with overrides, and the tensors; missing arguments are read from the checkpoint.
+
+    The tensors are mapped from their file, or copied if `disable_mmap`: a process that reads a mapped file
+    ends with SIGBUS if another program truncates the file.
 
     Raises:
         ConfigError: neither a checkpoint nor both config and tensors are passed; or the checkpoint has no
@@ -125,7 +129,8 @@ def load(
             f"use_safetensors=True, but {path} has no safetensors. Omit it to read other files."
         )
     if config is not None and is_file:
-        return config, folder.READERS[path.suffix](path)
+        tensors = folder.READERS[path.suffix](path)
+        return config, _copied(tensors) if disable_mmap else tensors
     checkpoint = read(path, needs_config=config is None)
     if config is None:
         config = checkpoint.to_config()
@@ -134,7 +139,13 @@ def load(
     elif checkpoint.modules is not None and POOLING_KEY not in config.extra:
         config = config.replace()
         attach(config, checkpoint.modules)
-    return config, checkpoint.tensors
+    return config, _copied(checkpoint.tensors) if disable_mmap else checkpoint.tensors
+
+
+def _copied(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return copies of the tensors. Names that share a tensor share the copy."""
+    copies = {id(tensor): tensor.copy() for tensor in tensors.values()}
+    return {name: copies[id(tensor)] for name, tensor in tensors.items()}
 
 
 def split_options(model_class: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -209,6 +209,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             config=config,
             overrides=take_loading_options(options),
             safetensors_only=options.get("use_safetensors") is True,
+            disable_mmap=options.get("disable_mmap"),
             **hub,
         )
         with undrawn():

@@ -182,6 +182,7 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
             state_dict=None if state_dict is None else to_arrays(state_dict),
             overrides=overrides,
             safetensors_only=options.get("use_safetensors") is True,
+            disable_mmap=options.get("disable_mmap"),
             **hub,
         )
         wanted_dtype = choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), arrays)
