@@ -261,7 +261,7 @@ def _first_line(error: Exception) -> str:
 # fmt: off
 _UNSUPPORTED = frozenset((
     "adapter_kwargs", "adapter_name", "allow_all_kernels", "code_revision", "device_mesh",
-    "disable_mmap", "distributed_config", "force_download", "from_flax", "from_tf", "fusion_config",
+    "distributed_config", "force_download", "from_flax", "from_tf", "fusion_config",
     "generation_config", "gguf_file", "kernel_config", "key_mapping", "load_in_4bit",
     "load_in_8bit", "max_memory", "mirror", "offload_buffers", "offload_folder",
     "offload_state_dict", "proxies", "quantization_config", "resume_download",
@@ -274,6 +274,7 @@ _UNSUPPORTED = frozenset((
 def take_loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keyword arguments of `from_pretrained` that are not loading options of `transformers`.
 
+    `disable_mmap` copies the weights into memory, so that their file can be overwritten in place.
     `low_cpu_mem_usage` has no effect, because memory is always used sparingly. `trust_remote_code` has no
     effect, because code of a checkpoint never runs. `weights_only` must be True. `use_safetensors` must be
     None or True. Only models use `variant`. Other loading options must be None, False or "".
@@ -290,7 +291,8 @@ def take_loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in sorted(_UNSUPPORTED & options.keys()):
         if options[name] not in (None, False, "", {}):
             raise ConfigError(f"{name}: this loading option of transformers is not supported. Omit it.")
-    taken = {"low_cpu_mem_usage", "trust_remote_code", "use_safetensors", "variant", "weights_only"}
+    taken = {"disable_mmap", "low_cpu_mem_usage", "trust_remote_code", "use_safetensors"}
+    taken |= {"variant", "weights_only"}
     return {name: value for name, value in options.items() if name not in taken and name not in _UNSUPPORTED}
 
 

@@ -124,7 +124,15 @@ def test_a_metric_on_labeled_examples(labeled: Path, tmp_path: Path, run) -> Non
     loss = report["loss"]
     assert loss["metric"] == "accuracy"
     assert loss["exact"] == 100
-    assert loss["examples"] == len(TEXTS)
+    assert loss["examples"] == len(TEXTS) == 8
+    (note,) = [note for note in report["notes"] if "int8" in note]
+    assert "8 predictions" in note
+    assert "12.5 points" in note  # one of 8
+    assert "--calibrate" in note
+    write_json_lines(file, lines * 25)
+    result = run("export", "onnx", labeled, tmp_path / "b.onnx", *arguments, "--json")
+    assert json.loads(result.output)["loss"]["examples"] == 200
+    assert not [note for note in json.loads(result.output)["notes"] if "int8" in note]
 
 
 def test_too_large_a_loss_leaves_no_file(labeled: Path, tmp_path: Path, monkeypatch, run) -> None:
@@ -175,8 +183,10 @@ def test_the_problem_type_belongs_to_text_classification(tmp_path: Path, head: s
 def test_the_only_choice_is_a_decision_and_not_a_score(tmp_path: Path) -> None:
     """The first and the last batch have one choice, whose score int8 changes."""
     make("AlbertForMultipleChoice").save_pretrained(tmp_path / "model")
-    loss = export_onnx(tmp_path / "model", tmp_path / "model.onnx", int8=True, max_drop=100).loss
+    report = export_onnx(tmp_path / "model", tmp_path / "model.onnx", int8=True, max_drop=100)
+    loss = report.loss
     assert loss is not None
+    assert any(f"{loss.examples} predictions" in note for note in report.notes)
     assert loss.rounded * loss.examples == pytest.approx(100 * round(loss.rounded * loss.examples / 100))
 
 

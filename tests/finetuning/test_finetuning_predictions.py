@@ -443,8 +443,15 @@ def test_a_model_is_used_with_the_lengths_of_its_training(
     (predicted,) = own.predictions([example], made, own.run(make_engine(loaded, "plain"), made))
     assert max(len(row.input_ids) for row in made) == 16
     if task == "text-classification":
-        assert pipe(example.text, truncation=True)[0]["score"] == pytest.approx(max(predicted.scores))
-        assert "cut" not in pipe(example.text)[0]  # without truncation all that the model reads
+        (answer,) = pipe(example.text)
+        assert answer["score"] == pytest.approx(max(predicted.scores))
+        assert answer["cut"] == made[0].cut > 0
+        assert pipe(example.text, truncation=True) == [answer]
+        with pytest.raises(DataError, match="but the maximum is 16"):
+            pipe(example.text, truncation=False)
+        assert "cut" not in pipe(example.text, max_length=loaded.config.max_position_embeddings)[0]
+        with pytest.raises(DataError, match="but the maximum is 17"):
+            pipe(example.text, max_length=17)
     elif task == "token-classification":
         said = pipe(list(example.words), is_split_into_words=True, ignore_labels=())
         assert [one["score"] for one in said] == pytest.approx(
@@ -457,7 +464,12 @@ def test_a_model_is_used_with_the_lengths_of_its_training(
         assert answer["score"] == pytest.approx(best.score)
     else:
         asked = {"context": example.context, "question": example.question, "choices": example.choices}
-        assert pipe(asked, truncation=True)["scores"] == pytest.approx(predicted.scores)
+        answer = pipe(asked)
+        assert answer["scores"] == pytest.approx(predicted.scores)
+        assert answer["cut"] == max(row.cut for row in made) > 0
+        assert pipe(asked, truncation=True) == answer
+        with pytest.raises(DataError, match="maximum is 16"):
+            pipe(asked, truncation=False)
 
 
 @pytest.mark.parametrize("damaged", [[1], {"max_length": "16"}, {"max_length": True}, {"max_length": -1}])

@@ -1,6 +1,7 @@
 """Tests of `pipeline`: models, tokenizers, devices, data types and tasks."""
 
 import re
+import shutil
 import warnings
 
 import numpy as np
@@ -41,6 +42,40 @@ class TestLoading:
         assert_same_answers(pipeline("fill-mask", model, tokenizer)(MASKED_TEXTS), fill(MASKED_TEXTS))
         assert model.training
         assert model.albert.embeddings.dropout.training
+
+    @pytest.mark.parametrize(
+        "load",
+        [
+            lambda folder: (
+                pipeline("fill-mask", folder, device="cpu", model_kwargs={"disable_mmap": True}).model
+            ),
+            lambda folder: (
+                pipeline("fill-mask", folder, engine="plain", model_kwargs={"disable_mmap": True}).model
+            ),
+            lambda folder: AlbertForMaskedLM.from_pretrained(folder, disable_mmap=True),
+        ],
+    )
+    def test_weights_that_are_not_mapped(self, folder, tmp_path, load):
+        shutil.copytree(folder, tmp_path / "model")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = load(tmp_path / "model")
+        file = tmp_path / "model" / "model.safetensors"
+        with file.open("r+b") as stream:  # in place, as cp writes
+            stream.write(b"\xff" * file.stat().st_size)
+        weights = model.weights.values() if hasattr(model, "weights") else model.parameters()
+        assert all(np.isfinite(np.asarray(one.data)).all() for one in weights)
+
+    def test_save_pretrained_replaces_a_file_that_is_in_use(self, folder, tmp_path):
+        shutil.copytree(folder, tmp_path / "model")
+        answer = pipeline("fill-mask", tmp_path / "model")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = AlbertForPreTraining.from_pretrained(folder)
+        for parameter in model.parameters():
+            parameter.data.zero_()
+        model.save_pretrained(tmp_path / "model")
+        assert answer(MASKED_TEXTS) == pipeline("fill-mask", folder)(MASKED_TEXTS)
 
     def test_a_fast_tokenizer_has_the_same_answers(self, fill, folder):
         fast = pipeline("fill-mask", folder, use_fast=True)

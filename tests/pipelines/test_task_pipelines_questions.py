@@ -46,6 +46,8 @@ class TestQuestionAnswering:
             for last in inside:
                 if first <= last < first + max_answer_len:
                     start, end = offsets[first][0], offsets[last][1]
+                    while start < end and context[end - 1].isspace():  # the last token is only a mark
+                        end -= 1
                     while start < end and start and context[start - 1 : start + 1].isalnum():
                         start -= 1
                     while start < end < len(context) and context[end - 1 : end + 1].isalnum():

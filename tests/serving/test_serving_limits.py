@@ -41,8 +41,21 @@ class TestLimits:
         assert server.ask("/v1/choose", {"input": gaps}).kind == "too_many_characters"
         ligatures = {"input": "\ufdfa" * 20_000}
         assert server.ask("/v1/tokenize", ligatures).kind == "too_many_characters"
-        masks = {"input": "[MASK]" * 500, "top_k": 100}
-        assert server.ask("/v1/fill-mask", masks).kind == "too_many_characters"
+        masks = {"input": "[MASK] " * 120, "top_k": 100}
+        reply = server.ask("/v1/fill-mask", masks)
+        assert (reply.status, reply.kind) == (413, "too_many_characters")
+        message = reply.json["error"]["message"]
+        assert "has 504,840 characters" not in message  # it has 840
+        assert "counts as 504,840 characters" in message
+        assert "[MASK]" in message
+        assert "top_k" in message
+        for name, body in (
+            ("zero-shot", {"input": "a" * 5000, "candidate_labels": ["b"] * 50}),
+            ("choose", {"input": choices}),
+        ):
+            message = server.ask(f"/v1/{name}", body).json["error"]["message"]
+            assert "the request counts as" in message
+            assert ("label" if name == "zero-shot" else "choice") in message
         for texts, labels, kind in [
             (["a" * 5000], ["b"] * 50, "too_many_characters"),
             (["a"], ["b" * 1000] * 300, "too_many_characters"),
@@ -53,6 +66,28 @@ class TestLimits:
             body = {"input": texts, "candidate_labels": labels}
             reply = server.ask("/v1/zero-shot", body)
             assert (reply.status, reply.kind) == (413, kind), (texts, labels[0])
+
+    def test_clients_cannot_fill_the_log(
+        self, server: Running, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        head = b"GET /healthz HTTP/1.1\r\nHost: a\r\n"
+        upgrade = head + b"Connection: Upgrade, close\r\nUpgrade: %s\r\n\r\n"
+        for request, status in (
+            (b"\x16\x03\x01 no HTTP\r\n\r\n", b"400"),
+            (b"GET / HTTP/9.9\r\n\r\n", b"400"),
+            (head + b"Content-Length: -1\r\n\r\n", b"400"),
+            (upgrade % b"websocket", b"200"),
+            (upgrade % b"h2c", b"200"),
+        ):
+            with server.connect() as connection:
+                connection.sendall(request)
+                assert connection.recv(1000).startswith(b"HTTP/1.1 " + status)
+        for _ in range(10):  # clients that leave before they have their response
+            with server.connect() as connection:
+                connection.sendall(head + b"\r\n")
+        assert server.ask("/healthz").status == 200
+        assert capfd.readouterr().err == ""
+        assert not caplog.records
 
     def test_a_body_in_chunks_is_counted_too(self, server: Running) -> None:
         with server.connect() as connection:

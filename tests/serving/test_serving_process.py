@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -109,6 +111,28 @@ def test_a_model_that_cannot_be_loaded_leaves_nothing_behind(tmp_path: Path) -> 
         serve(settings, listening)
     assert warnings.filters == filters
     assert listening.fileno() == -1  # closed
+
+
+FAILING_THREAD = """
+import sys, threading
+start = threading.Thread.start
+def start_or_fail(thread):
+    if thread.name == sys.argv[1]:
+        raise RuntimeError("can't start new thread")
+    start(thread)
+threading.Thread.start = start_or_fail
+import albertkit
+albertkit.serve("bundled", port=0, max_requests=5)
+"""
+
+
+@pytest.mark.parametrize("name", ["request_3", "compute"])
+def test_the_process_ends_if_a_thread_cannot_start(name: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FAILING_THREAD, name], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.returncode == 1
+    assert "ConfigError: the server could not start its 6 threads: can't start new thread" in ended.stderr
 
 
 def test_a_key_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:

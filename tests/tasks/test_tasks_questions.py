@@ -156,6 +156,17 @@ class TestQuestionAnswering:
         expected = np.exp(5 - np.logaddexp.reduce(starts) + 4 - np.logaddexp.reduce(ends))
         assert best.score == pytest.approx(expected, rel=1e-4)
 
+    def test_answers_have_no_spaces_at_their_ends(self, tokenizer):
+        context = "The captain (old) found it"
+        task = bound(QuestionAnswering(), tokenizer)
+        (row,) = rows = task.features([QuestionExample("q", "who", context, ())])
+        mark = row.offsets.index((12, 12))  # a word-start mark before the bracket
+        words = [place for place, (start, end) in enumerate(row.offsets) if 4 <= start < end <= 11]
+        output = np.zeros((2, len(row.input_ids)), np.float32)
+        output[0, row.context.start + words[0]] = output[1, row.context.start + mark] = 5
+        (found,) = task.predictions([QuestionExample("q", "who", context, ())], rows, [output])
+        assert (found.answers[0].text, found.answers[0].start, found.answers[0].end) == ("captain", 4, 11)
+
     def test_an_answer_at_a_wrong_offset_is_an_error(self, tokenizer):
         task = bound(QuestionAnswering(), tokenizer, max_length=48)
         with pytest.raises(DataError, match="question 'q': the context has ' captai' at character 3"):
@@ -163,8 +174,16 @@ class TestQuestionAnswering:
 
     @pytest.mark.parametrize(
         ("place", "expected"),
-        [((5, 8), "captain"), ((4, 11), "captain"), ((13, 16), "Lanimofe"), ((28, 31), "12")],
+        [
+            ((5, 8), "captain"),
+            ((4, 11), "captain"),
+            ((3, 11), "captain"),
+            ((4, 13), "captain,"),
+            ((12, 13), ""),
+            ((13, 16), "Lanimofe"),
+            ((28, 31), "12"),
+        ],
     )
     def test_whole_words(self, place, expected):
         start, end = whole_words("The captain, Lanimofe, found 12,000", *place)
-        assert "The captain, Lanimofe, found 12,000"[start:end].strip() == expected
+        assert "The captain, Lanimofe, found 12,000"[start:end] == expected

@@ -1,7 +1,9 @@
 """Tests of added tokens and special tokens, with random tokens and texts."""
 
 import json
+import random
 import string
+import time
 from pathlib import Path
 
 import pytest
@@ -218,6 +220,43 @@ def test_roles_of_tokens_that_are_not_in_the_vocabulary(cls, files, tmp_path: Pa
     )
     assert tokenizer.tokenize("a[NEW]")[-1] == "[NEW]"
     assert tokenizer.sep_token_id == 3
+
+
+@classes
+def test_many_added_tokens(cls, files) -> None:
+    rng = random.Random(0)
+    added = ["".join(rng.choices("abcxyz", k=rng.randint(5, 12))) for _ in range(20_000)]
+    tokenizer = cls(files[cls])
+    start = time.process_time()
+    for token in added[:10_000]:
+        tokenizer.add_tokens(token)
+    tokenizer.add_tokens(added[10_000:])
+    ids = tokenizer.encode(" ".join(added), add_special_tokens=False)
+    for _ in range(100):
+        decoded = tokenizer.decode(ids[:20])
+    assert time.process_time() - start < 4  # quadratic searches take longer
+    tokens = [token for token in tokenizer.convert_ids_to_tokens(ids) if token != "▁"]
+    assert decoded == " ".join(tokens[: len(decoded.split())])
+    assert tokens == added
+
+
+@given(
+    added=st.lists(st.text("ab.", min_size=1, max_size=5), min_size=1, max_size=8, unique=True),
+    text=st.text("ab.", max_size=30),
+)
+def test_the_leftmost_longest_token_matches(added: list[str], text: str) -> None:
+    tokens = SpecialTokens(size=5, ignore_case=False, token_to_id=lambda _: None)
+    for token in added:
+        tokens.add(token)
+    found = [
+        part.text for part in tokens.split(text, parse_special_tokens=False) if part.token_id is not None
+    ]
+    expected, position = [], 0
+    while position < len(text):
+        longest = max((token for token in added if text.startswith(token, position)), key=len, default="")
+        expected += [longest] if longest else []
+        position += len(longest) or 1
+    assert found == expected
 
 
 def test_other_threads_never_see_a_part_of_the_added_tokens() -> None:

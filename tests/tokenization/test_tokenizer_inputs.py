@@ -4,6 +4,7 @@ import copy
 import gc
 import sys
 import types
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -173,15 +174,29 @@ def test_a_deep_copy_keeps_the_word_ids(tiny: TokenizerBase) -> None:
     assert len(encoding["input_ids"]) == len(copied["input_ids"]) - 1
 
 
-def test_garbage_collection_is_postponed_for_large_batches_only(tiny: TokenizerBase) -> None:
+class Cycle:
+    """An object that only the garbage collector can free."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.mark.parametrize("num_texts", [1, 1_500])
+def test_cyclic_garbage_of_the_caller_is_collected(tiny: TokenizerBase, num_texts: int) -> None:
     gc.collect()
-    kept = [[] for _ in range(300)]
-    before = gc.get_count()[0]
-    tiny(SHORT)
-    assert gc.get_count()[0] > before >= len(kept)  # not reset, so that other cycles are collected
-    tiny([SHORT] * 4_000)
-    assert gc.get_count()[0] < before
+    references = []
+    for _ in range(20):
+        references.append(weakref.ref(Cycle()))
+        tiny([SHORT] * num_texts)
+    _ = [[] for _ in range(1_000)]  # starts a collection of the youngest objects
+    assert sum(reference() is not None for reference in references) < 10
     assert gc.isenabled()
+    gc.disable()
+    try:
+        tiny([SHORT] * num_texts)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 # ---- maximum length ----

@@ -237,6 +237,61 @@ def test_offsets_of_windows(shared: Path) -> None:
     assert windows[0].overflowing[0].ids == windows["input_ids"][1]
 
 
+@settings(max_examples=80)
+@given(
+    first=st.one_of(texts, st.lists(texts, max_size=5)),
+    second=texts,
+    side=st.sampled_from(["left", "right"]),
+    special=st.booleans(),
+)
+def test_lookups_agree_with_the_columns(tokenizer: AlbertTokenizer, first, second, side, special) -> None:
+    is_split = isinstance(first, list)
+    encoded = tokenizer(
+        *([first], [[second] if is_split else second]),
+        is_split_into_words=is_split,
+        add_special_tokens=special,
+        max_length=16,
+        stride=2,
+        truncation="longest_first",
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+        padding="max_length",
+        padding_side=side,
+    )
+    for row, offsets in enumerate(encoded["offset_mapping"]):
+        sequences, words = encoded.sequence_ids(row), encoded.word_ids(row)
+        for token, sequence in enumerate(sequences):
+            assert encoded.token_to_sequence(row, token) == sequence
+            assert encoded.token_to_word(row, token) == words[token]
+            assert encoded.token_to_chars(row, token) == (None if sequence is None else offsets[token])
+            assert encoded.token_to_word(row, token - 16) == words[token]
+        with pytest.raises(IndexError):
+            encoded.token_to_chars(row, 16)
+        for sequence in (0, 1, 2):
+            tokens = [index for index, number in enumerate(sequences) if number == sequence]
+            for char in range(-1, 32):
+                covering = [token for token in tokens if offsets[token][0] <= char < offsets[token][1]]
+                assert encoded.char_to_token(row, char, sequence) == (covering[0] if covering else None)
+                assert encoded.char_to_word(row, char, sequence) == (words[covering[0]] if covering else None)
+            for word in range(-1, 32):
+                ours = [token for token in tokens if words[token] == word]
+                span = (ours[0], ours[-1] + 1) if ours else None
+                assert encoded.word_to_tokens(row, word, sequence) == span
+                chars = (offsets[ours[0]][0], offsets[ours[-1]][1]) if ours else None
+                assert encoded.word_to_chars(row, word, sequence) == chars
+
+
+def test_lookups_do_not_search_the_row(tokenizer: AlbertTokenizer) -> None:
+    encoded = tokenizer("the old captain lost a silver key " * 2_000)
+    start = time.process_time()
+    for index in range(1, 10_000):
+        encoded.token_to_chars(index)
+        encoded.token_to_word(index)
+        encoded.char_to_word(index)
+        encoded.word_to_chars(index)
+    assert time.process_time() - start < 5  # searching takes minutes
+
+
 def test_a_removed_accent_belongs_to_the_piece_before_it(shared: Path) -> None:
     text = "cafe\u0301 cafe\u0301\u0302s"
     encoded = AlbertTokenizer(shared / "data" / "spiece.model")(text, add_special_tokens=False)

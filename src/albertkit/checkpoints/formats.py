@@ -97,11 +97,13 @@ def load(
     overrides: Mapping[str, Any] | None = None,
     safetensors_only: bool = False,
     variant: str | None = None,
+    disable_mmap: bool | None = False,
     **hub: Unpack[HubOptions],
 ) -> tuple[AlbertConfig, Mapping[str, np.ndarray]]:
     """Return the config with overrides, and the tensors; missing arguments are read from the checkpoint.
 
-    With a `variant` such as "fp16", the tensors come from `model.fp16.safetensors`.
+    With a `variant` such as "fp16", the tensors come from `model.fp16.safetensors`. The tensors are mapped from their file, or copied if `disable_mmap`: a process that reads a mapped file
+    ends with SIGBUS if another program truncates the file.
 
     Raises:
         CheckpointError: a file is damaged, or the folder has no weights of the variant.
@@ -132,7 +134,8 @@ def load(
             f"use_safetensors=True, but {path} has no safetensors. Omit it to read other files."
         )
     if config is not None and is_file:
-        return config, folder.READERS[path.suffix](path)
+        tensors = folder.READERS[path.suffix](path)
+        return config, _copied(tensors) if disable_mmap else tensors
     checkpoint = read(path, needs_config=config is None)
     if config is None:
         config = checkpoint.to_config()
@@ -141,7 +144,13 @@ def load(
     elif checkpoint.modules is not None and POOLING_KEY not in config.extra:
         config = config.replace()
         attach(config, checkpoint.modules)
-    return config, checkpoint.tensors
+    return config, _copied(checkpoint.tensors) if disable_mmap else checkpoint.tensors
+
+
+def _copied(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return copies of the tensors. Names that share a tensor share the copy."""
+    copies = {id(tensor): tensor.copy() for tensor in tensors.values()}
+    return {name: copies[id(tensor)] for name, tensor in tensors.items()}
 
 
 def split_options(model_class: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

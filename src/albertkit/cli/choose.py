@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from albertkit.cli.flags import text_flags
-from albertkit.cli.options import TextOptions, Truncate, TunedModel, answered
+from albertkit.cli.options import TextOptions, TruncateTuned, TunedModel, answered
 from albertkit.cli.printing import new_console, print_bars, print_cut, print_json, print_title
 from albertkit.errors import DataError
 from albertkit.hub import BUNDLED
@@ -25,7 +25,7 @@ def choose(
         typer.Option(help="Question. If it contains '_', each choice replaces the '_'.", show_default=False),
     ] = None,
     model: TunedModel = BUNDLED,
-    truncate: Truncate = False,
+    truncate: TruncateTuned = None,
     *,
     options: TextOptions,
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from albertkit.cli.flags import text_flags
-from albertkit.cli.options import Patience, TextOptions, Texts, Truncate, TunedModel, answered
+from albertkit.cli.options import Patience, TextOptions, Texts, TruncateTuned, TunedModel, answered
 from albertkit.cli.printing import as_fields, new_console, print_bars, print_cut, print_json, print_title
 from albertkit.errors import ConfigError, DataError
 from albertkit.hub import BUNDLED
@@ -43,7 +43,7 @@ def classify(
     top_k: Annotated[
         int | None, typer.Option(help="Number of labels to return.", min=1, show_default="all")
     ] = None,
-    truncate: Truncate = False,
+    truncate: TruncateTuned = None,
     patience: Patience = None,
     *,
     options: TextOptions,

@@ -88,8 +88,9 @@ def embed(
     if not options.json:
         _print_vectors(kept, vectors, output)
     if cut:
+        limit = encode.trained_length or encode.max_length
         typer.echo(
-            f"{len(cut):,} of {count:,} texts exceed the maximum length of {encode.trained_length:,} tokens: "
+            f"{len(cut):,} of {count:,} texts exceed the maximum length of {limit:,} tokens: "
             f"{sum(cut):,} tokens were truncated, at most {max(cut):,} in one text",
             err=True,
         )

@@ -72,6 +72,14 @@ Truncate = Annotated[
         help="Truncate texts that exceed the maximum length, and report the number of removed tokens.",
     ),
 ]
+TruncateTuned = Annotated[
+    bool | None,
+    typer.Option(
+        "--truncate/--no-truncate",
+        help="Truncate texts that exceed the maximum length, and report the number of removed tokens.",
+        show_default="yes, if the config has the maximum length of the fine-tuning",
+    ),
+]
 Recipe = Annotated[Path | None, typer.Option(help="TOML file with settings. Flags override it.")]
 Task = Annotated[
     str,

@@ -126,8 +126,8 @@ def load_model(
         device: The device of the model, as returned by `read_device`.
         config: A config to use instead of the checkpoint's config.
         dtype: Data type of the weights. "auto" keeps the data type of the file; None means float32.
-        model_kwargs: Additional arguments of the PyTorch class. If there are any, the model is a PyTorch
-            model.
+        model_kwargs: Additional arguments of the PyTorch class. If there are any except `disable_mmap`, the
+            model is a PyTorch model.
         hub: Options; see `hub.HubOptions`.
 
     Raises:
@@ -138,9 +138,13 @@ def load_model(
     """
     config = load_config(name if config is None else config, **hub)
     check_head(config, architecture, name=str(name))
+    model_kwargs = dict(model_kwargs or {})
+    disable_mmap = model_kwargs.pop("disable_mmap", None)
     # Only PyTorch computes a function of the caller.
     if str(device) == CPU and not model_kwargs and not callable(config.hidden_act):
-        light = LightModel.from_pretrained(name, architecture, config=config, dtype=dtype, **hub)
+        light = LightModel.from_pretrained(
+            name, architecture, config=config, dtype=dtype, disable_mmap=disable_mmap, **hub
+        )
         assert light.report is not None
         return light, light.report
     from albertkit.modeling import auto
@@ -154,8 +158,9 @@ def load_model(
             dtype=dtype,
             device_map=device,
             output_loading_info=True,
+            disable_mmap=disable_mmap,
             **hub,
-            **(model_kwargs or {}),
+            **model_kwargs,
         )
     return model, info["report"]
 

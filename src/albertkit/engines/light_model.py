@@ -76,13 +76,14 @@ class LightModel(PushToHub):
         *,
         config: AlbertConfig | str | Path | None = None,
         dtype: str | None = None,
+        disable_mmap: bool | None = False,
         **hub: Unpack[HubOptions],
     ) -> Self:
-        """Load a model. Its weights are mapped from the file if they are stored in `dtype`.
+        """Load a model. Unless `disable_mmap`, weights that are stored in `dtype` are mapped from the file.
 
         For the arguments and errors see `engines.choosing.load_model`.
         """
-        config, arrays = formats.load(name, config=config, **hub)
+        config, arrays = formats.load(name, config=config, disable_mmap=disable_mmap, **hub)
         weights, report = fit(architecture, config, arrays)
         wanted = _read_dtype(dtype, weights)
         made = {id(array): _cast(array, wanted) for array in weights.values()}  # shared arrays stay shared

@@ -31,6 +31,8 @@ from albertkit.tasks.registry import TASKS
 from albertkit.tokenization.base import TokenizerBase
 
 AGREEMENT = "agreement"
+ENOUGH_EXAMPLES = 200
+"""Number of examples of which one changes a metric by the default maximum drop, 0.5 points."""
 ANY_DROP = math.inf
 """A maximum accuracy drop that accepts every drop, also NaN."""
 
@@ -55,6 +57,17 @@ class Loss:
         return (
             f"loses {self.drop:.2f} points of {self.metric} ({self.exact:.2f} to {self.rounded:.2f}, on "
             f"{self.examples} examples)"
+        )
+
+    @property
+    def note(self) -> str | None:
+        """What a drop on few examples cannot show; None for enough examples."""
+        if self.examples >= ENOUGH_EXAMPLES:
+            return None
+        return (
+            f"the accuracy drop of int8 is measured on {self.examples} predictions. One of them is "
+            f"{100 / self.examples:.1f} points, so smaller drops are not visible. Pass labeled examples or "
+            f"texts for at least {ENOUGH_EXAMPLES} predictions as calibrate (--calibrate)"
         )
 
     @property

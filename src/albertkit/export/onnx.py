@@ -224,6 +224,7 @@ def export_onnx(
                 texts = texts if calibrate is None else read_texts(calibrate)
                 loss = measure_agreement(new, model, tokenizer, texts, optional_inputs=optional_inputs)
             loss.refuse_beyond(MAX_DROP if max_drop is None else max_drop)
+            notes += [loss.note] if loss.note else []
         else:
             largest, batches = compare(
                 new,

@@ -210,6 +210,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             overrides=take_loading_options(options),
             safetensors_only=options.get("use_safetensors") is True,
             variant=options.get("variant"),
+            disable_mmap=options.get("disable_mmap"),
             **hub,
         )
         with undrawn():

@@ -183,6 +183,7 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
             overrides=overrides,
             safetensors_only=options.get("use_safetensors") is True,
             variant=options.get("variant"),
+            disable_mmap=options.get("disable_mmap"),
             **hub,
         )
         wanted_dtype = choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), arrays)

@@ -143,8 +143,9 @@ def pipeline(
         token: hub token; True for the saved token, False for none, None for the saved token if there is one.
         local_files_only: whether to use only files that are already downloaded.
         trust_remote_code: has no effect: code of a checkpoint never runs.
-        model_kwargs: further arguments for the model's `from_pretrained`, such as `attn_implementation`. It
-            can also contain the arguments from `device_map` to `local_files_only` above.
+        model_kwargs: further arguments for the model's `from_pretrained`, such as `attn_implementation`, or
+            `{"disable_mmap": True}` to copy the weights into memory instead of mapping their file. It can
+            also contain the arguments from `device_map` to `local_files_only` above.
         pipeline_class: your own class, derived from one of the pipeline classes.
         defaults: `batch_size` (maximum number of rows in a batch), `batch_tokens` (maximum number of tokens
             in a batch), `engine`, and default arguments of every call, such as `top_k=3`.

@@ -75,9 +75,9 @@ class FeatureExtractionPipeline(Pipeline):
             prompt: text to prepend to each text, instead of a prompt of the model; "" for none.
             truncation: whether to truncate a text that exceeds the maximum length instead of raising an
                 error.
-            max_length: maximum number of tokens of a text, including [CLS] and [SEP]. Default: with
-                truncation the maximum length of the fine-tuning, otherwise the model's maximum; for a model
-                of sentence-transformers always its `max_seq_length`.
+            max_length: maximum number of tokens of a text, including [CLS] and [SEP]. Default: the maximum
+                length of the fine-tuning (`max_seq_length` of sentence-transformers), or the model's maximum
+                if its config has none.
             tokenize_kwargs: `truncation` and `max_length`, if not passed directly, and `padding`, which does
                 not change the vectors.
             return_tensors: True or "pt" for PyTorch tensors on the CPU, "np" for NumPy arrays, False for
@@ -104,9 +104,8 @@ class FeatureExtractionPipeline(Pipeline):
             truncation=self._option("truncation", truncation),
             max_length=self._option("max_length", max_length),
         )
+        limits["truncation"] = limits["truncation"] or False  # vectors cannot say that a text was truncated
         strategy, longest = read_limits(**limits, most=self.max_length, trained=self.trained_length)
-        if limits["max_length"] is None and sentence_modules(self.model.config) is not None:
-            longest = min(longest, self.trained_length)
         chosen = self.pooling if pooling is None else _read_pooling(pooling)
         normalize = self._option("normalize", normalize)
         modules = text_vectors(self.model.config, pooling=chosen, normalize=normalize)

@@ -164,9 +164,10 @@ class Pipeline(PushToHub, ABC):
         return self.model.config.max_position_embeddings
 
     @property
-    def trained_length(self) -> int:
-        """Maximum length that the model was fine-tuned with, or `max_length` if the config lacks it."""
-        return min(saved_lengths(self.model.config).get("max_length", self.max_length), self.max_length)
+    def trained_length(self) -> int | None:
+        """Maximum length that the model was fine-tuned with, or None if the config lacks it."""
+        saved = saved_lengths(self.model.config).get("max_length")
+        return None if saved is None else min(saved, self.max_length)
 
     @classmethod
     def check_options(

@@ -32,28 +32,33 @@ def read_limits(
     *,
     most: int,
     trained: int | None = None,
+    by_default: Strategy = "longest_first",
 ) -> tuple[Strategy, int]:
     """Return the truncation strategy of long texts, and the maximum length of a row.
 
+    A fine-tuned model gives the same answers here as in `albertkit.predict`: it reads texts up to the length
+    of its fine-tuning, and longer texts are truncated unless the caller refuses.
+
     Args:
-        truncation: as for a tokenizer; None for no truncation.
-        max_length: the maximum length; None for `trained` with truncation, otherwise for `most`.
+        truncation: as for a tokenizer; None for True if the limit is `trained`, otherwise for False.
+        max_length: the maximum length; None for `trained`.
         padding: as for a tokenizer, although it does not change answers.
         most: the model's maximum length.
         trained: maximum length of the fine-tuning; None for `most`.
+        by_default: the strategy of `truncation=True`.
 
     Raises:
         ConfigError: `max_length` is invalid.
         TokenizerError: truncation or padding is unknown.
     """
-    options = Options(truncation=truncation or False, padding=padding or False)
+    if truncation is None:
+        truncation = max_length is None and trained is not None
+    options = Options(truncation=by_default if truncation is True else truncation, padding=padding or False)
     strategy = read_fit(options, model_max_length=most).truncation
     check_size("max_length", max_length, least=_LEAST)
     if max_length is not None and max_length > most:
         raise ConfigError(f"max_length is {max_length}. Expected at most {most}, the model's maximum.")
-    if max_length is None:
-        max_length = most if strategy == "do_not_truncate" else trained
-    return strategy, max_length or most
+    return strategy, max_length or trained or most
 
 
 def merge_arguments(name: str, given: Mapping[str, Any] | None, **direct: Any) -> dict[str, Any]:

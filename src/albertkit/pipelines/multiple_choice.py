@@ -43,9 +43,10 @@ class MultipleChoicePipeline(Pipeline):
             context: the context of a single input, instead of `inputs`.
             question: the question of that input; optional.
             choices: the choices of that input, at least two.
-            truncation: whether to truncate a context at its end if the input exceeds the maximum length of
-                the fine-tuning. Otherwise an input that exceeds the model's maximum raises an error. The
-                answer for a truncated context has `cut`, the maximum number of tokens removed for a choice.
+            truncation: True truncates a context at its end if the input exceeds the maximum length of the
+                fine-tuning, or the model's maximum if the config has none; False raises an error. The answer
+                for a truncated context has `cut`, the maximum number of tokens removed for a choice. Default:
+                True for a model with a maximum length of the fine-tuning, otherwise False.
             batching: `batch_size`, the maximum number of rows in a batch (each choice is a row);
                 `num_workers`, which has no effect.
 
@@ -61,11 +62,11 @@ class MultipleChoicePipeline(Pipeline):
             inputs = {"context": context, "question": question, "choices": choices}
         elif (context, question, choices) != (None, None, None):
             raise ConfigError("the choices are passed twice. Pass inputs, or context, question and choices.")
-        truncation = self._option("truncation", truncation, False)
+        trained = self.trained_length
+        truncation = self._option("truncation", truncation, trained is not None)
         if not isinstance(truncation, bool):  # only the context can be truncated
             raise ConfigError(f"truncation is {truncation!r}. Expected True or False.")
-        longest = self.trained_length if truncation else self.max_length
-        settings = TaskSettings(max_length=longest, truncation=truncation)
+        settings = TaskSettings(max_length=trained, truncation=truncation)
         task = MultipleChoice().bind(self.tokenizer, self.model.config, settings)
 
         def answer(example: ChoiceExample, predicted: Any, cut: dict[str, int]) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class TaskPipeline(Pipeline):
             inputs,
             others,
             self.bound,
-            lambda example, prediction, _: self.bound.checked_record(example, prediction),
+            lambda example, prediction, cut: self.bound.checked_record(example, prediction) | cut,
             **batching,
         )
 

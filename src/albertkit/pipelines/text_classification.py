@@ -56,11 +56,12 @@ class TextClassificationPipeline(Pipeline):
             function_to_apply: function that converts logits to scores: "softmax", "sigmoid" or "none"; None
                 for the function of the config's `problem_type` (softmax; sigmoid for multi-label or a single
                 label; none for regression).
-            truncation: True truncates a text that exceeds the maximum length, or the longer text of a pair,
-                instead of raising an error. "only_first" and "only_second" truncate that text of a pair. Each
-                label of the answer then has `cut`, the number of removed tokens.
-            max_length: maximum number of tokens of an input, including [CLS] and [SEP]. Default: with
-                truncation the maximum length of the fine-tuning, otherwise the model's maximum.
+            truncation: True truncates a text that exceeds the maximum length, or the longer text of a pair;
+                False raises an error. "only_first" and "only_second" truncate that text of a pair. Each label
+                of the answer then has `cut`, the number of removed tokens. Default: True for a model with a
+                maximum length of the fine-tuning, if you do not pass `max_length`; otherwise False.
+            max_length: maximum number of tokens of an input, including [CLS] and [SEP]. Default: the maximum
+                length of the fine-tuning, or the model's maximum if its config has none.
             padding: accepted as for a tokenizer, but does not change the answers.
             batching: `batch_size`, the maximum number of rows in a batch; `num_workers`, which has no effect.
 

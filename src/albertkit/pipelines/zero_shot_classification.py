@@ -63,11 +63,12 @@ class ZeroShotClassificationPipeline(Pipeline):
                 "This example is {}."
             multi_label: whether to score each label independently, against contradiction, so that several
                 can apply. Otherwise, the scores of all labels sum to 1. A single label is always independent.
-            truncation: True truncates a text that exceeds the maximum length instead of raising an error, but
-                never its hypothesis. "longest_first" and "only_second" can truncate the hypothesis too. The
-                answer then has `cut`, the maximum number of tokens removed for a label.
+            truncation: True truncates a text that exceeds the maximum length, but never its hypothesis; False
+                raises an error. "longest_first" and "only_second" can truncate the hypothesis too. The answer
+                then has `cut`, the maximum number of tokens removed for a label. Default: True for a model
+                with a maximum length of the fine-tuning, if you do not pass `max_length`; otherwise False.
             max_length: maximum number of tokens of a text with its hypothesis and special tokens. Default:
-                with truncation the maximum length of the fine-tuning, otherwise the model's maximum.
+                the maximum length of the fine-tuning, or the model's maximum if its config has none.
             batching: `batch_size`, the maximum number of rows in a batch (each label of a text is a row);
                 `num_workers`, which has no effect.
 
@@ -81,12 +82,12 @@ class ZeroShotClassificationPipeline(Pipeline):
         """
         labels = _read_labels(self._option("candidate_labels", candidate_labels))
         before, after = split_template(self._option("hypothesis_template", hypothesis_template, TEMPLATE))
-        truncation = self._option("truncation", truncation)
         strategy, longest = read_limits(
-            "only_first" if truncation is True else truncation,  # shortens the text, never its hypothesis
+            self._option("truncation", truncation),
             self._option("max_length", max_length),
             most=self.max_length,
             trained=self.trained_length,
+            by_default="only_first",  # shortens the text, never its hypothesis
         )
         apart = len(labels) == 1 or self._option("multi_label", multi_label, False)
 

@@ -55,9 +55,10 @@ CandidateLabels = Annotated[
     list[Annotated[Name, Field(min_length=1)]], ListField(min_length=1, max_length=1000)
 ]
 Truncate = Annotated[
-    bool,
+    bool | None,
     Field(
-        description="Truncate inputs that exceed the maximum length, and report the number of removed tokens."
+        description="Truncate inputs that exceed the maximum length, and report the number of removed "
+        "tokens. Default: true for a model with a maximum length of the fine-tuning, otherwise false."
     ),
 ]
 Masks = Annotated[bool, Field(description="Parse [MASK] in a text as the mask token, as fill-mask does.")]

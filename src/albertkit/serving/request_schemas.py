@@ -44,6 +44,11 @@ class TaskRequest(fields.Strict):
     computes: ClassVar[bool] = True
     """Whether the model computes the response; False if only the tokenizer is needed."""
 
+    counting: ClassVar[str] = "has {}"
+    """How a request has so many characters, for errors."""
+    to_send_less: ClassVar[str] = "Send less text in one request"
+    """What to do about too many characters."""
+
     model: fields.Name | None = Field(
         None, description="Name of the model. Default: the first model for the task."
     )
@@ -87,6 +92,8 @@ class FillMaskRequest(TaskRequest):
     path = "/v1/fill-mask"
     task = "fill-mask"
     response: ClassVar = {"results": list[list[list[responses.Candidate]]]}
+    counting: ClassVar = "counts as {}, because its answer repeats a text for each candidate of each [MASK]"
+    to_send_less: ClassVar = "Decrease top_k, or send fewer masks or less text in one request"
     input: str | fields.Texts
     top_k: fields.Count = 5
     targets: fields.Targets | None = Field(
@@ -121,7 +128,7 @@ class ClassifyRequest(TaskRequest):
         "multi-label model all labels with a probability above 0.5.",
     )
     function_to_apply: Function | None = None
-    truncate: fields.Truncate = False
+    truncate: fields.Truncate = None
 
     def options(self) -> dict[str, Any]:
         """Omit `top_k` if the request has none."""
@@ -142,6 +149,8 @@ class ZeroShotRequest(TaskRequest):
     path = "/v1/zero-shot"
     task = "zero-shot-classification"
     response: ClassVar = {"results": list[list[responses.Label]]}
+    counting: ClassVar = "counts as {}, because the model reads each text with each candidate label"
+    to_send_less: ClassVar = "Send fewer labels or less text in one request"
     input: str | fields.Texts
     candidate_labels: fields.CandidateLabels
     hypothesis_template: fields.Name = Field(
@@ -150,10 +159,11 @@ class ZeroShotRequest(TaskRequest):
     multi_label: bool = Field(
         False, description="Score each label independently. By default, the scores of all labels sum to 1."
     )
-    truncate: bool = Field(
-        False,
+    truncate: bool | None = Field(
+        None,
         description="Truncate texts that exceed the maximum length, but not the labels. Report the number of "
-        "removed tokens.",
+        "removed tokens. Default: true for a model with a maximum length of the fine-tuning, otherwise "
+        "false.",
     )
 
     def characters(self) -> int:
@@ -221,8 +231,10 @@ class ChooseRequest(TaskRequest):
     path = "/v1/choose"
     task = "multiple-choice"
     response: ClassVar = {"results": list[responses.Choice]}
+    counting: ClassVar = "counts as {}, because the model reads each context with each choice"
+    to_send_less: ClassVar = "Send fewer choices or less text in one request"
     input: fields.Choices | Annotated[list[fields.Choices], ListField(min_length=1)]
-    truncate: fields.Truncate = False
+    truncate: fields.Truncate = None
 
     def characters(self) -> int:
         """Count a context once for each choice, and a choice once for each gap of the question."""
@@ -240,7 +252,7 @@ class OrderRequest(TaskRequest):
     task = "sentence-order"
     response: ClassVar = {"results": list[responses.Judgement]}
     input: fields.OrderedPair | Annotated[list[fields.OrderedPair], ListField(min_length=1)]
-    truncate: fields.Truncate = False
+    truncate: fields.Truncate = None
 
 
 class EmbeddingsRequest(TaskRequest):
@@ -334,7 +346,11 @@ class InspectRequest(TaskRequest):
     response: ClassVar = {"results": list[responses.Inspection]}
     input: str | fields.TextPair
     masks: fields.Masks = False
-    truncate: fields.Truncate = False
+    truncate: bool = Field(
+        False,
+        description="Truncate a text that exceeds the maximum length, and report the number of removed "
+        "tokens.",
+    )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return a list with the inspection of the text."""

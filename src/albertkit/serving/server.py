@@ -100,7 +100,7 @@ def uvicorn_config(
         ws="none",
         lifespan="off",
         log_config=_LOGGING,
-        log_level="warning",
+        log_level="error",  # clients cause uvicorn's warnings, about malformed requests and upgrades
         access_log=False,
         server_header=False,
         timeout_keep_alive=max(1, round(settings.client_seconds)),

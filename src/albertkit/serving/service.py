@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
 from copy import copy
 from typing import Any
@@ -43,7 +44,7 @@ class Service:
         models: loaded models; None to load those of the settings.
 
     Raises:
-        AlbertKitError: a model cannot be loaded, or its scores are wrong.
+        AlbertKitError: a model cannot be loaded, its scores are wrong, or a thread cannot start.
     """
 
     def __init__(self, settings: ServingSettings, models: Mapping[str, ServedModel] | None = None) -> None:
@@ -57,13 +58,19 @@ class Service:
             not isinstance(model.any_pipeline.model, LightModel) for model in self.models.values()
         )
         threads = torch.get_num_threads() if uses_torch else None
-        self._pool = _start_threads(settings.max_requests, uses_torch=uses_torch)
-        self.queue = RowQueue(
-            self.metrics,
-            max_requests=settings.max_requests,
-            batch_wait=settings.batch_wait,
-            torch_threads=threads,
-        )
+        try:
+            self._pool = _start_threads(settings.max_requests, uses_torch=uses_torch)
+            self.queue = RowQueue(
+                self.metrics,
+                max_requests=settings.max_requests,
+                batch_wait=settings.batch_wait,
+                torch_threads=threads,
+            )
+        except RuntimeError as error:
+            raise ConfigError(
+                f"the server could not start its {settings.max_requests + 1} threads: {error}. Decrease "
+                "max_requests (--max-requests), or raise the limits of this process (ulimit -v, ulimit -u)."
+            ) from error
         self._reloading = threading.Lock()
         self._probed: tuple[float, dict[str, bool]] = (float("-inf"), {})
         self._probing: asyncio.Future[dict[str, bool]] | None = None
@@ -176,8 +183,12 @@ class Service:
             todo = "Send them in several requests"
             raise too_much("too_many_items", "inputs", items, limits.max_items, todo)
         if characters > limits.max_characters:
-            todo = "Send less text in one request"
-            raise too_much("too_many_characters", "characters", characters, limits.max_characters, todo)
+            raise ApiError(
+                413,
+                "too_many_characters",
+                f"the request {task_request.counting.format(f'{characters:,} characters')}. Expected at most "
+                f"{limits.max_characters:,}. {task_request.to_send_less}.",
+            )
 
     def _work(
         self,
@@ -260,9 +271,14 @@ def _start_threads(count: int, *, uses_torch: bool) -> ThreadPoolExecutor:
     def settle() -> None:
         if uses_torch:
             torch.set_num_threads(1)
-        together.wait()
+        with suppress(threading.BrokenBarrierError):
+            together.wait()
 
     pool = ThreadPoolExecutor(count, thread_name_prefix="request", initializer=settle)
-    for start in [pool.submit(int) for _ in range(count)]:
-        start.result()
+    try:
+        for start in [pool.submit(int) for _ in range(count)]:
+            start.result()
+    except RuntimeError:  # no further thread can start: those that wait for it would keep the process alive
+        together.abort()
+        raise
     return pool

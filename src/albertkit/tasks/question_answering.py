@@ -260,7 +260,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         answers: list[Answer] = []
         for logit, first, last in spans:
             start, end = whole_words(context, first, last)
-            # A word-start mark alone has no characters.
+            # Word-start marks have no characters: a span of them is empty, and others may end after a space.
             if start < end and all(end <= one.start or one.end <= start for one in answers):
                 score = float(np.exp(np.float32(logit - norm)))
                 answers.append(Answer(context[start:end], start, end, score, logit))

@@ -30,7 +30,9 @@ def split_words(text: str) -> list[tuple[int, int]]:
 
 
 def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return a span of the text, extended if it begins or ends between two letters or digits."""
+    """Return a span without spaces at its ends, extended if it begins or ends between letters or digits."""
+    part = text[start:end]
+    start, end = start + len(part) - len(part.lstrip()), start + len(part.rstrip())
     while 0 < start < end and joined(text, start):
         start -= 1
     while start < end < len(text) and joined(text, end):

@@ -5,9 +5,11 @@ ids.
 """
 
 import copy
+from bisect import bisect_left, bisect_right
 from collections import UserDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from albertkit.errors import MissingExtraError, TokenizerError
@@ -148,45 +150,74 @@ class Encoding:
                 column += [*of_text(number, window), *around]
         return column + [other] * self.padding_right
 
+    def _parts(self) -> Iterator[tuple[int, int, range]]:
+        """Yield (number, shift, window) of each text. Token i of a text is token i + shift of the row."""
+        start = self.padding_left + self.special_tokens
+        for number, window in enumerate(self.window):
+            if window is not None:
+                yield number, start - window.start, window
+                start += len(window) + self.special_tokens
+
+    def _origin(self, token_index: int) -> tuple[int, int] | None:
+        """Return the number of the text that contains a token, and the token's number in this text."""
+        token_index = range(len(self))[token_index]  # negative indices count from the end
+        for number, shift, window in self._parts():
+            if token_index - shift in window:
+                return number, token_index - shift
+        return None
+
     def token_to_sequence(self, token_index: int) -> int | None:
         """Return the number of the text that contains a token, or None for special tokens and padding."""
-        return self.sequence_ids[token_index]
+        origin = self._origin(token_index)
+        return None if origin is None else origin[0]
 
     def token_to_word(self, token_index: int) -> int | None:
         """Return the number of a token's word, or None for special tokens and padding."""
-        return self.word_ids[token_index]
+        origin = self._origin(token_index)
+        return None if origin is None else self.sequences[origin[0]].places.words[origin[1]]
 
     def token_to_chars(self, token_index: int) -> CharSpan | None:
         """Return the characters of a token, or None for special tokens and padding."""
-        return None if self.sequence_ids[token_index] is None else CharSpan(*self.offsets[token_index])
+        origin = self._origin(token_index)
+        return None if origin is None else CharSpan(*self.sequences[origin[0]].places.offsets[origin[1]])
 
     def char_to_token(self, char_index: int, sequence_index: int = 0) -> int | None:
         """Return the token that covers a character, or None if no token does (a space, truncated text)."""
-        for index, (sequence, (start, end)) in enumerate(zip(self.sequence_ids, self.offsets, strict=True)):
-            if sequence == sequence_index and start <= char_index < end:
-                return index
+        for number, shift, window in self._parts():
+            if number == sequence_index:
+                sequence = self.sequences[number]
+                offsets = sequence.places.offsets
+                if isinstance(sequence.text, str):  # starts and ends are sorted
+                    after = bisect_right(offsets, char_index, window.start, window.stop, key=itemgetter(1))
+                    window = range(after, min(after + 1, window.stop))
+                for token in window:
+                    if offsets[token][0] <= char_index < offsets[token][1]:
+                        return token + shift
         return None
 
     def char_to_word(self, char_index: int, sequence_index: int = 0) -> int | None:
         """Return the number of the word that covers a character, or None if no token covers it."""
         token = self.char_to_token(char_index, sequence_index)
-        return None if token is None else self.word_ids[token]
+        return None if token is None else self.token_to_word(token)
 
     def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> TokenSpan | None:
         """Return the tokens of a word, or None if the row does not contain the word."""
-        places = [
-            index
-            for index, token in enumerate(zip(self.sequence_ids, self.word_ids, strict=True))
-            if token == (sequence_index, word_index)
-        ]
-        return TokenSpan(places[0], places[-1] + 1) if places else None
+        for number, shift, window in self._parts():
+            if number == sequence_index:
+                words = self.sequences[number].places.words  # sorted
+                start = bisect_left(words, word_index, window.start, window.stop)
+                end = bisect_right(words, word_index, start, window.stop)
+                if start < end:
+                    return TokenSpan(start + shift, end + shift)
+        return None
 
     def word_to_chars(self, word_index: int, sequence_index: int = 0) -> CharSpan | None:
         """Return the characters from the start of a word's first token to the end of its last token."""
         tokens = self.word_to_tokens(word_index, sequence_index)
         if tokens is None:
             return None
-        return CharSpan(self.offsets[tokens.start][0], self.offsets[tokens.end - 1][1])
+        first, last = self.token_to_chars(tokens.start), self.token_to_chars(tokens.end - 1)
+        return CharSpan(first[0], last[1]) if first and last else None
 
 
 class BatchEncoding(UserDict[str, Any]):

@@ -10,8 +10,6 @@ from albertkit.tokenization.encoding import BatchEncoding, Encoding, Sequence, W
 from albertkit.tokenization.options import Fit, Options, Side, Strategy
 from albertkit.tokenization.special_tokens import SpecialTokens
 
-_MANY_OBJECTS = 10_000  # with fewer new objects, visiting them is faster than checking for frozen objects
-
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
@@ -22,10 +20,6 @@ def collection_paused() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
-            if gc.get_count()[0] > _MANY_OBJECTS and not gc.get_freeze_count():
-                # Freezing and unfreezing makes all objects old, so the next collection skips the new objects.
-                gc.freeze()
-                gc.unfreeze()
             gc.enable()
 
 

@@ -7,6 +7,7 @@ spaces have no effect, because each part between tokens is normalized separately
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -109,24 +110,34 @@ class SpecialTokens:
         self.roles: dict[str, str | None] = {}
         self.additional: list[str] = []
         self.added: dict[str, int] = {}  # tokens after the vocabulary
+        self.added_tokens: dict[int, str] = {}  # the same tokens by id
+        self._end = size  # one more than the largest id
         self.ids: dict[str, int] = {}  # all tokens at which texts are split
         self._fold = fold if ignore_case else str
         # Computed on first use, and reset when a token changes.
         self._words: dict[str, str] | None = None
+        self._special_ids: frozenset[int] | None = None
         self._patterns: dict[Parsing | None, re.Pattern[str] | None] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # `datasets` identifies a tokenizer by its pickle, which must not depend on earlier calls.
-        return {**vars(self), "_words": None, "_patterns": {}}
+        return {**vars(self), "_words": None, "_special_ids": None, "_patterns": {}}
 
     def __len__(self) -> int:
         """Number of ids after the vocabulary."""
-        return max(self.added.values(), default=self.size - 1) + 1 - self.size
+        return self._end - self.size
 
     @property
     def special(self) -> list[str]:
         """Every special token once: first the tokens with a role, then the additional tokens."""
         return list(dict.fromkeys([*filter(None, self.roles.values()), *self.additional]))
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """The id of every special token."""
+        if self._special_ids is None:
+            self._special_ids = frozenset(self.ids[token] for token in self.special)
+        return self._special_ids
 
     @property
     def words(self) -> dict[str, str]:
@@ -148,7 +159,9 @@ class SpecialTokens:
         vocabulary_id = self._token_to_id(token)
         new = vocabulary_id is None and token not in self.added
         if new:
-            self.added[token] = self.size + len(self) if added_id is None else added_id
+            self.added[token] = new_id = self._end if added_id is None else added_id
+            self.added_tokens[new_id] = token
+            self._end = max(self._end, new_id + 1)
         self.ids[token] = self.added[token] if vocabulary_id is None else vocabulary_id
         self._patterns.clear()
         if self._words is not None and token not in self.additional and token not in self.roles.values():
@@ -165,7 +178,8 @@ class SpecialTokens:
     def set_additional(self, tokens: list[str]) -> None:
         """Add the special tokens without a role; previous ones become ordinary added tokens."""
         for token in tokens:
-            self.add(token)
+            if token not in self.ids:
+                self.add(token)
         self.additional = [token for token in dict.fromkeys(tokens) if token not in self.roles.values()]
         self._forget()
 
@@ -244,10 +258,24 @@ class SpecialTokens:
                 tokens = [token for token in (self.roles["mask_token"],) if token]
             else:
                 tokens = self.special if parsed else []
-            choices = "|".join(map(re.escape, sorted(tokens, key=len, reverse=True)))
-            self._patterns[parsed] = re.compile(choices) if choices else None
+            self._patterns[parsed] = re.compile(_longest_of(tokens)) if tokens else None
         return self._patterns[parsed]
 
     def _forget(self) -> None:
         self._words = None
+        self._special_ids = None
         self._patterns.clear()
+
+
+def _longest_of(texts: list[str], depth: int = 2) -> str:
+    """Return a pattern that matches the longest of the texts that occurs at a position.
+
+    The texts are grouped by their first `depth` characters, because `re` tries every alternative of a group.
+    """
+    if depth == 0 or len(texts) == 1:
+        return "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
+    rests: dict[str, list[str]] = defaultdict(list)
+    for text in texts:
+        rests[text[:1]].append(text[1:])
+    groups = sorted(rests.items(), reverse=True)  # a text that ends here comes last
+    return "|".join(f"{re.escape(first)}(?:{_longest_of(rest, depth - 1)})" for first, rest in groups)

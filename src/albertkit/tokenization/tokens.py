@@ -267,7 +267,7 @@ class TokenVocabulary:
         ids = _plain(ids)
         if isinstance(ids, int):
             return self._token_of(ids)
-        skipped = set(self.all_special_ids) if skip_special_tokens else ()
+        skipped = self._special.special_ids if skip_special_tokens else ()
         return [self._token_of(token_id) for token_id in ids if token_id not in skipped]
 
     def _checked_id(self, token_id: Any) -> int:
@@ -280,9 +280,8 @@ class TokenVocabulary:
     def _token_of(self, token_id: Any) -> str:
         if 0 <= self._checked_id(token_id) < self.vocab_size:
             return self._model.id_to_token(token_id)
-        for token, added_id in self._special.added.items():
-            if added_id == token_id:
-                return token
+        if token_id in self._special.added_tokens:
+            return self._special.added_tokens[token_id]
         raise TokenizerError(f"{token_id} is not the id of a token. Expected 0 to {len(self) - 1}.")
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
@@ -319,15 +318,14 @@ class TokenVocabulary:
                 raise TokenizerError(
                     "token_ids_1 is passed, but token_ids_0 already has special tokens. Omit token_ids_1."
                 )
-            special = set(self.all_special_ids)
-            return [int(token_id in special) for token_id in token_ids_0]
+            return [int(token_id in self._special.special_ids) for token_id in token_ids_0]
         mask = [1, *[0] * len(token_ids_0), 1]
         return mask if token_ids_1 is None else [*mask, *[0] * len(token_ids_1), 1]
 
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
         """Return the text of a list of tokens."""
         joined = {self.cls_token, self.sep_token, self.unk_token, self.pad_token}
-        return self._model.join(tokens, apart=set(self._special.ids) - joined)
+        return self._model.join(tokens, apart={*filter(self._special.ids.__contains__, tokens)} - joined)
 
     def decode(
         self,

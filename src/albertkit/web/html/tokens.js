@@ -45,6 +45,8 @@ export function splitWords(text) {
 export function wholeWords(points, start, end) {
   const joined = (place) => place > 0 && place < points.length && [points[place - 1], points[place]]
     .every((point) => ALPHANUMERIC.test(point) && !CHARACTER_WORD.test(point));
+  while (start < end && /\s/.test(points[start])) start += 1;
+  while (start < end && /\s/.test(points[end - 1])) end -= 1;
   while (start > 0 && start < end && joined(start)) start -= 1;
   while (start < end && end < points.length && joined(end)) end += 1;
   return [start, end];
