@@ -320,7 +320,7 @@ def test_a_model_is_used_with_the_lengths_of_its_training(
     (predicted,) = own.predictions([example], made, own.run(make_engine(loaded, "plain"), made))
     assert max(len(row.input_ids) for row in made) == 16
     if task == "text-classification":
-        assert pipe(example.text, truncation=True)[0]["score"] == pytest.approx(max(predicted.scores))
+        assert pipe(example.text, truncation=True)[0]["score"] == pytest.approx(max(predicted.scores), rel=1e-4)
         assert "cut" not in pipe(example.text)[0]  # without truncation all that the model reads
     elif task == "token-classification":
         said = pipe(list(example.words), is_split_into_words=True, ignore_labels=())
@@ -331,10 +331,10 @@ def test_a_model_is_used_with_the_lengths_of_its_training(
         answer = pipe(question=example.question, context=example.context)
         best = predicted.answers[0]
         assert (answer["start"], answer["end"]) == (best.start, best.end)
-        assert answer["score"] == pytest.approx(best.score)
+        assert answer["score"] == pytest.approx(best.score, rel=1e-4)
     else:
         asked = {"context": example.context, "question": example.question, "choices": example.choices}
-        assert pipe(asked, truncation=True)["scores"] == pytest.approx(predicted.scores)
+        assert pipe(asked, truncation=True)["scores"] == pytest.approx(predicted.scores, rel=1e-4)
 
 
 @pytest.mark.parametrize("damaged", [[1], {"max_length": "16"}, {"max_length": True}, {"max_length": -1}])
