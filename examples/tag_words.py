@@ -70,7 +70,6 @@ def main() -> None:
             output=run,
             epochs=4,
             batch_size=8,
-            learning_rate=2e-4,
             evaluate_every=72,
         )
         find = pipeline(model=run, aggregation_strategy="first")
