@@ -14,10 +14,13 @@ from tempfile import TemporaryDirectory
 from albertkit import finetune, pipeline
 
 NAMES = tomllib.loads((Path(__file__).parent / "data" / "names.toml").read_text(encoding="utf-8"))["tags"]
+KINDS = ["brig", "schooner", "barque", "steamer", "sloop"]
 NEWS = [
-    "The brig SHIP sailed from PORT on Monday with a cargo of coal .",
-    "Captain PERSON of the SHIP was seen at PORT last night .",
-    "PERSON , the owner of the schooner SHIP , has died in PORT .",
+    "The KIND SHIP sailed from PORT on Monday with a cargo of coal .",
+    "The KIND SHIP put into PORT after a gale .",
+    "Captain PERSON of the KIND SHIP was seen at PORT last night .",
+    "Captain PERSON has left PORT for the south .",
+    "PERSON , the owner of the KIND SHIP , has died in PORT .",
     "A letter from PORT says that the SHIP was lost with all hands .",
     "The SHIP , under Captain PERSON , has arrived at PORT .",
     "Mr. PERSON came from PORT to see the SHIP before she sailed .",
@@ -25,7 +28,7 @@ NEWS = [
     "The people of PORT gave Captain PERSON a silver cup .",
 ]
 NEW = [
-    "The barque Golden Fleece put into Plymouth in distress .",
+    "The barque White Rose has arrived at Aberdeen from Plymouth .",
     "Captain Henry Moss has left Whitby for the north .",
 ]
 
@@ -46,6 +49,8 @@ def write(file: Path, count: int, *, known: slice, seed: int) -> None:
             if word in NAMES:
                 name = rng.choice(NAMES[word][known]).split()
                 lines += [f"{part} {'I' if place else 'B'}-{word}" for place, part in enumerate(name)]
+            elif word == "KIND":
+                lines.append(f"{rng.choice(KINDS)} O")
             else:
                 lines.append(f"{word} O")
         lines.append("")
@@ -55,7 +60,7 @@ def write(file: Path, count: int, *, known: slice, seed: int) -> None:
 def main() -> None:
     with TemporaryDirectory() as name:
         train, validation, run = (Path(name) / file for file in ("train.conll", "validation.conll", "run"))
-        write(train, 96, known=slice(0, 14), seed=0)
+        write(train, 144, known=slice(0, 14), seed=0)
         write(validation, 24, known=slice(14, 20), seed=1)
         result = finetune(
             "token-classification",
@@ -63,10 +68,9 @@ def main() -> None:
             train=train,
             validation=validation,
             output=run,
-            epochs=3,
+            epochs=4,
             batch_size=8,
-            learning_rate=3e-4,
-            evaluate_every=36,
+            evaluate_every=72,
         )
         find = pipeline(model=run, aggregation_strategy="first")
     print(f"F1 on new names: {result.report['metrics']['f1']:.1%}\n")

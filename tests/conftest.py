@@ -3,7 +3,6 @@
 import importlib
 import os
 import random
-import secrets
 import sys
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
@@ -95,27 +94,6 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleTy
     yield importlib.import_module
     for file in folder.glob("*.py"):
         sys.modules.pop(file.stem, None)
-
-
-@pytest.fixture(scope="session")
-def two_cpu_ray() -> Iterator[None]:
-    """Start Ray with two CPUs on this machine."""
-    ray = pytest.importorskip("ray", reason="needs Ray: pip install 'albertkit[ray]'")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(
-            "RAY_AUTH_TOKEN", secrets.token_hex(32)
-        )  # otherwise Ray writes a token to the home folder
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_worker_niceness", "0")  # otherwise other work on the machine slows the workers down
-        ray.init(
-            address="local",
-            num_cpus=2,
-            object_store_memory=100 << 20,
-            include_dashboard=False,
-            log_to_driver=False,
-        )
-        yield
-        ray.shutdown()
 
 
 @pytest.fixture(scope="session")

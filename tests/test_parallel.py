@@ -1,10 +1,11 @@
 """Tests of the ordered parallel map: equal results in order, few items in memory, and workers that die."""
 
 import os
+import secrets
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,16 @@ import pytest
 import torch
 from command_line import Run, assert_one_line_error
 from json_lines import write_json_lines
+from pretraining_runs import folder_bytes, write_corpus
 from random_models import TWO_LAYERS, random_model
 
-from albertkit.datasets.examples import TextExample
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError, DataError
-from albertkit.finetuning.predict import predict_file
-from albertkit.finetuning.predictor import Asked, Predictor
+from albertkit.finetuning.predict import predict, predict_file
+from albertkit.finetuning.predictor import Predictor
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.parallel import ordered_map
-from albertkit.tasks.settings import TaskSettings
+from albertkit.pretraining.prepare import PrepareReport, prepare
 from albertkit.tasks.text_classification import TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -33,6 +34,36 @@ def predictor(tokenizer: AlbertTokenizer) -> Predictor:
     sizes = TWO_LAYERS | {"max_position_embeddings": 512}
     model = random_model(AlbertForSequenceClassification, tokenizer, **sizes).eval()
     return Predictor(TextClassification().bind(tokenizer, model.config), model)
+
+
+@pytest.fixture(scope="module")
+def model(predictor: Predictor, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    predictor.model.save_pretrained(folder)
+    predictor.task.tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def two_cpu_ray() -> Iterator[None]:
+    """Start Ray with two CPUs on this machine."""
+    import ray
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))  # otherwise Ray writes one to the home folder
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")  # otherwise other work on the machine slows the workers down
+        patch.setenv("RAY_raylet_start_wait_time_s", "300")  # a busy machine needs more than the usual 30 s
+        ray.init(
+            address="local",
+            num_cpus=2,
+            object_store_memory=100 << 20,
+            include_dashboard=False,
+            log_to_driver=False,
+        )
+        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
+        yield
+        ray.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +83,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def predict(
+def predict_parts(
     predictor: Predictor, source: Path, output: Path, runner: dict[str, Any], stop_after: int | None = None
 ) -> list[int]:
     """Write the predictions, and return the number of finished examples after each part."""
@@ -69,105 +100,82 @@ def predict(
     return done
 
 
-def parts(count: int, examples: int = 3) -> Iterator[list[Asked]]:
-    for number in range(count):
-        yield [Asked(TextExample(f"part {number}"), line) for line in range(1, examples + 1)]
-
-
 def test_the_runners_write_the_same_file(
     predictor: Predictor, source: Path, tmp_path: Path, one_thread: None, two_cpu_ray: None
 ) -> None:
     local, ray = {"runner": "local"}, {"runner": "ray", "workers": 2}
-    done = predict(predictor, source, tmp_path / "complete.jsonl", local)
+    done = predict_parts(predictor, source, tmp_path / "complete.jsonl", local)
     assert done == [8, 16, 24, 32, 40, 48, 50]
     complete = (tmp_path / "complete.jsonl").read_bytes()
     assert len(complete.splitlines()) == COUNT
     # Each runner resumes the predictions of the other.
     for first, second in ((ray, local), (local, ray)):
         with pytest.raises(KeyboardInterrupt):
-            predict(predictor, source, tmp_path / "parts.jsonl", first, stop_after=24)
+            predict_parts(predictor, source, tmp_path / "parts.jsonl", first, stop_after=24)
         assert not (tmp_path / "parts.jsonl").exists()
-        assert predict(predictor, source, tmp_path / "parts.jsonl", second) == done[3:]
+        assert predict_parts(predictor, source, tmp_path / "parts.jsonl", second) == done[3:]
         assert (tmp_path / "parts.jsonl").read_bytes() == complete
         (tmp_path / "parts.jsonl").unlink()
 
 
-def test_few_parts_are_in_memory(predictor: Predictor, two_cpu_ray: None) -> None:
+def test_few_items_are_in_memory(two_cpu_ray: None) -> None:
     for runner, workers, maximum in (("local", 1, 1), ("ray", 2, 4)):
         taken: list[int] = []
 
-        def counted(taken: list[int] = taken) -> Iterator[list[Asked]]:
-            for number, examples in enumerate(parts(20)):
+        def counted(taken: list[int] = taken) -> Iterator[int]:
+            for number in range(20):
                 taken.append(number)
-                yield examples
+                yield number
 
-        results = ordered_map(
-            predictor, counted(), runner=runner, workers=workers, device="auto", hint="as before"
-        )
-        for finished, lines in enumerate(results):
-            assert len(lines.splitlines()) == 3
+        results = ordered_map(abs, counted(), runner=runner, workers=workers, hint="as before")
+        for finished, result in enumerate(results):
+            assert result == finished
             assert len(taken) - finished <= maximum
 
 
-@dataclass
-class Dying(Predictor):
-    """A predictor that ends its process at a text, at most `most` times."""
+@dataclass(frozen=True)
+class Dying:
+    """Work that ends its process at item 2, at most `most` times."""
 
-    deaths: Path = Path()
-    most: int = 1
+    deaths: Path
+    most: int
 
-    def __call__(self, asked: Sequence[Asked]) -> str:
+    def __call__(self, item: int) -> int:
         died = len(list(self.deaths.iterdir()))
-        if asked[0].example.text == "part 2" and died < self.most:
+        if item == 2 and died < self.most:
             (self.deaths / str(died)).touch()
             os._exit(1)
-        return super().__call__(asked)
+        return -item
 
 
-def test_a_dead_worker_is_restarted(
-    predictor: Predictor, tmp_path: Path, one_thread: None, two_cpu_ray: None
-) -> None:
-    from ray import cloudpickle
-
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a worker cannot import this file
-    expected = [predictor(examples) for examples in parts(5)]
+def test_a_dead_worker_is_restarted(tmp_path: Path, two_cpu_ray: None) -> None:
     for deaths, most in (("once", 1), ("always", 99)):
         (tmp_path / deaths).mkdir()
-        dying = Dying(**predictor.__getstate__(), deaths=tmp_path / deaths, most=most)
-        lines = []
         results = ordered_map(
-            dying, parts(5), runner="ray", workers=1, device="cpu",
-            name=lambda part: part[0].example.text, hint="the others are kept",
+            Dying(tmp_path / deaths, most), range(5), runner="ray", workers=1,
+            name=lambda item: f"item {item}", hint="the others are kept",
         )  # fmt: skip
         if most == 1:
-            lines += results
-            assert lines == expected
+            assert list(results) == [0, -1, -2, -3, -4]
         else:
-            with pytest.raises(DataError, match=r"Ray gave up at part 2 \(the others are kept\): "):
-                lines.extend(results)
-            assert lines == expected[:2]
+            assert [next(results), next(results)] == [0, -1]
+            with pytest.raises(DataError, match=r"Ray gave up at item 2 \(the others are kept\): "):
+                next(results)
         assert len(list((tmp_path / deaths).iterdir())) == min(most, 3)
 
 
-def test_errors_in_a_worker_are_the_same_as_in_this_process(predictor: Predictor, two_cpu_ray: None) -> None:
-    settings = TaskSettings(max_length=8, truncation=False)
-    task = predictor.task.bind(predictor.task.tokenizer, predictor.task.config, settings)
-    strict = replace(predictor, task=task)
-    messages = []
+def refuse(item: str) -> str:
+    raise DataError(f"{item} has too many tokens")
+
+
+def test_errors_in_a_worker_are_the_same_as_in_this_process(two_cpu_ray: None) -> None:
     for runner in ("local", "ray"):
-        with pytest.raises(DataError) as raised:
-            list(
-                ordered_map(
-                    strict, [[Asked(TextExample("river " * 20), 1)]], runner=runner, workers=1, hint=""
-                )
-            )
-        messages.append(str(raised.value))
-    assert messages[0] == messages[1]
-    assert "8" in messages[0]
+        with pytest.raises(DataError, match=r"^row 8 has too many tokens$"):
+            list(ordered_map(refuse, ["row 8"], runner=runner, workers=1, hint=""))
 
 
 def test_unknown_runners_and_missing_resources_are_errors(
-    predictor: Predictor, source: Path, tmp_path: Path, two_cpu_ray: None
+    model: Path, source: Path, tmp_path: Path, two_cpu_ray: None
 ) -> None:
     for changes, message in (
         ({"runner": "rya"}, r"no runner 'rya'\. Did you mean 'ray'"),
@@ -177,22 +185,46 @@ def test_unknown_runners_and_missing_resources_are_errors(
         ({"runner": "ray", "device": "cuda:1"}, "Use auto, cpu or cuda"),
     ):
         with pytest.raises(ConfigError, match=message):
-            predict(predictor, source, tmp_path / "out.jsonl", changes)
+            predict(model, input=source, output=tmp_path / "out.jsonl", task="text-classification", **changes)
     assert [*tmp_path.iterdir()] == []
 
 
 def test_predict_has_an_option_for_the_runner(
-    predictor: Predictor, source: Path, tmp_path: Path, run: Run, one_thread: None, two_cpu_ray: None
+    model: Path, source: Path, tmp_path: Path, run: Run, one_thread: None, two_cpu_ray: None
 ) -> None:
-    predictor.model.save_pretrained(tmp_path / "model")
-    predictor.task.tokenizer.save_pretrained(tmp_path / "model")
-    verb = ("predict", "text-classification", "--model", tmp_path / "model", "--input", source, "--output")
+    verb = ("predict", "text-classification", "--model", model, "--input", source, "--output")
     for runner in (("local", "--device", "cpu"), ("ray", "--workers", "1")):
         result = run(*verb, tmp_path / f"{runner[0]}.csv", "--runner", *runner)
         assert result.status == 0, result.errors
         assert f"{COUNT} predictions in" in result.errors
     assert (tmp_path / "ray.csv").read_bytes() == (tmp_path / "local.csv").read_bytes()
-    assert_one_line_error(run(*verb, tmp_path / "x.csv", "--workers", "2"), "choose ray")
+    assert_one_line_error(run(*verb, tmp_path / "x.csv", "--workers", "2"), "workers is 2")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["local.csv", "ray.csv"]
+
+
+def test_ray_writes_the_same_shards(
+    tmp_path: Path, tiny_texts: list[str], tiny_vocabulary: Path, two_cpu_ray: None
+) -> None:
+    corpus = write_corpus(tmp_path, tiny_texts)
+
+    def prepare_with(runner: str) -> PrepareReport:
+        return prepare(
+            [corpus], tiny_vocabulary, tmp_path / runner,
+            runner=runner, workers=1 + (runner == "ray"), unit_characters=20_000, holdout_every=10,
+        )  # fmt: skip
+
+    report = prepare_with("local")
+    content = corpus.read_bytes()
+    corpus.write_bytes(content + b"no JSON\n")
+    with pytest.raises(DataError, match=r"corpus.jsonl, line 201: not JSON"):
+        prepare_with("ray")
+    corpus.write_bytes(content)
+    again = prepare_with("ray")
+    assert again.reused_shards >= 2
+    assert (again.train, again.validation, again.text_bytes, again.source_documents) == (
+        report.train, report.validation, report.text_bytes, report.source_documents
+    )  # fmt: skip
+    assert folder_bytes(tmp_path / "ray") == folder_bytes(tmp_path / "local")
 
 
 def test_one_item_needs_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -444,7 +444,7 @@ def test_a_model_is_used_with_the_lengths_of_its_training(
     assert max(len(row.input_ids) for row in made) == 16
     if task == "text-classification":
         (answer,) = pipe(example.text)
-        assert answer["score"] == pytest.approx(max(predicted.scores))
+        assert answer["score"] == pytest.approx(max(predicted.scores), rel=1e-4)
         assert answer["cut"] == made[0].cut > 0
         assert pipe(example.text, truncation=True) == [answer]
         with pytest.raises(DataError, match="but the maximum is 16"):
@@ -461,11 +461,11 @@ def test_a_model_is_used_with_the_lengths_of_its_training(
         answer = pipe(question=example.question, context=example.context)
         best = predicted.answers[0]
         assert (answer["start"], answer["end"]) == (best.start, best.end)
-        assert answer["score"] == pytest.approx(best.score)
+        assert answer["score"] == pytest.approx(best.score, rel=1e-4)
     else:
         asked = {"context": example.context, "question": example.question, "choices": example.choices}
         answer = pipe(asked)
-        assert answer["scores"] == pytest.approx(predicted.scores)
+        assert answer["scores"] == pytest.approx(predicted.scores, rel=1e-4)
         assert answer["cut"] == max(row.cut for row in made) > 0
         assert pipe(asked, truncation=True) == answer
         with pytest.raises(DataError, match="maximum is 16"):

@@ -56,29 +56,6 @@ def test_a_large_vocabulary_needs_wider_integers() -> None:
     assert batch.schema.field("sentences").type == pa.list_(pa.list_(pa.uint32()))
 
 
-def test_ray_writes_the_same_shards(
-    tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path, two_cpu_ray: None
-) -> None:
-    def run(runner: str):
-        return prepare(
-            [corpus_file], tiny_vocabulary, tmp_path / runner,
-            runner=runner, workers=1 + (runner == "ray"), unit_characters=20_000, holdout_every=10,
-        )  # fmt: skip
-
-    report = run("local")
-    content = corpus_file.read_bytes()
-    corpus_file.write_bytes(content + b"no JSON\n")
-    with pytest.raises(DataError, match=r"corpus.jsonl, line 201: not JSON"):
-        run("ray")
-    corpus_file.write_bytes(content)
-    again = run("ray")
-    assert again.reused_shards >= 2
-    assert (again.train, again.validation, again.text_bytes, again.source_documents) == (
-        report.train, report.validation, report.text_bytes, report.source_documents
-    )  # fmt: skip
-    assert folder_bytes(tmp_path / "ray") == folder_bytes(tmp_path / "local")
-
-
 def test_any_number_of_workers_writes_the_same_shards(
     tmp_path: Path, corpus_file: Path, tiny_vocabulary: Path
 ) -> None:

@@ -44,13 +44,17 @@ FIGURES: dict[str, dict[str, float]] = {
         r"(\d+) heads, \d+ tokens": 2,
     },
 }
+# Example -> parts of its output without percentages. The training is so long that the answers are clear.
 TEXTS = {
     "call_server": ["order: in order", "refused: input: there is no [MASK] in the text"],
     "classify_letters": ["praise", "question"],
     "convert_checkpoint": ["50 of 50 tensors are equal bit for bit", "the token ids are the same: True"],
     "julia_walkthrough": ["sentence-order head  2x3 (features first)"],
     "own_task": ["'labels': [[], ['plant']]", "[[], ['food', 'plant'], ['food']]"],
-    "tag_words": ["PORT    Plymouth"],
+    "tag_words": [
+        "from Plymouth .\n  SHIP    White Rose\n  PORT    Aberdeen\n  PORT    Plymouth\nCaptain",
+        "for the north .\n  PERSON  Henry Moss\n  PORT    Whitby\n",
+    ],
     "first_steps": ["in order"],
 }
 TRACKERS = {
@@ -68,7 +72,7 @@ def check(name: str, printed: str) -> None:
         assert numbers, (pattern, printed)
         assert all(float(number) >= minimum for number in numbers), (pattern, printed)
     for text in TEXTS.get(name, []):
-        assert text in printed
+        assert text in re.sub(r" +\d+%", "", printed)
 
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]

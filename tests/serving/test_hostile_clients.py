@@ -25,7 +25,7 @@ from albertkit.serving.settings import ServingSettings
 
 MOST_MEGABYTES = 50
 MOST_MEGABYTES_OF_TEXT = 150  # of one text with as many characters as a request may have
-MOST_SECONDS = 0.2
+MOST_SECONDS = 0.5  # of CPU time; a usual processor needs up to 0.1 s, and a blocked loop several seconds
 SIZE = 1_990_000  # bytes; the server takes 2,000,000
 
 pytestmark = pytest.mark.skipif(

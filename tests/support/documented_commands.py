@@ -103,7 +103,11 @@ LOCAL: dict[str, dict[str, str]] = {
 
 PIP = "installs packages"
 NOT_RUN: dict[str, dict[str, str]] = {
-    "README.md": {"pip install": PIP},
+    "README.md": {
+        "pip install": PIP,
+        "cd albertkit": "tests/project/test_readme.py runs `make demo`",
+        "make test": "runs this suite",
+    },
     "how-to/training-callbacks.md": {
         "import wandb": "tests/project/test_examples.py (stand-in) and tests/compat/test_trackers.py run it"
     },
@@ -115,7 +119,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "import optuna": "tests/compat/test_optuna.py runs it",
         "python search.py": "the same",
     },
-    "how-to/install.md": {"pip install": PIP},
+    "how-to/install.md": {"pip install": PIP, "cd albertkit": PIP},
     "how-to/share.md": {
         "hf ": "uploads",
         "import albertkit\n\nrun": "uploads; tests/training/test_model_card.py runs it",
@@ -157,7 +161,6 @@ NOT_RUN: dict[str, dict[str, str]] = {
     },
     "how-to/embed.md": {"from sentence_transformers": "tests/compat runs it in a separate environment"},
     "how-to/clients.md": {"from openai": "tests/compat runs it in a separate environment"},
-    "index.md": {"pip install": PIP},
     "how-to/own-task.md": {"python examples/own_task.py": "tests/project/test_examples.py runs it"},
     "how-to/keras.md": {
         "from albertkit": "tests/keras/test_keras.py runs it on TensorFlow",
