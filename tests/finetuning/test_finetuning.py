@@ -18,7 +18,6 @@ from albertkit.datasets.options import DataOptions
 from albertkit.engines.choosing import make_engine
 from albertkit.errors import ConfigError
 from albertkit.finetuning import report
-from albertkit.finetuning import run as run_module
 from albertkit.finetuning.evaluate import evaluate
 from albertkit.finetuning.train import finetune
 from albertkit.finetuning.trained import load_task
@@ -33,7 +32,6 @@ pytestmark = pytest.mark.usefixtures("blank_pictures")
 def test_training_on_classes(classifier: Path) -> None:
     report = json.loads((classifier / "report.json").read_text())
     assert report["main_metric"] == "accuracy"
-    assert report["restarts"] == 0
     assert report["data"]["training"]["examples"] == 64
     assert AlbertConfig.from_pretrained(classifier).id2label == {0: "bad", 1: "good"}
     for name in ("report.md", "predictions.jsonl", "confusion.png", "calibration.png", "by_length.png"):
@@ -75,9 +73,7 @@ def test_rare_classes_weigh_more(model: Path, data: Path, tmp_path: Path) -> Non
     losses = {}
     for weights_of in ("none", "balanced"):
         output = tmp_path / weights_of
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(run_module, "MOST_RESTARTS", 0)
-            tune("text-classification", replace(settings, class_weights=weights_of), model, tmp_path, output)  # type: ignore[arg-type]
+        tune("text-classification", replace(settings, class_weights=weights_of), model, tmp_path, output)  # type: ignore[arg-type]
         losses[weights_of] = next(line["train/loss"] for line in read_metrics(output) if "train/loss" in line)
     task, loaded = load_task("text-classification", tmp_path / "none", TaskSettings(), device=CPU)
     examples = list(task.reader(str(tmp_path / "train.jsonl"), DataOptions()))
