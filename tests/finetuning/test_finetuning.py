@@ -19,6 +19,7 @@ from albertkit.engines.choosing import make_engine
 from albertkit.errors import ConfigError
 from albertkit.finetuning import report
 from albertkit.finetuning.evaluate import evaluate
+from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.train import finetune
 from albertkit.finetuning.trained import load_task
 from albertkit.metrics.classification import class_scores
@@ -141,8 +142,42 @@ def test_an_invalid_learning_rate_is_an_error(rate: float) -> None:
     for name in ("learning_rate", "epochs", "temperature"):
         with pytest.raises(ConfigError, match=f"{name} must be (more than 0|finite), not {rate}"):
             replace(FAST, **{name: rate})
-    assert replace(FAST, learning_rate=1e-9).rate(768) == 1e-9
-    assert replace(FAST, learning_rate=None).rate(768) == 3e-5
+
+
+@pytest.mark.parametrize(
+    ("hidden_size", "steps_per_epoch", "rate", "epochs"),
+    [
+        (768, 500, 3e-5, 3),
+        (4096, 10_000, 3e-5, 3),
+        (256, 47, 2.7e-4, 7),
+        (128, 10, 1e-3, 20),
+    ],
+)
+def test_the_defaults_depend_on_the_size_of_model_and_data(
+    hidden_size: int, steps_per_epoch: int, rate: float, epochs: int
+) -> None:
+    size = {"hidden_size": hidden_size, "steps_per_epoch": steps_per_epoch}
+    found = FinetuningSettings().completed(**size)
+    assert (found.learning_rate, found.epochs) == (pytest.approx(rate), epochs)
+    given = FinetuningSettings(learning_rate=1e-9, epochs=2)
+    assert given.completed(**size) == given
+    assert FinetuningSettings(steps=7).completed(**size).epochs is None
+
+
+def test_the_defaults_learn_rare_entities(model: Path, tmp_path: Path) -> None:
+    """One word in thirty is an entity."""
+    rows = {}
+    for name, count, seed in (("train", 320, 0), ("validation", 80, 1)):
+        rows[name] = [{"tokens": row["text"].split() * 3} for row in texts(count, seed)]
+        for number, row in enumerate(rows[name]):
+            marks = {"lost"} if number % 4 == 0 else set()
+            row["tokens"] = [one for one in row["tokens"] if one not in ("lost", "painted")]
+            row["tokens"][number % 2 : number % 2] = marks
+            row["tags"] = ["B-X" if one in marks else "O" for one in row["tokens"]]
+    run = finetune("token-classification", **rows, model=model, output=tmp_path, label_column="tags")
+    assert run.metrics["f1"] > 0.9
+    assert run.report is not None
+    assert run.report["settings"]["epochs"] == 20
 
 
 def test_training_on_choices(model: Path, tmp_path: Path) -> None:

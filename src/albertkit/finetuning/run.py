@@ -112,7 +112,13 @@ def run_prepared(
     callbacks: Sequence[Callback] = (),
 ) -> FinetuningRun:
     """Train and write the report, or resume the run in `output`."""
-    result = _train(prepared, settings, output, world, callbacks)
+    epochs = Epochs(
+        prepared.units, settings.batch_size, seed=settings.seed, rank=world.rank, world_size=world.size
+    )
+    size = prepared.task.config.hidden_size
+    settings = settings.completed(steps_per_epoch=epochs.steps, hidden_size=size)
+    logger.info("learning rate %g, %d steps per epoch", settings.learning_rate, epochs.steps)
+    result = _train(prepared, settings, epochs, output, world, callbacks)
     report = None
     if result.finished and world.is_main:
         report = _finish(prepared, settings, output, world, result.state)
@@ -173,17 +179,15 @@ def _beats_untrained(state: RunState, folder: Path, metric: str, lower: bool) ->
 def _train(
     prepared: Prepared,
     settings: FinetuningSettings,
+    epochs: Epochs,
     folder: Path,
     world: World,
     callbacks: Sequence[Callback],
 ) -> RunResult:
     """Train or resume."""
     model = starting_model(prepared, settings).to(world.device)
-    epochs = Epochs(
-        prepared.units, settings.batch_size, seed=settings.seed, rank=world.rank, world_size=world.size
-    )
     task, metric, validation = prepared.task, prepared.metric, prepared.validation
-    training = settings.training(steps_per_epoch=epochs.steps, hidden_size=task.config.hidden_size)
+    training = settings.training(steps_per_epoch=epochs.steps)
     labels = task.config.id2label
     checked = False
 
