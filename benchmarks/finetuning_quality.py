@@ -57,7 +57,7 @@ class DataSet:
     test: list[Row]
     quick: tuple[int, int]
     """Numbers of training and test examples with --quick."""
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     """Names of the columns."""
 
     def cut(self) -> "DataSet":
@@ -225,6 +225,7 @@ def theirs(
     transformers.logging.set_verbosity_error()
     network = getattr(transformers, prepared.task.architecture).from_pretrained(folder, dtype=torch.float32)
     task, cpu = prepared.task, torch.device("cpu")
+    rows: Any = prepared.rows
     with tempfile.TemporaryDirectory() as temporary:
         arguments = transformers.TrainingArguments(
             temporary,
@@ -242,7 +243,7 @@ def theirs(
         transformers.Trainer(
             network,
             arguments,
-            train_dataset=prepared.rows,
+            train_dataset=rows,
             data_collator=lambda rows: training_inputs(task, rows, cpu),
         ).train()
     network.save_pretrained(folder)
@@ -324,7 +325,7 @@ def measure(name: str, data: DataSet, model: str, seeds: int) -> list[Figure]:
                 result = evaluate(run, data=data.test, task=data.task, **data.options)
                 metric = result.main_metric
                 values.append(result.metrics[metric])
-            baseline = result.baseline.get(metric, math.nan)
+                baseline = result.baseline.get(metric, math.nan)
     means = {rate: statistics.fmean(values) for rate, values in scores.items()}
     best = max(LEARNING_RATES, key=lambda rate: means[rate])
     figures = [

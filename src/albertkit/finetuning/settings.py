@@ -2,16 +2,18 @@
 
 import math
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from albertkit.errors import ConfigError
 from albertkit.recipe import SHARE, number
 from albertkit.tasks.settings import ProblemType, TaskSettings
 from albertkit.training.settings import OptimizerName, RunSettings, TrainingSettings
 
-# For ALBERT-base and larger, within the 1e-5 to 5e-5 of Lan et al. 2019, appendix A.4. For the bundled model
-# (hidden size 256), the best rates measured are 10 times as high: dev/lab-notes.md, 2026-11-27.
-_RATE, _RATE_WIDTH, _MAX_RATE = 3e-5, 768, 1e-3
+# Hidden sizes and their peak learning rates. That of the bundled model (256) is measured: dev/lab-notes.md,
+# 2026-11-27. That of ALBERT-base (768) is within the 1e-5 to 5e-5 of Lan et al. 2019, appendix A.4.
+_SIZES, _RATES = (256, 768), (4e-4, 3e-5)
 _STEPS, _MIN_EPOCHS, _MAX_EPOCHS = 300, 3, 20
 
 
@@ -82,7 +84,7 @@ class FinetuningSettings(RunSettings):
 
     def completed(self, *, steps_per_epoch: int, hidden_size: int) -> "FinetuningSettings":
         """Return the settings with the learning rate and the length of the run."""
-        rate = min(_MAX_RATE, _RATE * max(1.0, _RATE_WIDTH / hidden_size) ** 2)
+        rate = float(np.exp(np.interp(np.log(hidden_size), np.log(_SIZES), np.log(_RATES))))
         epochs = min(max(math.ceil(_STEPS / steps_per_epoch), _MIN_EPOCHS), _MAX_EPOCHS)
         return replace(
             self,
@@ -96,13 +98,11 @@ class FinetuningSettings(RunSettings):
         warmup = round(self.warmup * steps) if self.warmup_steps is None else self.warmup_steps
         every = self.evaluate_every or min(steps, steps_per_epoch)
         shared = {one.name for one in fields(TrainingSettings)} & {one.name for one in fields(self)}
-        return TrainingSettings(
-            **{name: getattr(self, name) for name in shared}
-            | {
-                "steps": steps,
-                "warmup_steps": warmup,
-                "evaluate_every": every,
-                "save_every": every,
-                "keep_checkpoints": 1,
-            }
-        )
+        given: dict[str, Any] = {name: getattr(self, name) for name in shared} | {
+            "steps": steps,
+            "warmup_steps": warmup,
+            "evaluate_every": every,
+            "save_every": every,
+            "keep_checkpoints": 1,
+        }
+        return TrainingSettings(**given)
