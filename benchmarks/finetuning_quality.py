@@ -73,7 +73,7 @@ def sst2(data: Path) -> DataSet:
         lines = (data / "sst2" / name).read_text(encoding="utf-8").splitlines()
         return [dict(zip(("text", "label"), line.split("\t"), strict=True)) for line in lines]
 
-    return DataSet("text-classification", shuffled(read("train.tsv")), read("test.tsv"), (500, 500))
+    return DataSet("text-classification", shuffled(read("train.tsv")), read("test.tsv"), (240, 600))
 
 
 def rte(data: Path) -> DataSet:
@@ -95,7 +95,7 @@ def rte(data: Path) -> DataSet:
         ]
 
     options = {"text_column": "text", "pair_column": "pair"}
-    return DataSet("text-classification", shuffled(read("dev")), shuffled(read("test")), (150, 400), options)
+    return DataSet("text-classification", shuffled(read("dev")), shuffled(read("test")), (120, 300), options)
 
 
 def sentences(data: Path, part: str) -> list[list[list[str]]]:
@@ -118,7 +118,7 @@ def tags(data: Path, *, only: str = "", train: int | None = None, quick: int) ->
 
     options = {"label_column": "tags"}
     return DataSet(
-        "token-classification", shuffled(read("train"))[:train], read("test"), (quick, 500), options
+        "token-classification", shuffled(read("train"))[:train], read("test"), (quick, 400), options
     )
 
 
@@ -131,7 +131,7 @@ def phrases(data: Path, label: Callable[[list[str]], Any]) -> DataSet:
             for lines in sentences(data, part)
         ]
 
-    return DataSet("text-classification", shuffled(read("train"))[:3000], read("test"), (300, 500))
+    return DataSet("text-classification", shuffled(read("train"))[:3000], read("test"), (240, 500))
 
 
 def kinds(found: list[str]) -> list[str]:
@@ -164,7 +164,7 @@ def xquad(data: Path) -> DataSet:
             for question in paragraph["qas"]
         ]
 
-    return DataSet("question-answering", shuffled(read(articles[:36])), read(articles[36:]), (80, 100))
+    return DataSet("question-answering", shuffled(read(articles[:36])), read(articles[36:]), (60, 80))
 
 
 def shuffled(rows: list[Row]) -> list[Row]:
@@ -175,8 +175,8 @@ def shuffled(rows: list[Row]) -> list[Row]:
 SETS: dict[str, Callable[[Path], DataSet]] = {
     "sst2": sst2,
     "rte": rte,
-    "conll2000": partial(tags, quick=300),
-    "advp": partial(tags, only="ADVP", train=1500, quick=1500),
+    "conll2000": partial(tags, quick=240),
+    "advp": partial(tags, only="ADVP", train=1500, quick=1000),
     "xquad": xquad,
     "kinds": partial(phrases, label=kinds),
     "share": partial(phrases, label=share),
