@@ -4,8 +4,6 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-import numpy as np
-
 from albertkit.errors import ConfigError
 from albertkit.recipe import SHARE, number
 from albertkit.tasks.settings import ProblemType, TaskSettings
@@ -84,7 +82,8 @@ class FinetuningSettings(RunSettings):
 
     def completed(self, *, steps_per_epoch: int, hidden_size: int) -> "FinetuningSettings":
         """Return the settings with the learning rate and the length of the run."""
-        rate = float(np.exp(np.interp(np.log(hidden_size), np.log(_SIZES), np.log(_RATES))))
+        share = math.log(hidden_size / _SIZES[0]) / math.log(_SIZES[1] / _SIZES[0])
+        rate = _RATES[0] * (_RATES[1] / _RATES[0]) ** min(max(share, 0), 1)
         epochs = min(max(math.ceil(_STEPS / steps_per_epoch), _MIN_EPOCHS), _MAX_EPOCHS)
         return replace(
             self,
