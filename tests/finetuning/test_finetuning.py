@@ -18,8 +18,8 @@ from albertkit.datasets.options import DataOptions
 from albertkit.engines.choosing import make_engine
 from albertkit.errors import ConfigError
 from albertkit.finetuning import report
-from albertkit.finetuning import run as run_module
 from albertkit.finetuning.evaluate import evaluate
+from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.train import finetune
 from albertkit.finetuning.trained import load_task
 from albertkit.metrics.classification import class_scores
@@ -33,7 +33,6 @@ pytestmark = pytest.mark.usefixtures("blank_pictures")
 def test_training_on_classes(classifier: Path) -> None:
     report = json.loads((classifier / "report.json").read_text())
     assert report["main_metric"] == "accuracy"
-    assert report["restarts"] == 0
     assert report["data"]["training"]["examples"] == 64
     assert AlbertConfig.from_pretrained(classifier).id2label == {0: "bad", 1: "good"}
     for name in ("report.md", "predictions.jsonl", "confusion.png", "calibration.png", "by_length.png"):
@@ -75,9 +74,7 @@ def test_rare_classes_weigh_more(model: Path, data: Path, tmp_path: Path) -> Non
     losses = {}
     for weights_of in ("none", "balanced"):
         output = tmp_path / weights_of
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(run_module, "MOST_RESTARTS", 0)
-            tune("text-classification", replace(settings, class_weights=weights_of), model, tmp_path, output)  # type: ignore[arg-type]
+        tune("text-classification", replace(settings, class_weights=weights_of), model, tmp_path, output)  # type: ignore[arg-type]
         losses[weights_of] = next(line["train/loss"] for line in read_metrics(output) if "train/loss" in line)
     task, loaded = load_task("text-classification", tmp_path / "none", TaskSettings(), device=CPU)
     examples = list(task.reader(str(tmp_path / "train.jsonl"), DataOptions()))
@@ -145,8 +142,43 @@ def test_an_invalid_learning_rate_is_an_error(rate: float) -> None:
     for name in ("learning_rate", "epochs", "temperature"):
         with pytest.raises(ConfigError, match=f"{name} must be (more than 0|finite), not {rate}"):
             replace(FAST, **{name: rate})
-    assert replace(FAST, learning_rate=1e-9).rate(768) == 1e-9
-    assert replace(FAST, learning_rate=None).rate(768) == 3e-5
+
+
+@pytest.mark.parametrize(
+    ("hidden_size", "steps_per_epoch", "rate", "epochs"),
+    [
+        (768, 500, 3e-5, 3),
+        (4096, 10_000, 3e-5, 3),
+        (256, 47, 4e-4, 7),
+        (128, 10, 4e-4, 20),
+        (443, 100, (4e-4 * 3e-5) ** 0.5, 3),  # half way, in logarithms
+    ],
+)
+def test_the_defaults_depend_on_the_size_of_model_and_data(
+    hidden_size: int, steps_per_epoch: int, rate: float, epochs: int
+) -> None:
+    size = {"hidden_size": hidden_size, "steps_per_epoch": steps_per_epoch}
+    found = FinetuningSettings().completed(**size)
+    assert (found.learning_rate, found.epochs) == (pytest.approx(rate, rel=0.01), epochs)
+    given = FinetuningSettings(learning_rate=1e-9, epochs=2)
+    assert given.completed(**size) == given
+    assert FinetuningSettings(steps=7).completed(**size).epochs is None
+
+
+def test_the_defaults_learn_rare_entities(model: Path, tmp_path: Path) -> None:
+    """One word in thirty is an entity."""
+    rows = {}
+    for name, count, seed in (("train", 320, 0), ("validation", 80, 1)):
+        rows[name] = [{"tokens": row["text"].split() * 3} for row in texts(count, seed)]
+        for number, row in enumerate(rows[name]):
+            marks = {"lost"} if number % 4 == 0 else set()
+            row["tokens"] = [one for one in row["tokens"] if one not in ("lost", "painted")]
+            row["tokens"][number % 2 : number % 2] = marks
+            row["tags"] = ["B-X" if one in marks else "O" for one in row["tokens"]]
+    run = finetune("token-classification", **rows, model=model, output=tmp_path, label_column="tags")
+    assert run.metrics["f1"] > 0.9
+    assert run.report is not None
+    assert run.report["settings"]["epochs"] == 20
 
 
 def test_training_on_choices(model: Path, tmp_path: Path) -> None:

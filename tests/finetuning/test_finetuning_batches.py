@@ -15,7 +15,6 @@ from two_processes import in_two_processes
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import ChoiceExample
 from albertkit.engines.engine import Row
-from albertkit.finetuning import run as run_module
 from albertkit.finetuning.batches import Epochs
 from albertkit.finetuning.prepared import make_units
 from albertkit.tasks.loading import CHUNK, RowCounts
@@ -26,11 +25,8 @@ from albertkit.training.progress import read_metrics
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 
-def test_parts_of_a_batch_take_the_same_step(
-    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_of_a_batch_take_the_same_step(model: Path, data: Path, tmp_path: Path) -> None:
     settings = replace(FAST, steps=4, best_metric="f1_macro", log_every=1)
-    monkeypatch.setattr(run_module, "MOST_RESTARTS", 0)
     tune("text-classification", settings, model, data, tmp_path / "whole")
     tune("text-classification", replace(settings, accumulation=3), model, data, tmp_path / "parts")
     one, two = (

@@ -1,8 +1,6 @@
-"""A collapsed run restarts with a lower learning rate, and the report has the metrics of a baseline."""
+"""A collapsed run is reported, and the report has the metrics of a baseline."""
 
 import math
-import os
-import signal
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,105 +10,59 @@ from typing import Any
 import pytest
 import torch
 from bound_tasks import unread
-from finetuning_runs import FAST, same, texts, tune, weights
+from finetuning_runs import FAST, texts, tune
 from json_lines import write_json_lines
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
 from albertkit.engines.engine import Row
-from albertkit.finetuning import run as run_module
-from albertkit.finetuning.collapse import CollapseWatch, prior_loss
+from albertkit.finetuning.collapse import collapse, prior_loss
 from albertkit.finetuning.objectives import balanced_weights
-from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.tasks.question_answering import QuestionAnswering
 from albertkit.tasks.text_classification import Classified, TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
-from albertkit.training.callbacks import Callback, RunProgress
-from albertkit.training.run_state import LossWatch, RunState
-from albertkit.training.state import checkpoints
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 
-def test_collapse_is_restarted(
-    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first two learning rates ruin the model, and the third is low enough."""
-    tried: list[tuple[float, int]] = []
-    original = run_module._train
-
-    def with_other_rates(prepared: Any, settings: FinetuningSettings, *rest: Any, **options: Any) -> Any:
-        tried.append((settings.learning_rate or 0.0, settings.seed))
-        rate = 3e-3 if len(tried) == 3 else 1e-12
-        return original(prepared, replace(settings, learning_rate=rate), *rest, **options)
-
-    monkeypatch.setattr(run_module, "_train", with_other_rates)
-    result = tune("text-classification", FAST, model, data, tmp_path)
-    assert tried == [(3e-3, 0), (1.5e-3, 1000), (7.5e-4, 2000)]
-    assert result.restarts == 2
-    assert result.report is not None
-    assert result.report["collapsed"] is None
-    assert result.report["metrics"]["accuracy"] == 1.0
-    assert same(weights(tmp_path), weights(tmp_path / "restart-2"))
-
-
-class TermAfter20Steps(Callback):
-    """Ends the process's training by a signal."""
-
-    def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
-        if run.step == 20:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
-def test_a_hopeless_run_ends_early(model: Path, data: Path, tmp_path: Path) -> None:
-    """Weights and a rate of nothing: the same of all texts at the same loss; stopped, it goes on alike."""
-    tokenizer = AlbertTokenizer.from_pretrained(model)
+def dull(model: Path, folder: Path) -> Path:
+    """Save a model whose weights are almost 0, so that all texts have almost the same vector."""
     config = AlbertConfig.from_pretrained(model).replace(initializer_range=1e-4)
-    AlbertForPreTraining(config).save_pretrained(tmp_path / "dull")
-    tokenizer.save_pretrained(tmp_path / "dull")
-    model = tmp_path / "dull"
-    settings = replace(FAST, steps=90, evaluate_every=30, learning_rate=1e-12)
-    result = tune("text-classification", settings, model, data, tmp_path / "whole")
-    assert result.restarts == 2
-    for run, steps in ((".", 30), ("restart-1", 30), ("restart-2", 90)):
-        assert checkpoints(tmp_path / "whole" / run)[-1].name == f"step-{steps:07d}"
+    AlbertForPreTraining(config).save_pretrained(folder)
+    AlbertTokenizer.from_pretrained(model).save_pretrained(folder)
+    return folder
+
+
+def test_a_collapsed_run_warns_once_and_keeps_its_model(
+    model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It runs to its end, because a later step may learn, and is not repeated."""
+    settings = replace(FAST, steps=60, evaluate_every=30, learning_rate=1e-12)
+    result = tune("text-classification", settings, dull(model, tmp_path / "dull"), data, tmp_path / "run")
+    assert (result.step, result.baseline["accuracy"]) == (60, 0.5)
     assert result.report is not None
-    assert result.report["collapsed"] is not None
-    for _ in range(3):  # once in each run
-        stopped = tune(
-            "text-classification", settings, model, data, tmp_path / "parts", callbacks=[TermAfter20Steps()]
-        )
-        assert stopped.report is None
-    tune("text-classification", settings, model, data, tmp_path / "parts")
-    for run in (".", "restart-1", "restart-2"):
-        assert same(weights(tmp_path / "whole" / run), weights(tmp_path / "parts" / run))
+    assert result.report["collapsed"].startswith("the best model predicts '")
+    assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 1
 
 
 def test_a_few_steps_are_no_collapse(model: Path, data: Path, tmp_path: Path) -> None:
-    """They had no time to learn, and half the rate would leave less."""
     result = tune("text-classification", replace(FAST, steps=2, learning_rate=1e-12), model, data, tmp_path)
     assert result.report is not None
-    assert (result.restarts, result.report["collapsed"]) == (0, None)
+    assert result.report["collapsed"] is None
 
 
-def test_no_collapse_is_reported_too_soon() -> None:
-    training = FAST.training(steps_per_epoch=100, hidden_size=32)  # 600 steps, 60 of them warm-up
-    says = {"constant": "'good'"}
-    task = SimpleNamespace(constant_answer=lambda *_: says["constant"])
-    watch = CollapseWatch(training, 0.6931)
-    state = RunState(step=300, watch=LossWatch(seen=300, mean=0.6930))
-    assert watch(state) is None  # nothing was evaluated
-    watch.evaluation = SimpleNamespace(task=task, examples=[], predictions=[])  # type: ignore[assignment]
-    assert "step 300" in (watch(state) or "")
-    assert "'good'" in (watch(state) or "")
-    assert watch(replace(state, step=199)) is None
-    assert watch(replace(state, watch=LossWatch(seen=29, mean=0.6930))) is None
-    assert watch(replace(state, watch=LossWatch(seen=300, mean=0.6861))) is None
-    says["constant"] = None  # type: ignore[assignment]
-    assert watch(state) is None
-    late = replace(FAST, warmup=0.9).training(steps_per_epoch=100, hidden_size=32)
-    assert CollapseWatch(late, 0.6931).first_step == 540
+@pytest.mark.parametrize(("late", "collapsed"), [(0.6861, False), (0.6930, True)])
+def test_only_the_last_losses_of_a_run_count(tmp_path: Path, late: float, collapsed: bool) -> None:
+    """The first steps of a new head have high losses."""
+    losses = [(20, 9.0), (40, 0.7), (60, 0.7), (80, late), (100, late)]
+    write_json_lines(
+        tmp_path / "metrics.jsonl", [{"step": step, "train/loss": loss} for step, loss in losses]
+    )
+    evaluation: Any = SimpleNamespace(
+        task=SimpleNamespace(constant_answer=lambda *_: None), examples=[], predictions=[]
+    )
+    assert (collapse(evaluation, tmp_path, prior=0.6931) is not None) is collapsed
 
 
 def test_the_prior_is_the_loss_without_inputs(model: Path) -> None:
@@ -214,7 +166,7 @@ def test_rare_labels_are_no_collapse(model: Path, tmp_path: Path) -> None:
     settings = replace(FAST, steps=60, evaluate_every=30, learning_rate=3e-4)
     report = tune("text-classification", settings, model, tmp_path, tmp_path / "run").report
     assert report is not None
-    assert (report["restarts"], report["collapsed"], report["step"]) == (0, None, 60)
+    assert (report["collapsed"], report["step"]) == (None, 60)
     metrics, baseline = report["metrics"], report["baseline"]
     assert (metrics["f1_micro"], metrics["accuracy"]) == (0.0, pytest.approx(5 / 6))
     assert baseline["accuracy"] == pytest.approx(5 / 6)
@@ -225,34 +177,12 @@ def test_rare_labels_are_no_collapse(model: Path, tmp_path: Path) -> None:
     assert metrics["cross_entropy"] < 0.6
 
 
-def test_a_collapse_of_several_labels_is_restarted(model: Path, tmp_path: Path) -> None:
+def test_equal_probabilities_of_several_labels_are_a_collapse(model: Path, tmp_path: Path) -> None:
     for name, seed in (("train", 0), ("validation", 1)):
         rows = [row | {"label": [row["label"]]} for row in texts(32, seed)]
         write_json_lines(tmp_path / f"{name}.jsonl", rows)
-    AlbertForPreTraining(AlbertConfig.from_pretrained(model).replace(initializer_range=1e-4)).save_pretrained(
-        tmp_path / "dull"
-    )
-    AlbertTokenizer.from_pretrained(model).save_pretrained(tmp_path / "dull")
     settings = replace(FAST, steps=30, evaluate_every=30, learning_rate=1e-12)
-    report = tune("text-classification", settings, tmp_path / "dull", tmp_path, tmp_path / "run").report
+    start = dull(model, tmp_path / "dull")
+    report = tune("text-classification", settings, start, tmp_path, tmp_path / "run").report
     assert report is not None
-    assert report["restarts"] == 2
     assert report["collapsed"] == "the best model predicts the same probabilities for every example"
-
-
-def test_a_collapse_reports_the_metrics_of_the_model(
-    model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A model may be better than the baseline although its loss collapsed."""
-    caplog.set_level("INFO")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_module, "collapse", lambda *_, **__: "for a test")
-        patch.setattr(run_module, "MOST_RESTARTS", 0)
-        result = tune("text-classification", replace(FAST, epochs=3), model, data, tmp_path)
-    assert result.report is not None
-    accuracy, baseline = result.report["metrics"]["accuracy"], result.report["baseline"]["accuracy"]
-    assert f"collapsed again: for a test. The model in {tmp_path} has accuracy {accuracy:.4f} (baseline " in (
-        caplog.text
-    )
-    assert accuracy > baseline >= 0.5
-    assert f"| baseline of accuracy | {baseline:.4f} |" in (tmp_path / "report.md").read_text()

@@ -13,7 +13,6 @@ from json_lines import write_json_lines
 
 from albertkit.datasets.examples import QuestionExample, TextExample, WordsExample
 from albertkit.datasets.options import DataOptions
-from albertkit.finetuning import run as run_module
 from albertkit.finetuning.prepared import Prepared, prepare
 from albertkit.tasks.label_kinds import CLASS, SEVERAL, TAGS
 from albertkit.tasks.labels import LabelSet
@@ -31,9 +30,7 @@ def test_texts_over_the_limit_are_counted(model: Path, data: Path, tmp_path: Pat
     )
     write_json_lines(tmp_path / "validation.jsonl", texts(6, 1))
     settings = replace(FAST, steps=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_module, "MOST_RESTARTS", 0)
-        report = tune("text-classification", settings, model, tmp_path, tmp_path / "run").report
+    report = tune("text-classification", settings, model, tmp_path, tmp_path / "run").report
     assert report is not None
     found = report["data"]["training"]
     assert (found["rows"], found["examples"], found["examples_cut"]) == (22, 20, 1)

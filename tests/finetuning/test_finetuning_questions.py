@@ -15,7 +15,6 @@ from random_models import random_model
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import QuestionExample
 from albertkit.datasets.options import DataOptions
-from albertkit.finetuning import run as run_module
 from albertkit.finetuning.batches import UnitBatch
 from albertkit.finetuning.evaluation import Evaluation
 from albertkit.finetuning.objectives import HeadObjective, training_inputs
@@ -108,10 +107,8 @@ def test_unusable_answers_are_counted(model: Path, tmp_path: Path, caplog: pytes
     write_json_lines(tmp_path / "train.jsonl", asked)
     write_json_lines(tmp_path / "validation.jsonl", asked[:2])
     caplog.set_level("INFO")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_module, "MOST_RESTARTS", 0)
-        settings = replace(FAST, steps=1, task=TaskSettings(max_answer_length=9, max_question_length=10))
-        report = tune("question-answering", settings, model, tmp_path, tmp_path / "run").report
+    settings = replace(FAST, steps=1, task=TaskSettings(max_answer_length=9, max_question_length=10))
+    report = tune("question-answering", settings, model, tmp_path, tmp_path / "run").report
     assert report is not None
     assert report["data"]["training"]["examples_cut"] == 1
     unseen = "answers exceed a window of 48 tokens and are not used in training"

@@ -39,7 +39,7 @@ def test_is_the_papers(name: str) -> None:
     path = ROOT / "recipes" / "finetuning" / f"{name}.toml"
     settings = build(FinetuningSettings, read_recipe(path), where=name)
     rate, batch, dropout, steps, warmup, length = TABLE[name]
-    training = settings.training(steps_per_epoch=100, hidden_size=4096)
+    training = settings.completed(steps_per_epoch=100, hidden_size=4096).training(steps_per_epoch=100)
     assert (training.learning_rate, training.steps, training.warmup_steps) == (rate, steps, warmup)
     assert (training.optimizer, training.schedule) == ("adamw", "linear")
     assert (settings.batch_size, settings.task.max_length) == (batch, length)

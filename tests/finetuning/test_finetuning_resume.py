@@ -67,7 +67,7 @@ def test_without_any_value_the_last_model_is_kept(
     shutil.rmtree(tmp_path / "run" / "best")
     file = checkpoints(tmp_path / "run")[-1] / "training_state.json"
     document = json.loads(file.read_text())
-    write_json(file, document | {"best": None, "best_step": 0, "best_metrics": {}})
+    write_json(file, document | {"best": None, "best_step": 0, "best_loss": None, "best_metrics": {}})
     result = tune("text-classification", FAST, model, data, tmp_path / "run")
     assert result.report is not None
     assert (result.report["step"], result.report["beats_untrained"]) == (result.step, False)
@@ -93,17 +93,6 @@ def test_a_signal_in_the_last_step_of_a_seed_starts_no_further_seed(
     result = tune("text-classification", settings, model, data, tmp_path, seeds=2)
     assert result.report is not None
     assert len(result.report["seeds"]["accuracy"]["values"]) == 2
-
-
-def test_a_signal_in_the_last_step_starts_no_restart(
-    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("albertkit.finetuning.run.collapse", lambda *_, **__: "it learns nothing")
-    settings = replace(FAST, steps=2)
-    callbacks = [SignalAtTheEnd()]
-    stopped = tune("text-classification", settings, model, data, tmp_path, callbacks=callbacks)
-    assert (stopped.signal, stopped.report, stopped.loop.finished) == (signal.SIGTERM, None, False)
-    assert not (tmp_path / "restart-1").exists()
 
 
 def test_a_run_cannot_be_resumed_with_other_validation_data(model: Path, data: Path, tmp_path: Path) -> None:

@@ -64,11 +64,21 @@ def test_steps_equal_the_original(name: str) -> None:
     assert worst <= 1e-6
 
 
-def test_corrected_adamw_is_torchs() -> None:
-    model = nn.Linear(3, 2)
+def test_corrected_adamw_equals_torchs() -> None:
+    model, other = nn.Linear(3, 2), nn.Linear(3, 2)
+    other.load_state_dict(model.state_dict())
+    groups = [{"params": [other.weight]}, {"params": [other.bias], "weight_decay": 0.0}]
+    expected = torch.optim.AdamW(groups, lr=0.1, weight_decay=0.5, eps=1e-6)
     optimizer = build_optimizer(model, settings("adamw-corrected", 0.1, 0.5))
-    assert isinstance(optimizer, torch.optim.AdamW)
-    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5, 0.0]
+    for step in range(5):
+        for one in (model, other):
+            torch.manual_seed(step)
+            for param in one.parameters():
+                param.grad = torch.randn(param.shape)
+        optimizer.step()
+        expected.step()
+    for mine, torchs in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(mine, torchs, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize(("bf16", "tolerance"), [(True, 0.0), (False, 4e-3)])

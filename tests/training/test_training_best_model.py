@@ -15,10 +15,18 @@ from training_runs import BadOnce, batches, objective, run, settings, tiny_model
 
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.training.loop import Training
+from albertkit.training.run_state import LossWatch, RunState
 from albertkit.training.state import checkpoint_folder
 
 
-def run_with(output: Path, values: Iterator[float], objective: Any = objective, **changes: Any) -> Any:
+def run_with(
+    output: Path,
+    values: Iterator[float],
+    objective: Any = objective,
+    *,
+    keep_untrained: bool = True,
+    **changes: Any,
+) -> Any:
     """Train with these values of the metric that selects the model."""
     model = tiny_model()
     return Training(
@@ -30,6 +38,7 @@ def run_with(output: Path, values: Iterator[float], objective: Any = objective, 
         save_model=model.save_pretrained,
         evaluate=lambda: {"accuracy": next(values), "recall": math.nan},
         best_metric="accuracy",
+        keep_untrained=keep_untrained,
     ).run()
 
 
@@ -93,7 +102,7 @@ def test_the_best_model_is_kept_and_a_run_that_gets_no_better_ends(tmp_path: Pat
             best_metric="accuracy",
         ).run()
 
-    scores = [0.1, 0.5, 0.7, 0.6, 0.65, 0.7]
+    scores = [0.1, 0.5, 0.7, 0.6, 0.65, 0.69]
     result = trained(tmp_path / "stopped", scores, early_stopping=3)
     assert (result.finished, result.state.step) == (True, 10)
     assert (result.state.best, result.state.best_step) == (0.7, 4)
@@ -108,9 +117,6 @@ def test_the_best_model_is_kept_and_a_run_that_gets_no_better_ends(tmp_path: Pat
     trained(tmp_path / "resumed", [0.9], early_stopping=3, max_minutes=1e-9)
     resumed = trained(tmp_path / "resumed", scores, early_stopping=3)
     assert (resumed.state.step, resumed.state.best, resumed.state.best_step) == (6, 0.9, 0)
-    # Of equals the first is kept, but not a model before any training.
-    equal = trained(tmp_path / "equal", [0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.3])
-    assert (equal.state.best, equal.state.best_step) == (0.7, 2)
 
 
 def test_the_last_model_does_not_replace_a_missing_best_one(tmp_path: Path) -> None:
@@ -152,3 +158,25 @@ def test_the_best_of_an_error_is_the_lowest_and_nan_is_never_the_best(
     lines = (tmp_path / "metrics.jsonl").read_text()
     assert "NaN" not in lines
     assert '"eval/' + metric + '": null' in lines
+
+
+@pytest.mark.parametrize(
+    ("losses", "best_step"),
+    [([3.0, 1.0, 2.0], 2), ([1.0, 2.0, 3.0], 1), ([3.0, 2.0, 1.0], 3)],
+)
+def test_of_equal_values_the_lowest_loss_wins_but_never_the_untrained_model(
+    losses: list[float], best_step: int
+) -> None:
+    state = RunState()
+    state.is_best(0.7, lower=False)
+    for step, loss in enumerate(losses, start=1):
+        state.step, state.watch = step, LossWatch(seen=1, mean=loss)
+        state.is_best(0.7, lower=False)
+    assert (state.best, state.best_step, state.stale_evaluations) == (0.7, best_step, 3)
+
+
+def test_early_stopping_waits_for_a_first_value_above_0(tmp_path: Path) -> None:
+    """F1 is 0 until a model predicts its first rare label."""
+    values = iter([0.1, 0.0, 0.0, 0.0, 0.2, 0.2, 0.1, 0.3])
+    result = run_with(tmp_path, values, steps=20, early_stopping=2, keep_untrained=False)
+    assert (result.finished, result.state.step, result.state.best) == (True, 12, 0.2)

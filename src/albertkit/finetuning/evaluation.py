@@ -109,24 +109,6 @@ class Evaluation(Result):
             name = {"best_exact": "exact", "best_f1": "f1"}.get(name, name)
         return scores.get(name, math.nan)
 
-    def selection_value(self, metric: str, *, is_untrained: bool) -> float:
-        """Return the value that selects a model: a metric, or for several labels sometimes the loss.
-
-        A model that has begun to learn rare labels predicts none of them, so each F1 is 0. An untrained
-        classifier predicts labels at random, which gives a higher F1. Neither value shows what the model has
-        learned. Then the value is minus the cross-entropy, which is lower than every other value.
-
-        Args:
-            metric: the name of the metric.
-            is_untrained: whether the model was not trained in this run.
-        """
-        value, loss = self.metrics[metric], self.metrics.get("cross_entropy")
-        of_frequencies = None if loss is None else self.baseline.get("cross_entropy")
-        if loss is None or of_frequencies is None or self.task.metrics.get(metric) != "higher":
-            return value
-        is_random = is_untrained and loss >= of_frequencies
-        return -loss if is_random or value == 0 else value
-
     def summary(self) -> dict[str, Any]:
         """Return the values to show, by name."""
         return {"task": self.task.name, "examples": len(self.examples)} | with_baseline(

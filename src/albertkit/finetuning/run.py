@@ -1,15 +1,15 @@
-"""One fine-tuning run on prepared data, and its restarts after a collapse."""
+"""One fine-tuning run on prepared data."""
 
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.finetuning.batches import Epochs, fingerprint
-from albertkit.finetuning.collapse import CollapseWatch, collapse, prior_loss
+from albertkit.finetuning.collapse import collapse, prior_loss
 from albertkit.finetuning.evaluation import Evaluation
 from albertkit.finetuning.objectives import make_objective
 from albertkit.finetuning.prepared import Prepared, starting_model
@@ -33,8 +33,6 @@ from albertkit.training.settings import TrainingSettings
 
 logger = logging.getLogger(__name__)
 
-MOST_RESTARTS = 2
-
 
 @dataclass(frozen=True, repr=False)
 class FinetuningRun(RunFolder):
@@ -48,8 +46,6 @@ class FinetuningRun(RunFolder):
     report: dict[str, Any] | None
     """The content of `report.json`; None for an unfinished run, and in processes of `torchrun` other than the
     main one."""
-    restarts: int = 0
-    """Number of restarts after a collapse."""
     is_main: bool = True
     """Whether this is the main process of `torchrun`."""
 
@@ -114,74 +110,51 @@ def run_prepared(
     *,
     world: World,
     callbacks: Sequence[Callback] = (),
-    restarts: int = 0,
 ) -> FinetuningRun:
-    """Run on prepared data; after a collapse, run again."""
-    rate = settings.rate(prepared.task.config.hidden_size) / 2**restarts
-    # The seeds of restarts are far from those of other runs.
-    tried = replace(settings, learning_rate=rate, seed=settings.seed + 1000 * restarts)
-    folder = output / f"restart-{restarts}" if restarts else output
-    is_last = restarts == MOST_RESTARTS
-    prior = prior_loss(prepared)
-    # The last run is not stopped early, because no restart follows it.
-    result = _train(prepared, tried, folder, world, callbacks, watched=not is_last, prior=prior)
-    run = FinetuningRun(output, prepared.task, result, None, restarts, world.is_main)
-    if not result.finished:
-        return run
-    evaluation, reason = None, result.state.given_up
-    if reason is None and world.is_main:
-        evaluation = _evaluate_best(prepared, folder, world)
-        reason = collapse(evaluation, folder, prior=prior)
-    if world.any(reason is not None) and not is_last:
-        if world.any(result.signal is not None):  # in the last step
-            return replace(run, loop=replace(result, finished=False))
-        logger.info(
-            f"collapsed: {reason}. Starting again with half the learning rate, {rate / 2:g}, and another seed"
-        )
-        return run_prepared(
-            prepared, settings, output, world=world, callbacks=callbacks, restarts=restarts + 1
-        )
+    """Train and write the report, or resume the run in `output`."""
+    epochs = Epochs(
+        prepared.units, settings.batch_size, seed=settings.seed, rank=world.rank, world_size=world.size
+    )
+    size = prepared.task.config.hidden_size
+    settings = settings.completed(steps_per_epoch=epochs.steps, hidden_size=size)
+    logger.info("learning rate %g, %d steps per epoch", settings.learning_rate, epochs.steps)
+    result = _train(prepared, settings, epochs, output, world, callbacks)
     report = None
-    if evaluation:
-        report = _finish(run, evaluation, prepared, tried, folder, collapsed=reason)
-    world.wait()
-    return replace(run, report=report)
+    if result.finished and world.is_main:
+        report = _finish(prepared, settings, output, world, result.state)
+    if result.finished:
+        world.wait()
+    return FinetuningRun(output, prepared.task, result, report, world.is_main)
 
 
 def _finish(
-    run: FinetuningRun,
-    evaluation: Evaluation,
-    prepared: Prepared,
-    settings: FinetuningSettings,
-    folder: Path,
-    *,
-    collapsed: str | None,
+    prepared: Prepared, settings: FinetuningSettings, output: Path, world: World, state: RunState
 ) -> dict[str, Any]:
-    """Copy the model from `folder` to the folder of the run, and write and return the report."""
-    state, output = run.loop.state, run.folder
+    """Evaluate the best model, and write and return the report."""
+    evaluation = _evaluate_best(prepared, output, world)
+    collapsed = collapse(evaluation, output, prior=prior_loss(prepared))
     # If no evaluation had a value, the loop keeps the last model.
     kept_step = state.step if state.best is None else state.best_step
-    beats_untrained = _beats_untrained(state, folder, prepared.metric, prepared.lower_is_better)
-    if beats_untrained is False:
+    beats_untrained = _beats_untrained(state, output, prepared.metric, prepared.lower_is_better)
+    if collapsed:
+        name, baseline = evaluation.main_metric, evaluation.baseline
+        beside = f", baseline {baseline[name]:.4f}" if name in baseline else ""
+        logger.warning(
+            f"the run collapsed: {collapsed} ({name} {evaluation.metrics[name]:.4f}{beside}); train longer, "
+            "change the learning rate, or try several seeds"
+        )
+    elif beats_untrained is False:
         logger.warning(
             f"no checkpoint beats the untrained model. The model of step {kept_step} is kept. "
             "Train longer, or change the learning rate."
         )
-    if collapsed:
-        name, baseline = evaluation.main_metric, evaluation.baseline
-        beside = f" (baseline {baseline[name]:.4f})" if name in baseline else ""
-        logger.warning(
-            f"collapsed again: {collapsed}. The model in {output} has {name} "
-            f"{evaluation.metrics[name]:.4f}{beside}"
-        )
-    model = prepared.model_class.from_pretrained(folder, config=evaluation.task.config)
+    model = prepared.model_class.from_pretrained(output, config=evaluation.task.config)
     model.save_pretrained(output)
     prepared.task.tokenizer.save_pretrained(output)
     prepared.save_contents(output)
     about = {
         "task": prepared.task.name,
         "model": prepared.start,
-        "restarts": run.restarts,
         "collapsed": collapsed,
         # A run without a limit has None: JSON cannot represent infinity.
         "settings": {name: value for name, value in asdict(settings).items() if value != math.inf},
@@ -200,52 +173,42 @@ def _beats_untrained(state: RunState, folder: Path, metric: str, lower: bool) ->
     before = [line[name] for line in read_metrics(folder) if line["step"] == 0 and name in line]
     if not before:
         return None
-    if state.best != state.best_metrics.get(metric, state.best):  # selected by the loss, not by the metric
-        return state.best_step > 0
     best, untrained = (math.nan if value is None else value for value in (state.best, before[0]))
-    return state.best_step > 0 and is_better(round(best, LOGGED_DIGITS), untrained, lower=lower)
+    return is_better(round(best, LOGGED_DIGITS), untrained, lower=lower)
 
 
 def _train(
     prepared: Prepared,
     settings: FinetuningSettings,
+    epochs: Epochs,
     folder: Path,
     world: World,
     callbacks: Sequence[Callback],
-    *,
-    watched: bool,
-    prior: float | None,
 ) -> RunResult:
-    """Train or resume; a run that is `watched` ends when it has collapsed."""
+    """Train or resume."""
     model = starting_model(prepared, settings).to(world.device)
-    epochs = Epochs(
-        prepared.units, settings.batch_size, seed=settings.seed, rank=world.rank, world_size=world.size
-    )
     task, metric, validation = prepared.task, prepared.metric, prepared.validation
-    training = settings.training(steps_per_epoch=epochs.steps, hidden_size=task.config.hidden_size)
-    watch = CollapseWatch(training, prior)
+    training = settings.training(steps_per_epoch=epochs.steps)
     labels = task.config.id2label
+    checked = False
 
     def save_model(target: Path) -> None:
         model.save_pretrained(target)
         task.tokenizer.save_pretrained(target)
 
     def evaluate() -> dict[str, float]:
-        is_first = watch.evaluation is None
-        watch.evaluation = validation.evaluate(model, task.config)
-        if is_first:
-            watch.evaluation.check()
-        metrics = watch.evaluation.metrics
+        nonlocal checked
+        evaluation = validation.evaluate(model, task.config)
+        if not checked:
+            evaluation.check()
+            checked = True
+        metrics = evaluation.metrics
         if metric not in metrics:
             expected = ", ".join(name for name in task.directions if name in metrics)
             if not (settings.best_metric and expected):
                 raise task.lacking(metric, metrics)
             raise ConfigError(f"best_metric is {metric!r}. Expected one of {expected}.")
         return metrics
-
-    def selection_value(state: RunState) -> float:
-        assert watch.evaluation is not None
-        return watch.evaluation.selection_value(metric, is_untrained=state.step == 0)
 
     return Training(
         model,
@@ -257,8 +220,7 @@ def _train(
         evaluate=evaluate,
         best_metric=metric,
         lower_is_better=prepared.lower_is_better,
-        selection_value=selection_value,
-        is_hopeless=watch if watched else None,
+        keep_untrained=False,
         fingerprint=_identity(settings)
         | {
             "model": prepared.start,

@@ -1,24 +1,27 @@
 """The settings of a fine-tuning run, except its data: fields of a recipe file, flags of the command line."""
 
 import math
-from dataclasses import dataclass, field, fields
-from typing import Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
 from albertkit.errors import ConfigError
 from albertkit.recipe import SHARE, number
 from albertkit.tasks.settings import ProblemType, TaskSettings
 from albertkit.training.settings import OptimizerName, RunSettings, TrainingSettings
 
-# Lan et al. 2019, appendix A.4, uses 1e-5 to 5e-5 for a hidden size of 4096; smaller ALBERTs need no less.
-_RATE, _RATE_WIDTH = 3e-5, 768
+# Hidden sizes and their peak learning rates. That of the bundled model (256) is measured: dev/lab-notes.md,
+# 2026-11-27. That of ALBERT-base (768) is within the 1e-5 to 5e-5 of Lan et al. 2019, appendix A.4.
+_SIZES, _RATES = (256, 768), (4e-4, 3e-5)
+_STEPS, _MIN_EPOCHS, _MAX_EPOCHS = 300, 3, 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuningSettings(RunSettings):
     """All settings of a fine-tuning run, except its data."""
 
-    epochs: float = number(3.0, "epochs", above=0)
-    """Number of passes over the training examples, unless steps is set."""
+    epochs: float | None = number(None, "epochs", above=0)
+    """Number of passes over the training examples, unless steps is set (default: as many as 300 steps need,
+    at least 3 and at most 20)."""
     batch_size: int = number(32, "rows", minimum=1)
     """Number of examples (for question answering: windows) per step, summed over all processes."""
     warmup: float = number(0.1, SHARE)
@@ -26,8 +29,8 @@ class FinetuningSettings(RunSettings):
     linearly to 0."""
     warmup_steps: int | None = number(None, "steps", minimum=0)
     """Length of the warm-up in steps. It overrides warmup."""
-    optimizer: OptimizerName = "adamw"
-    """Optimizer, as for pretrain. The original code fine-tunes with its AdamW."""
+    optimizer: OptimizerName = "adamw-corrected"
+    """Optimizer, as for pretrain. The original code fine-tunes with adamw."""
     dropout: float | None = number(None, SHARE)
     """Dropout probability of the hidden states (default: the value in the model's config)."""
     attention_dropout: float | None = number(None, SHARE)
@@ -77,26 +80,28 @@ class FinetuningSettings(RunSettings):
         }
         return {name: value for name, value in given.items() if value is not None}
 
-    def rate(self, hidden_size: int) -> float:
-        """Return the peak learning rate for a model of this hidden size."""
-        if self.learning_rate is not None:
-            return self.learning_rate
-        return _RATE * max(1.0, _RATE_WIDTH / hidden_size)
+    def completed(self, *, steps_per_epoch: int, hidden_size: int) -> "FinetuningSettings":
+        """Return the settings with the learning rate and the length of the run."""
+        share = math.log(hidden_size / _SIZES[0]) / math.log(_SIZES[1] / _SIZES[0])
+        rate = _RATES[0] * (_RATES[1] / _RATES[0]) ** min(max(share, 0), 1)
+        epochs = min(max(math.ceil(_STEPS / steps_per_epoch), _MIN_EPOCHS), _MAX_EPOCHS)
+        return replace(
+            self,
+            learning_rate=self.learning_rate or rate,
+            epochs=self.epochs or (None if self.steps else float(epochs)),
+        )
 
-    def training(self, *, steps_per_epoch: int, hidden_size: int) -> TrainingSettings:
-        """Return the settings of the training loop, given the length of an epoch."""
-        steps = self.steps or math.ceil(self.epochs * steps_per_epoch)
+    def training(self, *, steps_per_epoch: int) -> TrainingSettings:
+        """Return the settings of the training loop, given completed settings and the length of an epoch."""
+        steps = self.steps or math.ceil((self.epochs or 0) * steps_per_epoch)
         warmup = round(self.warmup * steps) if self.warmup_steps is None else self.warmup_steps
         every = self.evaluate_every or min(steps, steps_per_epoch)
         shared = {one.name for one in fields(TrainingSettings)} & {one.name for one in fields(self)}
-        return TrainingSettings(
-            **{name: getattr(self, name) for name in shared}
-            | {
-                "steps": steps,
-                "learning_rate": self.rate(hidden_size),
-                "warmup_steps": warmup,
-                "evaluate_every": every,
-                "save_every": every,
-                "keep_checkpoints": 1,
-            }
-        )
+        given: dict[str, Any] = {name: getattr(self, name) for name in shared} | {
+            "steps": steps,
+            "warmup_steps": warmup,
+            "evaluate_every": every,
+            "save_every": every,
+            "keep_checkpoints": 1,
+        }
+        return TrainingSettings(**given)

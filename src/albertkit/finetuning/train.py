@@ -54,10 +54,6 @@ def finetune(
 
     Ctrl-C stops the run after the current step and writes a checkpoint. The same call resumes the run.
 
-    If a run collapses (the model predicts the same for every input, or learns nothing), it restarts in
-    `output/restart-1` with half the learning rate and another seed. It restarts at most twice. `output` then
-    has the model of the last run.
-
     Args:
         task: name of the task, or a task of your own.
         train: labeled training examples: the path of a file or folder, a list of dicts, a DataFrame, an
@@ -68,8 +64,7 @@ def finetune(
         metrics: your own metrics: functions of the true and the predicted answers, or `Metric`. The first one
             selects the best model.
         callbacks: callbacks that the training loop calls in the main process: at the start of the run, after
-            each step, evaluation and checkpoint, and at its end. Each seed and each restart is a separate
-            run.
+            each step, evaluation and checkpoint, and at its end. Each seed is a separate run.
         recipe: TOML file of settings, or the settings.
         seeds: number of runs with different seeds. With several seeds, the runs are in `output/seed-0` and so
             on. `output` has the best model, and the mean and standard deviation of the metrics. `max_minutes`

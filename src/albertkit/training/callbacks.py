@@ -21,7 +21,7 @@ class RunProgress:
     """The progress of a run. The training loop updates it before it calls the callbacks."""
 
     output: Path
-    """Folder of the run. With several seeds or after a restart, it is a subfolder of the `output` folder."""
+    """Folder of the run. With several seeds, it is a subfolder of the `output` folder."""
     settings: dict[str, Any]
     """The settings of the run by the names of their flags, and the "task" and the "model"."""
     resumed: bool = False

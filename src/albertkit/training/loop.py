@@ -73,12 +73,8 @@ class Training:
     the last model is the final one."""
     lower_is_better: bool = False
     """Whether lower values of the metric are better."""
-    selection_value: Callable[[RunState], float] | None = None
-    """Called in the main process after each evaluation. Returns the value that selects the final model
-    instead of the metric."""
-    is_hopeless: Callable[[RunState], str | None] | None = None
-    """Called in the main process after each evaluation except the last. Returns why the run should end, or
-    None. The reason is saved in the state, so the same command does not continue."""
+    keep_untrained: bool = True
+    """Whether the model before the first step can be the final one, if no later model is better."""
     fingerprint: dict[str, Any] = field(default_factory=dict)
     """Further values that must be the same on resume (data, shape)."""
     world: World = field(default_factory=lambda: World(torch.device("cpu")))
@@ -148,8 +144,7 @@ class Training:
     def _is_finished(self) -> bool:
         """Return whether the run has reached its length, or ended before it."""
         state = self._state
-        ended = self._is_stale() or state.given_up is not None or state.stopped is not None
-        return ended or self._place() >= self.settings.length
+        return self._is_stale() or state.stopped is not None or self._place() >= self.settings.length
 
     def _is_stale(self) -> bool:
         return 0 < self.settings.early_stopping <= self._state.stale_evaluations
@@ -207,9 +202,13 @@ class Training:
                 last = self._is_finished()
                 if self.evaluate and (last or step % settings.evaluate_every == 0):
                     self._evaluate()
-                    if not last:
-                        self._end_if_hopeless()
-                        last = self._is_finished()
+                    if not last and self._is_stale():
+                        last = True
+                        count = self._state.stale_evaluations
+                        self._say(
+                            f"ended early at step {step}: {count} evaluations without improvement of "
+                            f"{self.best_metric}"
+                        )
                 ending = ending or last or self._callback_list.failed
                 if step % settings.save_every == 0 or ending:
                     self._save()
@@ -353,11 +352,10 @@ class Training:
         shown = {f"eval/{name}": value for name, value in self._state.metrics.items()}
         self._callback_list.call("on_evaluation", self._state, shown)
         metric, lower = self.best_metric, self.lower_is_better
-        if self.world.is_main and metric:
-            value = self.selection_value(self._state) if self.selection_value else self._state.metrics[metric]
-            if self._state.is_best(value, lower=lower):
-                with written_folder(self.output / BEST) as folder:
-                    self.save_model(folder)
+        is_candidate = self.world.is_main and (self._state.step or self.keep_untrained)
+        if is_candidate and metric and self._state.is_best(self._state.metrics[metric], lower=lower):
+            with written_folder(self.output / BEST) as folder:
+                self.save_model(folder)
         stale = self._state.stale_evaluations if self.world.is_main else 0
         self._state.stale_evaluations = self.world.sum_counts([{"stale": stale}])["stale"]
         spreads = [values.get(OUTPUT_SPREAD, math.inf) for values in (before, self._state.metrics)]
@@ -368,17 +366,6 @@ class Training:
                 "Start again with a lower learning rate, more warm-up, or frequency_bias."
             )
         self._meter.start()  # evaluation does not count as training time
-
-    def _end_if_hopeless(self) -> None:
-        """Record in the state of all processes that the run ends here; log the reason for an early end."""
-        state = self._state
-        if self.is_hopeless:
-            reason = self.is_hopeless(state) if self.world.is_main else None
-            if self.world.any(reason is not None):
-                state.given_up = reason or "see the log of the main process"
-        if state.given_up is None and self._is_stale():
-            count = f"{state.stale_evaluations} evaluations"
-            self._say(f"ended early: {count} without improvement since step {state.best_step}")
 
     def _load(self, checkpoint: Path) -> None:
         self._state = load_checkpoint(

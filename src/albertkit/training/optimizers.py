@@ -2,7 +2,7 @@
 
 LAMB and AdamW do not correct Adam's bias, like the original optimizers (google-research/albert
 `lamb_optimizer.py`, `optimization.py`). LAMB: You et al. 2019, "Large Batch Optimization for Deep
-Learning", algorithm 2. `adamw-corrected` is `torch.optim.AdamW`, with bias correction.
+Learning", algorithm 2. `adamw-corrected` equals `torch.optim.AdamW`, with bias correction.
 """
 
 import inspect
@@ -87,6 +87,18 @@ class AdamW(_EagerOptimizer):
         if group["layer_adaptation"]:
             torch._foreach_mul_(updates, _trust_ratios(params, updates))
         torch._foreach_add_(params, updates, alpha=-group["lr"])
+
+
+class CorrectedAdamW(AdamW):
+    """`torch.optim.AdamW`, which would import PyTorch's compiler."""
+
+    def _update(self, params: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> None:
+        first, second = self._moments(params, "exp_avg", "exp_avg_sq")
+        steps = [self.state[one].setdefault("step", torch.zeros((), device=one.device)) for one in params]
+        torch._foreach_add_(steps, 1)
+        rates = {name: group[name] for name in ("lr", "weight_decay", "eps")}
+        rates |= dict(zip(("beta1", "beta2"), group["betas"], strict=True))
+        torch._fused_adamw_(params, grads, first, second, [], steps, amsgrad=False, maximize=False, **rates)
 
 
 class Lamb(AdamW):
@@ -211,7 +223,7 @@ def build_optimizer(
         return Lamb(groups, **rates)
     if name == "adamw":
         return AdamW(groups, **rates)
-    return torch.optim.AdamW(groups, **rates, eps=1e-6)
+    return CorrectedAdamW(groups, **rates)
 
 
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:

@@ -49,17 +49,17 @@ class RunState:
     position: dict[str, int] | None = None
     """Position in the data of the next batch; None at the start."""
     best: float | None = None
-    """Best value so far: of the metric that selects the model, or of `Training.selection_value`."""
+    """Best value so far of the metric that selects the model."""
     best_step: int = 0
     """Step of the best value."""
+    best_loss: float | None = None
+    """Running mean of the training loss at that step; None before the first step. It breaks ties."""
     best_metrics: dict[str, float] = field(default_factory=dict)
     """All metrics of the best step; empty before the first value."""
     stale_evaluations: int = 0
-    """Number of evaluations since then."""
+    """Number of evaluations since the last better value."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Metrics of the last evaluation; empty before it."""
-    given_up: str | None = None
-    """Why the run ended before its length, if it collapsed."""
     stopped: str | None = None
     """Why a callback ended the run before its length."""
     watch: LossWatch = field(default_factory=LossWatch)
@@ -68,16 +68,21 @@ class RunState:
     def is_best(self, value: float, *, lower: bool) -> bool:
         """Record the last evaluation; return whether its `value` is the best so far.
 
-        The best value is the lowest if `lower` is true, else the highest. Of equal values the first is the
-        best, unless it is from before the training.
+        The best value is the lowest if `lower` is true, else the highest. Of equal values, that with the
+        lowest training loss is the best; the value before the training is never the best of them. Equal
+        values are stale, except 0: F1 is 0 until a model predicts its first rare label.
         """
-        if is_better(value, math.nan if self.best is None else self.best, lower=lower) or (
-            value == self.best and not self.best_step
-        ):
-            self.best, self.best_step, self.best_metrics = value, self.step, self.metrics
+        loss = self.watch.mean
+        improves = is_better(value, math.nan if self.best is None else self.best, lower=lower)
+        is_tie = value == self.best and self.step > 0
+        if improves:
             self.stale_evaluations = 0
+        elif value or not is_tie:
+            self.stale_evaluations += 1
+        if improves or (is_tie and (self.best_loss is None or loss < self.best_loss)):
+            self.best, self.best_step, self.best_metrics = value, self.step, self.metrics
+            self.best_loss = loss if self.step else None
             return True
-        self.stale_evaluations += 1
         return False
 
     def keep_after_rollback(self, before: "RunState", position: dict[str, int]) -> None:
@@ -85,6 +90,7 @@ class RunState:
         self.seconds, self.position = before.seconds, position
         # An evaluation after this checkpoint may have saved the best model, which stays in its folder.
         self.best, self.best_step, self.best_metrics = before.best, before.best_step, before.best_metrics
+        self.best_loss = before.best_loss
         # The evaluations since this checkpoint are repeated, so they do not count.
         if before.best_step > self.step:
             self.stale_evaluations = 0

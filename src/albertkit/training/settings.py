@@ -19,7 +19,7 @@ class RunSettings:
     """Number of optimizer steps of the whole run."""
     learning_rate: float | None = number(None, "", above=0)
     """Peak learning rate (default: for pretraining the paper's, scaled to the batch size; for fine-tuning
-    3e-5, increased in proportion for models with a hidden size below 768)."""
+    3e-5 for a hidden size of 768 or more, up to 4e-4 for one of 256 or less)."""
     weight_decay: float = number(0.01, "", minimum=0)
     """Decoupled weight decay. It does not apply to biases and layer norms."""
     max_grad_norm: float = number(1.0, "", above=0)
