@@ -1,7 +1,7 @@
 """A pretended CUDA device, to run code for GPUs on a machine without a GPU.
 
     PYTHONPATH=dev/pretended_gpu python -m pytest tests/gpu
-    PYTHONPATH=dev/pretended_gpu python scripts/gpu.py --dry-run
+    PYTHONPATH=dev/pretended_gpu python scripts/gpu.py --tiny --shards carried --output gpu/pretended
 
 Its tensors say that they are on "cuda:0", and the CPU computes them. As on a GPU, an operation that mixes
 tensors of both devices raises an error, and NumPy cannot read the tensors. Everything that asks PyTorch for a

@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.skipif(torch.version.cuda is not None, reason="needs PyTorch's build for the CPU"),
     pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++"),
 ]
-COVERED = "all_engines or (without_padding and MaskedLM) or (resumes_exactly and muon)"
+COVERED = "all_engines or (without_padding and MaskedLM) or (resume_exactly and muon)"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -102,9 +102,9 @@ def load(
 ) -> tuple[AlbertConfig, Mapping[str, np.ndarray]]:
     """Return the config with overrides, and the tensors; missing arguments are read from the checkpoint.
 
-    With a `variant` such as "fp16", the tensors come from `model.fp16.safetensors`. They are mapped from their
-    file, or copied if `disable_mmap`: a process that reads a mapped file ends with SIGBUS if another program
-    truncates the file.
+    With a `variant` such as "fp16", the tensors come from `model.fp16.safetensors`. They are mapped from
+    their file, or copied if `disable_mmap`: a process that reads a mapped file ends with SIGBUS if another
+    program truncates the file.
 
     Raises:
         CheckpointError: a file is damaged, or the folder has no weights of the variant.
