@@ -202,8 +202,8 @@ class Training:
                 last = self._is_finished()
                 if self.evaluate and (last or step % settings.evaluate_every == 0):
                     self._evaluate()
-                    if not last and self._is_stale():
-                        last = True
+                    was_last, last = last, self._is_finished()  # a callback may have stopped the run
+                    if not was_last and self._is_stale():
                         count = self._state.stale_evaluations
                         self._say(
                             f"ended early at step {step}: {count} evaluations without improvement of "
