@@ -315,7 +315,8 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
         values = self.config.to_dict()
         if name == "AlbertForQuestionAnswering":  # the number of its outputs is `num_labels` there
             values |= {"num_labels": 2, "id2label": None, "label2id": None}
-        config = transformers.AlbertConfig(**values, attn_implementation=self.config.attn_implementation)
+        values["attn_implementation"] = self.config.attn_implementation
+        config = transformers.AlbertConfig(**values)
         with torch.device("meta"):
             options = {"add_pooling_layer": False} if name == ENCODER and self.pooler is None else {}
             model = getattr(transformers, name)(config, **options)

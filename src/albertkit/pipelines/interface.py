@@ -6,7 +6,7 @@ from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar, TypedDict, cast
 
 from albertkit.devices import Device, read_device
 from albertkit.engines.choosing import make_engine
@@ -350,9 +350,9 @@ class Pipeline(PushToHub, ABC):
         with TemporaryDirectory() as folder:
             self.tokenizer.save_pretrained(folder)
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-        model = self.model.to_transformers()
+        model, make_pipeline = self.model.to_transformers(), cast(Any, transformers.pipeline)
         try:
-            return transformers.pipeline(self.task, model=model, tokenizer=tokenizer, device=model.device)
+            return make_pipeline(self.task, model=model, tokenizer=tokenizer, device=model.device)
         except KeyError as error:
             raise ConfigError(f"transformers has no pipeline for the task {self.task!r}.") from error
 
