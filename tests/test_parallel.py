@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +54,19 @@ def two_cpu_ray() -> Iterator[None]:
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))  # otherwise Ray writes one to the home folder
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_worker_niceness", "0")  # otherwise other work on the machine slows the workers down
-        patch.setenv("RAY_raylet_start_wait_time_s", "300")  # a busy machine needs more than the usual 30 s
-        ray.init(
+        start = partial(
+            ray.init,
             address="local",
             num_cpus=2,
             object_store_memory=100 << 20,
             include_dashboard=False,
             log_to_driver=False,
         )
+        try:
+            start()
+        except Exception:  # Ray waits 30 s, but its first start compiles its modules
+            ray.shutdown()
+            start()
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
         yield
         ray.shutdown()
