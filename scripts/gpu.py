@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from carry import unpack
 from pages import command_line
@@ -40,8 +39,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
-
-import inference_gpu  # noqa: E402
 
 from albertkit import AlbertConfig, AlbertForPreTraining, pretrain  # noqa: E402
 from albertkit.config import IGNORED_LABEL  # noqa: E402
@@ -173,14 +170,14 @@ class _Results:
         self.call = call
         self.results: dict[str, str] = {}
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+    def pytest_runtest_logreport(self, report: Any) -> None:
         """Record a result."""
         if report.when == "call" or not report.passed:
             name = report.nodeid.rpartition("::")[2]
             reason = report.longreprtext.strip().splitlines()[-1:] if report.failed else []
             self.results[name] = " ".join([report.outcome, *reason])
 
-    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+    def pytest_runtest_teardown(self, item: Any) -> None:
         """Stop after this test if there is no time for another."""
         if self.call.left("correctness") <= 0:
             item.session.shouldstop = "no time"
@@ -188,6 +185,8 @@ class _Results:
 
 def correctness(call: Call) -> dict[str, Any]:
     """Run the tests in tests/gpu in this process, because another one would start for ten seconds."""
+    import pytest  # not above, because every worker process of the run imports this script
+
     plugin = _Results(call)
     # The fixtures of the whole suite need libraries that a GPU machine may lack.
     tests = ROOT / "tests" / "gpu"
@@ -255,6 +254,8 @@ def training_speed(call: Call, shape: str, *, rows: int) -> dict[str, float]:
 
 def speed(call: Call) -> dict[str, Any]:
     """Measure training against the largest product, and inference against transformers."""
+    import inference_gpu  # imports transformers
+
     sizes = {"shape": "base", "dtypes": ["bfloat16"], "runs": 3, "device": call.device.type}
     sizes |= {"texts": 2048, "long": 256, "layers": None, "sizes": inference_gpu.BATCH_SIZES}
     if call.tiny:
