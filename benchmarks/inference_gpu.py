@@ -71,7 +71,7 @@ def seconds(work: Callable[[], Any]) -> Callable[[], list[float]]:
 def figures(
     *,
     device: str,
-    shape: str,
+    shape: Any,
     layers: int | None,
     texts: int,
     long: int,
@@ -94,7 +94,8 @@ def figures(
         sizes: batch sizes of transformers, of which the fastest counts.
     """
     transformers.logging.set_verbosity_error()
-    config = AlbertConfig.preset(shape, **({"num_hidden_layers": layers} if layers else {}))
+    changed: dict[str, Any] = {"num_hidden_layers": layers} if layers else {}
+    config = AlbertConfig.preset(shape, **changed)
     lengths = np.random.default_rng(1).lognormal(3.2, 0.6, texts).astype(int).clip(4, 256)
     loads = {
         f"{texts} texts of {lengths.mean():.0f} tokens": draw_rows(lengths, config.vocab_size),

@@ -201,7 +201,7 @@ def correctness(call: Call) -> dict[str, Any]:
 def training_speed(call: Call, shape: str, *, rows: int) -> dict[str, float]:
     """Return the speed of training steps in bfloat16 on full rows of 512 tokens, 15% masked."""
     length = 32 if call.tiny else 512
-    tiny = TINY | {"vocab_size": 300} if call.tiny else {}
+    tiny: dict[str, Any] = TINY | {"vocab_size": 300} if call.tiny else {}
     torch._dynamo.reset()  # the layers of another shape must not be compiled for any shape
     model = AlbertForPreTraining(AlbertConfig.preset(shape, hidden_dropout_prob=0.0, **tiny)).to(call.device)
     settings = TrainingSettings(steps=100, optimizer="lamb", learning_rate=1e-4)

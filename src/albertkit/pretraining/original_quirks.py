@@ -71,8 +71,9 @@ def plan(
                 chunk = (middle, end, begin, middle) if swapped else (begin, middle, middle, end)
                 ranges.append((*chunk, SWAPPED if swapped else IN_ORDER))
             sentence, begin = last + 1, end
-    *segments, labels = np.array(ranges).T
-    return np.concatenate(texts), Chunks(*fit(*segments, max_tokens, rng), labels)
+    first_begins, first_ends, second_begins, second_ends, labels = np.array(ranges).T
+    segments = fit(first_begins, first_ends, second_begins, second_ends, max_tokens, rng)
+    return np.concatenate(texts), Chunks(*segments, labels)
 
 
 def _elsewhere(document: int, shards: ShardSet, rng: np.random.Generator, target: int) -> np.ndarray:

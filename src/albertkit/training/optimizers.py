@@ -5,6 +5,9 @@ LAMB and AdamW do not correct Adam's bias, like the original optimizers (google-
 Learning", algorithm 2. `adamw-corrected` equals `torch.optim.AdamW`, with bias correction.
 """
 
+# `torch._foreach_*` updates many tensors at once.
+# pyright: reportPrivateImportUsage=false
+
 import inspect
 from collections.abc import Iterable
 from typing import Any
@@ -179,7 +182,7 @@ def orthogonalize(matrices: Tensor, dtype: torch.dtype) -> Tensor:
     return wide.mT if is_tall else wide
 
 
-def _trust_ratios(params: list[Tensor], updates: list[Tensor]) -> list[Tensor]:
+def _trust_ratios(params: list[Tensor], updates: tuple[Tensor, ...]) -> list[Tensor]:
     """Return ||param|| / ||update|| of each parameter, 1 if either is zero. They stay on the device."""
     param_norms, update_norms = (torch.stack(torch._foreach_norm(values)) for values in (params, updates))
     usable = (param_norms > 0) & (update_norms > 0)
