@@ -133,8 +133,8 @@ def test_none_overrides_a_recipe(tmp_path: Path) -> None:
     found = settings_from(FinetuningSettings, recipe, given)
     assert (found.evaluate_every, found.steps, found.task.max_length) == (None, 9, None)
     assert settings_from(FinetuningSettings, found, {"steps": None}).steps is None
-    with pytest.raises(ConfigError, match=r"settings: epochs is None\. Expected a number\."):
-        settings_from(FinetuningSettings, None, {"epochs": None})
+    with pytest.raises(ConfigError, match=r"settings: warmup is None\. Expected a number\."):
+        settings_from(FinetuningSettings, None, {"warmup": None})
 
 
 @pytest.mark.parametrize(

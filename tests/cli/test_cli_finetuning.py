@@ -153,7 +153,7 @@ def test_a_label_with_a_single_example_causes_a_warning(folder: Path, tmp_path: 
     assert "labels with a single training example, perhaps by mistake: 'nwe'" in result.errors
 
 
-def test_keeping_the_untrained_model_causes_a_warning(
+def test_a_run_that_does_not_beat_the_untrained_model_causes_a_warning(
     folder: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = iter([0.9, 0.5, 0.5])
@@ -166,7 +166,7 @@ def test_keeping_the_untrained_model_causes_a_warning(
     assert "warning: no checkpoint beats the untrained model" in result.errors
     report = (tmp_path / "run" / "report.json").read_text()
     assert "Infinity" not in report
-    assert json.loads(report)["step"] == 0
+    assert json.loads(report)["step"] > 0
 
 
 def test_a_missing_extra_is_an_error_before_any_work(
