@@ -69,9 +69,10 @@ def main() -> None:
         shards = ShardSet(arguments.shards) if arguments.shards else shards_of(Path(name), vocabulary)
 
         def stream(length: int, **settings: Any) -> ExampleStream:
-            size = {"batch_size": BATCH_TOKENS // length} if settings.pop("rows", False) else None
+            rows = BATCH_TOKENS // length if settings.pop("rows", False) else None
             examples = ExampleSettings(max_seq_length=length, **settings)
-            return ExampleStream(shards, words, examples, **(size or {"batch_tokens": BATCH_TOKENS}))
+            tokens = None if rows else BATCH_TOKENS
+            return ExampleStream(shards, words, examples, rows, batch_tokens=tokens)
 
         for length, target in TARGETS.items():
             single = WORDS | {"max_predictions": round(0.2 * length) + 1}
