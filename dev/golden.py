@@ -45,6 +45,7 @@ VERBS = [
 ]
 SHORT = [
     *("--steps", "10", "--batch-size", "4", "--precision", "fp32"),
+    *("--optimizer", "adamw", "--learning-rate", "1e-4"),  # not the defaults, which may change
     *("--log-every", "1", "--evaluate-every", "5"),
 ]
 TIMES = {"seconds", "tokens_per_second", "memory_gb", "minutes_left", "minutes", "mfu"}

@@ -8,7 +8,7 @@
     report.json           results of all phases, rewritten after each
     log.txt               the log
     metrics.jsonl         metrics of the training run
-    model.safetensors     the trained weights in fp16; config and tokenizer are in the repository
+    model.safetensors     the trained weights in fp16; config and tokenizer are in the state
     state.0, state.1 ...  parts of a tar file: the run before the learning rate decays, for an exact resume
 
 There is one deadline for everything. A phase that fails is recorded, and the next one runs. The run is in the
@@ -53,12 +53,13 @@ from albertkit.recipe import build, read_recipe  # noqa: E402
 from albertkit.training.optimizers import build_optimizer, clip_gradients  # noqa: E402
 from albertkit.training.progress import read_metrics  # noqa: E402
 from albertkit.training.settings import TrainingSettings  # noqa: E402
-from albertkit.training.state import checkpoints  # noqa: E402
+from albertkit.training.state import checkpoint_step, checkpoints  # noqa: E402
 
 ENDS = {"machine": 20, "correctness": 80, "speed": 150, "training": 450, "files": 480}  # of 480 seconds
 DECAY_SHARE = 0.2  # of the training time
 STARTING = 15  # seconds to start workers and compile again before the decay
 PART_BYTES = 14_000_000
+AIM_MFU = 0.5  # of the largest product
 TINY = {
     "embedding_size": 16,
     "hidden_size": 32,
@@ -170,6 +171,11 @@ class _Results:
         self.call = call
         self.results: dict[str, str] = {}
 
+    def pytest_collectreport(self, report: Any) -> None:
+        """Record a file that cannot be imported."""
+        if report.failed:
+            self.results[report.nodeid] = f"failed {report.longreprtext.strip().splitlines()[-1]}"
+
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Record a result."""
         if report.when == "call" or not report.passed:
@@ -195,7 +201,10 @@ def correctness(call: Call) -> dict[str, Any]:
         arguments += ["-k", "all_engines or data_parallel or onnx_engines"]
     status = pytest.main(arguments, plugins=[plugin])
     failed = [name for name, result in plugin.results.items() if result.startswith("failed")]
-    return {"passed": status == pytest.ExitCode.OK, "failed": failed, "tests": plugin.results}
+    passed = bool(plugin.results) and not failed
+    return {"passed": passed, "all_ran": status == pytest.ExitCode.OK, "failed": failed} | {
+        "tests": plugin.results
+    }
 
 
 def training_speed(call: Call, shape: str, *, rows: int) -> dict[str, float]:
@@ -246,6 +255,7 @@ def training_speed(call: Call, shape: str, *, rows: int) -> dict[str, float]:
     return {
         "tokens_per_second": round(speed),
         "mfu": flops / call.product_flops,  # of the measured product
+        "mfu_met": float(flops >= AIM_MFU * call.product_flops),
         "tflops": flops / 1e12,
         "memory_gb": memory,
         "compile_seconds": compiling,
@@ -312,7 +322,7 @@ def train(call: Call, start: str | None) -> dict[str, Any]:
     try:
         constant = attempt({"max_minutes": minutes})
     except Exception:
-        if before.exists() or not training["compile"]:
+        if not training["compile"] or any(checkpoint_step(folder) for folder in checkpoints(run)):
             raise
         logger.exception("training without compilation, because this failed")
         shutil.rmtree(run)
@@ -336,7 +346,7 @@ def train(call: Call, start: str | None) -> dict[str, Any]:
         "tokens_per_second": round(speed),
         "minutes": final.minutes,
         "compiled": training["compile"],
-        "before_decay": constant.metrics,
+        "steps_before_decay": constant.step,
         "final": final.metrics,
         "mfu_of_stated_peak": next((line["mfu"] for line in reversed(final.history) if "mfu" in line), None),
     } | {f"held_out_{name}": held_out(call, name, recipe) for name in ("books", "modern")}
@@ -355,9 +365,17 @@ def held_out(call: Call, name: str, recipe: dict[str, Any]) -> dict[str, float]:
 
 
 def write_files(call: Call) -> dict[str, Any]:
-    """Write the weights in fp16, the metrics, and the state before the decay in parts."""
+    """Write the weights in fp16, the metrics, and the state before the decay in parts.
+
+    If the training has failed, these are the weights and the state of its newest checkpoint.
+    """
     run, before = call.work / "run", call.work / "before-decay"
-    half = AlbertForPreTraining.from_pretrained(run, dtype=torch.float16)
+    newest = checkpoints(run)[-1]
+    if not before.exists():
+        shutil.copytree(newest, before / "checkpoints" / newest.name)
+        shutil.copy(run / "metrics.jsonl", before)
+    model = run if (run / "config.json").exists() else newest
+    half = AlbertForPreTraining.from_pretrained(model, dtype=torch.float16)
     half.save_pretrained(call.work / "half")
     shutil.copy(call.work / "half" / "model.safetensors", call.output)
     shutil.copy(run / "metrics.jsonl", call.output)
@@ -379,11 +397,16 @@ def main() -> None:
     parser.add_argument("--shards", type=Path, required=True, help="folder of shards.tar.xz")
     parser.add_argument("--output", type=Path, required=True, help="folder of the files to return")
     parser.add_argument("--work", type=Path, default=ROOT / "gpu", help="folder of the shards and the run")
-    parser.add_argument("--start", help="model whose weights the run starts with")
+    parser.add_argument("--start", help="model folder whose weights the run starts with")
     parser.add_argument("--tiny", action="store_true", help="use tiny shapes, also without a GPU")
     arguments = parser.parse_args()
     if not torch.cuda.is_available() and not arguments.tiny:
         raise SystemExit("PyTorch finds no GPU. To rehearse the call on the CPU, use --tiny.")
+    for path in (arguments.shards / "shards.tar.xz", arguments.start):
+        if path is not None and not Path(path).exists():
+            raise SystemExit(f"{path}: no such file or folder")
+    if arguments.start and (arguments.work / "before-decay").exists():
+        raise SystemExit(f"{arguments.work} has a run to continue. Omit --start, or choose another --work.")
     output, work = arguments.output.resolve(), arguments.work.resolve()
     output.mkdir(parents=True, exist_ok=True)
     work.mkdir(parents=True, exist_ok=True)
@@ -396,6 +419,8 @@ def main() -> None:
         faulthandler.dump_traceback_later(60 * arguments.minutes + 20, exit=True, file=log)
     unpacking = threading.Thread(target=unpack, args=(arguments.shards / "shards.tar.xz", work / "shards"))
     unpacking.start()
+    settings = {"tiny": arguments.tiny, "minutes": arguments.minutes, "start": arguments.start}
+    call.report["call"] = settings | {"resumed": (work / "before-decay").exists()}
     call.run("machine", machine)
     call.run("correctness", correctness)
     call.run("speed", speed)
@@ -403,7 +428,9 @@ def main() -> None:
     call.run("training", lambda call: train(call, arguments.start))
     call.run("files", write_files)
     faulthandler.cancel_dump_traceback_later()
-    failed = [name for name, result in call.report.items() if "error" in result]
+    failed = [
+        name for name, result in call.report.items() if "error" in result or result.get("passed") is False
+    ]
     raise SystemExit(f"failed: {', '.join(failed)}" if failed else 0)
 
 

@@ -62,7 +62,8 @@ def test_the_call_checks_measures_trains_and_returns_its_files(carried: Path, tm
         return json.loads((output / "report.json").read_text())
 
     report = call(tmp_path / "first")
-    assert [*report] == ["machine", "correctness", "speed", "training", "files"]
+    assert [*report] == ["call", "machine", "correctness", "speed", "training", "files"]
+    assert report["call"]["resumed"] is False
     assert not report["correctness"]["failed"]
     assert "passed" in report["correctness"]["tests"].values()
     for name, figures in report["speed"].items():
@@ -86,6 +87,7 @@ def test_the_call_checks_measures_trains_and_returns_its_files(carried: Path, tm
     step = int(checkpoint.name.removeprefix("step-"))
     assert 0 < step <= report["training"]["steps"]
     again = call(tmp_path / "second")
+    assert again["call"]["resumed"] is True
     assert again["training"]["steps"] > step
     lines = [json.loads(line) for line in (tmp_path / "second" / "metrics.jsonl").read_text().splitlines()]
     steps = [line["step"] for line in lines if "tokens_per_second" in line]
