@@ -66,6 +66,14 @@ class TestLoading:
         weights = model.weights.values() if hasattr(model, "weights") else model.parameters()
         assert all(np.isfinite(np.asarray(one.data)).all() for one in weights)
 
+    def test_weights_of_a_variant_that_are_not_mapped(self, folder, tmp_path):
+        shutil.copytree(folder, tmp_path / "model")
+        file = (tmp_path / "model" / "model.safetensors").rename(tmp_path / "model" / "model.own.safetensors")
+        model = AlbertForPreTraining.from_pretrained(file.parent, variant="own", disable_mmap=True)
+        with file.open("r+b") as stream:
+            stream.write(b"\xff" * file.stat().st_size)
+        assert all(np.isfinite(one.detach().numpy()).all() for one in model.parameters())
+
     def test_save_pretrained_replaces_a_file_that_is_in_use(self, folder, tmp_path):
         shutil.copytree(folder, tmp_path / "model")
         answer = pipeline("fill-mask", tmp_path / "model")

@@ -115,7 +115,7 @@ def test_every_document_is_seen_once_per_epoch(shards: ShardSet, words: WordTabl
         *[(1, {"batch_tokens": 64}), (2, {"batch_tokens": 192}), (3, {"batch_tokens": 1000})],
     ],
 )
-def test_every_example_is_drawn_once_with_any_number_of_processes(
+def test_the_processes_of_a_run_draw_the_rows_of_one(
     shards: ShardSet, words: WordTable, world_size: int, size: dict[str, int]
 ) -> None:
     settings = replace(PLAIN, masked_lm=True, short_sequence_probability=0.3)

@@ -125,7 +125,8 @@ def load(
         return load_config(name_or_folder, **hub, **overrides), state_dict
     if variant:
         tensors = folder.read_variant(name_or_folder, variant, **hub)
-        return load_config(name_or_folder, **hub, **overrides) if config is None else config, tensors
+        config = load_config(name_or_folder, **hub, **overrides) if config is None else config
+        return config, _copied(tensors) if disable_mmap else tensors
     path = as_path(name_or_folder)
     is_file = config is not None and path is not None and path.is_file() and path.suffix in folder.READERS
     if path is None or not is_file:

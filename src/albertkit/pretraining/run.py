@@ -32,7 +32,7 @@ from albertkit.training.state import checkpoint_step, checkpoints, choose_precis
 
 logger = logging.getLogger(__name__)
 
-MAX_WORKERS = 4  # each plans all batches, so more of them draw little more
+MAX_WORKERS = 4  # together they draw several times what a GPU needs
 OVERFITTED = 0.1  # share of its first loss below which one batch counts as learned
 
 
