@@ -121,6 +121,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("carried"), help="folder of the packed file")
     parser.add_argument("--tokens", type=int, default=42_000_000, help="training tokens, roughly")
     arguments = parser.parse_args()
+    for name in ("books.parquet", "modern.parquet"):
+        if not (arguments.data / name).is_file():
+            raise SystemExit(f"{arguments.data / name}: no such file")
     arguments.output.mkdir(parents=True, exist_ok=True)
     file = arguments.output / "shards.tar.xz"
     with tempfile.TemporaryDirectory(dir=arguments.output) as name:

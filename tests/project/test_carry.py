@@ -55,3 +55,10 @@ def test_packed_shards_come_back_equal(script, data: Path, tmp_path: Path) -> No
         back.check_files()
     kilobytes = sum(file.stat().st_size for file in (tmp_path / "shards").rglob("*.arrow")) / 1000
     assert (tmp_path / "shards.tar.xz").stat().st_size / 1000 < 0.7 * kilobytes
+
+
+def test_missing_text_is_an_error_before_any_work(script, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("sys.argv", ["carry.py", str(tmp_path), "--output", str(tmp_path / "out")])
+    with pytest.raises(SystemExit, match=r"books\.parquet: no such file"):
+        script("carry").main()
+    assert not (tmp_path / "out").exists()
