@@ -157,8 +157,9 @@ def expand_attention_mask(attention_mask: Tensor | None) -> Tensor | None:
                 "to and 0 for others. Instead of a mask that is added to the scores, pass "
                 "(attention_mask == 0)."
             )
-        # The fused kernels are fastest without a mask, but looking at a mask on a GPU waits for the GPU.
-        if mask.device.type == "cpu" and bool(mask.all()):
+        # The fused kernels are fastest without a mask. Pretraining passes a bool mask, because looking at the
+        # values would wait for the GPU.
+        if (attention_mask.dtype is not torch.bool or mask.device.type == "cpu") and bool(mask.all()):
             return None
     mask = mask | ~mask.any(dim=-1, keepdim=True)
     if mask.dim() == 2:
