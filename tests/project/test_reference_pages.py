@@ -1,6 +1,7 @@
 """Tests that the reference lists all fields of files, exceptions, errors of the server, and public names."""
 
 import importlib
+import inspect
 import re
 
 import pytest
@@ -113,3 +114,15 @@ def test_readers_and_metrics_on_the_page_of_labeled_data_are_in_their_modules() 
         assert len(pairs) > 8
         for module, name in pairs:
             assert hasattr(importlib.import_module(f"albertkit.{package}.{module}"), name), f"{module}.{name}"
+
+
+@pytest.mark.parametrize("name", albertkit._MODULES)
+def test_every_public_name_has_a_docstring(name: str) -> None:
+    public = getattr(albertkit, name)
+    methods = (
+        {key: value for key, value in vars(public).items() if inspect.isfunction(value)}
+        if inspect.isclass(public)
+        else {}
+    )
+    described = {name: public} | {key: value for key, value in methods.items() if not key.startswith("_")}
+    assert not [key for key, value in described.items() if callable(value) and not inspect.getdoc(value)]
