@@ -79,7 +79,7 @@ def ours(case: Case) -> Curve:
     from albertkit.pretraining.run import run_pretraining
     from albertkit.pretraining.settings import PretrainingSettings
     from albertkit.recipe import build
-    from albertkit.training.state import STATE_JSON, checkpoints
+    from albertkit.training.checkpoints import STATE_JSON, checkpoints
 
     time.perf_counter = time.process_time  # the training loop then measures processor time
 

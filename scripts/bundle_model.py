@@ -27,8 +27,8 @@ from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
 from albertkit.recipe import build, read_recipe
+from albertkit.training.checkpoints import written_folder
 from albertkit.training.progress import plot_curves, read_metrics
-from albertkit.training.state import written_folder
 
 MAX_BYTES = 12_000_000
 MAX_ROUNDING_LOSS = 0.005  # maximum increase of the loss through fp16 and `ACTIVATION`, in nats

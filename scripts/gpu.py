@@ -50,10 +50,10 @@ from albertkit.pretraining.settings import PretrainingSettings  # noqa: E402
 from albertkit.pretraining.shards import ShardSet  # noqa: E402
 from albertkit.pretraining.words import WordTable  # noqa: E402
 from albertkit.recipe import build, read_recipe  # noqa: E402
+from albertkit.training.checkpoints import checkpoint_step, checkpoints  # noqa: E402
 from albertkit.training.optimizers import build_optimizer, clip_gradients  # noqa: E402
 from albertkit.training.progress import read_metrics  # noqa: E402
 from albertkit.training.settings import TrainingSettings  # noqa: E402
-from albertkit.training.state import checkpoint_step, checkpoints  # noqa: E402
 
 ENDS = {"machine": 20, "correctness": 80, "speed": 150, "training": 450, "files": 480}  # of 480 seconds
 DECAY_SHARE = 0.2  # of the training time

@@ -75,7 +75,7 @@ from albertkit.tokenization.tokenizer import AlbertTokenizer as AlbertTokenizer
 from albertkit.tokenization.tokenizer import AlbertTokenizerFast as AlbertTokenizerFast
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer as AlbertWordPieceTokenizer
 from albertkit.training.callbacks import Callback as Callback
-from albertkit.training.callbacks import RunProgress as RunProgress
+from albertkit.training.state import RunState as RunState
 from albertkit.web.export import export_web as export_web
 
 __version__: str

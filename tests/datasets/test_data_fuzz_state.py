@@ -37,8 +37,8 @@ from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import Manifest, ShardBuilder, ShardRecord, ShardSet
 from albertkit.recipe import build, read_recipe
 from albertkit.tasks.registry import task_of
-from albertkit.training.run_state import RunState
-from albertkit.training.state import load_checkpoint, save_checkpoint
+from albertkit.training.checkpoints import load_checkpoint, save_checkpoint
+from albertkit.training.state import RunState
 
 
 @pytest.fixture

@@ -23,9 +23,8 @@ from albertkit.metrics.sentence_embedding import retrieval_scores
 from albertkit.metrics.token_classification import span_scores
 from albertkit.tasks.question_answering import Answer, Answered
 from albertkit.tasks.registry import TASKS
-from albertkit.training.callbacks import RunProgress
 from albertkit.training.progress import MetricsFile, read_metrics
-from albertkit.training.run_state import RunState
+from albertkit.training.state import RunState
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -36,7 +35,7 @@ def test_stops_early_with_the_best(
     caplog.set_level("INFO")
     settings = replace(FAST, epochs=50, early_stopping=2)
     result = tune("text-classification", settings, model, data, tmp_path)
-    state = result.loop.state
+    state = result.loop
     assert state.step < 50 * 8
     scores = [line["eval/accuracy"] for line in read_metrics(tmp_path) if line.get("eval/accuracy")]
     assert scores.index(1.0) == len(scores) - 3  # equal scores do not extend the run
@@ -214,8 +213,8 @@ def test_an_untrained_tagger_is_not_kept_for_its_random_entities(
 def test_any_value_beats_an_untrained_model_without_a_value(
     tmp_path: Path, before: float | None, best: float | None, step: int, lower: bool, expected: bool | None
 ) -> None:
-    start = RunProgress(output=tmp_path, settings={})
+    start = RunState(output=tmp_path, settings={})
     MetricsFile().on_evaluation(start, {"eval/error": 0.1} | ({} if before is None else {"eval/f1": before}))
     MetricsFile().on_evaluation(replace(start, step=4), {"eval/f1": 0.9})
-    state = RunState(step=8, best=best, best_step=step)
+    state = RunState(output=tmp_path, step=8, best=best, best_step=step)
     assert run_module._beats_untrained(state, tmp_path, "f1", lower) is expected

@@ -15,8 +15,9 @@ from json_lines import write_json_lines
 from albertkit.errors import TrainingError
 from albertkit.files import write_json
 from albertkit.tasks.registry import TASKS
-from albertkit.training.callbacks import Callback, RunProgress
-from albertkit.training.state import checkpoints
+from albertkit.training.callbacks import Callback
+from albertkit.training.checkpoints import checkpoints
+from albertkit.training.state import RunState
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -77,7 +78,7 @@ def test_without_any_value_the_last_model_is_kept(
 class SignalAtTheEnd(Callback):
     """Sends SIGTERM in the last step of a run."""
 
-    def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
+    def on_step(self, run: RunState, metrics: dict[str, float]) -> None:
         if run.step == run.settings["steps"]:
             signal.raise_signal(signal.SIGTERM)
 

@@ -26,7 +26,7 @@ from albertkit.hub import resolve
 from albertkit.modeling.layers import AlbertLayer
 from albertkit.pretraining import run as pretraining_run
 from albertkit.pretraining.shards import Manifest, ShardBuilder
-from albertkit.training.state import checkpoint_folder
+from albertkit.training.checkpoints import checkpoint_folder
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ON_GPU = DEVICE.type == "cuda"

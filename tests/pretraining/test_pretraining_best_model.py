@@ -18,7 +18,7 @@ from albertkit.pretraining.loss import PretrainingObjective
 from albertkit.pretraining.run import run_pretraining
 from albertkit.pretraining.shards import ShardSet
 from albertkit.pretraining.words import WordTable
-from albertkit.training.objective import StepOutput
+from albertkit.training.loop import StepOutput
 from albertkit.training.progress import read_metrics
 
 
@@ -93,7 +93,7 @@ def test_early_stopping_keeps_the_model_with_the_lowest_loss(
     training = replace(SETTINGS.training, steps=20, evaluate_every=2, save_every=2, keep_checkpoints=9)
     settings = replace(SETTINGS, training=replace(training, early_stopping=2))
     result = run(data, tmp_path, settings)
-    assert (result.finished, result.state.step, result.state.best_step) == (True, 8, 4)
+    assert (result.finished, result.step, result.best_step) == (True, 8, 4)
     assert result.metrics == {"masked_loss": 3.0, "order_loss": 1.0}
     assert run(data, tmp_path, settings).metrics == result.metrics  # the run is finished
     final, best = (
@@ -117,7 +117,7 @@ def test_a_rollback_keeps_the_metrics_of_the_best_model(
     monkeypatch.setattr(PretrainingObjective, "__call__", bad_at_step_7)
     training = replace(SETTINGS.training, evaluate_every=2, save_every=4, early_stopping=2)
     result = run(data, tmp_path, replace(SETTINGS, training=training))
-    assert (result.finished, result.state.step, result.state.best_step) == (True, 8, 6)
+    assert (result.finished, result.step, result.best_step) == (True, 8, 6)
     assert result.metrics == {"masked_loss": 3.0}
 
 
@@ -140,7 +140,7 @@ def test_the_metrics_of_a_run_without_improvement(
     steps = iter([0.0, 2.0, 4.0])
     training = replace(SETTINGS.training, steps=4, evaluate_every=2, early_stopping=3)
     result = run(data, tmp_path, replace(SETTINGS, training=training))
-    assert result.state.best_step == best_step
+    assert result.best_step == best_step
     assert result.metrics == {
         "masked_loss": pytest.approx(expected, nan_ok=True),
         "order_loss": 4.0 if np.isnan(expected) else 0.0,

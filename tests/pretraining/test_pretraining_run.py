@@ -144,7 +144,7 @@ def test_overfit_one_batch_fails_if_the_batch_is_not_learned(data: Path, tmp_pat
     settings = replace(SETTINGS, overfit_one_batch=True, unit_mapping=True, training=training)
     settings = replace(settings, model=SIZES | {"initializer_range": 0.1})
     result = run(data, tmp_path / "learnt", settings)
-    assert result.state.tokens % result.state.step == 0  # the same batch, every time
+    assert result.tokens % result.step == 0  # the same batch, every time
     first, *_, last = [line for line in read_metrics(tmp_path / "learnt") if "train/masked_loss" in line]
     assert last["train/masked_loss"] < 0.1 * first["train/masked_loss"]
     slow = replace(settings, training=replace(training, steps=5, learning_rate=1e-5))
@@ -158,7 +158,7 @@ def test_a_resumed_run_on_one_batch_has_the_same_batch(data: Path, tmp_path: Pat
     training = replace(SETTINGS.training, steps=3, save_every=1)
     settings = replace(SETTINGS, overfit_one_batch=True, training=training)
     stopped = replace(settings, training=replace(training, max_minutes=1e-9))
-    counts = [run(data, tmp_path, stopped).state.tokens for _ in range(2)]
+    counts = [run(data, tmp_path, stopped).tokens for _ in range(2)]
     assert counts[1] == 2 * counts[0]
     with pytest.raises(TrainingError, match="did not learn the batch"):
         run(data, tmp_path, settings)

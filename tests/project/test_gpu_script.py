@@ -13,7 +13,7 @@ from pages_of_books import write_books
 from places import ROOT
 from safetensors.torch import load_file
 
-from albertkit.training.state import checkpoints
+from albertkit.training.checkpoints import checkpoints
 
 # What a machine with a GPU and no network lacks. Processes of workers read this file too.
 ABSENT = """

@@ -194,9 +194,8 @@ NEED_TORCH = {
     "pretraining.initialization",
     "training.distributed",
     "training.loop",
-    "training.objective",
     "training.optimizers",
-    "training.state",
+    "training.checkpoints",
     "training.throughput",
 }
 

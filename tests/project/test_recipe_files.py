@@ -22,8 +22,8 @@ from albertkit.pretraining import masking
 from albertkit.pretraining.run import run_pretraining
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.recipe import build, read_recipe
+from albertkit.training.checkpoints import checkpoint_folder
 from albertkit.training.progress import read_metrics
-from albertkit.training.state import checkpoint_folder
 
 RECIPES = sorted(
     str(path.relative_to(ROOT))
@@ -65,7 +65,7 @@ def test_the_recipe_trains_for_two_steps(recipe: str, data: Path, tmp_path: Path
     small = replace(settings, **one_row, model=model, training=training)
     result = run_pretraining(small, str(data / "shards"), str(data / "tokenizer"), str(tmp_path))
     assert result.finished
-    assert result.state.step == 2
+    assert result.step == 2
     masked_lm = settings.examples.masked_lm
     name, low, high = ("masked_loss", 3, 10) if masked_lm else ("order_loss", 0, 2)
     losses = [line[f"train/{name}"] for line in read_metrics(tmp_path)]

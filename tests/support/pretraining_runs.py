@@ -10,8 +10,8 @@ from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.run import run_pretraining
 from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
 from albertkit.tokenization.tokenizer import AlbertTokenizer
-from albertkit.training.run_state import RunResult
 from albertkit.training.settings import TrainingSettings
+from albertkit.training.state import RunState
 
 SIZES = {
     "embedding_size": 16,
@@ -65,7 +65,7 @@ def write_pretraining_data(folder: Path, texts: Iterable[str], vocabulary: Path,
     return folder
 
 
-def run(data: Path, output: Path, settings: PretrainingSettings = SETTINGS) -> RunResult:
+def run(data: Path, output: Path, settings: PretrainingSettings = SETTINGS) -> RunState:
     """Pretrain on the shards and with the tokenizer of a folder from `write_pretraining_data`."""
     return run_pretraining(settings, data / "shards", data / "tokenizer", output)
 

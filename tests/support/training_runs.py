@@ -8,8 +8,7 @@ import torch
 
 from albertkit.config import AlbertConfig
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
-from albertkit.training.loop import Training
-from albertkit.training.objective import StepOutput
+from albertkit.training.loop import StepOutput, Training
 from albertkit.training.settings import TrainingSettings
 
 

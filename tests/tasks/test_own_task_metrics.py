@@ -34,7 +34,7 @@ def test_your_metric_selects_the_best_model(model: Path, tmp_path: Path) -> None
             "text-classification", train=ROWS, validation=ROWS, model=model, output=tmp_path / str(lower),
             metrics=Metric(error, lower_is_better=lower), steps=3, evaluate_every=1, **FAST,
         )  # fmt: skip
-        assert run.loop.state.best_step == best
+        assert run.loop.best_step == best
 
 
 def cost(true: list[str], predicted: list[str]) -> float:

@@ -16,11 +16,11 @@ from training_runs import BadOnce, run, settings
 from two_processes import in_two_processes
 
 import albertkit
-from albertkit import Callback, RunProgress
+from albertkit import Callback, RunState
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.training.callbacks import checked_callbacks
+from albertkit.training.checkpoints import checkpoint_folder, checkpoints
 from albertkit.training.progress import LogLines, read_metrics
-from albertkit.training.state import checkpoint_folder, checkpoints
 
 EVENTS = ("on_start", "on_step", "on_evaluation", "on_checkpoint", "on_rollback", "on_end")
 
@@ -28,12 +28,12 @@ EVENTS = ("on_start", "on_step", "on_evaluation", "on_checkpoint", "on_rollback"
 class Recorder(Callback):
     """Records each call, and calls a function at one of them."""
 
-    def __init__(self, event: str = "", step: int = 0, then: Callable[[RunProgress], object] = repr) -> None:
+    def __init__(self, event: str = "", step: int = 0, then: Callable[[RunState], object] = repr) -> None:
         self.calls: list[tuple[str, int, Any]] = []
         self.at, self.then = (event, step), then
         self.finished: bool | None = None
 
-    def _note(self, event: str, run: RunProgress, told: Any = None) -> None:
+    def _note(self, event: str, run: RunState, told: Any = None) -> None:
         self.calls.append((event, run.step, told))
         self.finished = run.finished
         if self.at == (event, run.step):
@@ -52,7 +52,7 @@ class Full(Exception):  # noqa: N818  # as the pruning of Optuna, which is none 
     """An exception of a library that the loop does not know."""
 
 
-def fail(run: RunProgress) -> None:
+def fail(run: RunState) -> None:
     raise Full(f"at {run.step}")
 
 
@@ -77,7 +77,7 @@ def test_callbacks_get_the_metrics_and_change_no_result(tmp_path: Path, whole: P
     told, losses = Recorder(), []
 
     class Losses(Callback):
-        def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
+        def on_step(self, run: RunState, metrics: dict[str, float]) -> None:
             torch.manual_seed(7)  # the seed of a step is the loop's
             losses.append(run.loss)
 
@@ -150,7 +150,7 @@ def test_an_exception_at_the_end_leaves_a_finished_run(tmp_path: Path, whole: Pa
         run(tmp_path, settings(), callbacks=[first, second])
     assert second.finished
     assert same(tmp_path, whole)
-    assert run(tmp_path, settings()).state.step == 12
+    assert run(tmp_path, settings()).step == 12
 
 
 def test_callbacks_end_where_the_run_itself_fails(tmp_path: Path) -> None:
@@ -178,20 +178,20 @@ def test_a_callback_stops_the_run(
     caplog.set_level("INFO", "albertkit")
     told = Recorder(event, at, lambda run: run.stop("good enough"))
     result = run(tmp_path, settings(), callbacks=[told])
-    assert (result.finished, result.state.step, result.state.stopped) == (True, ended, "good enough")
+    assert (result.finished, result.step, result.stopped) == (True, ended, "good enough")
     assert f"a callback stopped the run at step {at}: good enough" in caplog.text
     assert told.events("on_evaluation")[-1] == (ended, {"eval/loss": result.metrics["loss"]})
     assert told.finished
     assert same(tmp_path, checkpoint_folder(tmp_path, ended))
     again = run(tmp_path, settings())  # has nothing left to do
-    assert (again.finished, again.state.step) == (True, ended)
+    assert (again.finished, again.step) == (True, ended)
 
 
 def test_a_resumed_run_starts_at_its_step(tmp_path: Path) -> None:
     steps: list[tuple[int, bool, int]] = []
 
     class Starts(Callback):
-        def on_start(self, run: RunProgress) -> None:
+        def on_start(self, run: RunState) -> None:
             steps.append((run.step, run.resumed, run.tokens))
 
     run(tmp_path, settings(max_minutes=1e-9), callbacks=[Starts()])
@@ -228,7 +228,7 @@ def test_callbacks_of_finetune_see_every_seed_and_the_settings(tmp_path: Path) -
     seen: list[tuple[str, Any, Any, Any]] = []
 
     class Seen(Recorder):
-        def on_start(self, run: RunProgress) -> None:
+        def on_start(self, run: RunState) -> None:
             seen.append((run.output.name, *(run.settings[name] for name in ("task", "batch_size", "seed"))))
 
     told = Seen("on_step", 1, lambda run: run.stop("seen"))
@@ -265,7 +265,7 @@ class Ending(Callback):
 with join_world("cpu") as world:
     try:
         result = t.run(Path({output!r}), t.settings(), world=world, callbacks=[Ending()])
-        ended = f"{{result.finished}} at {{result.state.step}}"
+        ended = f"{{result.finished}} at {{result.step}}"
     except Exception as error:
         ended = f"{{type(error).__name__}}: {{error}}"
     Path({output!r}, f"ended-{{world.rank}}.txt").write_text(ended)

@@ -15,9 +15,9 @@ from two_processes import in_two_processes
 
 import albertkit
 from albertkit.errors import ConfigError
+from albertkit.training.checkpoints import checkpoints
 from albertkit.training.distributed import World, join_world
 from albertkit.training.progress import read_metrics
-from albertkit.training.state import checkpoints
 
 RECIPE = f"""
 batch_tokens = 1024
@@ -184,7 +184,7 @@ with join_world("cpu") as world:
         save_model=model.save_pretrained, evaluate=lambda: {{"accuracy": next(values)}},
         best_metric="accuracy", world=world,
     ).run()
-    Path({output!r}, f"ended-{{world.rank}}.txt").write_text(f"{{result.finished}} at {{result.state.step}}")
+    Path({output!r}, f"ended-{{world.rank}}.txt").write_text(f"{{result.finished}} at {{result.step}}")
 """
 
 

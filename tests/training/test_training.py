@@ -1,6 +1,7 @@
 """Options that save memory or time do not change the result, and metrics and speed are logged."""
 
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from albertkit.errors import ConfigError
 from albertkit.training import loop, throughput
 from albertkit.training.loop import Training
 from albertkit.training.progress import read_metrics
-from albertkit.training.run_state import RunState
+from albertkit.training.state import RunState
 
 
 def test_any_seed_will_do(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_runs_counted_in_tokens_and_in_steps_are_equal(tmp_path: Path) -> None:
     run(tmp_path / "steps", settings())
     in_tokens = {"steps": None, "warmup_steps": 0, "tokens": 12 * 32, "warmup_tokens": 3 * 32}
     result = run(tmp_path / "tokens", settings(**in_tokens))
-    assert (result.finished, result.state.step, result.state.tokens) == (True, 12, 12 * 32)
+    assert (result.finished, result.step, result.tokens) == (True, 12, 12 * 32)
     steps, tokens = (load_file(tmp_path / name / "model.safetensors") for name in ("steps", "tokens"))
     assert all(torch.equal(steps[key], tokens[key]) for key in steps)
 
@@ -175,15 +176,14 @@ def test_the_peak_of_a_gpu_is_stated_or_measured(
 def test_minutes_left_follow_the_speed_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time before a resume must not count, because it may come from another machine."""
     now = [0.0]
-    monkeypatch.setattr(throughput.time, "perf_counter", lambda: now[0])
-    state = RunState(step=100, tokens=1_000, seconds=60_000.0)
-    meter = throughput.Meter(torch.device("cpu"), state, done=state.step)
-    meter.start()
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
+    state = RunState(output=Path(), step=100, tokens=1_000, seconds=60_000.0)
+    meter = loop.Meter(torch.device("cpu"), state, done=state.step)
     now[0], state.step, state.tokens = 50.0, 110, 1_100
-    figures = meter.figures(state, done=state.step, length=170)
+    figures = meter.figures(done=state.step, length=170, seconds_left=math.inf)
     assert figures["tokens_per_second"] == pytest.approx(2.0)
     assert figures["minutes_left"] == pytest.approx(60 * 5 / 60)
-    limited = meter.figures(state, done=state.step, length=170, seconds_left=30.0)
+    limited = meter.figures(done=state.step, length=170, seconds_left=30.0)
     assert limited["minutes_left"] == pytest.approx(0.5)
 
 

@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 from training_runs import BadOnce, batches, objective, run, settings, tiny_model
 
 from albertkit.errors import ConfigError, TrainingError
+from albertkit.training.checkpoints import checkpoint_folder
 from albertkit.training.loop import Training
-from albertkit.training.run_state import LossWatch, RunState
-from albertkit.training.state import checkpoint_folder
+from albertkit.training.state import LossWatch, RunState
 
 
 def run_with(
@@ -46,7 +46,7 @@ def test_the_best_model_survives_a_rollback(tmp_path: Path) -> None:
     """The checkpoint of step 4 does not know the evaluation of step 6, whose model is in best/."""
     values = iter([0.1, 0.2, 0.3, 0.9, 0.4, 0.35, 0.35, 0.35])
     result = run_with(tmp_path, values, BadOnce(7, math.nan))
-    assert (result.state.best, result.state.best_step) == (0.9, 6)
+    assert (result.best, result.best_step) == (0.9, 6)
     assert list(values) == []
 
 
@@ -54,10 +54,9 @@ def test_early_stopping_counts_the_evaluations_before_a_rollback(tmp_path: Path)
     """The checkpoint of step 4 has one evaluation without improvement; step 6 is the best and is repeated."""
     values = iter([0.1, 0.5, 0.4, 0.9, 0.35, 0.3])
     result = run_with(tmp_path, values, objective=BadOnce(7, math.nan), early_stopping=2)
-    state = result.state
-    assert (result.finished, state.step, state.stale_evaluations) == (True, 8, 2)
+    state = result
+    assert (state.finished, state.step, state.stale_evaluations) == (True, 8, 2)
     assert (state.best, state.best_step, state.best_metrics["accuracy"]) == (0.9, 6, 0.9)
-    assert state.metrics == result.metrics
     assert result.metrics["accuracy"] == 0.3
     assert list(values) == []
 
@@ -66,7 +65,7 @@ def test_early_stopping_counts_an_evaluation_that_a_rollback_repeats_once(tmp_pa
     """Steps 4, 6 and 8 do not improve on step 2; step 6 is evaluated again after the rollback to step 4."""
     values = iter([0.1, 0.5, 0.4, 0.3, 0.3, 0.2])
     result = run_with(tmp_path, values, objective=BadOnce(7, math.nan), early_stopping=3)
-    assert (result.finished, result.state.step, result.state.stale_evaluations) == (True, 8, 3)
+    assert (result.finished, result.step, result.stale_evaluations) == (True, 8, 3)
     assert list(values) == []
 
 
@@ -77,7 +76,7 @@ def test_a_finished_run_keeps_its_metrics(tmp_path: Path) -> None:
     again = run_with(tmp_path, iter([]))
     for found in (result, again):
         assert found.metrics == {"accuracy": 0.2, "recall": pytest.approx(math.nan, nan_ok=True)}
-        assert found.state.best_metrics == {"accuracy": 0.5, "recall": pytest.approx(math.nan, nan_ok=True)}
+        assert found.best_metrics == {"accuracy": 0.5, "recall": pytest.approx(math.nan, nan_ok=True)}
     file = checkpoint_folder(tmp_path, 12) / "training_state.json"
     assert json.loads(file.read_text())["metrics"] == {"accuracy": 0.2, "recall": None}
 
@@ -104,19 +103,19 @@ def test_the_best_model_is_kept_and_a_run_that_gets_no_better_ends(tmp_path: Pat
 
     scores = [0.1, 0.5, 0.7, 0.6, 0.65, 0.69]
     result = trained(tmp_path / "stopped", scores, early_stopping=3)
-    assert (result.finished, result.state.step) == (True, 10)
-    assert (result.state.best, result.state.best_step) == (0.7, 4)
+    assert (result.finished, result.step) == (True, 10)
+    assert (result.best, result.best_step) == (0.7, 4)
     final, best, fourth = (
         load_file(tmp_path / "stopped" / folder / "model.safetensors")
         for folder in (".", "best", "checkpoints/step-0000004")
     )
     assert all(torch.equal(final[key], fourth[key]) and torch.equal(best[key], fourth[key]) for key in fourth)
     again = trained(tmp_path / "stopped", [], early_stopping=3)  # nothing is left to do
-    assert (again.finished, again.state.step) == (True, 10)
+    assert (again.finished, again.step) == (True, 10)
     # Stopped by the clock after the first step, it remembers what was best.
     trained(tmp_path / "resumed", [0.9], early_stopping=3, max_minutes=1e-9)
     resumed = trained(tmp_path / "resumed", scores, early_stopping=3)
-    assert (resumed.state.step, resumed.state.best, resumed.state.best_step) == (6, 0.9, 0)
+    assert (resumed.step, resumed.best, resumed.best_step) == (6, 0.9, 0)
 
 
 def test_the_last_model_does_not_replace_a_missing_best_one(tmp_path: Path) -> None:
@@ -154,7 +153,7 @@ def test_the_best_of_an_error_is_the_lowest_and_nan_is_never_the_best(
         best_metric=metric,
         lower_is_better=metric == "mean_squared_error",
     ).run()
-    assert (result.state.best, result.state.best_step) == (best, scores.index(best))
+    assert (result.best, result.best_step) == (best, scores.index(best))
     lines = (tmp_path / "metrics.jsonl").read_text()
     assert "NaN" not in lines
     assert '"eval/' + metric + '": null' in lines
@@ -167,7 +166,7 @@ def test_the_best_of_an_error_is_the_lowest_and_nan_is_never_the_best(
 def test_of_equal_values_the_lowest_loss_wins_but_never_the_untrained_model(
     losses: list[float], best_step: int
 ) -> None:
-    state = RunState()
+    state = RunState(output=Path())
     state.is_best(0.7, lower=False)
     for step, loss in enumerate(losses, start=1):
         state.step, state.watch = step, LossWatch(seen=1, mean=loss)
@@ -179,4 +178,4 @@ def test_early_stopping_waits_for_a_first_value_above_0(tmp_path: Path) -> None:
     """F1 is 0 until a model predicts its first rare label."""
     values = iter([0.1, 0.0, 0.0, 0.0, 0.2, 0.2, 0.1, 0.3])
     result = run_with(tmp_path, values, steps=20, early_stopping=2, keep_untrained=False)
-    assert (result.finished, result.state.step, result.state.best) == (True, 12, 0.2)
+    assert (result.finished, result.step, result.best) == (True, 12, 0.2)

@@ -16,9 +16,9 @@ from training_runs import batches, objective, run, settings, tiny_model
 from albertkit.errors import DiskFullError, TrainingError
 from albertkit.files import complete_files
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
+from albertkit.training.checkpoints import checkpoint_folder, checkpoint_step, checkpoints, written_folder
 from albertkit.training.loop import Training
 from albertkit.training.progress import read_metrics
-from albertkit.training.state import checkpoint_folder, checkpoint_step, checkpoints, written_folder
 
 
 @pytest.mark.usefixtures("pictures")
@@ -138,7 +138,7 @@ def test_the_newest_checkpoint_is_kept_at_any_step(tmp_path: Path) -> None:
         state = json.loads((folder / "training_state.json").read_text())
         state |= {"fingerprint": longer.fingerprint(), "schedule_factor": 1.0}
         (folder / "training_state.json").write_text(json.dumps(state))
-    assert run(tmp_path, longer).state.step == 10_000_001
+    assert run(tmp_path, longer).step == 10_000_001
     assert [folder.name for folder in checkpoints(tmp_path)] == ["step-10000000", "step-10000001"]
 
 
@@ -175,7 +175,7 @@ def test_files_of_inner_folders_are_on_the_disk_before_the_folder_gets_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flushed: list[str] = []
-    for module in ("albertkit.training.state", "albertkit.files"):
+    for module in ("albertkit.training.checkpoints", "albertkit.files"):
         monkeypatch.setattr(f"{module}.flush_to_disk", lambda path: flushed.append(path.name))
     for write in (lambda: written_folder(tmp_path / "one"), lambda: complete_files(tmp_path / "other")):
         with write() as folder:

@@ -17,10 +17,10 @@ from safetensors.torch import load_file
 from training_runs import batches, objective, run, settings, tiny_model
 
 from albertkit.errors import TrainingError
+from albertkit.training.checkpoints import checkpoint_folder, checkpoints
 from albertkit.training.distributed import stop_signals
 from albertkit.training.loop import Training
 from albertkit.training.progress import read_metrics
-from albertkit.training.state import checkpoint_folder, checkpoints
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,9 @@ def test_an_interrupted_run_has_the_weights_of_an_uninterrupted_run(
         changes["adamw_learning_rate"] = 0.003
     run(tmp_path / "whole", settings(**changes))
     first = run(tmp_path / "pieces", settings(**changes, max_minutes=1e-9))
-    assert (first.finished, first.state.step) == (False, 1)
+    assert (first.finished, first.step) == (False, 1)
     second = run(tmp_path / "pieces", settings(**changes))
-    assert (second.finished, second.state.step, second.state.tokens) == (True, 12, 12 * 32)
+    assert (second.finished, second.step, second.tokens) == (True, 12, 12 * 32)
     for name in ("model.safetensors", "training_state.safetensors"):
         whole = load_file(checkpoint_folder(tmp_path / "whole", 12) / name)
         pieces = load_file(checkpoint_folder(tmp_path / "pieces", 12) / name)
@@ -128,7 +128,7 @@ def test_a_signal_during_the_first_evaluation_is_not_lost(tmp_path: Path) -> Non
         save_model=model.save_pretrained,
         evaluate=evaluate,
     ).run()
-    assert (result.finished, result.signal, result.state.step) == (False, signal.SIGTERM, 1)
+    assert (result.finished, result.signal, result.step) == (False, signal.SIGTERM, 1)
     assert checkpoints(tmp_path)[-1] == checkpoint_folder(tmp_path, 1)
 
 
@@ -187,9 +187,7 @@ def test_a_damaged_checkpoint_is_an_error(tmp_path: Path) -> None:
         lambda state: state | {"step": "12"},
         lambda state: state | {"watch": None},
         lambda state: state | {"watch": {"seen": 3, "other": 1}},
-        lambda state: state | {"position": {"step": None}},
         lambda state: state | {"more": 1},
-        lambda state: state | {"metrics": {"loss": "3"}},
         lambda state: state | {"best_metrics": [3]},
         lambda state: state | {"fingerprint": {"precision": "int8"}},
         lambda state: {name: value for name, value in state.items() if name != "tokens"},
@@ -237,9 +235,9 @@ def test_a_resume_computes_in_the_saved_precision(
     tmp_path: Path, saved: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same command goes on where the machine, or a new measurement of it, would choose otherwise."""
-    monkeypatch.setattr("albertkit.training.state.computes_in_bf16", lambda _: saved == "bf16")
+    monkeypatch.setattr("albertkit.training.checkpoints.computes_in_bf16", lambda _: saved == "bf16")
     run(tmp_path, settings(precision="auto", max_minutes=1e-9))
-    monkeypatch.setattr("albertkit.training.state.computes_in_bf16", lambda _: saved != "bf16")
+    monkeypatch.setattr("albertkit.training.checkpoints.computes_in_bf16", lambda _: saved != "bf16")
     assert run(tmp_path, settings(precision="auto")).finished
     state = json.loads((checkpoint_folder(tmp_path, 12) / "training_state.json").read_text())
     assert state["fingerprint"]["precision"] == saved

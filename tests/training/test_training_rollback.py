@@ -13,7 +13,7 @@ from training_runs import BadOnce, Rows, batches, objective, run, settings, tiny
 from albertkit.errors import TrainingError
 from albertkit.training.loop import Training
 from albertkit.training.progress import read_metrics
-from albertkit.training.run_state import RunState
+from albertkit.training.state import Progress, RunState
 
 
 @pytest.mark.parametrize("optimizer", ["lamb", "muon"])
@@ -22,7 +22,7 @@ def test_a_bad_loss_rolls_back_and_its_data_is_skipped(tmp_path: Path, optimizer
     result = run(tmp_path / "bad", changed, objective=BadOnce(7, math.nan))
     assert result.finished
     # Batches 5 to 7 are gone (the last checkpoint was that of step 4), so step 12 takes batch 15.
-    assert result.state.position == {"step": 15}
+    assert result.position == {"step": 15}
     (event,) = [line for line in read_metrics(tmp_path / "bad") if "rolled_back_from" in line]
     assert (event["step"], event["rolled_back_from"], event["bad_loss"]) == (4, 7, "nan")
     logged = [line["step"] for line in read_metrics(tmp_path / "bad") if "train/loss" in line]
@@ -43,14 +43,14 @@ def test_a_loss_spike_rolls_back(tmp_path: Path) -> None:
     result = run(tmp_path, settings(steps=120, save_every=50), objective=BadOnce(110, 100.0))
     (event,) = [line for line in read_metrics(tmp_path) if "rolled_back_from" in line]
     assert (event["step"], event["rolled_back_from"]) == (100, 110)
-    assert result.state.position == {"step": 130}
+    assert result.position == {"step": 130}
     assert result.metrics["loss"] < 4
 
 
 def test_a_rollback_returns_to_the_metrics_of_its_checkpoint() -> None:
-    state = RunState(step=4, metrics={"accuracy": 0.4}, best_metrics={"accuracy": 0.5})
-    before = RunState(step=6, metrics={"accuracy": 0.9}, best_metrics={"accuracy": 0.9})
-    state.keep_after_rollback(before, {"step": 7})
+    saved = Progress(step=4, metrics={"accuracy": 0.4}, best_metrics={"accuracy": 0.5})
+    state = RunState(output=Path(), step=6, metrics={"accuracy": 0.9}, best_metrics={"accuracy": 0.9})
+    state.roll_back_to(saved, {"step": 7})
     assert (state.metrics, state.best_metrics) == ({"accuracy": 0.4}, {"accuracy": 0.9})
 
 

@@ -38,7 +38,7 @@ from albertkit.heads import HEADS
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.tasks.task import Task
 from albertkit.training.distributed import World
-from albertkit.training.objective import StepOutput, TrainingObjective
+from albertkit.training.loop import StepOutput, TrainingObjective
 
 
 class HeadObjective:

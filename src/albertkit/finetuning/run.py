@@ -28,8 +28,8 @@ from albertkit.training.loop import Training
 from albertkit.training.model_card import PushOptions, finetuning_card
 from albertkit.training.progress import LOGGED_DIGITS, read_metrics
 from albertkit.training.run_folder import RunFolder
-from albertkit.training.run_state import RunResult, RunState
 from albertkit.training.settings import TrainingSettings
+from albertkit.training.state import RunState
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class FinetuningRun(RunFolder):
     folder: Path
     """Folder of the model, its report and its checkpoints."""
     task: Task
-    loop: RunResult
+    loop: RunState
     """The result of the training loop."""
     report: dict[str, Any] | None
     """The content of `report.json`; None for an unfinished run, and in processes of `torchrun` other than the
@@ -62,7 +62,7 @@ class FinetuningRun(RunFolder):
     @property
     def step(self) -> int:
         """Number of optimizer steps."""
-        return self.loop.state.step
+        return self.loop.step
 
     @property
     def signal(self) -> int | None:
@@ -121,7 +121,7 @@ def run_prepared(
     result = _train(prepared, settings, epochs, output, world, callbacks)
     report = None
     if result.finished and world.is_main:
-        report = _finish(prepared, settings, output, world, result.state)
+        report = _finish(prepared, settings, output, world, result)
     if result.finished:
         world.wait()
     return FinetuningRun(output, prepared.task, result, report, world.is_main)
@@ -184,7 +184,7 @@ def _train(
     folder: Path,
     world: World,
     callbacks: Sequence[Callback],
-) -> RunResult:
+) -> RunState:
     """Train or resume."""
     model = starting_model(prepared, settings).to(world.device)
     task, metric, validation = prepared.task, prepared.metric, prepared.validation

@@ -25,8 +25,8 @@ from albertkit.tasks.measuring import OwnMetrics
 from albertkit.tasks.registry import task_of
 from albertkit.tasks.task import Task
 from albertkit.training.callbacks import Callback, checked_callbacks
+from albertkit.training.checkpoints import refuse_other_folders
 from albertkit.training.distributed import World, join_world
-from albertkit.training.state import refuse_other_folders
 
 logger = logging.getLogger(__name__)
 

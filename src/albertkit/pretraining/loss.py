@@ -14,7 +14,7 @@ from albertkit.modeling.losses import vocabulary_loss
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.batches import PretrainingBatch
 from albertkit.pretraining.settings import PretrainingSettings
-from albertkit.training.objective import OUTPUT_SPREAD, StepOutput
+from albertkit.training.loop import OUTPUT_SPREAD, StepOutput
 
 PREDICTIONS_MULTIPLE = 64
 

@@ -116,19 +116,18 @@ def pretrain(
     output = Path(output)
     with lines_shown(), join_world(device) as world, full_disk_named(output):
         result = run_pretraining(chosen, data, tokenizer, output, world=world, callbacks=called)
-        state = result.state
         ending = "finished" if result.finished else "stopped (the same command resumes the run)"
         if world.is_main:
             logger.info(
-                f"{ending} at step {state.step}, {state.tokens:,} tokens, {state.seconds / 60:.1f} minutes "
-                f"of training; model in {output}"
+                f"{ending} at step {result.step}, {result.tokens:,} tokens, "
+                f"{result.seconds / 60:.1f} minutes of training; model in {output}"
             )
     return PretrainingRun(
         folder=output,
         finished=result.finished,
-        step=state.step,
-        tokens=state.tokens,
-        minutes=state.seconds / 60,
+        step=result.step,
+        tokens=result.tokens,
+        minutes=result.seconds / 60,
         metrics=result.metrics,
         signal=result.signal,
         settings=asdict(chosen),

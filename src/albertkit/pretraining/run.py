@@ -24,11 +24,11 @@ from albertkit.recipe import scalar_values
 from albertkit.tokenization.folder import locate_model_file
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.callbacks import Callback
+from albertkit.training.checkpoints import checkpoint_step, checkpoints, choose_precision
 from albertkit.training.distributed import World, ignore_stop_signals
 from albertkit.training.loop import Training
 from albertkit.training.progress import read_metrics
-from albertkit.training.run_state import RunResult
-from albertkit.training.state import checkpoint_step, checkpoints, choose_precision
+from albertkit.training.state import RunState
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def run_pretraining(
     *,
     world: World | None = None,
     callbacks: Sequence[Callback] = (),
-) -> RunResult:
+) -> RunState:
     """Pretrain on the shards in `data`, or continue the run in `output`; see `albertkit.pretrain`."""
     data, output = Path(data), Path(output)
     world = world or World(torch.device("cpu"))
@@ -148,8 +148,8 @@ def run_pretraining(
             metrics = objective.evaluate(model.eval(), held_out) if evaluated else {}
         shown = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
         logger.info("the model is the mean of the checkpoints at steps %s  %s", steps, shown)
-    elif best_metric is not None and result.finished and result.state.best is not None:
-        metrics = result.state.best_metrics  # the best model is kept
+    elif best_metric is not None and result.finished and result.best is not None:
+        metrics = result.best_metrics  # the best model is kept
     if evaluated and result.finished:
         _warn_if_worse(output, objective.main_metric, metrics)
     return replace(result, metrics=metrics)

@@ -7,11 +7,11 @@ can start at any position, and an evaluation. The loop owns the optimizer, the s
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -22,14 +22,8 @@ from albertkit.allocator import keep_freed_memory
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.files import copy_file
 from albertkit.modeling.layers import compile_layers
-from albertkit.training.callbacks import Callback, CallbackList, RunProgress
-from albertkit.training.distributed import World, stop_signals
-from albertkit.training.objective import OUTPUT_SPREAD, Averages, Batch, BatchSource, TrainingObjective
-from albertkit.training.optimizers import build_optimizer, clip_gradients
-from albertkit.training.progress import reporters
-from albertkit.training.run_state import RunResult, RunState
-from albertkit.training.settings import TrainingSettings
-from albertkit.training.state import (
+from albertkit.training.callbacks import Callback, CallbackList
+from albertkit.training.checkpoints import (
     BEST,
     check_schedule,
     checkpoint_folder,
@@ -40,11 +34,125 @@ from albertkit.training.state import (
     save_checkpoint,
     written_folder,
 )
-from albertkit.training.throughput import Meter, computes_in_bf16, peak_flops
+from albertkit.training.distributed import World, stop_signals
+from albertkit.training.optimizers import build_optimizer, clip_gradients
+from albertkit.training.progress import reporters
+from albertkit.training.settings import TrainingSettings
+from albertkit.training.state import Progress, RunState
+from albertkit.training.throughput import computes_in_bf16, peak_flops, peak_memory
 
 logger = logging.getLogger(__name__)
 
+OUTPUT_SPREAD = "output_spread"
+"""Evaluation metric that the loop watches: the relative spread of the outputs over positions."""
 CONSTANT = 1e-3  # relative spread of the outputs over positions below which they count as constant
+
+
+class Batch(Protocol):
+    """The rows of one batch in this process."""
+
+    def split(self, parts: int) -> list[Any]:
+        """Return the batch in this number of parts, or fewer if it has fewer rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """The result of an objective for one part of a batch."""
+
+    loss: Tensor
+    """Scalar to minimize: the part's share of the loss of the whole batch."""
+    sums: dict[str, tuple[Tensor, int]]
+    """Metric name -> (sum over the part, number of items summed); the same names for every part."""
+
+
+class Averages:
+    """Averages of the metrics of the parts of batches, over all processes."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, list[Any]] = {}
+
+    def add(self, sums: dict[str, tuple[Tensor, int]]) -> None:
+        """Add the sums of a part."""
+        for name, (value, count) in sums.items():
+            entry = self._sums.setdefault(name, [0.0, 0])
+            entry[0] = entry[0] + value.detach()
+            entry[1] += count
+
+    def take(self, world: World) -> dict[str, float]:
+        """Return the averages since the last call."""
+        names = list(self._sums)
+        pairs = [[float(total), float(count)] for total, count in self._sums.values()]
+        self._sums.clear()
+        summed = world.sum(torch.tensor(pairs, dtype=torch.float32, device=world.device))
+        return {
+            name: total / max(count, 1) for name, (total, count) in zip(names, summed.tolist(), strict=True)
+        }
+
+
+class Meter:
+    """Measures the training time of this process, and the speed since the last log line."""
+
+    def __init__(self, device: torch.device, state: RunState, *, done: int) -> None:
+        self._device, self._state = device, state
+        self.utilization = 0.0
+        """Model FLOPs utilization (Chowdhery et al. 2022, appendix B) at one token per second."""
+        # The speed before a resume does not count: the machine may have been another one.
+        self._first_done, self._first_seconds = done, state.seconds
+        self.start()
+        self.mark()
+
+    def start(self) -> None:
+        """Start the clock: the time since `tick` does not count as training."""
+        self._clock = time.perf_counter()
+
+    def tick(self) -> None:
+        """Add the time since the start to the seconds of the run."""
+        now = time.perf_counter()
+        self._state.seconds += now - self._clock
+        self._clock = now
+
+    def mark(self) -> None:
+        """Measure the speed from now on."""
+        self._tokens, self._seconds = self._state.tokens, self._state.seconds
+
+    def figures(self, *, done: int, length: int, seconds_left: float) -> dict[str, float]:
+        """Return speed and memory since the last mark, and set a new mark.
+
+        `done` of `length` steps or tokens are done. The limit of this call may come before the last one.
+        """
+        self.tick()
+        speed = (self._state.tokens - self._tokens) / max(self._state.seconds - self._seconds, 1e-9)
+        self.mark()
+        seconds_each = (self._state.seconds - self._first_seconds) / max(done - self._first_done, 1)
+        figures = {
+            "tokens_per_second": speed,
+            "memory_gb": peak_memory(self._device) / 1e9,
+            "minutes_left": min(seconds_each * (length - done), max(seconds_left, 0.0)) / 60,
+        }
+        if self.utilization:  # "mfu" is model FLOPs utilization
+            figures["mfu"] = speed * self.utilization
+        return figures
+
+
+class TrainingObjective(Protocol):
+    """A loss function of a model, computed part by part."""
+
+    def counts(self, batch: Any) -> dict[str, int]:
+        """Count the items over which the losses of a part are averaged, and its tokens as "tokens".
+
+        The names are the same for every part.
+        """
+        ...
+
+    def __call__(self, model: Callable[..., Any], batch: Any, counts: dict[str, int]) -> StepOutput:
+        """Compute a part's share of the loss; `counts` are those of the whole batch."""
+        ...
+
+
+BatchSource = Callable[[dict[str, int] | None], Iterator[tuple[Any, dict[str, int]]]]
+"""Starts the stream of batches at a position (None: the beginning). Each batch comes with the position of
+the next one."""
 
 
 @dataclass
@@ -62,7 +170,7 @@ class Training:
     """The stream of batches. With several processes, each gets its own rows."""
     settings: TrainingSettings
     output: Path
-    """Folder of the run, see `albertkit.training.state`. Several machines need a shared disk."""
+    """Folder of the run, see `albertkit.training.checkpoints`. Several machines need a shared disk."""
     save_model: Callable[[Path], object]
     """Writes a complete model folder (weights, config, tokenizer)."""
     evaluate: Callable[[], dict[str, float]] | None = None
@@ -94,39 +202,39 @@ class Training:
                 "has no evaluation. Omit early_stopping, or pass validation data."
             )
         called = [*reporters(settings), *self.callbacks] if self.world.is_main else []
-        progress = RunProgress(output=self.output, settings=self.about)
-        rate = settings.learning_rate or 0.0
-        self._callback_list = CallbackList(called, progress, self.world, rate)
+        self._state = RunState(output=self.output, settings=self.about)
+        self._callbacks = CallbackList(called, self._state, self.world)
         # The precision that "auto" chose belongs to the run, so that a resume on another machine uses it too.
         precision = choose_precision(self.settings, self.output, self.world)
         self._bf16 = precision == "bf16"
         self._optimizer = build_optimizer(self.model, self.settings, bf16=self._bf16)
         self._peak_rates: list[float] = [group["lr"] for group in self._optimizer.param_groups]
         self.fingerprint = self.settings.fingerprint() | {"precision": precision} | self.fingerprint
-        self._state = RunState()
         self._saved_step: int | None = None
         self._deadline = math.inf  # as `time.perf_counter`
         self._rollbacks = 0  # number of rollbacks since the last checkpoint was written
         self._averages = Averages()  # means of the training metrics since the last log line
 
-    def run(self) -> RunResult:
-        """Train, and return the result.
+    def run(self) -> RunState:
+        """Train, and return the state at the end.
 
         Raises:
             TrainingError: a run is resumed with other settings, the folder is in use or has other files,
                 losses stay bad after several rollbacks, or the outputs became constant.
         """
-        is_main = self.world.is_main
-        with open_run(self.output) if is_main else nullcontext(), stop_signals() as stopping:
+        state = self._state
+        with open_run(self.output) if self.world.is_main else nullcontext(), stop_signals() as stopping:
             self.world.wait()  # wait until the main process has checked the folder
             self._resume_or_start()
             self._wrap()
             try:
-                signal = self._steps(stopping)
+                self._steps(stopping)
             finally:
-                self._callback_list.end(self._state, finished=self._is_finished())
-            self._callback_list.raise_error(self._state)
-        return RunResult(self._state, self._is_finished(), signal, self._state.metrics if is_main else {})
+                state.finished = self._is_finished()
+                self._callbacks.end()
+            self._callbacks.raise_error()
+        state.finished = self._is_finished()
+        return state
 
     def _wrap(self) -> None:
         """Prepare the model for calls: checkpointed layers, several processes, compilation."""
@@ -137,14 +245,14 @@ class Training:
         if self.settings.compile:
             compile_layers(self.model)
 
-    def _place(self) -> int:
+    def _done(self) -> int:
         """Return the progress of the run, in the unit of its length."""
         return self._state.step if self.settings.unit == "steps" else self._state.tokens
 
     def _is_finished(self) -> bool:
         """Return whether the run has reached its length, or ended before it."""
         state = self._state
-        return self._is_stale() or state.stopped is not None or self._place() >= self.settings.length
+        return self._is_stale() or state.stopped is not None or self._done() >= self.settings.length
 
     def _is_stale(self) -> bool:
         return 0 < self.settings.early_stopping <= self._state.stale_evaluations
@@ -155,7 +263,9 @@ class Training:
         saved = checkpoints(self.output)
         self.world.wait()  # no process writes a checkpoint before all have looked for one
         if saved:
-            self._load(saved[-1])
+            vars(self._state).update(vars(self._load(saved[-1])))
+            self._state.resumed = True
+            self._state.learning_rate = (settings.learning_rate or 0.0) * self._state.schedule_factor
             check_schedule(saved[-1], self._state, settings)
             self._say(f"resuming from {saved[-1].name} ({self._state.tokens:,} tokens seen)")
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
@@ -167,25 +277,25 @@ class Training:
         )
         if self._bf16 and not computes_in_bf16(self.world.device):
             logger.warning("bf16 is not faster than fp32 on %s. Consider fp32.", self.world.device)
-        self._meter = Meter(self.world.device, self._state, done=self._place())
+        self._meter = Meter(self.world.device, self._state, done=self._done())
 
-    def _steps(self, stopping: list[int]) -> int | None:
-        """Train until the run has its length, its time is up or a signal arrives; return the signal."""
-        settings, signal = self.settings, None
+    def _steps(self, stopping: list[int]) -> None:
+        """Train until the run has its length, its time is up or a signal arrives."""
+        settings, state = self.settings, self._state
         self._deadline = time.perf_counter() + settings.max_minutes * 60
-        self._callback_list.start(self._state, resumed=self._saved_step is not None)
-        if self._callback_list.failed:
-            return None
+        self._callbacks.start()
+        if self._callbacks.failed:
+            return
         if self._saved_step is None:
             self._evaluate()
             self._save()
         self.model.train()
         self._meter.start()
-        self._meter.mark(self._state)
+        self._meter.mark()
         was_finished = self._is_finished()
         if was_finished:
             self._say(f"already finished, at step {self._state.step}")
-        elif not self._callback_list.failed:
+        elif not self._callbacks.failed:
             for batch, next_position in self.batches(self._state.position):
                 if self.counts_flops and not self._meter.utilization and self.world.is_main:
                     self._meter.utilization = self._utilization(batch)
@@ -198,7 +308,7 @@ class Training:
                     bool(stopping) or time.perf_counter() >= self._deadline
                 )
                 figures = self._figures(grad_norm) if step % settings.log_every == 0 or ending else {}
-                self._callback_list.call("on_step", self._state, figures)
+                self._callbacks.call("on_step", figures)
                 last = self._is_finished()
                 if self.evaluate and (last or step % settings.evaluate_every == 0):
                     self._evaluate()
@@ -209,17 +319,16 @@ class Training:
                             f"ended early at step {step}: {count} evaluations without improvement of "
                             f"{self.best_metric}"
                         )
-                ending = ending or last or self._callback_list.failed
+                ending = ending or last or self._callbacks.failed
                 if step % settings.save_every == 0 or ending:
                     self._save()
-                if ending or self._callback_list.failed:
-                    signal = stopping[0] if stopping else None
+                if ending or self._callbacks.failed:
+                    state.signal = stopping[0] if stopping else None
                     break
         if self._state.step != self._saved_step:  # the stream of batches ended early
             self._save()
         if self.world.is_main:
             self._write_model(was_finished=was_finished)
-        return signal
 
     def _write_model(self, *, was_finished: bool) -> None:
         """Write the last model, or the best one if the run has ended and keeps it.
@@ -279,14 +388,15 @@ class Training:
             self._roll_back(loss, next_position)
             return None
         self._optimizer.step()
+        state.loss = loss
         state.watch.add(loss)
         state.step += 1
         state.tokens += counts["tokens"]
         state.schedule_factor = factor
+        state.learning_rate = (settings.learning_rate or 0.0) * factor
         state.position = next_position
         for part_sums in sums:
             self._averages.add(part_sums)
-        self._callback_list.run.loss = loss
         return grad_norm
 
     def _autocast(self) -> AbstractContextManager[Any]:
@@ -315,22 +425,18 @@ class Training:
                 f"{what}, after {self.settings.max_rollbacks} rollbacks to {newest}, which is intact. Lower "
                 f"the learning rate ({self.settings.learning_rate:g}) or use more warm-up.{cause}"
             )
-        before = self._state
-        self._load(newest)
-        self._state.keep_after_rollback(before, position)
+        self._state.roll_back_to(self._load(newest), position)
         self._averages = Averages()
-        self._meter.mark(self._state)
+        self._meter.mark()
         self._say(f"{what}: rolling back to {newest.name} and skipping the data since then")
-        self._callback_list.call(
-            "on_rollback", self._state, {"rolled_back_from": step, "bad_loss": str(loss)}
-        )
+        self._callbacks.call("on_rollback", {"rolled_back_from": step, "bad_loss": str(loss)})
 
     def _figures(self, grad_norm: float) -> dict[str, float]:
         """Return the speed and the averages of the training metrics since the last call."""
         figures = {"grad_norm": grad_norm}
         seconds_left = self._deadline - time.perf_counter()
         figures |= self._meter.figures(
-            self._state, done=self._place(), length=self.settings.length, seconds_left=seconds_left
+            done=self._done(), length=self.settings.length, seconds_left=seconds_left
         )
         return figures | {f"train/{name}": value for name, value in self._averages.take(self.world).items()}
 
@@ -342,7 +448,7 @@ class Training:
         """
         if self.evaluate is None:
             return
-        self._meter.tick(self._state)
+        self._meter.tick()
         before = self._state.metrics
         if self.world.is_main:
             self.model.eval()
@@ -350,7 +456,7 @@ class Training:
                 self._state.metrics = self.evaluate()
             self.model.train()
         shown = {f"eval/{name}": value for name, value in self._state.metrics.items()}
-        self._callback_list.call("on_evaluation", self._state, shown)
+        self._callbacks.call("on_evaluation", shown)
         metric, lower = self.best_metric, self.lower_is_better
         is_candidate = self.world.is_main and (self._state.step or self.keep_untrained)
         if is_candidate and metric and self._state.is_best(self._state.metrics[metric], lower=lower):
@@ -367,18 +473,18 @@ class Training:
             )
         self._meter.start()  # evaluation does not count as training time
 
-    def _load(self, checkpoint: Path) -> None:
-        self._state = load_checkpoint(
+    def _load(self, checkpoint: Path) -> Progress:
+        saved = load_checkpoint(
             checkpoint, model=self.model, optimizer=self._optimizer, fingerprint=self.fingerprint
         )
-        self._saved_step = self._state.step
+        self._saved_step = saved.step
+        return saved
 
     def _save(self) -> None:
         """Write a checkpoint; all processes continue when it is complete."""
-        self._meter.tick(self._state)
+        self._meter.tick()
         if self.world.is_main:
             save_checkpoint(
-                self.output,
                 self._state,
                 optimizer=self._optimizer,
                 save_model=self.save_model,
@@ -386,7 +492,7 @@ class Training:
                 keep=self.settings.keep_checkpoints,
             )
         folder = checkpoint_folder(self.output, self._state.step)
-        self._callback_list.call("on_checkpoint", self._state, folder)
+        self._callbacks.call("on_checkpoint", folder)
         self._saved_step, self._rollbacks = self._state.step, 0
         self._meter.start()
 

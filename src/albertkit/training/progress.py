@@ -13,8 +13,9 @@ from albertkit.errors import TrainingError
 from albertkit.extras import optional, require
 from albertkit.files import atomic_path, finite, full_disk_named, json_text, write_picture
 from albertkit.logs import ProgressBar
-from albertkit.training.callbacks import Callback, RunProgress
+from albertkit.training.callbacks import Callback
 from albertkit.training.settings import TrainingSettings
+from albertkit.training.state import CURVES, METRICS, TENSORBOARD, RunState, metrics_lines, step_of
 
 # Not pyplot, whose backend belongs to the program or notebook that trains.
 matplotlib_figure = optional("matplotlib.figure", extra="train")
@@ -24,10 +25,8 @@ record_writer = optional("tensorboard.summary.writer.record_writer", extra="trai
 
 logger = logging.getLogger(__name__)
 
-METRICS = "metrics.jsonl"
 LOGGED_DIGITS = 6
 """Decimal places of the metrics in `metrics.jsonl`."""
-TENSORBOARD = "tensorboard"
 _NUMBERS = count()  # of the TensorBoard files of this process, which may begin in the same second
 _SECONDS_BETWEEN_PICTURES = 30.0  # drawing takes most of a second, and an evaluation may take less
 
@@ -46,26 +45,23 @@ def reporters(settings: TrainingSettings) -> list[Callback]:
 class MetricsFile(Callback):
     """Writes the metrics to `metrics.jsonl`."""
 
-    def on_start(self, run: RunProgress) -> None:
-        """Remove the lines of steps that will be repeated."""
+    def on_start(self, run: RunState) -> None:
         # A new run repeats the evaluation before its first step.
-        self._forget_after(run, run.step if run.resumed else -1)
+        self._drop_after(run, run.step if run.resumed else -1)
 
-    def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
-        """Append a line, if there are metrics."""
+    def on_step(self, run: RunState, metrics: dict[str, float]) -> None:
         if metrics:
             self._write(run, {name: round(value, LOGGED_DIGITS) for name, value in metrics.items()})
 
     on_evaluation = on_step
 
-    def on_rollback(self, run: RunProgress, metrics: dict[str, Any]) -> None:
-        """Remove the lines of steps that will be repeated, and append a line about the rollback."""
-        self._forget_after(run, run.step)
+    def on_rollback(self, run: RunState, metrics: dict[str, Any]) -> None:
+        self._drop_after(run, run.step)
         self._write(run, metrics)
 
-    def _write(self, run: RunProgress, values: dict[str, Any]) -> None:
-        """Append a line; NaN and infinite values become null, because JSON cannot hold them."""
-        place = {
+    def _write(self, run: RunState, values: dict[str, Any]) -> None:
+        # NaN and infinite values become null, because JSON cannot hold them.
+        progress = {
             "step": run.step,
             "tokens": run.tokens,
             "seconds": round(run.seconds, 1),
@@ -73,13 +69,10 @@ class MetricsFile(Callback):
         }
         file = run.output / METRICS
         with full_disk_named(file), file.open("a") as stream:
-            stream.write(json_text(finite(place | values)) + "\n")
+            stream.write(json_text(finite(progress | values)) + "\n")
 
-    def _forget_after(self, run: RunProgress, step: int) -> None:
-        """Remove the lines of later steps, and damaged lines.
-
-        A killed run may have written them after its last checkpoint.
-        """
+    def _drop_after(self, run: RunState, step: int) -> None:
+        """Remove damaged lines, and those that a killed run wrote after its last checkpoint."""
         lines = metrics_lines(run.output)
         steps = [step_of(line) for line in lines]
         kept = [line for line, at in zip(lines, steps, strict=True) if at is not None and at <= step]
@@ -95,20 +88,18 @@ class MetricsFile(Callback):
 class TensorBoard(Callback):
     """Writes the metrics to a new file for TensorBoard, which reads all files of the folder in their order.
 
-    `torch.utils.tensorboard` writes in a thread, which prints a traceback if the disk is full, and the run
-    continues until its next metrics. Here the run itself writes, so a full disk is one error with the path.
+    `SummaryWriter` would import TensorFlow where it is installed, and writes in a thread, which prints a
+    traceback if the disk is full, while the run continues.
     """
 
     def __init__(self) -> None:
         self._records: Any = None  # opened with the first metrics: a rejected run has none
         self._path = Path()
 
-    def on_start(self, run: RunProgress) -> None:
-        """Record which steps will be repeated."""
+    def on_start(self, run: RunState) -> None:
         self._purge_step = run.step + 1
 
-    def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
-        """Write the metrics, if there are any, so that TensorBoard shows them."""
+    def on_step(self, run: RunState, metrics: dict[str, float]) -> None:
         if not metrics:
             return
         if self._records is None:
@@ -123,18 +114,16 @@ class TensorBoard(Callback):
         figures = [summary_pb2.Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
         self._write(step=run.step, summary=summary_pb2.Summary(value=figures))
         with full_disk_named(self._path):
-            self._records.flush()
+            self._records.flush()  # so that TensorBoard shows them
 
     on_evaluation = on_step
 
-    def on_rollback(self, run: RunProgress, metrics: dict[str, Any]) -> None:
-        """Drop the metrics of the steps that will be repeated."""
+    def on_rollback(self, run: RunState, metrics: dict[str, Any]) -> None:
         self._purge_step = run.step + 1
         if self._records:
             self._purge()
 
-    def on_end(self, run: RunProgress) -> None:
-        """Close the file."""
+    def on_end(self, run: RunState) -> None:
         if self._records:
             with full_disk_named(self._path):
                 self._records.close()
@@ -155,8 +144,7 @@ class LogLines(Callback):
     def __init__(self, settings: TrainingSettings) -> None:
         self._length = f"/{settings.length}" if settings.unit == "steps" else ""
 
-    def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
-        """Log a line, if there are metrics."""
+    def on_step(self, run: RunState, metrics: dict[str, float]) -> None:
         if metrics:
             shown = (
                 f"{name} {value:,.0f}" if 10_000 <= abs(value) < 1e12 else f"{name} {value:.4g}"
@@ -170,22 +158,18 @@ class LogLines(Callback):
 class Curves(Callback):
     """Draws `curves.png` after evaluations, at most every half a minute, and at the end."""
 
-    def on_start(self, run: RunProgress) -> None:
-        """Start the clock."""
+    def on_start(self, run: RunState) -> None:
         self._drawn, self._outdated = time.monotonic(), False
 
-    def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
-        """Record whether there are new metrics."""
+    def on_step(self, run: RunState, metrics: dict[str, float]) -> None:
         self._outdated = self._outdated or bool(metrics)
 
-    def on_evaluation(self, run: RunProgress, metrics: dict[str, float]) -> None:
-        """Draw, unless the last image is recent."""
+    def on_evaluation(self, run: RunState, metrics: dict[str, float]) -> None:
         self._outdated = True
         if time.monotonic() - self._drawn > _SECONDS_BETWEEN_PICTURES:
             self.on_end(run)
 
-    def on_end(self, run: RunProgress) -> None:
-        """Draw, unless the image shows all metrics."""
+    def on_end(self, run: RunState) -> None:
         if self._outdated:
             plot_curves(run.output)
             self._drawn, self._outdated = time.monotonic(), False
@@ -197,18 +181,15 @@ class Bar(Callback):
     def __init__(self, settings: TrainingSettings) -> None:
         self._settings = settings
 
-    def on_start(self, run: RunProgress) -> None:
-        """Show the bar."""
+    def on_start(self, run: RunState) -> None:
         self._bar = ProgressBar(lines=False).__enter__()
 
-    def on_step(self, run: RunProgress, metrics: dict[str, float]) -> None:
-        """Move the bar."""
+    def on_step(self, run: RunState, metrics: dict[str, float]) -> None:
         length, unit = self._settings.length, self._settings.unit
-        place = run.step if unit == "steps" else run.tokens
-        self._bar.update(f"loss {run.loss:.3f}  {place:,} of {length:,} {unit}", place, length)
+        done = run.step if unit == "steps" else run.tokens
+        self._bar.update(f"loss {run.loss:.3f}  {done:,} of {length:,} {unit}", done, length)
 
-    def on_end(self, run: RunProgress) -> None:
-        """Remove the bar."""
+    def on_end(self, run: RunState) -> None:
         self._bar.__exit__()
 
 
@@ -249,23 +230,6 @@ def plot_curves(output: str | Path) -> Path:
         panel.set(title=metric, xlabel="million tokens")
         panel.grid(alpha=0.3)
         panel.legend()
-    target = Path(output) / "curves.png"
+    target = Path(output) / CURVES
     write_picture(figure, target, dpi=110)
     return target
-
-
-def metrics_lines(output: Path) -> list[str]:
-    """Return the lines of a run's `metrics.jsonl` unchanged, or none if the file does not exist."""
-    file = output / METRICS
-    if not file.is_file():
-        return []
-    return file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
-
-
-def step_of(line: str) -> int | None:
-    """Return the step of a line of `metrics.jsonl`, or None for a damaged line."""
-    try:
-        step = json.loads(line)["step"] if line.endswith("\n") else None
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return None
-    return step if isinstance(step, int) else None

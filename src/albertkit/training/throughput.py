@@ -1,6 +1,5 @@
-"""The speed of a run relative to its machine: model FLOPs utilization (Chowdhery et al. 2022, appendix B)."""
+"""The speed and the memory of the machine that trains."""
 
-import math
 import re
 import resource
 import sys
@@ -10,8 +9,6 @@ from pathlib import Path
 
 import torch
 
-from albertkit.training.run_state import RunState
-
 _SIZES = (512, 1024, 2048)  # one fits a CPU's caches, one fills a GPU
 _LONG_ENOUGH = 0.02  # seconds per product; larger ones are not faster
 _REPEATS = 5
@@ -20,63 +17,6 @@ _REPEATS = 5
 # H100 PCIe, H100 NVL and H200 NVL are slower than the modules of these names.
 STATED_BF16 = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
 _SLOWER = re.compile(r"\bH[12]00\b.*\b(PCIe|NVL)\b")
-
-
-class Meter:
-    """Measures the training time, and the speed since the last log line.
-
-    Args:
-        device: the device of the run.
-        state: state of the run when this process starts or resumes it.
-        done: the length of the run so far, in steps or tokens.
-    """
-
-    def __init__(self, device: torch.device, state: RunState, *, done: int) -> None:
-        self._device = device
-        self.utilization = 0.0
-        """Model FLOPs utilization at one token per second; 0 if unknown."""
-        self._clock = time.perf_counter()
-        self._tokens, self._seconds = state.tokens, state.seconds
-        self._first_done, self._first_seconds = done, state.seconds
-
-    def start(self) -> None:
-        """Start the clock: time since `tick` does not count as training."""
-        self._clock = time.perf_counter()
-
-    def tick(self, state: RunState) -> None:
-        """Count the time until now."""
-        now = time.perf_counter()
-        state.seconds += now - self._clock
-        self._clock = now
-
-    def mark(self, state: RunState) -> None:
-        """Measure the speed from now on."""
-        self._tokens, self._seconds = state.tokens, state.seconds
-
-    def figures(
-        self, state: RunState, *, done: int, length: int, seconds_left: float = math.inf
-    ) -> dict[str, float]:
-        """Return speed and memory since the last mark, and set a new mark.
-
-        Args:
-            state: state of the run.
-            done: the length of the run so far, in steps or tokens.
-            length: the length of the whole run, in the same unit.
-            seconds_left: the time until the limit of this call, which may come first.
-        """
-        self.tick(state)
-        speed = (state.tokens - self._tokens) / max(state.seconds - self._seconds, 1e-9)
-        self.mark(state)
-        # Only this process counts: before a resume, the machine may have been another one.
-        seconds_each = (state.seconds - self._first_seconds) / max(done - self._first_done, 1)
-        figures = {
-            "tokens_per_second": speed,
-            "memory_gb": peak_memory(self._device) / 1e9,
-            "minutes_left": min(seconds_each * (length - done), max(seconds_left, 0.0)) / 60,
-        }
-        if self.utilization:  # "mfu" is model FLOPs utilization
-            figures["mfu"] = speed * self.utilization
-        return figures
 
 
 def peak_flops(device: torch.device, dtype: torch.dtype) -> float:

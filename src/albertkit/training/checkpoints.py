@@ -1,0 +1,271 @@
+"""The folder of a run: checkpoints that are complete model folders, and everything for an exact resume.
+
+    OUTPUT/
+      metrics.jsonl                    one line per logged or evaluated step
+      curves.png
+      checkpoints/step-0000500/        config.json, model.safetensors, tokenizer files: a normal model folder
+        training_state.json            the state of the run, and its fingerprint
+        training_state.safetensors     optimizer tensors
+      best/                            the best model so far, if evaluations select the model
+      config.json, model.safetensors   the model when the run has ended
+
+A checkpoint folder is written under a temporary name, flushed and renamed. A folder with its final name is
+complete. Nothing is pickled.
+"""
+
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from albertkit.checkpoints.arrays import to_tensors
+from albertkit.checkpoints.folder import read_folder
+from albertkit.errors import AlbertKitError, TrainingError
+from albertkit.files import contents, finite, flush_to_disk, full_disk_named, write_json
+from albertkit.recipe import build
+from albertkit.training.distributed import World
+from albertkit.training.settings import TrainingSettings
+from albertkit.training.state import CURVES, METRICS, TENSORBOARD, Progress, RunState, metrics_lines, step_of
+from albertkit.training.throughput import computes_in_bf16
+
+LOCK = ".lock"
+BEST = "best"
+STATE_JSON = "training_state.json"
+STATE_TENSORS = "training_state.safetensors"
+_STEP = re.compile("step-[0-9]+")
+_METRICS = ("metrics", "best_metrics")  # fields of the state that may be NaN, which is null in the file
+_SHOWN_DIFFERENCES = 8
+
+
+@contextmanager
+def open_run(output: Path) -> Iterator[None]:
+    """Lock the folder of a run for this process. It is created if missing.
+
+    Raises:
+        TrainingError: another process trains in it, or a new run would overwrite its files.
+    """
+    if not checkpoints(output):
+        # Left by a run that was killed before its first checkpoint.
+        left = {METRICS, TENSORBOARD, LOCK, CURVES, "checkpoints"}
+        refuse_other_folders(output, left | ({BEST} if (output / METRICS).is_file() else set()))
+        if any(line.endswith("\n") and step_of(line) != 0 for line in metrics_lines(output)):
+            raise TrainingError(
+                f"{output / METRICS} has metrics, but {output} has no checkpoint: a new run would overwrite "
+                "the metrics. Restore the checkpoints, or choose another output folder."
+            )
+    output.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(output / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise TrainingError(
+            f"{output} is in use by another run. Wait for it, stop it, or choose another folder."
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def refuse_other_folders(output: Path, own: Set[str]) -> None:
+    """Raise TrainingError if a folder has files besides `own` that a new run would overwrite."""
+    for folder in (output, *output.parents):
+        if folder.exists() and not folder.is_dir():
+            raise TrainingError(f"{folder} is a file. Choose another output folder.")
+    others = {file.name for file in output.iterdir()} - own if output.exists() else set()
+    if any(not name.endswith(".tmp") for name in others):
+        raise TrainingError(
+            f"{output} {contents(output)}: a new run would overwrite it. Choose another output folder."
+        )
+
+
+@contextmanager
+def written_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder, which replaces `folder` when it is complete and on the disk.
+
+    If the block raises, the temporary folder is removed and `folder` is unchanged.
+    """
+    temporary = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)  # left by a killed run
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        for file in temporary.rglob("*"):
+            flush_to_disk(file)
+        flush_to_disk(temporary)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    replaced = folder.with_name(f".{folder.name}.replaced.tmp")
+    shutil.rmtree(replaced, ignore_errors=True)  # left by a killed run
+    if folder.exists():
+        folder.rename(replaced)
+    temporary.rename(folder)
+    flush_to_disk(folder.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def checkpoint_folder(output: Path, step: int) -> Path:
+    return output / "checkpoints" / f"step-{step:07d}"
+
+
+def checkpoints(output: Path) -> list[Path]:
+    """Return the finished checkpoints of a run, oldest first."""
+    folders = (output / "checkpoints").glob("step-*")
+    # Steps with more than 7 digits have longer names, which do not sort as text.
+    return sorted((folder for folder in folders if _STEP.fullmatch(folder.name)), key=checkpoint_step)
+
+
+def checkpoint_step(folder: Path) -> int:
+    return int(folder.name.removeprefix("step-"))
+
+
+def save_checkpoint(
+    state: RunState,
+    *,
+    optimizer: torch.optim.Optimizer,
+    save_model: Callable[[Path], object],
+    fingerprint: dict[str, Any],
+    keep: int,
+) -> None:
+    """Write a checkpoint, then remove all but the newest `keep`."""
+    folder = checkpoint_folder(state.output, state.step)
+    tensors = {
+        f"optimizer.{index}.{key}": torch.as_tensor(value).detach().cpu().contiguous()
+        for index, values in optimizer.state_dict()["state"].items()
+        for key, value in values.items()
+    }
+    values = {name: asdict(state)[name] for name in Progress.__dataclass_fields__}
+    values |= {name: finite(values[name]) for name in _METRICS} | {"fingerprint": fingerprint}
+    with written_folder(folder) as temporary:
+        save_model(temporary)
+        with full_disk_named(folder):
+            (temporary / STATE_TENSORS).write_bytes(safetensors.torch.save(tensors))
+        write_json(temporary / STATE_JSON, values)
+    for old in checkpoints(state.output)[:-keep]:
+        shutil.rmtree(old)
+
+
+def load_checkpoint(
+    folder: Path,
+    *,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    fingerprint: dict[str, Any],
+) -> Progress:
+    """Load a checkpoint's weights and optimizer, and return its state.
+
+    Raises:
+        TrainingError: the checkpoint is damaged, or belongs to a run with another fingerprint.
+    """
+    document = _read_document(folder)
+    _require_same_run(folder, document.pop("fingerprint"), fingerprint)
+    with _reading(folder):
+        tensors = safetensors.torch.load_file(folder / STATE_TENSORS)
+        _, arrays = read_folder(folder)
+        missing, unexpected = model.load_state_dict(to_tensors(arrays), strict=False)
+        names = dict(model.named_parameters(remove_duplicate=False))
+        # A model folder stores a tied parameter once, under one of its names.
+        loaded = {id(value) for name, value in names.items() if name not in missing}
+        lost = [name for name in missing if id(names.get(name)) not in loaded]
+        if unexpected or lost:
+            raise ValueError(f"it is of another model: missing {lost}, unexpected {unexpected}")
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            _, index, key = name.split(".")
+            moments.setdefault(int(index), {})[key] = value
+        optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
+        for name in _METRICS:
+            values = document[name].items()
+            document[name] = {key: math.nan if value is None else value for key, value in values}
+        return build(Progress, document, where=STATE_JSON)
+
+
+def check_schedule(folder: Path, state: RunState, settings: TrainingSettings) -> None:
+    """Raise TrainingError if the settings give another learning rate than a checkpoint has."""
+    factor = state.schedule_factor
+    now = settings.learning_rate_factor(step=state.step, tokens=state.tokens)
+    if state.step and not math.isclose(factor, now, abs_tol=1e-9):
+        raise TrainingError(
+            f"{folder} was written at {factor:.4f} of the peak learning rate, but with {settings.unit}="
+            f"{settings.length} and decay_{settings.unit}={settings.decay} it would be {now:.4f} there, "
+            "because the decay had begun. Use the saved settings or a new output folder."
+        )
+
+
+def choose_precision(settings: TrainingSettings, output: Path, world: World) -> str:
+    """Return "fp32" or "bf16". The precision that "auto" chose at the start of a run belongs to the run."""
+    if settings.precision != "auto":
+        return settings.precision
+    for newest in checkpoints(output)[-1:]:
+        return _read_document(newest)["fingerprint"]["precision"]
+    # In a new run, all processes use the same precision, whatever their machines are.
+    return "fp32" if world.any(not computes_in_bf16(world.device)) else "bf16"
+
+
+def _read_document(folder: Path) -> dict[str, Any]:
+    with _reading(folder):
+        document = json.loads((folder / STATE_JSON).read_text(encoding="utf-8"))
+        if document["fingerprint"]["precision"] not in ("fp32", "bf16"):
+            raise ValueError(f"precision {document['fingerprint']['precision']!r}")
+        if missing := Progress.__dataclass_fields__.keys() - document.keys():
+            raise ValueError(f"{STATE_JSON} lacks {', '.join(sorted(missing))}")
+        return document
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    """Turn any error within the block into a TrainingError that names the checkpoint."""
+    try:
+        yield
+    except (AlbertKitError, OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError,
+            SafetensorError) as error:  # fmt: skip
+        raise TrainingError(
+            f"{folder} is damaged ({error}). Delete it to resume from the previous checkpoint."
+        ) from error
+
+
+def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
+    # Convert through JSON, so that a tuple equals the list it was saved as.
+    before, now = _flat(saved), _flat(json.loads(json.dumps(current)))
+    differences = [
+        f"{name}: saved {_short(before, name)}, now {_short(now, name)}"
+        for name in sorted(before.keys() | now.keys())
+        if name not in before or name not in now or before[name] != now[name]
+    ]
+    if differences:
+        if len(differences) > _SHOWN_DIFFERENCES:
+            differences[_SHOWN_DIFFERENCES:] = [f"and {len(differences) - _SHOWN_DIFFERENCES} more"]
+        raise TrainingError(
+            f"{folder} cannot be resumed with these settings ({'; '.join(differences)}). Use the saved ones, "
+            "or another output folder to start a new run."
+        )
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    """Return the values in nested dicts and lists by their path, such as "task.max_length"."""
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if not isinstance(value, dict):
+        return {name: value}
+    inner = (_flat(item, f"{name}.{key}" if name else str(key)) for key, item in value.items())
+    return {path: item for group in inner for path, item in group.items()}
+
+
+def _short(values: dict[str, Any], name: str) -> str:
+    """Return a value for a message; a hash is shortened."""
+    value = values.get(name)
+    if isinstance(value, str) and len(value) == 64:
+        return f"{value[:8]!r}..."
+    return repr(value) if name in values else "nothing"
