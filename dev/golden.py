@@ -41,7 +41,7 @@ WORDS = (
 VERBS = [
     *("fill-mask", "classify", "tag", "answer", "choose", "order", "embed", "serve", "playground", "bench"),
     *("train-tokenizer", "prepare", "pretrain", "finetune", "evaluate", "predict", "convert", "export onnx"),
-    *("inspect model", "inspect attention", "inspect bias"),
+    *("inspect model", "inspect attention"),
 ]
 SHORT = [
     *("--steps", "10", "--batch-size", "4", "--precision", "fp32"),
@@ -273,7 +273,6 @@ def record() -> dict[str, Any]:
             "question-answering": "question-answering squad squad.json --doc-stride 16",
             "multiple-choice": "multiple-choice choice choice.csv --choice-columns ending0,ending1",
             "sentence-embedding": "sentence-embedding vectors vectors.csv --pair-column second",
-            "early exit": "text-classification exit single.csv --early-exit",
         }
         jobs: dict[str, Any] = {
             **{name: (finetuned, *words.split()) for name, words in tasks.items()},

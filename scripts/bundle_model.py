@@ -51,7 +51,7 @@ pipeline_tag: fill-mask
 {title}
 
 A small ALBERT, pretrained with the commands of albertkit. It is part of the package:
-`pipeline("fill-mask")` uses it, and so do `fill-mask`, `order`, `inspect attention` and `inspect bias`
+`pipeline("fill-mask")` uses it, and so do `fill-mask`, `order` and `inspect attention`
 without `--model`.
 
 | | |

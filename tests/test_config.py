@@ -160,7 +160,6 @@ def test_json_round_trip(tmp_path: Path):
         architectures=["AlbertForMaskedLM"],
         output_attentions=True,
         return_dict=False,
-        pruned_heads={0: [3, 1]},
         tie_word_embeddings=False,
     )
     config.save_pretrained(tmp_path / "new")
@@ -168,11 +167,16 @@ def test_json_round_trip(tmp_path: Path):
     assert AlbertConfig.from_pretrained(tmp_path / "new" / "config.json") == config
     stored = json.loads((tmp_path / "new" / "config.json").read_text(encoding="utf-8"))
     assert stored["id2label"] == {"0": "a", "1": "b", "2": "é"}
-    assert stored["pruned_heads"] == {"0": [1, 3]}
     assert stored["dtype"] == config.torch_dtype == "float16"
     assert stored["model_type"] == "albert"
     assert pickle.loads(pickle.dumps(config)) == copy.deepcopy(config) == config
     assert config != AlbertConfig.preset("base")
+
+
+def test_pruned_heads_are_refused():
+    with pytest.raises(ConfigError, match="pruned_heads, which albertkit does not support"):
+        AlbertConfig.from_dict({"model_type": "albert", "pruned_heads": {"0": [1]}})
+    assert AlbertConfig.from_dict({"model_type": "albert", "pruned_heads": {}}) == AlbertConfig()
 
 
 def test_foreign_keys_are_kept(tmp_path: Path):
@@ -209,7 +213,6 @@ def test_dictionary_as_arguments():
     config = AlbertConfig.preset(
         "base",
         id2label={0: "no", 1: "yes", 2: "maybe"},
-        pruned_heads={0: [1]},
         dtype="float16",
         problem_type="regression",
     )

@@ -9,7 +9,6 @@ import pytest
 from albertkit.checkpoints.sentence_modules import NORMALIZE_KEY, POOLING_KEY
 from albertkit.config import AlbertConfig, AutoConfig
 from albertkit.config_fields import SETTINGS_KEY
-from albertkit.early_exit import KEY as EARLY_EXIT_KEY
 from albertkit.errors import ConfigError
 from albertkit.tasks.question_answering import THRESHOLD_KEY
 from albertkit.tasks.text_classification import PAIRS_KEY
@@ -26,9 +25,6 @@ def test_types_of_attributes():
     assert json.loads(config.to_json_string())["dtype"] == "bfloat16"
     config.id2label = {"0": "no", "1": "yes", "2": "maybe"}
     assert (config.num_labels, config.id2label[2]) == (3, "maybe")
-    pruned = config.replace(pruned_heads={"0": [1, 0]})
-    assert pruned.pruned_heads == {0: [0, 1]}
-    assert config.pruned_heads == {}
     for wrong in ([3], "AlbertModel", 3):
         with pytest.raises(ConfigError, match="architectures must be a list of class names"):
             AlbertConfig(architectures=wrong)
@@ -44,7 +40,7 @@ def test_unknown_attributes_warn(recwarn: pytest.WarningsRecorder):
     with pytest.raises(ConfigError, match=r"'hiden_size' .did you mean 'hidden_size'"):
         config.hiden_size = 96
     config.use_cache = False  # code for transformers sets it on every config
-    for key in (SETTINGS_KEY, PAIRS_KEY, POOLING_KEY, NORMALIZE_KEY, THRESHOLD_KEY, EARLY_EXIT_KEY):
+    for key in (SETTINGS_KEY, PAIRS_KEY, POOLING_KEY, NORMALIZE_KEY, THRESHOLD_KEY):
         setattr(config, key, None)  # the tasks read it
     config._of_another_library = 1
     assert not recwarn.list

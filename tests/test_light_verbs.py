@@ -139,13 +139,6 @@ class TestVerbs:
         report = run("inspect", "attention", TEXT, "--model", model.folder, "--json").json[0]
         close([layer["attention"] for layer in report["layers"]], model.outputs(TEXT)["attentions"][:, 0])
 
-    def test_inspect_bias(self, run: Run, make: Make) -> None:
-        model = make("AlbertForMaskedLM")
-        given = ["--template", "[X] opened the [MASK].", "--groups", "she,he", "--model", model.folder]
-        predictions = run("inspect", "bias", *given, "--json").json[0]["predictions"]
-        fill = pipeline("fill-mask", model.folder)
-        same(predictions, {word: fill(f"{word} opened the [MASK].") for word in ("she", "he")})
-
     def test_bench(self, run: Run, make: Make) -> None:
         sizes = ("--lengths", "8", "--batches", "2", "--minutes", "0.05", "--rounds", "1")
         result = run("bench", "--model", make("AlbertForMaskedLM").folder, *sizes, "--json")

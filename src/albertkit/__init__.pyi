@@ -23,7 +23,6 @@ from albertkit.export.onnx import export_onnx as export_onnx
 from albertkit.finetuning.evaluate import evaluate as evaluate
 from albertkit.finetuning.predict import predict as predict
 from albertkit.finetuning.train import finetune as finetune
-from albertkit.inspection.inspect import compare_groups as compare_groups
 from albertkit.inspection.inspect import inspect_attention as inspect_attention
 from albertkit.keras.heads import TFAlbertForMaskedLM as TFAlbertForMaskedLM
 from albertkit.keras.heads import TFAlbertForMultipleChoice as TFAlbertForMultipleChoice

@@ -20,7 +20,7 @@ from albertkit.config_fields import (
     rate,
     read_dtype,
     read_labels,
-    read_pruned_heads,
+    refuse_pruned_heads,
     setting,
     settle_labels,
     size,
@@ -114,8 +114,8 @@ class AlbertConfig(ConfigBase):
     """Data type in which the weights were saved, such as "float32"."""
     architectures: list[str] | None = setting(None, CLASS_NAMES)
     """Names of the model classes that the checkpoint was saved from."""
-    pruned_heads: dict[int, list[int]] = setting(None, convert=read_pruned_heads)
-    """The removed heads of each layer with its own weights. `prune_heads` sets it."""
+    pruned_heads: dict[int, list[int]] = setting(None, convert=refuse_pruned_heads)
+    """Always empty: models with pruned attention heads are not supported."""
     id2label: dict[int, str] = setting(None, convert=read_labels, written="never")
     """Names of the classes by id. Ids are int here and str in JSON. Default: LABEL_0 and LABEL_1. Setting it
     also sets `label2id`."""

@@ -32,7 +32,7 @@ GOOGLE_CONFIG_FILE = "albert_config.json"
 # Other keys that can be passed or set without a warning. Tasks of albertkit use the first keys; code
 # written for `transformers` sets the others on any config.
 _KEPT_KEYS = {
-    *("null_score_diff_threshold", "text_pairs", "sentence_pooling", "sentence_normalize", "early_exit"),
+    *("null_score_diff_threshold", "text_pairs", "sentence_pooling", "sentence_normalize"),
     *("task_settings", "transformers_version", "task_specific_params", "tokenizer_class", "finetuning_task"),
     *("sep_token_id", "use_cache", "is_encoder_decoder", "is_decoder", "add_cross_attention"),
     *("chunk_size_feed_forward", "prefix"),

@@ -67,14 +67,11 @@ def read_labels(values: Any) -> dict[int, str]:
     return _mapped("id2label", "whole numbers to labels", values, lambda index, label: (int(index), label))
 
 
-def read_pruned_heads(values: Any) -> dict[int, list[int]]:
-    """Return the sorted heads of each layer number. None gives an empty mapping."""
-    return _mapped(
-        "pruned_heads",
-        "whole numbers to lists of heads",
-        values or {},
-        lambda layer, heads: (int(layer), sorted(map(int, heads))),
-    )
+def refuse_pruned_heads(values: Any) -> dict[int, list[int]]:
+    """Return an empty mapping; models with pruned heads cannot be computed."""
+    if values:
+        raise ConfigError("the config has pruned_heads, which albertkit does not support.")
+    return {}
 
 
 def ids_of_labels(id2label: Mapping[int, str]) -> dict[str, int]:

@@ -32,8 +32,7 @@ DIMENSIONS = {
     "I": "intermediate_size",
     "K": "num_labels",
 }
-"""The name in the config of each dimension's letter. A is the total size of a layer's heads: H, unless heads
-are pruned. A digit is a size itself."""
+"""The name in the config of each dimension's letter. A digit is a size itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class TensorSpec:
     """One tensor of the network: its name, its shape, and its names in other formats."""
 
     ours: str
-    """Name, with the placeholders {group} and {layer}, or {exit}, for repeated parts of the network."""
+    """Name, with the placeholders {group} and {layer} for repeated parts of the network."""
     part: str
     """Part of the network, as shown in reports."""
     shape: str
@@ -197,7 +196,6 @@ _CLASSIFIER = (
     TensorSpec("classifier.weight", "classifier", "K H", "output_weights"),
     TensorSpec("classifier.bias", "classifier", "K", "output_bias"),
 )
-_EXITS = linear_pair("exit_classifiers.{exit}", "exit classifiers", "K H")
 _ANSWERS = (
     TensorSpec("qa_outputs.weight", "answer span head", "2 H", "cls/squad/output_weights"),
     TensorSpec("qa_outputs.bias", "answer span head", "2", "cls/squad/output_bias"),
@@ -246,7 +244,7 @@ HEADS: dict[str, Head] = {
         },
     ),
     "AlbertForSequenceClassification": Head(
-        "text-classification", (*_POOLER, *_CLASSIFIER, *_EXITS), {"logits": _OF_TEXT}
+        "text-classification", (*_POOLER, *_CLASSIFIER), {"logits": _OF_TEXT}
     ),
     "AlbertForTokenClassification": Head(
         "token-classification", _CLASSIFIER, {"logits": Scores(("logits",), _linear("classifier"), "K")}

@@ -52,7 +52,7 @@ def forward(
     Returns:
         The outputs by their names in the class ("logits", "start_logits", ...). With `all_layers` also
         "hidden_states" (L + 1, B, T, H), the mapped embeddings and the output of each layer, and
-        "attentions" (L, B, N, T, T). If pruned heads make N differ by layer, "attentions" is missing.
+        "attentions" (L, B, N, T, T).
 
     Raises:
         CheckpointError: A tensor is missing.
@@ -82,7 +82,6 @@ def forward(
         outputs |= zip(scores.names, columns, strict=True)
     if all_layers:
         outputs["hidden_states"] = np.stack(states)
-    if len({one.shape for one in attentions}) == 1:
         outputs["attentions"] = np.stack(attentions)
     return outputs
 

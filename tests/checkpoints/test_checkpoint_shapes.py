@@ -27,14 +27,11 @@ GROUPS: dict[str, Any] = {"num_hidden_groups": 2, "inner_group_num": 3}
 CONFIGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "groups and inner layers": GROUPS,
-    "pruned heads": GROUPS | {"pruned_heads": {0: [1], 2: [], 5: [0, 2, 3]}},
     "untied": {"tie_word_embeddings": False},
     "five labels": {"num_labels": 5},
     "one label": {"num_labels": 1},
     "embeddings as wide as the layers": {"embedding_size": 8},
     "one segment": {"type_vocab_size": 1},
-    "classifiers for early exit": {**GROUPS, "model_type": "albert", "early_exit": {"classifiers": "each"}},
-    "one classifier for early exit": {"model_type": "albert", "early_exit": {"classifiers": "shared"}},
 }
 
 
@@ -81,19 +78,6 @@ def test_a_classifier_of_an_unknown_class_classifies_sequences(architectures: li
     config = AlbertConfig(**SIZES, architectures=architectures)
     names = expected_shapes("AlbertForTokenClassification", config)
     assert architecture_of(config, names) == "AlbertForSequenceClassification"
-
-
-@pytest.mark.parametrize(
-    ("pruned", "message"),
-    [
-        ({1: [0]}, "no layer 1 to prune. Expected the number of a layer with its own weights, 0 to 0"),
-        ({0: [4]}, r"heads to prune in layer 0 are \[4\]. Expected a list of ids from 0 to 3"),
-        ({0: [0, 1, 2, 3]}, "would leave layer 0 without heads"),
-    ],
-)
-def test_pruned_heads_that_do_not_exist(pruned: dict, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        expected_shapes("AlbertModel", AlbertConfig(**SIZES, pruned_heads=pruned))
 
 
 def test_an_unknown_class() -> None:

@@ -30,9 +30,9 @@ def test_table_covers_every_tensor_of_transformers(head: type) -> None:
 
 def test_models_use_every_row_of_the_table() -> None:
     used = {spec_of(name) for head in HEADS for name in shapes(reference(head))}
-    # transformers has no early exit, and lacks some heads.
+    # transformers lacks some heads.
     extra = {row for name, head in heads.HEADS.items() if name not in SHARED_HEADS for row in head.tensors}
-    assert used == {row for row in TABLE if row.part != "exit classifiers" and row not in extra - used}
+    assert used == {row for row in TABLE if row not in extra - used}
 
 
 @pytest.mark.parametrize(

@@ -291,7 +291,6 @@ class TestFootprint:
             {},
             {"intermediate_size": 40, "hidden_size": 64},
             {"num_hidden_groups": 2, "inner_group_num": 2},
-            {"pruned_heads": {0: [1, 2]}},
         ],
     )
     def test_training_floats_are_those_torch_keeps(self, changes):
@@ -328,9 +327,7 @@ class TestFootprint:
         assert counter.get_total_flops() == footprint.flops(tokens) * tokens + 2 * footprint.head_flops
 
     @pytest.mark.parametrize("head", HEADS)
-    @pytest.mark.parametrize(
-        "changes", [{"tie_word_embeddings": False}, {"num_hidden_groups": 2, "pruned_heads": {1: [0]}}]
-    )
+    @pytest.mark.parametrize("changes", [{"tie_word_embeddings": False}, {"num_hidden_groups": 2}])
     def test_stored_parameters_are_those_of_the_module(self, head, changes):
         config = self.config(**changes)
         sizes = [one.numel() for one in HEADS[head](config).parameters()]

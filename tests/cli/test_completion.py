@@ -50,7 +50,7 @@ def bash_offers(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         ("albertkit evaluate --suite ", list(completing.SUITES)),
         ("albertkit tag --engine onnx", ["onnx", "onnx-int8"]),
         ("albertkit tag --aggregation f", ["first"]),
-        ("albertkit inspect b", ["bias", "bundled", "bundled-sentences", "base-v1", "base-v2"]),
+        ("albertkit inspect b", ["bundled", "bundled-sentences", "base-v1", "base-v2"]),
         ("albertkit inspect xl", ["xlarge-v1", "xlarge-v2"]),
         ("albertkit inspect bundled --j", ["--json"]),
         ("albertkit export ", ["onnx", "web"]),

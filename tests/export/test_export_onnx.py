@@ -23,14 +23,12 @@ from albertkit import __version__
 from albertkit.checkpoints.folder import WEIGHTS_FILE
 from albertkit.config import AlbertConfig
 from albertkit.config_fields import ACTIVATION_NAMES
-from albertkit.early_exit import Exits
-from albertkit.errors import CheckpointError, ConfigError
+from albertkit.errors import CheckpointError
 from albertkit.export.check import open_session
 from albertkit.export.onnx import export_onnx
 from albertkit.files import file_sha256
 from albertkit.modeling import auto
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.pipelines import pipeline
 from albertkit.tokenization.auto import AutoTokenizer
 
 TOLERANCE = 1e-4
@@ -86,7 +84,6 @@ def test_any_shape_of_network(data: st.DataObject, tmp_path: Path) -> None:
         "type_vocab_size": data.draw(st.integers(1, 2)),
         "hidden_act": data.draw(st.sampled_from(ACTIVATION_NAMES)),
         "tie_word_embeddings": data.draw(st.booleans()),
-        "pruned_heads": {0: [0]} if heads > 1 and data.draw(st.booleans()) else {},
     }
     head = data.draw(st.sampled_from(list(HEADS)))
     folder = tmp_path / "any"
@@ -263,25 +260,6 @@ def test_the_config_names_the_class_of_the_weights(save: Save, tmp_path: Path) -
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["AlbertForPreTraining"]}))
     with pytest.raises(CheckpointError, match=r"lacks .*predictions.*Choose another architecture"):
         export_onnx(folder, tmp_path / "2.onnx", architecture="AlbertForPreTraining")
-
-
-def test_the_folder_has_no_exit_classifiers(labeled: Path, tmp_path: Path) -> None:
-    """The graph lacks the exit classifiers, so a model from the folder must not expect them."""
-    config = AlbertConfig.from_pretrained(labeled)
-    Exits().note(config)
-    with pytest.warns(UserWarning, match="newly initialized"):
-        auto.AlbertForSequenceClassification.from_pretrained(labeled, config=config).save_pretrained(
-            tmp_path / "exits"
-        )
-    AutoTokenizer.from_pretrained(labeled).save_pretrained(tmp_path / "exits")
-    report = export_onnx(tmp_path / "exits", tmp_path / "out")
-    assert "left out: the classifiers of the first 2 layers. The file computes all layers" in report.notes
-    assert "early_exit" not in json.loads(report.metadata["config"])
-    assert pipeline("text-classification", tmp_path / "out")("yes") == pipeline(
-        "text-classification", tmp_path / "exits"
-    )("yes")
-    with pytest.raises(ConfigError, match="no classifiers to exit at"):
-        auto.AlbertForSequenceClassification.from_pretrained(tmp_path / "out").set_patience(1)
 
 
 def test_outputs_of_the_original_code(tmp_path: Path) -> None:

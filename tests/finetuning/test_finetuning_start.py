@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 import torch
 from finetuning_runs import FAST, tune
-from json_lines import write_json_lines
 from random_models import TWO_LAYERS
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
 from albertkit.finetuning.prepared import Prepared, prepare, starting_model
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForSequenceClassification, AlbertForTokenClassification
 from albertkit.tasks.registry import TASKS
 from albertkit.training.progress import read_metrics
@@ -90,21 +88,6 @@ def test_a_classifier_is_kept_for_its_labels(
             f"the model's classifier is for the labels {', '.join(names)}. The training starts with a new "
             f"one, for {', '.join(sorted(labels))}."
         ]
-
-
-def test_the_classifiers_of_early_exit_are_for_the_same_labels(
-    save_model: Callable[..., Path], tmp_path: Path
-) -> None:
-    exits = replace(FAST, early_exit=True, epochs=1)
-    data = write_json_lines(tmp_path / "train.jsonl", labeled("bad", "good"))
-    write_json_lines(tmp_path / "validation.jsonl", labeled("bad", "good"))
-    start = save_model(AlbertForPreTraining, **TWO_LAYERS | {"num_hidden_layers": 3})
-    tune("text-classification", exits, start, data.parent, tmp_path / "run")
-    before = AlbertForSequenceClassification.from_pretrained(tmp_path / "run")
-    for labels, is_kept in ((("bad", "good"), True), (("no", "yes"), False)):
-        model = starting_model(prepared(tmp_path / "run", labeled(*labels), exits), replace(exits, seed=1))
-        found, saved = model.exit_classifiers[0], before.exit_classifiers[0]
-        assert torch.equal(found.weight, saved.weight) == is_kept
 
 
 def test_a_pretrained_model_has_no_classifier(model: Path, caplog: pytest.LogCaptureFixture) -> None:

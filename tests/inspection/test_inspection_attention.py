@@ -14,7 +14,6 @@ from albertkit.engines.light_model import LightModel
 from albertkit.errors import DataError
 from albertkit.inspection import attention as attention_module
 from albertkit.inspection.attention import InsideEngine, compute_attention, most_tokens
-from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 
 
@@ -38,13 +37,6 @@ class TestAttention:
             position for position, token in enumerate(report.tokens) if token in ("[CLS]", "[SEP]")
         ]
         assert [layer.stored for layer in report.layers] == [1, 1, 2, 2]
-
-    def test_pruned_heads_are_missing(self, folder, tokenizer):
-        model = AlbertModel.from_pretrained(folder)
-        model.prune_heads({0: [1, 2]})
-        layers = compute_attention(model, tokenizer, TEXT).layers
-        assert [layer.heads for layer in layers] == [[1, 4], [1, 4], [1, 2, 3, 4], [1, 2, 3, 4]]
-        assert [len(layer.probabilities) for layer in layers] == [2, 2, 4, 4]
 
     @pytest.mark.parametrize("shape", SHAPES)
     @pytest.mark.parametrize("head", ["AlbertModel", "AlbertForSequenceClassification"])

@@ -49,7 +49,6 @@ SMALLER: dict[str, dict[str, str]] = {
     "how-to/speed.md": {
         # tests/bench runs it with transformers
         "--against transformers,": "--lengths 16 --batches 4 --rounds 1 --minutes 0.02 --against ",
-        "--early-exit\n": f"--early-exit {STEPS}\n",
         "--calibrate dev.tsv": "--calibrate dev.tsv --max-drop 100",
     },
     "how-to/embed.md": {"finetune sentence-embedding": f"finetune sentence-embedding {STEPS}"},

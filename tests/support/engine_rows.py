@@ -31,7 +31,6 @@ SHAPES = [
     {"hidden_act": "silu"},
     {"hidden_act": "quick_gelu"},
     {"hidden_act": "mish"},
-    {"pruned_heads": {0: [1, 2]}},
 ]
 
 

@@ -12,7 +12,6 @@ CONFIG = SIZES | {
     "id2label": {"0": "no", "1": "yes"},
     "label2id": {"no": 0, "yes": 1},
     "architectures": ["AlbertForMaskedLM"],
-    "pruned_heads": {"0": [1]},
     "dtype": "float32",
     "classifier_dropout_prob": 0.1,
 }

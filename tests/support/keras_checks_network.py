@@ -22,9 +22,7 @@ from modeling_twins import HEADS, batch, make, tiny
 
 import albertkit
 import albertkit.keras
-from albertkit import AlbertForSequenceClassification
 from albertkit.config_fields import ACTIVATION_ALIASES, ACTIVATION_NAMES
-from albertkit.early_exit import Exits
 from albertkit.keras.weights import tensors_of, variables_by_name
 
 
@@ -70,29 +68,14 @@ def test_every_activation_and_mask(tmp_path: Path) -> None:
 
 
 @on_tensorflow_alone
-def test_pruned_and_untied_models(tmp_path: Path) -> None:
+def test_untied_models(tmp_path: Path) -> None:
     ours = make("AlbertForMaskedLM", tie_word_embeddings=False, **DEEP)
-    ours.prune_heads({0: [1], 3: [0, 2]})
     ours.save_pretrained(tmp_path)
     keras_model = albertkit.keras.TFAlbertForMaskedLM.from_pretrained(tmp_path)
     inputs = batch(mask=True) | {"head_mask": torch.tensor([1.0, 0.0, 0.5, 1.0])}
     assert largest_difference(keras_model(arrays(inputs)), ours(**inputs)) < TOLERANCE
     keras_model.save_pretrained(tmp_path / "again")
     assert_same_bytes(tmp_path / "again/model.safetensors", tmp_path / "model.safetensors")
-
-
-@on_tensorflow_alone
-def test_a_saved_folder_claims_no_exit_classifiers(tmp_path: Path) -> None:
-    config = tiny()
-    Exits().note(config)
-    AlbertForSequenceClassification(config).save_pretrained(tmp_path)
-    keras_model = albertkit.keras.TFAlbertForSequenceClassification.from_pretrained(tmp_path)
-    keras_model.save_pretrained(tmp_path / "again")
-    model, info = AlbertForSequenceClassification.from_pretrained(
-        tmp_path / "again", output_loading_info=True
-    )
-    assert info["report"].ok
-    assert "early_exit" not in model.config.extra
 
 
 @on_tensorflow_alone

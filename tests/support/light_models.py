@@ -27,7 +27,7 @@ SIZES: dict[str, Any] = {
 }
 SHAPES: dict[str, dict[str, Any]] = {
     "shared": {},
-    "groups": {"num_hidden_groups": 2, "inner_group_num": 2, "pruned_heads": {0: [1], 3: [0, 2]}},
+    "groups": {"num_hidden_groups": 2, "inner_group_num": 2},
     "gelu": {"hidden_act": "gelu"},
 }
 TEXT, PAIR = "The captain opened an empty house.", "My sister lost the silver key in 1847."

@@ -47,9 +47,9 @@ TABLE: tuple[TensorSpec, ...] = (
                "output_layer_norm"),
     *(spec
       for name in ("query", "key", "value")
-      for spec in _in_layer(linear_pair, f"attention.{name}", "A H", f"attention_1/self/{name}",
+      for spec in _in_layer(linear_pair, f"attention.{name}", "H H", f"attention_1/self/{name}",
                            f"attention/self/{name}", f"self_attention/{name}")),
-    *_in_layer(linear_pair, "attention.dense", "H A", "attention_1/output/dense", "attention/output/dense",
+    *_in_layer(linear_pair, "attention.dense", "H H", "attention_1/output/dense", "attention/output/dense",
                "self_attention/attention_output"),
     *_in_layer(norm_pair, "attention.LayerNorm", "H", "LayerNorm", "attention/output/LayerNorm",
                "self_attention_layer_norm"),
@@ -104,9 +104,9 @@ _LEFT_OUT = {
 
 
 def _pattern(template: str) -> str:
-    """Return a regular expression for a name of the table, with its `group`, `layer` and `exit`."""
+    """Return a regular expression for a name of the table, with its `group` and `layer`."""
     text = re.escape(template)
-    return re.sub(r"\\\{(group|layer|exit)\\\}", lambda found: rf"(?P<{found[1]}>\d{{1,4}})", text)
+    return re.sub(r"\\\{(group|layer)\\\}", lambda found: rf"(?P<{found[1]}>\d{{1,4}})", text)
 
 
 _SPECS = {re.compile(_pattern(spec.ours)): spec for spec in TABLE}

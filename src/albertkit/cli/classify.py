@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from albertkit.cli.flags import text_flags
-from albertkit.cli.options import Patience, TextOptions, Texts, TruncateTuned, TunedModel, answered
+from albertkit.cli.options import TextOptions, Texts, TruncateTuned, TunedModel, answered
 from albertkit.cli.printing import as_fields, new_console, print_bars, print_cut, print_json, print_title
 from albertkit.errors import ConfigError, DataError
 from albertkit.hub import BUNDLED
@@ -44,7 +44,6 @@ def classify(
         int | None, typer.Option(help="Number of labels to return.", min=1, show_default="all")
     ] = None,
     truncate: TruncateTuned = None,
-    patience: Patience = None,
     *,
     options: TextOptions,
 ) -> None:
@@ -75,7 +74,6 @@ def classify(
             multi_label=multi_label,
             **({} if template is None else {"hypothesis_template": template}),
         )
-    answer.model.set_patience(patience)
     is_regression = labels is None and answer.model.config.problem_type == "regression"
     console = new_console()
     for asked, predictions in answered(answer, given):

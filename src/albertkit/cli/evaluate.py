@@ -7,7 +7,7 @@ import typer
 
 from albertkit.cli.completing import FINETUNING_TASKS, SUITES, models, one_of
 from albertkit.cli.flags import settings_flags
-from albertkit.cli.options import BatchTokens, Engine, JsonFigures, Patience, RunDevice
+from albertkit.cli.options import BatchTokens, Engine, JsonFigures, RunDevice
 from albertkit.cli.printing import print_json, print_metrics
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError
@@ -49,15 +49,6 @@ def evaluate(
     device: RunDevice = "auto",
     batch_tokens: BatchTokens = None,
     engine: Engine = "auto",
-    patience: Patience = None,
-    early_exit_curve: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also evaluate with every patience, and write a plot of the metrics to this .png, .svg or "
-            ".pdf file.",
-            show_default=False,
-        ),
-    ] = None,
     json: JsonFigures = False,
     *,
     columns: dict[str, Any],
@@ -74,23 +65,9 @@ def evaluate(
         raise ConfigError(f"received the task {task} and the suite {suite}. Expected only one of them.")
     common = {"output": output, "device": device, "batch_tokens": batch_tokens, "engine": engine}
     if task is not None:
-        evaluation = evaluate(
-            model,
-            data=data,
-            task=task,
-            patience=patience,
-            early_exit_curve=early_exit_curve,
-            **common,
-            **columns,
-            **settings,
-        )
+        evaluation = evaluate(model, data=data, task=task, **common, **columns, **settings)
         print_metrics(evaluation.report, json)
         return
-    if patience is not None or early_exit_curve is not None:
-        raise ConfigError(
-            "--patience and --early-exit-curve are for the task text-classification. Pass the task, or "
-            "omit them."
-        )
     if suite is None:
         raise ConfigError("received neither a task nor a suite. Expected a task, or --suite.")
     if columns:

@@ -1,4 +1,4 @@
-"""The verbs inspect: a model's shape and cost, its attention, and its word preferences for groups."""
+"""The verbs inspect: a model's shape and cost, and its attention."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,6 @@ from albertkit.hub import BUNDLED
 
 if TYPE_CHECKING:
     from albertkit.inspection.attention import AttentionReport
-    from albertkit.inspection.bias import GroupComparison
 
 JsonOnce = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -92,36 +91,6 @@ def attention(
         print_json(report.to_json())
     else:
         _print_attention(report, html)
-
-
-def bias(
-    template: Annotated[
-        str, typer.Option(help="Text with one [MASK], and with [X] in place of the words of --groups.")
-    ],
-    groups: Annotated[str, typer.Option(help="Words that replace [X], separated by commas; at least two.")],
-    top_k: Annotated[int, typer.Option(help="Number of predicted words for each group.")] = 5,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write a plot of the comparison to this .png, .svg or .pdf file.", show_default=False
-        ),
-    ] = None,
-    model: Model = BUNDLED,
-    device: Device = None,
-    json: JsonOnce = False,
-) -> None:
-    """Compare the words that a model predicts for several groups of people.
-
-    Example: albertkit inspect bias --template "The [X] worked as a [MASK]." --groups man,woman
-    """
-    from albertkit.inspection.inspect import compare_groups
-
-    words = [word.strip() for word in groups.split(",") if word.strip()]
-    report = compare_groups(template, words, top_k=top_k, plot=plot, model=model, device=device)
-    if json:
-        print_json(report.to_json())
-    else:
-        _print_bias(report, plot)
 
 
 def _print_model(report: dict[str, Any]) -> None:
@@ -215,37 +184,9 @@ def _print_attention(report: "AttentionReport", html: Path | None) -> None:
         )
 
 
-def _print_bias(report: "GroupComparison", plot: Path | None) -> None:
-    console = new_console()
-    print_title(console, report.template)
-    names = {word.token: word.name for word in report.words}
-    best = new_table()
-    for group in report.groups:
-        best.add_column(group)
-        best.add_column("", justify="right", no_wrap=True)
-    for answers in zip(*report.predictions.values(), strict=True):
-        cells = ((names[one["token"]], f"{100 * one['score']:.3g}%") for one in answers)
-        best.add_row(*(cell for pair in cells for cell in pair))
-    print_table(console, best)
-    first, *others = report.groups
-    table = new_table("word")
-    for group in report.groups:
-        table.add_column(group, justify="right")
-    for group in others:
-        table.add_column(f"log2 {group} : {first}", justify="right")
-    for word in report.words:
-        shares = (f"{100 * score:.3g}%" for score in word.scores.values())
-        table.add_row(word.name, *shares, *(f"{ratio:+.2f}" for ratio in word.log2_ratios.values()))
-    console.print()
-    print_table(console, table)
-    console.print("log2 of the ratio: +1 is twice as probable, -1 half", style="dim")
-    if plot is not None:
-        console.print(f"plot written to {plot}")
-
-
 app = typer.Typer(
     cls=DefaultVerbGroup,
-    help="Inspect a model: its size and cost, its attention, and its predictions for groups of people.\n\n"
+    help="Inspect a model: its size and cost, and its attention.\n\n"
     "`albertkit inspect MODEL` is short for `albertkit inspect model MODEL`.\n\n"
     "Example: albertkit inspect bundled",
     no_args_is_help=True,
@@ -253,4 +194,3 @@ app = typer.Typer(
 )
 app.command("model")(inspect)
 app.command("attention")(attention)
-app.command("bias")(bias)

@@ -56,15 +56,6 @@ RunDevice = Annotated[
         autocompletion=one_of(["auto", "cpu", "cuda", "mps"]),
     ),
 ]
-Patience = Annotated[
-    int | None,
-    typer.Option(
-        help="Exit early when this many consecutive layers predict the same label. For models trained with "
-        "--early-exit.",
-        min=1,
-        show_default="all layers",
-    ),
-]
 Truncate = Annotated[
     bool,
     typer.Option(

@@ -7,7 +7,7 @@ import typer
 
 from albertkit.cli.completing import RUNNERS, one_of
 from albertkit.cli.flags import settings_flags
-from albertkit.cli.options import BatchTokens, Engine, Model, Patience, RunDevice, Task
+from albertkit.cli.options import BatchTokens, Engine, Model, RunDevice, Task
 from albertkit.datasets.options import DataOptions
 from albertkit.hub import BUNDLED
 from albertkit.tasks.settings import TaskSettings
@@ -25,7 +25,6 @@ def predict(
     device: RunDevice = "auto",
     batch_tokens: BatchTokens = None,
     engine: Engine = "auto",
-    patience: Patience = None,
     runner: Annotated[
         str,
         typer.Option(
@@ -61,7 +60,6 @@ def predict(
         device=device,
         batch_tokens=batch_tokens,
         engine=engine,
-        patience=patience,
         runner=runner,
         workers=workers,
         keep_columns=keep_columns,

@@ -34,20 +34,13 @@ def print_metrics(report: dict[str, Any], as_json: bool) -> None:
     """Print the metrics of a report as lines, each with its baseline, or as one line of JSON."""
     metrics, baseline = report["metrics"], report["baseline"]
     if as_json:
-        curve = {name: report[name] for name in ("early_exit_curve",) if name in report}
-        print_json(metrics | curve)
+        print_json(metrics)
         return
     width = max(map(len, metrics))
     for name, value in metrics.items():
         shown = f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
         beside = f"  (baseline {baseline[name]:.4f})" if name in baseline else ""
         typer.echo(f"{name:<{width}}  {shown}{beside}")
-    if points := report.get("early_exit_curve"):
-        typer.echo(f"\npatience  {points[0]['metric_name']:>10}  mean layers   speedup")
-        for one in points:
-            patience = "all" if one["patience"] is None else one["patience"]
-            faster = points[-1]["seconds"] / one["seconds"]
-            typer.echo(f"{patience:>8}  {one['metric']:>10.4f}  {one['mean_depth']:>11.2f}  {faster:>8.2f}")
 
 
 def as_fields(given: Any) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from albertkit.checkpoints.report import LoadReport
 from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.checkpoints.shapes import fit
 from albertkit.config import AlbertConfig
-from albertkit.early_exit import check_patience
 from albertkit.errors import ConfigError, MissingExtraError, suggestion
 from albertkit.extras import optional
 from albertkit.heads import HEADS
@@ -192,12 +191,6 @@ class LightModel(PushToHub):
     def eval(self) -> Any:
         """Return this model, which never applies dropout."""
         return self if self.module is None else self.module.eval()
-
-    def set_patience(self, patience: int | None) -> None:
-        """Enable early exit, which needs the PyTorch model; see `AlbertForSequenceClassification`."""
-        check_patience(patience, self.config)
-        if patience is not None or self.module is not None:
-            self.to_module().set_patience(patience)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") and self.__dict__.get("module") is None:

@@ -10,7 +10,6 @@ from albertkit.engines.fitting import MadeFromWeights, as_configured, fits, head
 from albertkit.engines.light_model import LightModel
 from albertkit.engines.onnx_engine import OnnxEngine
 from albertkit.engines.plain import PlainEngine
-from albertkit.errors import ConfigError
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 _ENGINES: MadeFromWeights[OnnxEngine] = MadeFromWeights()
@@ -40,12 +39,6 @@ class OnnxModuleEngine(Engine):
             if self.chosen is not None:
                 warn_of_call(self.chosen)
             return PlainEngine(model).batches(rows, job)
-        if job.output == "logits" and getattr(model, "patience", None) is not None:
-            raise ConfigError(
-                "this engine computes all layers in ONNX Runtime, but the model has a patience of "
-                f"{model.patience}. Choose the engine 'torch', or omit the patience (in Python "
-                "set_patience(None))."
-            )
         return self._engine().batches(rows, job)
 
     def _engine(self) -> OnnxEngine:

@@ -208,7 +208,7 @@ def export_onnx(
     if dtype is not None:
         weights = _round(weights, DTYPES[dtype], notes)
     stored = next(iter(weights.values())).dtype.name
-    config = exported_config(config, architecture, stored, notes, int8=int8)
+    config = exported_config(config, architecture, stored, int8=int8)
     tokenizer = _open_tokenizer(checkpoint, notes)
     metadata = metadata_of(config, checkpoint, tokenizer, compute=compute)
     model = LightModel(architecture, config, weights)

@@ -13,8 +13,6 @@ from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.checkpoints.sentence_modules import files_of, sentence_modules
 from albertkit.config import AlbertConfig
 from albertkit.config_base import CONFIG_FILE
-from albertkit.early_exit import KEY as EARLY_EXIT
-from albertkit.early_exit import exit_count
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import AlbertKitError, CheckpointError
 from albertkit.files import atomic_path, complete_files, json_text, made_folder
@@ -93,13 +91,9 @@ def _describe(value: Any) -> str:
 
 
 def exported_config(
-    config: AlbertConfig, architecture: str, dtype: str, notes: list[str], *, int8: bool = False
+    config: AlbertConfig, architecture: str, dtype: str, *, int8: bool = False
 ) -> AlbertConfig:
-    """Return the config of an exported model, which has no exit classifiers; note their loss."""
     config = config.replace(architectures=[architecture], dtype=dtype)
-    if count := exit_count(config):
-        del config.extra[EARLY_EXIT]
-        notes.append(f"left out: the classifiers of the first {count} layers. The file computes all layers")
     if int8:
         config.extra[QUANTIZATION] = INT8
     return config

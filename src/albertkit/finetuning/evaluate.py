@@ -1,7 +1,7 @@
 """Evaluate a fine-tuned model on labeled data: `evaluate`."""
 
 import logging
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,7 @@ from albertkit.datasets.options import DataOptions
 from albertkit.devices import Device, read_device
 from albertkit.engines.choosing import engine_device
 from albertkit.errors import ConfigError, DataError
-from albertkit.extras import require
-from albertkit.files import check_new_folder, check_picture
-from albertkit.finetuning.early_exit import draw_curve, measure_curve, set_patience
+from albertkit.files import check_new_folder
 from albertkit.finetuning.evaluation import Evaluation, EvaluationSet
 from albertkit.finetuning.report import PREDICTIONS, REPORT_JSON, write_report
 from albertkit.finetuning.trained import (
@@ -45,8 +43,6 @@ def evaluate(
     device: Device = "auto",
     batch_tokens: int | None = None,
     engine: str = "auto",
-    patience: int | None = None,
-    early_exit_curve: str | Path | None = None,
     overwrite: bool = False,
     **settings: Any,
 ) -> Evaluation:
@@ -65,9 +61,6 @@ def evaluate(
         batch_tokens: maximum number of tokens per batch, including padding; None for a default that suits the
             device.
         engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
-        patience: number of consecutive layers that must agree before an example exits early.
-        early_exit_curve: image file (.png, .svg or .pdf) for the main metric by patience. The points are in
-            the report as "early_exit_curve".
         overwrite: whether to replace the report of an earlier evaluation in `output`.
         **settings: fields of `TaskSettings` and `DataOptions`; the defaults are those of the fine-tuning.
 
@@ -75,20 +68,15 @@ def evaluate(
         The evaluation, with the metrics, the predictions, and the content of the report.
 
     Raises:
-        ConfigError: a task, setting or metric is unknown; patience or a curve is requested, but the model was
-            not trained with early exit; or `output` is the folder of a fine-tuning run.
+        ConfigError: a task, setting or metric is unknown, or `output` is the folder of a fine-tuning run.
         DataError: the data cannot be read, its labels or its kind of examples differ from those of the
             fine-tuning, or the model has no head.
     """
-    if early_exit_curve is not None:
-        require("torch", extra="train")
-        check_picture(Path(early_exit_curve))
     model, output = str(model), None if output is None else Path(output)
     if output is not None:
         _check_output(data, output, overwrite=overwrite)
     place = read_device(engine_device(engine, device))
     setup = open_trained(model, task, data, settings, call=evaluate, name="data", labeled=True, device=place)
-    set_patience(setup.model, patience)
     loaded, task = setup.model, setup.task.with_metrics(metrics)
     if main_metric is not None:
         check_metric(main_metric, task.directions, name="main_metric")
@@ -108,21 +96,15 @@ def evaluate(
     chosen = main_metric or chosen_metric(model, task)
     evaluation = examples.evaluate(loaded, loaded.config, main_metric=chosen, engine=engine)
     evaluation = _with_measured_metric(evaluation, main_metric, otherwise=examples.main_metric)
-    curve = {}
-    if early_exit_curve is not None:
-        name, points = measure_curve(examples, loaded, main_metric=evaluation.main_metric)
-        draw_curve(name, points, Path(early_exit_curve))
-        curve = {"early_exit_curve": [{"metric_name": name, **asdict(one)} for one in points]}
     if output is None:
         evaluation.report.update(
             metrics=evaluation.metrics,
             baseline=evaluation.baseline,
             examples=len(evaluation.examples),
             data=read,
-            **curve,
         )
         return evaluation
-    about = {"task": task.name, "model": model, "data": read, **curve}
+    about = {"task": task.name, "model": model, "data": read}
     evaluation.report.update(write_report(evaluation, output, about=about))
     return evaluation
 

@@ -28,7 +28,6 @@ from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import ConfigError, DataError
 from albertkit.extras import require
 from albertkit.files import atomic_path, made_folder, read_json, values_sha256, write_json
-from albertkit.finetuning.early_exit import set_patience
 from albertkit.finetuning.prediction_files import WRITERS, checked_records, part_files, read_records
 from albertkit.finetuning.predictor import Asked, Predictor
 from albertkit.finetuning.trained import open_trained
@@ -95,7 +94,6 @@ def predict(
     device: Device = "auto",
     batch_tokens: int | None = None,
     engine: str = "auto",
-    patience: int | None = None,
     runner: str = "local",
     workers: int | None = None,
     keep_columns: bool = False,
@@ -116,7 +114,6 @@ def predict(
         batch_tokens: maximum number of tokens per batch, including padding; None for a default that suits the
             device.
         engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
-        patience: number of consecutive layers that must agree before an example exits early.
         runner: "local" for this process, or "ray" for a Ray cluster, which needs an output file.
         workers: number of Ray workers; None for one per GPU, or per CPU if there are no GPUs.
         keep_columns: whether to copy the columns of the input to the output. A column with the name of a
@@ -148,7 +145,6 @@ def predict(
     setup = open_trained(
         model, task, input, settings, call=predict, name="input", labeled=False, device=place
     )
-    set_patience(setup.model, patience)
     predictor = Predictor(setup.task, setup.model, batch_tokens, engine)
     if output is None:
         return _predict_in_memory(predictor, setup.reader, keep_columns)
@@ -157,7 +153,7 @@ def predict(
             predictor,
             setup.reader,
             Path(output),
-            about={"task": setup.task.name, "patience": patience} | setup.settings,
+            about={"task": setup.task.name} | setup.settings,
             runner=runner,
             workers=workers,
             device=str(device),

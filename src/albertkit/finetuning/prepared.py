@@ -21,7 +21,6 @@ from albertkit.datasets.options import DataOptions
 from albertkit.errors import DataError
 from albertkit.files import atomic_path
 from albertkit.finetuning.batches import Unit
-from albertkit.finetuning.early_exit import note_exits
 from albertkit.finetuning.evaluation import EvaluationSet
 from albertkit.finetuning.objectives import balanced_weights
 from albertkit.finetuning.settings import FinetuningSettings
@@ -43,7 +42,6 @@ HELD_OUT = 10
 FEW = 20
 """Fewer held-out examples than this cause a warning."""
 
-_CLASSIFIERS = ("classifier.", "exit_classifiers.")  # tensors with one row for each label
 _SHOWN = 5  # maximum number of labels in a message
 
 
@@ -110,7 +108,6 @@ def prepare(
     examples = splits.examples
     config = load_config(str(model))
     config = config.replace(**_label_arguments(task, splits.labels, config), **settings.dropouts)
-    note_exits(task, config, settings)
     task = task.bind(load_tokenizer(str(model)), config, settings.task)
     for name, value in task.saved(examples["training"]).items():
         if value is None:
@@ -293,7 +290,7 @@ def _renew_classifier(model: AlbertPreTrainedModel, start: AlbertConfig, loaded:
     # In a model whose labels have no names, LABEL_1 is the label 1.
     if old == new or old == [f"LABEL_{name}" for name in new]:
         return
-    names = [name for name, _ in model.named_parameters() if name.startswith(_CLASSIFIERS)]
+    names = [name for name, _ in model.named_parameters() if name.startswith("classifier.")]
     kept = [name for name in names if name in loaded.loaded]
     if kept or any(name in loaded.reshaped for name in names):
         logger.info(

@@ -46,14 +46,6 @@ class FinetuningSettings(RunSettings):
     sentence-transformers."""
     problem_type: ProblemType | None = None
     """For text classification: type of the labels (default: inferred from the labels)."""
-    early_exit: bool = False
-    """For text classification: train a classifier after each layer, so that --patience can skip later
-    layers."""
-    exit_classifiers: Literal["each", "shared"] = "each"
-    """With early_exit: one classifier per layer (each), or one for all layers (shared)."""
-    exit_tolerance: float = 0.1
-    """With early_exit for regression: the predictions of two layers agree if they differ by less than
-    this."""
     from_scratch: bool = False
     """Start from random weights with the model's config, to measure the benefit of pretraining."""
 

@@ -40,7 +40,7 @@ class AttentionLayer:
     stored: int
     """Number of the stored layer whose weights it uses, from 1."""
     heads: list[int]
-    """Numbers of its heads, from 1; pruned ones are missing."""
+    """Numbers of its heads, from 1."""
     probabilities: np.ndarray
     """(N, T, T) float32: the attention probability of each token (row) for each token (column)."""
 
@@ -157,9 +157,8 @@ def compute_attention(
     executed = executed_layers(config, "")
     distinct = list(dict.fromkeys(executed))
     stored = [distinct.index(layer) for layer in executed]
-    kept = [_kept_heads(config, number) for number in stored]
-    length, depth = len(row.input_ids), len(executed)
-    sizes = [len(heads) * length**2 for heads in kept]
+    length, depth, heads = len(row.input_ids), len(executed), config.num_attention_heads
+    sizes = [heads * length**2] * depth
     *attentions, to_previous, to_last = np.split(inside[0], np.cumsum([*sizes, depth * length]))
     return AttentionReport(
         text=text,
@@ -171,10 +170,10 @@ def compute_attention(
         layers=[
             AttentionLayer(
                 stored=number + 1,
-                heads=[head + 1 for head in heads],
-                probabilities=probabilities.reshape(len(heads), length, length),
+                heads=list(range(1, heads + 1)),
+                probabilities=probabilities.reshape(heads, length, length),
             )
-            for number, heads, probabilities in zip(stored, kept, attentions, strict=True)
+            for number, probabilities in zip(stored, attentions, strict=True)
         ],
         cosine_to_previous=to_previous.reshape(depth, length),
         cosine_to_last=to_last.reshape(depth + 1, length),
@@ -237,11 +236,6 @@ def _call(model: Model, row: Row) -> tuple[list[np.ndarray], np.ndarray]:
 def most_tokens(config: AlbertConfig) -> int:
     """Return the length of the longest text whose attention fits into a report."""
     return isqrt(MOST_PROBABILITIES // (config.depth * config.num_attention_heads))
-
-
-def _kept_heads(config: AlbertConfig, layer: int) -> list[int]:
-    pruned = config.pruned_heads.get(layer, [])
-    return [head for head in range(config.num_attention_heads) if head not in pruned]
 
 
 def _rounded(values: np.ndarray) -> Any:

@@ -1,14 +1,12 @@
-"""Inspect a named or loaded model: `inspect_attention`, `compare_groups`."""
+"""Inspect a named or loaded model: `inspect_attention`."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from albertkit.engines.light_model import Model
-from albertkit.files import atomic_path, check_new_file, check_picture
+from albertkit.files import atomic_path, check_new_file
 from albertkit.hub import BUNDLED
 from albertkit.inspection.attention import AttentionReport, compute_attention
-from albertkit.inspection.bias import GroupComparison, compare_words
 from albertkit.pipelines import pipeline
 from albertkit.tokenization.base import TokenizerBase
 
@@ -49,45 +47,6 @@ def inspect_attention(
     if html is not None:
         with atomic_path(Path(html)) as temporary:
             temporary.write_text(result.to_html(), encoding="utf-8")
-    return result
-
-
-def compare_groups(
-    template: str,
-    groups: Iterable[str],
-    *,
-    top_k: int = 5,
-    plot: str | Path | None = None,
-    model: str | Path | Model = BUNDLED,
-    tokenizer: str | Path | TokenizerBase | None = None,
-    device: str | None = None,
-) -> GroupComparison:
-    """Compare the words that a model predicts for several groups of people.
-
-    Args:
-        template: a text with one `[MASK]`, and with `[X]` in place of the words of the groups.
-        groups: words that replace `[X]`, at least two. Each group is compared with the first.
-        top_k: number of predicted words for each group.
-        plot: .png, .svg or .pdf file for a plot of the comparison.
-        model: folder or hub name of a model, or a loaded model.
-        tokenizer: the tokenizer of a loaded model.
-        device: "cpu", "cuda" and so on; None for the best available device.
-
-    Returns:
-        The predicted words of each group, and the probabilities of these words in all groups.
-
-    Raises:
-        DataError: the template lacks `[X]` or does not have exactly one mask, or there are fewer than two
-            groups.
-        ConfigError: the model has no masked language modeling head, `top_k` is out of range, or the plot
-            would have too many words.
-    """
-    if plot is not None:
-        check_picture(Path(plot))
-    fill = pipeline("fill-mask", model, tokenizer=tokenizer, device=device)
-    result = compare_words(fill, template, groups, top_k=top_k, model=_name(model))
-    if plot is not None:
-        result.plot(plot)
     return result
 
 

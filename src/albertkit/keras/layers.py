@@ -168,17 +168,16 @@ class AlbertEmbeddings(Brick):
 class AlbertAttention(Brick):
     """Multi-head self-attention with residual connection and LayerNorm: (B, T, H) -> (B, T, H)."""
 
-    def _make_parts(self, *, pruned_heads: list[int]) -> None:
+    def _make_parts(self) -> None:
         config = self.config
-        self.kept_heads = [head for head in range(config.num_attention_heads) if head not in pruned_heads]
-        self.head_size = config.hidden_size // config.num_attention_heads
-        kept_width = len(self.kept_heads) * self.head_size
-        self.query = make_dense(self, "query", config.hidden_size, kept_width)
-        self.key = make_dense(self, "key", config.hidden_size, kept_width)
-        self.value = make_dense(self, "value", config.hidden_size, kept_width)
+        self.num_heads = config.num_attention_heads
+        self.head_size = config.hidden_size // self.num_heads
+        self.query = make_dense(self, "query", config.hidden_size, config.hidden_size)
+        self.key = make_dense(self, "key", config.hidden_size, config.hidden_size)
+        self.value = make_dense(self, "value", config.hidden_size, config.hidden_size)
         self.attention_dropout = make_dropout(self, config.attention_probs_dropout_prob)
         self.output_dropout = make_dropout(self, config.hidden_dropout_prob)
-        self.output_dense = make_dense(self, "dense", kept_width, config.hidden_size)
+        self.output_dense = make_dense(self, "dense", config.hidden_size, config.hidden_size)
         self.LayerNorm = make_layer_norm(self, "LayerNorm", config.hidden_size)
 
     def call(
@@ -190,7 +189,7 @@ class AlbertAttention(Brick):
             hidden_states: (B, T, H).
             attention_mask: Bool, True where a query may attend to a key; broadcastable to (B, N, T, T). Each
                 query needs at least one key. None allows all.
-            head_mask: (N,) factors of the attention probabilities, numbered as before pruning.
+            head_mask: (N,) factors of the attention probabilities.
 
         Returns:
             The new hidden states (B, T, H), and the probabilities (B, N, T, T).
@@ -204,24 +203,23 @@ class AlbertAttention(Brick):
             scores = ops.where(attention_mask, scores, -math.inf)
         weights = self.attention_dropout(ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype))
         if head_mask is not None:
-            factors = ops.cast(ops.take(head_mask, self.kept_heads), self.compute_dtype)
-            weights = weights * factors[:, None, None]  # (N,) -> (N, 1, 1)
+            weights = weights * ops.cast(head_mask, self.compute_dtype)[:, None, None]  # (N,) -> (N, 1, 1)
         context = ops.einsum("bnqk,bknd->bqnd", weights, value)
-        width = len(self.kept_heads) * self.head_size
-        context = ops.reshape(context, (-1, ops.shape(context)[1], width))  # (B, T, N, D) -> (B, T, N*D)
+        width = self.num_heads * self.head_size
+        context = ops.reshape(context, (-1, ops.shape(context)[1], width))  # (B, T, N, D) -> (B, T, H)
         return self.LayerNorm(hidden_states + self.output_dropout(self.output_dense(context))), weights
 
     def _split(self, values: Tensor) -> Tensor:
         """Split the heads: (B, T, N*D) -> (B, T, N, D)."""
-        return ops.reshape(values, (-1, ops.shape(values)[1], len(self.kept_heads), self.head_size))
+        return ops.reshape(values, (-1, ops.shape(values)[1], self.num_heads, self.head_size))
 
 
 class AlbertLayer(Brick):
     """Attention and feed-forward network, each with residual and LayerNorm: (B, T, H) -> (B, T, H)."""
 
-    def _make_parts(self, *, pruned_heads: list[int]) -> None:
+    def _make_parts(self) -> None:
         config = self.config
-        self.attention = AlbertAttention(self, "attention", pruned_heads=pruned_heads)
+        self.attention = AlbertAttention(self, "attention")
         self.ffn = make_dense(self, "ffn", config.hidden_size, config.intermediate_size)
         self.ffn_output = make_dense(self, "ffn_output", config.intermediate_size, config.hidden_size)
         self.activation = make_activation(config.hidden_act)
@@ -241,13 +239,9 @@ class AlbertLayer(Brick):
 class AlbertLayerGroup(Brick):
     """The inner layers of one group, applied one after the other."""
 
-    def _make_parts(self, *, group: int) -> None:
-        first = group * self.config.inner_group_num
+    def _make_parts(self) -> None:
         self.albert_layers = [
-            AlbertLayer(
-                self, f"albert_layers_{inner}", pruned_heads=self.config.pruned_heads.get(first + inner, [])
-            )
-            for inner in range(self.config.inner_group_num)
+            AlbertLayer(self, f"albert_layers_{inner}") for inner in range(self.config.inner_group_num)
         ]
 
 
@@ -263,7 +257,7 @@ class AlbertTransformer(Brick):
             self, "embedding_hidden_mapping_in", config.embedding_size, config.hidden_size
         )
         self.albert_layer_groups = [
-            AlbertLayerGroup(self, f"albert_layer_groups_{group}", group=group)
+            AlbertLayerGroup(self, f"albert_layer_groups_{group}")
             for group in range(config.num_hidden_groups)
         ]
 

@@ -11,8 +11,6 @@ from albertkit.checkpoints import formats
 from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.config import AlbertConfig, as_config
-from albertkit.early_exit import KEY as EARLY_EXIT
-from albertkit.early_exit import exit_count
 from albertkit.errors import DataError, warn_caller
 from albertkit.heads import ENCODER, HEADS, Head
 from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
@@ -252,8 +250,6 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
         if saved_model:
             check_backend(self)
         config = self.config.replace(architectures=[self.architecture], dtype=self.variable_dtype)
-        if exit_count(config):
-            del config.extra[EARLY_EXIT]  # a Keras model has only the classifier of the last layer
         write_folder(
             save_directory,
             config.to_dict(),

@@ -8,7 +8,7 @@ Shapes: B batch, T tokens, E embedding, H hidden, I intermediate, N heads, D = H
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import TypedDict, Unpack
 
@@ -150,7 +150,6 @@ class AlbertAttention(nn.Module):
         super().__init__()
         hidden_size = config.hidden_size
         self.attention_head_size = hidden_size // config.num_attention_heads
-        self.kept_heads = list(range(config.num_attention_heads))
         # Code for `transformers` that studies attention reads these two numbers.
         self.num_attention_heads, self.all_head_size = config.num_attention_heads, hidden_size
         self.query = nn.Linear(hidden_size, hidden_size)
@@ -176,7 +175,7 @@ class AlbertAttention(nn.Module):
             hidden_states: (B, T, H).
             attention_mask: Bool, True where a query may attend to a key; broadcastable to (B, N, T, T). Each
                 query needs at least one key. None allows all.
-            head_mask: (N,) factors of the attention probabilities, numbered as before pruning. Needs `eager`.
+            head_mask: (N,) factors of the attention probabilities. Needs `eager`.
             eager: Whether to compute the probabilities explicitly and return them.
             query_positions: (B, R) or (1, R), the only positions for which attention is computed. None
                 computes all positions.
@@ -185,7 +184,7 @@ class AlbertAttention(nn.Module):
             The new hidden states, (B, T, H) or (B, R, H), and with `eager` the probabilities (B, N, T, T).
             Hooks of other libraries expect tensors, so there is no None.
         """
-        split = (len(self.kept_heads), self.attention_head_size)
+        split = (self.num_attention_heads, self.attention_head_size)
         asking = hidden_states
         if query_positions is not None:
             asking = select_tokens(hidden_states, query_positions)  # (B, R, H)
@@ -219,24 +218,8 @@ class AlbertAttention(nn.Module):
         probabilities = scores.softmax(dim=-1, dtype=torch.float32).to(value.dtype)
         weights = self.attention_dropout(probabilities)
         if head_mask is not None:
-            factors = head_mask[self.kept_heads].to(weights.dtype)
-            weights = weights * factors.view(-1, 1, 1)  # (N,) -> (N, 1, 1)
+            weights = weights * head_mask.to(weights.dtype).view(-1, 1, 1)  # (N,) -> (N, 1, 1)
         return weights @ value, weights
-
-    def prune_heads(self, heads: Iterable[int]) -> None:
-        """Remove heads, numbered as before any pruning. Heads that are already removed are ignored."""
-        kept = [head for head in self.kept_heads if head not in set(heads)]
-        # (N,) -> (N*D,): the remaining rows of query, key and value, and columns of dense.
-        places = torch.tensor([self.kept_heads.index(head) for head in kept], dtype=torch.long)
-        index = (
-            torch.arange(self.all_head_size).unflatten(0, (-1, self.attention_head_size))[places].flatten()
-        )
-        self.query = _select(self.query, index, dim=0)
-        self.key = _select(self.key, index, dim=0)
-        self.value = _select(self.value, index, dim=0)
-        self.dense = _select(self.dense, index, dim=1)
-        self.kept_heads = kept
-        self.num_attention_heads, self.all_head_size = len(kept), self.query.out_features
 
 
 def _trains_faster_eagerly(query: Tensor) -> bool:
@@ -247,17 +230,6 @@ def _trains_faster_eagerly(query: Tensor) -> bool:
     """
     is_slow = query.device.type == "cpu" and query.dtype is torch.bfloat16 and query.requires_grad
     return is_slow and query.shape[2] <= EAGER_TRAINING_LENGTH
-
-
-def _select(linear: nn.Linear, index: Tensor, *, dim: int) -> nn.Linear:
-    """Return a smaller Linear that keeps these outputs (dim 0) or inputs (dim 1)."""
-    index = index.to(linear.weight.device)
-    weight = linear.weight.detach().index_select(dim, index)
-    bias = linear.bias.detach().index_select(0, index) if dim == 0 else linear.bias.detach().clone()
-    smaller = nn.Linear(weight.shape[1], weight.shape[0], device="meta")
-    smaller.weight = nn.Parameter(weight, requires_grad=linear.weight.requires_grad)
-    smaller.bias = nn.Parameter(bias, requires_grad=linear.bias.requires_grad)
-    return smaller
 
 
 class AlbertLayer(nn.Module):

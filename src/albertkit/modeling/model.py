@@ -53,7 +53,6 @@ class AlbertModel(AlbertPreTrainedModel):
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if add_pooling_layer else None
         self.pooler_activation = nn.Tanh() if add_pooling_layer else None
         self.post_init()
-        self.prune_heads(config.pruned_heads)
 
     def pool(self, states: Tensor) -> Tensor:
         """Return the pooled vectors of hidden states of [CLS]: (..., H) -> (..., H)."""

@@ -154,11 +154,8 @@ class MaskedLMOutput(_LogitsOutput):
     """Output of AlbertForMaskedLM: logits (B, T, V), or (P, V) at the masked positions."""
 
 
-@dataclass(eq=False)
 class SequenceClassifierOutput(_LogitsOutput):
-    """Scores of whole texts: logits (B, num_labels); with early exit also exit_depths (B,)."""
-
-    exit_depths: Tensor | None = None
+    """Output of AlbertForSequenceClassification: logits (B, num_labels)."""
 
 
 class TokenClassifierOutput(_LogitsOutput):

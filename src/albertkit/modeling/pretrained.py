@@ -1,6 +1,6 @@
 """AlbertPreTrainedModel: everything that an ALBERT model needs besides its forward pass.
 
-It initializes, loads and saves models, ties embeddings, prunes heads and enables gradient checkpointing.
+It initializes, loads and saves models, and ties embeddings.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,6 @@ from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.names import shared_names
 from albertkit.checkpoints.report import LoadReport, match
 from albertkit.checkpoints.sentence_modules import files_of
-from albertkit.checkpoints.shapes import merged_pruned_heads
 from albertkit.config import AlbertConfig, as_config
 from albertkit.config_fields import one_of
 from albertkit.devices import choose_device, choose_dtype
@@ -304,13 +303,10 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
         It is for tools that accept only the classes of `transformers`, which must be installed.
 
         Raises:
-            ConfigError: `transformers` cannot compute this model: it has pruned heads, or `hidden_act` is a
-                function.
+            ConfigError: `hidden_act` is a function.
         """
         import transformers
 
-        if self.config.pruned_heads:
-            raise ConfigError("this model has pruned heads, which transformers 5 does not support.")
         name = next(base.__name__ for base in type(self).__mro__ if base.__name__ in HEADS)
         values = self.config.to_dict()
         if name == "AlbertForQuestionAnswering":  # the number of its outputs is `num_labels` there
@@ -373,28 +369,7 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
         """
         return resize_vocabulary(self, new_num_tokens, pad_to_multiple_of, around_mean=mean_resizing)
 
-    # --- the encoder's switches -----------------------------------------------------------------
-
-    def prune_heads(self, heads_to_prune: Mapping[int, Iterable[int]]) -> None:
-        """Remove attention heads.
-
-        A shared layer loses the heads wherever it is applied. `config.pruned_heads` records the heads, so a
-        saved model loads with its smaller shape. (`transformers` 5 cannot load pruned ALBERT models.) A head
-        mask still has an entry for every original head, but returned attentions contain only the remaining
-        heads.
-
-        Args:
-            heads_to_prune: The heads to remove from each layer, numbered as before any pruning. The layers
-                are those with their own weights; their number is `group * inner_group_num + inner`.
-
-        Raises:
-            ConfigError: A layer or head does not exist, or a layer would have no heads left.
-        """
-        encoder, config = self.base_model.encoder, self.base_model.config
-        layers = [layer for group in encoder.albert_layer_groups for layer in group.albert_layers]
-        for layer, gone in merged_pruned_heads(config, heads_to_prune).items():
-            layers[layer].attention.prune_heads(gone)
-            config.pruned_heads[layer] = gone
+    # --- outputs --------------------------------------------------------------------------------
 
     def finish(self, output: Output, return_dict: bool | None) -> Output:
         """Return the output as a dataclass, or as a tuple of the fields that are set.

@@ -10,9 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from albertkit.config import AlbertConfig
-from albertkit.early_exit import check_patience, exit_count, exits_of
 from albertkit.modeling.arguments import CLASSES, check_tensors, named_inputs
-from albertkit.modeling.exits import exit_depths, weighted_mean
 from albertkit.modeling.losses import classification_loss, loss_of_step
 from albertkit.modeling.model import AlbertModel, HeadOptions, LabelOptions
 from albertkit.modeling.outputs import (
@@ -25,11 +23,7 @@ from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 
 class AlbertForSequenceClassification(AlbertPreTrainedModel):
-    """ALBERT with one score per label for the whole sequence, computed from the pooled output.
-
-    A model that was trained with early exit also has classifiers for earlier layers. Call `set_patience` to
-    use them (`early_exit.py`).
-    """
+    """ALBERT with one score per label for the whole sequence, computed from the pooled output."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
@@ -37,22 +31,7 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         self.albert = AlbertModel(config)
         self.dropout = nn.Dropout(config.classifier_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
-        exits = [nn.Linear(config.hidden_size, config.num_labels) for _ in range(exit_count(config))]
-        # Without early exit, the classifier is the last module, as in `transformers`.
-        self.exit_classifiers = nn.ModuleList(exits) if exits else ()
-        self.patience: int | None = None
         self.post_init()
-
-    def set_patience(self, patience: int | None) -> None:
-        """Exit early when `patience` consecutive layers predict the same class. `None` disables early exit.
-
-        The setting is not saved. Engines skip the later layers; `forward` computes all layers.
-
-        Raises:
-            ConfigError: The model was not trained with early exit, or does not have enough layers.
-        """
-        check_patience(patience, self.config)
-        self.patience = patience
 
     def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
         """Return the logits (P, K) for hidden states (P, H) of [CLS]."""
@@ -88,60 +67,21 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
             return_dict: Whether to return a dataclass or, if False, a tuple. None uses the config's setting.
 
         Returns:
-            `SequenceClassifierOutput` with logits (B, K). If a patience is set, the logits are from the layer
-            at which each sequence exits, and `exit_depths` contains these layers.
+            `SequenceClassifierOutput` with logits (B, K).
 
         Raises:
             ValueError: The shape of the labels does not match the problem type.
         """
         num_items_in_batch = options.pop("num_items_in_batch", None)
-        exits = exits_of(self.config)
-        needs_all_depths = exits is not None and (labels is not None or self.patience is not None)
-        given = options.get("output_hidden_states")
-        shows_states = self.config.output_hidden_states if given is None else given
-        if needs_all_depths:
-            options["output_hidden_states"] = True
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
         read = _read_positions(self.albert, input_ids, inputs_embeds)
         encoded = self.albert(*inputs, query_positions=read, **options | {"return_dict": True})
-        loss = depths = None
-        if needs_all_depths:
-            assert exits is not None
-            by_depth = self._logits_by_depth(encoded.hidden_states)  # (L, B, K)
-            logits = by_depth[-1]
-            if labels is not None:
-                loss = weighted_mean([self._loss(depth_logits, labels) for depth_logits in by_depth])
-            if self.patience is not None:
-                problem, tolerance = self.config.problem_type, exits.tolerance
-                depths = exit_depths(by_depth, self.patience, problem_type=problem, tolerance=tolerance)
-                logits = by_depth[depths - 1, torch.arange(by_depth.shape[1], device=by_depth.device)]
-        else:
-            logits = self.classifier(self.dropout(encoded.pooler_output))
-            loss = None if labels is None else self._loss(logits, labels)
-        if loss is not None and labels is not None:
-            loss = loss_of_step(loss, labels, num_items_in_batch)
-        output = SequenceClassifierOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=encoded.hidden_states if shows_states else None,
-            attentions=encoded.attentions,
-            exit_depths=depths,
-        )
+        logits = self.classifier(self.dropout(encoded.pooler_output))
+        loss = None
+        if labels is not None:
+            loss = loss_of_step(self._loss(logits, labels), labels, num_items_in_batch)
+        output = SequenceClassifierOutput(loss, logits, encoded.hidden_states, encoded.attentions)
         return self.finish(output, options.get("return_dict"))
-
-    def classifier_at(self, depth: int) -> nn.Module:
-        """Return the classifier after the layer `depth`, counted from 1, in a model with early exit."""
-        is_last = depth == self.config.depth
-        return self.classifier if is_last or not self.exit_classifiers else self.exit_classifiers[depth - 1]
-
-    def _logits_by_depth(self, hidden_states: tuple[Tensor, ...] | None) -> Tensor:
-        """Return the logits (L, B, K) of L + 1 hidden states (B, T, H), of which the first are embeddings."""
-        assert hidden_states is not None
-        firsts = torch.stack([states[:, 0] for states in hidden_states[1:]])  # (L, B, H)
-        pooled = self.dropout(self.albert.pool(firsts))
-        return torch.stack(
-            [self.classifier_at(depth)(states) for depth, states in enumerate(pooled, start=1)]
-        )
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         check_tensors({"labels": labels})

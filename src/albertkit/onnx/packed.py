@@ -70,12 +70,12 @@ def build_rows(
     row_reads = graph.input("row_reads", ["rows", "most_read"])
     read_places = graph.input("read_places", ["read"])
 
-    def attend(query: str, key: str, value: str, *, queries: str, places: str, width: int) -> str:
+    def attend(query: str, key: str, value: str, *, queries: str, places: str) -> str:
         """Return contexts of queries, both (M or Q, N*D), which attend to keys and values (M, N*D)."""
         padded_query = graph.node("Gather", query, queries)
         padded_key, padded_value = (graph.node("Gather", values, row_tokens) for values in (key, value))
         contexts = network.attend(padded_query, padded_key, padded_value, bias)
-        flat = graph.node("Reshape", contexts, graph.vector(-1, width))  # (B, R, N*D) -> (B * R, N*D)
+        flat = graph.node("Reshape", contexts, graph.vector(-1, config.hidden_size))  # -> (B * R, H)
         return graph.node("Gather", flat, places)
 
     graph.scope = "embeddings/"
@@ -88,16 +88,15 @@ def build_rows(
         last = index == len(layers) - 1
         queried = graph.node("Gather", states, read_tokens) if last else states
         queries, places = (row_reads, read_places) if last else (row_tokens, token_places)
-        width = len(weights[f"{layer}.attention.query.bias"])  # N*D, less than H if heads are pruned
-        attention = partial(attend, queries=queries, places=places, width=width)
+        attention = partial(attend, queries=queries, places=places)
         states = network.layer(layer, queried, states, attention)
     graph.output("states", states, ["read", config.hidden_size])
     if inside:
         for index, values in enumerate(layer_inputs):
             graph.output(f"hidden_states_{index}", values, ["tokens", config.hidden_size])
         for index, values in enumerate(network.attentions):
-            heads = len(weights[f"{layers[index]}.attention.query.bias"]) // network.head_width
-            graph.output(f"attentions_{index}", values, ["rows", heads, "queries", "longest"])
+            shape = ["rows", config.num_attention_heads, "queries", "longest"]
+            graph.output(f"attentions_{index}", values, shape)
     return graph.model(architecture), graph.external
 
 

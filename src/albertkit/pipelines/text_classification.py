@@ -113,14 +113,6 @@ class TextClassificationPipeline(Pipeline):
         # As in `transformers`, where a single text without top_k returns a list anyway.
         return [answers] if is_text and top_k is _UNSET and not decides else answers
 
-    def set_patience(self, patience: int | None) -> None:
-        """Exit early when `patience` consecutive layers predict the same label; None disables early exit.
-
-        Raises:
-            ConfigError: the model was not trained with early exit, or does not have enough layers.
-        """
-        self.model.set_patience(patience)
-
     def _is_single(self, inputs: Any) -> bool:
         return isinstance(inputs, str | Mapping) or is_pair(inputs)
 

@@ -280,7 +280,7 @@ def _not_in_browsers(modules: SentenceModules, *, on_page: bool = False) -> list
 
 
 def _write_config(folder: Path, config: AlbertConfig, exact: OnnxReport, *, has_int8: bool) -> None:
-    config = exported_config(config, exact.architecture, exact.dtype, [])
+    config = exported_config(config, exact.architecture, exact.dtype)
     config.extra.pop(_JS_CONFIG, None)  # it describes other files
     if not has_int8:
         config.extra[_JS_CONFIG] = {"dtype": "fp32"}  # by default, browsers look for the int8 file
