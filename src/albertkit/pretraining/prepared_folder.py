@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from albertkit.errors import DataError, DiskFullError
+from albertkit.errors import AlbertKitError, DataError, DiskFullError
 from albertkit.extras import optional
 from albertkit.files import (
     atomic_path,
@@ -25,8 +25,9 @@ from albertkit.files import (
     read_json,
     write_json,
 )
-from albertkit.pretraining.shards import MANIFEST, Manifest, ShardRecord, checked
+from albertkit.pretraining.shards import MANIFEST, Manifest, ShardRecord
 from albertkit.pretraining.units import SPLITS, Unit
+from albertkit.recipe import build
 
 filelock = optional("filelock", extra="train")
 
@@ -63,10 +64,17 @@ class PreparedFolder:
         """Return fingerprint and records of each finished unit with valid files, by its number."""
         units: dict[int, tuple[str, Records]] = {}
         for note in self._notes.glob("*.json"):
-            number, fingerprint, records = _read_note(note)
-            files = {self.path / split / record.file: record for split, record in records.items()}
-            if all(file.is_file() and file_sha256(file) == record.sha256 for file, record in files.items()):
-                units[number] = fingerprint, records
+            with suppress(
+                AlbertKitError, OSError, LookupError, TypeError, ValueError, AttributeError
+            ):  # repeat the unit
+                values = read_json(note, DataError)
+                records = {
+                    split: build(ShardRecord, record, where=split)
+                    for split, record in values["records"].items()
+                }
+                files = {self.path / split / record.file: record for split, record in records.items()}
+                if all(file_sha256(file) == record.sha256 for file, record in files.items()):
+                    units[int(note.stem)] = values["fingerprint"], records
         return units
 
     def keep(self, unit: Unit) -> Records:
@@ -149,22 +157,3 @@ class PreparedFolder:
                 f"{self.path}: cannot be written ({error.strerror or error}). Finished shards are kept. "
                 "Correct the problem and run the same command again."
             ) from error
-
-
-def _read_note(note: Path) -> tuple[int, str, Records]:
-    """Return the number of a finished unit, the fingerprint of its text and settings, and its records.
-
-    Raises:
-        DataError: the note is damaged.
-    """
-    values = read_json(note, DataError)
-    fingerprint, records = values.get("fingerprint"), values.get("records")
-    if not note.stem.isdecimal() or not isinstance(fingerprint, str) or not isinstance(records, dict):
-        raise DataError(f"{note} is damaged. Delete it to repeat its unit.")
-    if not {*records} <= {*SPLITS}:
-        raise DataError(f"{note} names other splits than {', '.join(SPLITS)}. Delete it to repeat its unit.")
-    return (
-        int(note.stem),
-        fingerprint,
-        {split: checked(ShardRecord, one, where=str(note)) for split, one in records.items()},
-    )

@@ -9,24 +9,22 @@ are not stored: they are drawn anew in every epoch. A corpus takes about half a 
 """
 
 import hashlib
-import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from albertkit.errors import DataError, short
+from albertkit.errors import DataError
 from albertkit.extras import optional
 from albertkit.files import file_sha256, read_json, write_json
+from albertkit.recipe import build
 from albertkit.tokenization.folder import read_settings
 from albertkit.tokenization.normalization import Normalization
 
 pa = optional("pyarrow", extra="train")
-
-Kind = TypeVar("Kind")
 
 MANIFEST = "manifest.json"
 FORMAT = "albertkit-shards"
@@ -82,37 +80,13 @@ class Manifest:
                 f"{file}: expected format {FORMAT!r} version {VERSION}, "
                 f"found {values.get('format')!r} version {values.get('version')!r}"
             )
-        del values["format"], values["version"]
-        manifest = checked(cls, values, where=str(file))
-        shards = [
-            checked(ShardRecord, record, where=f"{file}, shard {number}")
-            for number, record in enumerate(manifest.shards)
-        ]
+        try:
+            shards = [build(ShardRecord, record, where=str(file)) for record in values["shards"]]
+            names = cls.__dataclass_fields__.keys() - {"shards"}
+            manifest = build(cls, {name: values[name] for name in names} | {"shards": ()}, where=str(file))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise DataError(f"{file} is damaged ({error}). Prepare the corpus again.") from error
         return replace(manifest, shards=tuple(shards))
-
-
-def checked(kind: type[Kind], values: Any, *, where: str) -> Kind:
-    """Return a record of values that were read from a file, after checking them.
-
-    Raises:
-        DataError: the fields or their types are wrong.
-    """
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    if not isinstance(values, dict) or {*values} != {*names}:
-        raise DataError(
-            f"{where}: expected {', '.join(names)}, found {values!r:.100}. Prepare the corpus again."
-        )
-    for name, value in values.items():
-        wanted = _TYPES.get(name, int)
-        fits = type(value) is wanted and (wanted is not int or abs(value) < 1 << 62)
-        if not fits or (name == "file" and not _FILE.fullmatch(value)) or (name in _COUNTS and value < 0):
-            raise DataError(f"{where}: {name} is {short(value)}. Prepare the corpus again.")
-    return kind(**values)
-
-
-_TYPES = {"file": str, "sha256": str, "tokenizer_sha256": str, "settings": dict, "shards": list}
-_FILE = re.compile(r"\w[\w.-]{0,199}")
-_COUNTS = ("documents", "sentences", "tokens", "vocabulary_size")
 
 
 class ShardSet:
@@ -229,16 +203,12 @@ class _Chunk:
             column.validate(full=True)
         except (pa.ArrowException, OSError, IndexError, ValueError) as error:
             raise DataError(f"{path}: not a readable Arrow file ({error})") from error
-        if reader.num_record_batches != 1 or len(column) != record.documents:
-            raise DataError(
-                f"{path}: expected one record batch of {record.documents} documents, "
-                f"found {reader.num_record_batches} with {len(column)} in the first"
-            )
         sentences = column.values if pa.types.is_list(column.type) else column
-        if not (pa.types.is_list(sentences.type) and sentences.type.value_type in (pa.uint16(), pa.uint32())):
+        is_ids = pa.types.is_list(sentences.type) and sentences.type.value_type in (pa.uint16(), pa.uint32())
+        if not is_ids or column.null_count or sentences.null_count or sentences.values.null_count:
             raise DataError(f"{path}: expected lists of lists of token ids, found {column.type}")
-        if column.null_count or sentences.null_count or sentences.values.null_count:
-            raise DataError(f"{path}: expected lists of token ids, found missing values")
+        if reader.num_record_batches != 1 or len(column) != record.documents:
+            raise DataError(f"{path}: expected one batch of the {record.documents} documents in {MANIFEST}")
         return cls(sentences.values.to_numpy(), sentences.offsets.to_numpy(), column.offsets.to_numpy())
 
     def tokens(self, row: int) -> tuple[np.ndarray, np.ndarray]:
