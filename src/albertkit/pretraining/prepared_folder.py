@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from albertkit.errors import AlbertKitError, DataError, DiskFullError
+from albertkit.errors import DataError, DiskFullError
 from albertkit.extras import optional
 from albertkit.files import (
     atomic_path,
