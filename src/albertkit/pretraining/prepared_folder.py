@@ -64,9 +64,7 @@ class PreparedFolder:
         """Return fingerprint and records of each finished unit with valid files, by its number."""
         units: dict[int, tuple[str, Records]] = {}
         for note in self._notes.glob("*.json"):
-            with suppress(
-                AlbertKitError, OSError, LookupError, TypeError, ValueError, AttributeError
-            ):  # repeat the unit
+            with suppress(OSError, LookupError, TypeError, ValueError, AttributeError):  # repeat the unit
                 values = read_json(note, DataError)
                 records = {
                     split: build(ShardRecord, record, where=split)
