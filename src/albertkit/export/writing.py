@@ -148,7 +148,7 @@ def vectors_note(architecture: str, config: AlbertConfig) -> list[str]:
     modules = sentence_modules(config) if head_of(architecture).task == "feature-extraction" else None
     if modules is None:
         return []
-    steps = [f"the pooling {' and '.join(modules.pooling)}", *(type(one).__name__ for one in modules.steps)]
+    steps = [f"the pooling {modules.pooling}", *(type(one).__name__ for one in modules.steps)]
     if modules.normalize:
         steps.append("Normalize")
     if modules.default_prompt_name is not None:
