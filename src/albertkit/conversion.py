@@ -24,8 +24,7 @@ from albertkit.checkpoints.names import TIED, to_google
 from albertkit.checkpoints.report import left_out
 from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.checkpoints.shapes import architecture_of, expected_shapes, fit
-from albertkit.config import AlbertConfig
-from albertkit.config_base import CONFIG_FILE
+from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataError, TokenizerError
 from albertkit.files import check_new_folder, complete_files, file_sha256
 from albertkit.heads import head_of

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.checkpoint import Checkpoint
-from albertkit.config_base import CONFIG_FILE
+from albertkit.config import CONFIG_FILE
 from albertkit.errors import ModelNotFoundError, TokenizerError
 from albertkit.files import json_bytes, json_text
 from albertkit.hub import HubOptions

@@ -21,7 +21,7 @@ from albertkit.checkpoints.arrays import is_equal, map_safetensors, to_arrays
 from albertkit.checkpoints.keras_file import read_h5
 from albertkit.checkpoints.names import TIED
 from albertkit.checkpoints.onnx_file import ONNX_FILE, read_onnx
-from albertkit.config_base import CONFIG_FILE
+from albertkit.config import CONFIG_FILE
 from albertkit.errors import CheckpointError, ConfigError, DataError, DiskFullError, reading, warn_caller
 from albertkit.extras import optional
 from albertkit.files import atomic_path, contents, hint_of_models, json_bytes, made_folder, read_json

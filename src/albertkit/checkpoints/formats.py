@@ -10,8 +10,7 @@ import numpy as np
 from albertkit.checkpoints import folder, julia, tensorflow
 from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
 from albertkit.checkpoints.sentence_modules import POOLING_KEY, attach, read_sentence_modules
-from albertkit.config import ARGUMENTS, AlbertConfig, as_config
-from albertkit.config_base import CONFIG_FILE, GOOGLE_CONFIG_FILE
+from albertkit.config import ARGUMENTS, CONFIG_FILE, GOOGLE_CONFIG_FILE, AlbertConfig, as_config
 from albertkit.errors import ConfigError
 from albertkit.hub import HubOptions, as_path, resolve, split_hub_options
 from albertkit.published import warn_of_contradictions

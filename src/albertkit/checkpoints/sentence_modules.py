@@ -18,9 +18,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from albertkit.checkpoints.folder import read_folder
-from albertkit.config import AlbertConfig
-from albertkit.config_base import CONFIG_FILE
-from albertkit.config_fields import SETTINGS_KEY, TASK_KEY
+from albertkit.config import CONFIG_FILE, SETTINGS_KEY, TASK_KEY, AlbertConfig
 from albertkit.errors import CheckpointError, ConfigError, reading
 from albertkit.files import json_bytes, read_json
 from albertkit.hub import MODULES_FILE, read_modules

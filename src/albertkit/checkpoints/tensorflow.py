@@ -36,9 +36,7 @@ from albertkit.checkpoints.names import (
     why_no_weight,
 )
 from albertkit.checkpoints.tensor_bundle import Bundle, prefixes, write_bundle
-from albertkit.config import AlbertConfig
-from albertkit.config_base import CONFIG_FILE, GOOGLE_CONFIG_FILE
-from albertkit.config_fields import ACTIVATION_ALIASES
+from albertkit.config import ACTIVATION_ALIASES, CONFIG_FILE, GOOGLE_CONFIG_FILE, AlbertConfig
 from albertkit.errors import CheckpointError, ConfigError, reading
 from albertkit.files import contents, json_text, read_json
 from albertkit.protobuf import message_class

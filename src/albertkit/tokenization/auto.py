@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, NoReturn
 
-from albertkit.config_base import CONFIG_FILE
+from albertkit.config import CONFIG_FILE
 from albertkit.errors import TokenizerError
 from albertkit.hub import split_hub_options
 from albertkit.tokenization import folder
