@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pages import command_line
 
-from albertkit.config import AlbertConfig
+from albertkit.config import ALWAYS_WRITTEN, PROBABILITIES, UNITS, AlbertConfig
 from albertkit.datasets.options import DataOptions
 from albertkit.files import atomic_path
 from albertkit.finetuning.settings import FinetuningSettings
@@ -58,9 +58,11 @@ def model_settings() -> Iterator[Setting]:
     """Yield the arguments of `AlbertConfig` that every `config.json` has, except the tokenizer's."""
     docs, hints = field_docs(AlbertConfig), typing.get_type_hints(AlbertConfig)
     for field in dataclasses.fields(AlbertConfig):
-        if field.metadata["written"] == "always" and field.name != "vocab_size":
+        if field.name in ALWAYS_WRITTEN and field.name != "vocab_size":
             hint = str if field.name == "hidden_act" else hints[field.name]
-            setting = Setting.of(field, hint, docs[field.name])
+            unit = UNITS.get(field.name, "0 to 1" if field.name in PROBABILITIES else "")
+            unit = "id" if field.name.endswith("_token_id") else unit
+            setting = Setting(field.name, hint, field.default, unit, docs[field.name])
             of_rows = field.name == "max_position_embeddings"
             yield setting._replace(default="max_seq_length") if of_rows else setting
 

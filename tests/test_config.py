@@ -259,7 +259,7 @@ def test_foreign_models_are_an_error(tmp_path: Path):
     with pytest.raises(ConfigError, match="list"):
         AlbertConfig.from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text('{"hidden')
-    with pytest.raises(ConfigError, match=r"[Ee]xpected a JSON object"):
+    with pytest.raises(ConfigError, match="is damaged"):
         AlbertConfig.from_pretrained(tmp_path)
     with pytest.raises(ModelNotFoundError, match="nothing"):
         AlbertConfig.from_json_file(tmp_path / "nothing.json")

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from albertkit.checkpoints.sentence_modules import NORMALIZE_KEY, POOLING_KEY
-from albertkit.config import AlbertConfig, AutoConfig
-from albertkit.config_fields import SETTINGS_KEY
+from albertkit.config import SETTINGS_KEY, AlbertConfig, AutoConfig
 from albertkit.errors import ConfigError
 from albertkit.tasks.question_answering import THRESHOLD_KEY
 from albertkit.tasks.text_classification import PAIRS_KEY
@@ -96,9 +95,9 @@ def test_a_copy_is_made_by_the_constructor():
     class Counted(AlbertConfig):
         made = 0
 
-        def __post_init__(self) -> None:
+        def validate(self) -> None:
             type(self).made += 1
-            super().__post_init__()
+            super().validate()
 
     config = Counted(hidden_size=48, num_attention_heads=4)
     config.use_cache = False

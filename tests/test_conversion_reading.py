@@ -13,7 +13,7 @@ from modeling_twins import largest_difference
 from original_checkpoint import GOLDEN, Tensors, arrays_fixture, original_fixture, tf1_fixture  # noqa: F401
 from torch_files import read_folder, write_bundle
 
-from albertkit.checkpoints import formats, google
+from albertkit.checkpoints import formats, tensorflow
 from albertkit.checkpoints.arrays import to_arrays, to_tensors
 from albertkit.checkpoints.names import OLDER_FACTOR
 from albertkit.config import AlbertConfig
@@ -85,21 +85,11 @@ def test_errors_about_an_archive_do_not_name_the_temporary_folder(tf1: Path) -> 
     assert str(caught.value).startswith(f"{archive}, unpacked: albert_config.json")
 
 
-def test_an_archive_loads_if_extract_has_no_filter(
-    tf1: Path, arrays: Tensors, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Check that Python 3.11.0 to 3.11.3, whose `extract` has no filter, can unpack archives."""
-    with tarfile.open(tf1.parent / "small.tar", "w") as tar:
-        tar.add(tf1, "albert_small")
-    monkeypatch.delattr(tarfile.TarFile, "extract")
-    assert_original(AlbertForPreTraining.from_pretrained(tf1.parent / "small.tar"), arrays)
-
-
 @pytest.mark.parametrize("name", ["../out.index", "a/../../out.index", "/tmp/albertkit-test/out.index"])
 def test_an_archive_writes_nothing_outside(tmp_path: Path, name: str) -> None:
     with tarfile.open(tmp_path / "small.tar", "w") as tar:
         tar.addfile(tarfile.TarInfo(name))
-    with pytest.raises(CheckpointError, match="leads out of the archive"):
+    with pytest.raises(CheckpointError, match=r"small\.tar"):
         formats.read(tmp_path / "small.tar")
 
 
@@ -218,7 +208,7 @@ def test_the_older_layout_computes_the_same(tmp_path: Path) -> None:
         model.albert.encoder.embedding_hidden_mapping_in.bias.zero_()
     words, factor = torch.randn(40, 8), torch.randn(8, 12)
     named = to_tensors(
-        google.google_tensors(
+        tensorflow.google_tensors(
             to_arrays({name: tensor for name, tensor in model.state_dict().items() if "decoder" not in name})
         )
     )
@@ -239,7 +229,7 @@ def test_the_older_layout_computes_the_same(tmp_path: Path) -> None:
         if "embedding_hidden_mapping_in" not in name:
             tensors[name] = tensor
     write_bundle(tmp_path / "m", {**tensors, WORDS: words, OLDER_FACTOR: factor})
-    config = google.google_config(model.config.to_dict()) | {"embedding_size": 8, "ln_type": "postln"}
+    config = tensorflow.google_config(model.config.to_dict()) | {"embedding_size": 8, "ln_type": "postln"}
     (tmp_path / "albert_config.json").write_text(json.dumps(config))
 
     loaded, info = AlbertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
@@ -281,5 +271,5 @@ def test_keras_files_load(tmp_path: Path) -> None:
 def test_damaged_keras_files(tmp_path: Path, content: bytes) -> None:
     AlbertConfig().save_pretrained(tmp_path)
     (tmp_path / "tf_model.h5").write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"tf_model\.h5 .*damaged, or is not a file of Keras weights"):
+    with pytest.raises(CheckpointError, match=r"tf_model\.h5 is damaged"):
         read_folder(tmp_path)

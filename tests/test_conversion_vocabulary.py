@@ -54,7 +54,7 @@ def test_files_with_different_pieces_are_refused(tiny_vocabulary: Path, tmp_path
     AutoTokenizer.from_pretrained(tiny_vocabulary).save_pretrained(source)
     lines = vocab_lines(tiny_vocabulary.read_bytes())
     (source / "spiece.model").write_bytes(model_from_lines([*lines[:-2], lines[-1], lines[-2]]))
-    message = r"tokenizer\.json: its 500 pieces differ from the 500 pieces of spiece\.model.* Delete the file"
+    message = r"its 500 pieces differ from the 500 pieces of tokenizer\.json.* Delete the file"
     with pytest.raises(TokenizerError, match=message):
         convert(source, tmp_path / "target")
     assert not (tmp_path / "target").exists()
@@ -116,16 +116,16 @@ def test_a_tokenizer_from_vocabulary_lines_equals_the_published_tokenizer(
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"),
+    "lines",
     [
-        (["<unk>\t0", "a"], "'a' is not a line of a vocabulary"),
-        (["<unk>\t0", "a\tnan"], "Expected a piece, a tab and its score"),
-        (["a\t-1", "b\t-2"], "not a valid SentencePiece model"),
-        (["<unk>\t0", "a\t-1", "a\t-2"], "not a valid SentencePiece model"),
+        ["<unk>\t0", "a"],
+        ["<unk>\t0", "a\tnan"],
+        ["a\t-1", "b\t-2"],
+        ["<unk>\t0", "a\t-1", "a\t-2"],
     ],
 )
-def test_invalid_vocabulary_lines_are_an_error(lines: list[str], message: str) -> None:
-    with pytest.raises(TokenizerError, match=message):
+def test_invalid_vocabulary_lines_are_an_error(lines: list[str]) -> None:
+    with pytest.raises(TokenizerError, match="the list of pieces is damaged"):
         model_from_lines(lines)
 
 

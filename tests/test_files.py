@@ -48,10 +48,10 @@ posix = pytest.mark.skipif(os.name != "posix", reason="tests POSIX permissions")
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, np.float64("nan")])
 def test_nan_and_infinity_are_not_written_to_json(number: float, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"the value at metrics\.loss\[1\] is -?(nan|inf)"):
+    with pytest.raises(DataError, match="JSON cannot represent"):
         write_json(tmp_path / "x.json", {"step": 3, "metrics": {"loss": [0.5, number]}})
     assert not any(tmp_path.iterdir())
-    with pytest.raises(DataError, match="the value at the top is"):
+    with pytest.raises(DataError, match="JSON cannot represent"):
         json_text(number)
 
 
@@ -65,7 +65,7 @@ def test_finite_replaces_nan_and_infinity_by_null() -> None:
 def test_a_config_with_nan_is_not_written(tmp_path: Path) -> None:
     config = AlbertConfig()
     config.extra["mine"] = math.nan
-    with pytest.raises(DataError, match="the value at mine is nan"):
+    with pytest.raises(DataError, match="JSON cannot represent"):
         config.save_pretrained(tmp_path / "model")
     assert not (tmp_path / "model").exists()
 

@@ -8,7 +8,7 @@ import torch
 from modeling_twins import HEADS, batch, make
 
 from albertkit import heads, reference
-from albertkit.config_fields import ACTIVATION_NAMES
+from albertkit.config import ACTIVATION_NAMES
 from albertkit.errors import CheckpointError
 
 

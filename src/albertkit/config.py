@@ -3,38 +3,80 @@
 Names, defaults and file format are those of the documented `AlbertConfig`. The published sizes
 (`AlbertConfig.preset`) come from `published.py`. This module does not need PyTorch.
 """
-# ruff: noqa: RUF009 - the functions called in the body of the dataclass declare its fields
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import copy
+import difflib
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self
+from typing import Any, ClassVar, Literal, NoReturn, Self
 
-from albertkit.config_base import ConfigBase, takes_other_names
-from albertkit.config_fields import (
-    ACTIVATION,
-    CLASS_NAMES,
-    FLAG,
-    POSITIVE,
-    any_of,
-    rate,
-    read_dtype,
-    read_labels,
-    refuse_pruned_heads,
-    setting,
-    settle_labels,
-    size,
-)
-from albertkit.errors import ConfigError
-from albertkit.published import CHECKPOINTS, REPOSITORIES, SIZES, VERSIONS
+from albertkit.errors import ConfigError, ModelNotFoundError, did_you_mean, warn_caller
+from albertkit.files import atomic_path, json_bytes, made_folder, read_json
+from albertkit.hub import as_path, refuse_push_to_hub, resolve, split_hub_options, take_loading_options
+from albertkit.hub_upload import PushToHub
+from albertkit.published import CHECKPOINTS, REPOSITORIES, SIZES, VERSIONS, warn_of_contradictions
+
+CONFIG_FILE = "config.json"
+GOOGLE_CONFIG_FILE = "albert_config.json"
 
 IGNORED_LABEL = -100
 """The label of tokens that the loss ignores, as in PyTorch's cross-entropy."""
+TASK_KEY = "finetuning_task"
+"""The config key for the task name of a fine-tuned model."""
+SETTINGS_KEY = "task_settings"
+"""The config key for the settings with which the rows of a fine-tuned model were made."""
+
+ACTIVATION_ALIASES = {
+    **dict.fromkeys(("gelu_accurate", "gelu_fast", "gelu_python_tanh", "gelu_pytorch_tanh"), "gelu_new"),
+    **{"gelu_python": "gelu", "swish": "silu"},
+}
+"""Other names of activation functions, as in `transformers`."""
+ACTIVATION_NAMES = (
+    *("gelu", "gelu_new", "relu", "silu", "leaky_relu", "linear", "mish", "quick_gelu", "tanh"),
+    *ACTIVATION_ALIASES,
+)
+"""The names of `hidden_act`. PyTorch, NumPy, ONNX and Keras define the functions without the aliases."""
+
+UNITS = {
+    **dict.fromkeys(("embedding_size", "hidden_size", "intermediate_size"), "dimensions"),
+    **{"vocab_size": "pieces", "num_hidden_layers": "layers", "inner_group_num": "layers"},
+    **{"num_hidden_groups": "groups", "num_attention_heads": "heads", "type_vocab_size": "segments"},
+    "max_position_embeddings": "tokens",
+}
+"""The fields that are sizes, and their units."""
+PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
+_POSITIVE = ("initializer_range", "layer_norm_eps")
+_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
+ALWAYS_WRITTEN = (*UNITS, *PROBABILITIES, *_POSITIVE, *_IDS, "hidden_act")
+"""The fields that every config.json contains, even if they have their defaults."""
+_NOT_WRITTEN = ("id2label", "label2id", "attn_implementation", "name_or_path")
+_PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
+
+_OTHER_NAMES = {
+    "torch_dtype": "dtype",
+    "use_return_dict": "return_dict",
+    "_attn_implementation": "attn_implementation",
+    "_name_or_path": "name_or_path",
+}
+"""Other names of fields, which `transformers` also uses."""
+_LABEL_ARGUMENTS = ("num_labels", "id2label", "label2id")
+_MOST_LABELS = 1_000_000
+# Other keys that can be passed or set without a warning. Tasks of albertkit use the first keys; code
+# written for `transformers` sets the others on any config.
+_KNOWN_KEYS = {
+    *("null_score_diff_threshold", "text_pairs", "sentence_pooling", "sentence_normalize"),
+    *("task_settings", "transformers_version", "task_specific_params", "tokenizer_class", "finetuning_task"),
+    *("sep_token_id", "use_cache", "is_encoder_decoder", "is_decoder", "add_cross_attention"),
+    *("chunk_size_feed_forward", "prefix"),
+}
 
 
-@takes_other_names
-@dataclass(kw_only=True, eq=False, repr=False)
-class AlbertConfig(ConfigBase):
+@dataclass(init=False, eq=False, repr=False)
+class AlbertConfig(PushToHub):
     """The sizes and settings of an ALBERT model, and the default outputs of its forward pass.
 
     The defaults are those of `transformers`: the sizes of ALBERT-xxlarge. Prefer
@@ -54,129 +96,195 @@ class AlbertConfig(ConfigBase):
     is_encoder_decoder: ClassVar[bool] = False
     pretrained_config_archive_map: ClassVar[dict[str, str]] = REPOSITORIES
     """The name on the Hugging Face hub of each published checkpoint."""
+    # Attributes that code written for `transformers` reads.
+    attribute_map: ClassVar[dict[str, str]] = {}
+    base_config_key: ClassVar[str] = ""
+    keys_to_ignore_at_inference: ClassVar[list[str]] = []
+    sub_configs: ClassVar[dict[str, Any]] = {}
+    pruned_heads: ClassVar[dict[int, list[int]]] = {}
+    _more_arguments: ClassVar[tuple[str, ...]] = ()
+    """Arguments that only a subclass of `AlbertConfig` has. Their values are in `extra`."""
 
-    vocab_size: int = size(30000, "pieces")
+    vocab_size: int = 30000
     """Vocabulary size, V."""
-    embedding_size: int = size(128, "dimensions")
+    embedding_size: int = 128
     """Embedding size, E."""
-    hidden_size: int = size(4096, "dimensions")
+    hidden_size: int = 4096
     """Hidden size of the encoder, H; a multiple of `num_attention_heads`."""
-    num_hidden_layers: int = size(12, "layers")
+    num_hidden_layers: int = 12
     """Number of times that a layer group is applied; a multiple of `num_hidden_groups`."""
-    num_hidden_groups: int = size(1, "groups")
+    num_hidden_groups: int = 1
     """Number of groups of layers that share their parameters. The i-th application uses group
     `i // (num_hidden_layers / num_hidden_groups)`."""
-    inner_group_num: int = size(1, "layers")
+    inner_group_num: int = 1
     """Number of different layers in a group, applied one after the other. The model executes
     `num_hidden_layers * inner_group_num` layers (`depth`), of which
     `num_hidden_groups * inner_group_num` have their own parameters."""
-    num_attention_heads: int = size(64, "heads")
+    num_attention_heads: int = 64
     """Number of attention heads of each layer, N."""
-    intermediate_size: int = size(16384, "dimensions")
+    intermediate_size: int = 16384
     """Size of the feed-forward layer, I."""
-    max_position_embeddings: int = size(512, "tokens")
+    max_position_embeddings: int = 512
     """Maximum length of a row, in tokens."""
-    type_vocab_size: int = size(2, "segments")
+    type_vocab_size: int = 2
     """Number of segment types."""
-    hidden_act: str | Callable[[Any], Any] = setting("gelu_new", ACTIVATION, written="always")
+    hidden_act: str | Callable[[Any], Any] = "gelu_new"
     """"gelu" (erf), "gelu_new" (the tanh approximation, which the published models use), "relu", "silu",
     "leaky_relu", "linear", "mish", "quick_gelu" or "tanh"; another name of `transformers` for one of them,
     such as "swish"; or a function from tensor to tensor, which cannot be saved as JSON."""
-    hidden_dropout_prob: float = rate(0)
+    hidden_dropout_prob: float = 0
     """Dropout probability of embeddings, attention output and feed-forward output, in [0, 1)."""
-    attention_probs_dropout_prob: float = rate(0)
+    attention_probs_dropout_prob: float = 0
     """Dropout probability of the attention probabilities, in [0, 1)."""
-    classifier_dropout_prob: float = rate(0.1)
+    classifier_dropout_prob: float = 0.1
     """Dropout probability before a task head, in [0, 1)."""
-    initializer_range: float = setting(0.02, POSITIVE, written="always")
+    initializer_range: float = 0.02
     """Standard deviation of the truncated normal distribution that initializes every matrix."""
-    layer_norm_eps: float = setting(1e-12, POSITIVE, written="always")
+    layer_norm_eps: float = 1e-12
     """Value added to the variance in each LayerNorm, for numerical stability."""
-    pad_token_id: int = setting(0, written="always", unit="id")
+    pad_token_id: int = 0
     """Id of `<pad>`."""
-    bos_token_id: int = setting(2, written="always", unit="id")
+    bos_token_id: int = 2
     """Id of `[CLS]`."""
-    eos_token_id: int = setting(3, written="always", unit="id")
+    eos_token_id: int = 3
     """Id of `[SEP]`."""
-    tie_word_embeddings: bool = setting(True, FLAG)
+    tie_word_embeddings: bool = True
     """Whether the masked language modeling head uses the word embeddings as its output matrix."""
-    output_attentions: bool = setting(False)
+    output_attentions: bool = False
     """Whether the forward pass returns attention probabilities. A call may override it."""
-    output_hidden_states: bool = setting(False)
+    output_hidden_states: bool = False
     """Whether the forward pass returns the hidden states of all layers. A call may override it."""
-    return_dict: bool = setting(True, convert=lambda value: value is not False)
+    return_dict: bool = True
     """Whether the forward pass returns a dataclass instead of a tuple. A call may override it."""
-    problem_type: str | None = setting(
-        None, any_of(None, "regression", "single_label_classification", "multi_label_classification")
-    )
+    problem_type: str | None = None
     """"regression", "single_label_classification" or "multi_label_classification"."""
-    dtype: Any = setting(None, convert=read_dtype)
+    dtype: Any = None
     """Data type in which the weights were saved, such as "float32"."""
-    architectures: list[str] | None = setting(None, CLASS_NAMES)
+    architectures: list[str] | None = None
     """Names of the model classes that the checkpoint was saved from."""
-    pruned_heads: dict[int, list[int]] = setting(None, convert=refuse_pruned_heads)
-    """Always empty: models with pruned attention heads are not supported."""
-    id2label: dict[int, str] = setting(None, convert=read_labels, written="never")
+    id2label: dict[int, str] = None  # type: ignore[assignment]  # the constructor sets it
     """Names of the classes by id. Ids are int here and str in JSON. Default: LABEL_0 and LABEL_1. Setting it
     also sets `label2id`."""
-    label2id: dict[str, int] = setting(None, written="never")
+    label2id: dict[str, int] = None  # type: ignore[assignment]
     """Ids of the classes by name."""
-    attn_implementation: Literal["sdpa", "eager"] = setting(
-        "sdpa", any_of("sdpa", "eager"), convert=lambda value: value or "sdpa", written="never"
-    )
+    attn_implementation: Literal["sdpa", "eager"] = "sdpa"
     """"sdpa" (fused) or "eager" (explicit; also used for calls that return attentions or pass a head mask).
     None means "sdpa". Both compute the same values, so it is not written to JSON."""
-    name_or_path: str = setting("", written="never")
+    name_or_path: str = ""
     """The name or path that was passed to `from_pretrained`; not written to JSON."""
-    if TYPE_CHECKING:  # arguments of the constructor that set other fields
-        num_labels: int = 2
-        torch_dtype: Any = None
-        use_return_dict: bool | None = None
-    else:
 
-        @property
-        def num_labels(self) -> int:
-            """Number of classes. Setting a different number renames the classes to LABEL_0, LABEL_1, ..."""
-            return len(self.id2label)
-
-        @num_labels.setter
-        def num_labels(self, value: int) -> None:
-            if value != self.num_labels:
-                self.id2label = settle_labels({"num_labels": value})["id2label"]
-
-    def __post_init__(self) -> None:
+    def __init__(self, **arguments: Any) -> None:
+        other = {name: arguments.pop(name) for name in [*arguments] if name not in ARGUMENTS}
+        _check_architecture(other)
+        is_file = bool(other.pop("model_type", None))
+        if misspelled := {name for name in other if _is_misspelled(name)}:
+            raise _unknown_arguments(misspelled, ARGUMENTS)
+        self.__dict__.setdefault("extra", {})  # a subclass may have set attributes
+        self.extra: dict[str, Any]
+        """Keys that albertkit does not use, from a file or set as attributes; written to JSON."""
+        self.sentence_modules: Any = None
+        """The modules of a sentence-embedding model, if `extra` cannot describe them; see
+        `checkpoints/sentence_modules.py`. Not written to JSON."""
+        for name, value in other.items():
+            self._set_other_key(name, copy.deepcopy(value), warns=not is_file)
+        arguments = _settle_labels(_under_one_name(arguments))
+        for field in fields(AlbertConfig):
+            setattr(self, field.name, arguments.get(field.name, field.default))
+        self.label2id = arguments["label2id"]
         self.validate()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        parameters = [*inspect.signature(cls.__init__).parameters.values()][1:]  # without self
+        names = [parameter.name for parameter in parameters if parameter.kind in kinds]
+        cls._more_arguments += tuple(name for name in names if name not in ARGUMENTS)
+
+    # --- attributes -------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        # Called only for names that are not attributes.
+        if name in _OTHER_NAMES:
+            return getattr(self, _OTHER_NAMES[name])
+        extra = self.__dict__.get("extra", {})
+        if name in extra:
+            return extra[name]
+        raise AttributeError(f"AlbertConfig has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a field, in the form in which the config has it, or another key, which goes into `extra`."""
+        name = _OTHER_NAMES.get(name, name)
+        if name == "id2label":
+            value = _mapped("id2label", value, lambda index, label: (int(index), label))
+            self.__dict__["label2id"] = {label: index for index, label in value.items()}
+        elif name == "dtype":
+            value = None if value is None else str(value).removeprefix("torch.")
+        elif name == "attn_implementation":
+            value = value or "sdpa"
+        elif name == "return_dict":
+            value = value is not False
+        if name in ("model_type", "is_encoder_decoder", "pruned_heads"):  # these cannot change
+            _check_architecture({name: value})
+        elif name in ARGUMENTS or name in ("extra", "sentence_modules") or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            self._set_other_key(name, value)
+
+    def _set_other_key(self, name: str, value: Any, *, warns: bool = True) -> None:
+        """Keep a key that is not a field. Code for `transformers` sets such keys, and files contain them."""
+        _check_architecture({name: value})
+        extra = self.__dict__.setdefault("extra", {})
+        known = name in extra or name in _KNOWN_KEYS or name in self._more_arguments
+        if warns and not known and not name.startswith("_"):
+            if _is_misspelled(name):
+                raise _unknown_arguments([name], ARGUMENTS)
+            warn_caller(
+                f"AlbertConfig has no argument {name!r}{did_you_mean(name, ARGUMENTS)}. It is kept and "
+                f"written to {CONFIG_FILE}, but does not change the model."
+            )
+        if name != "pruned_heads":
+            extra[name] = value
+
+    @property
+    def num_labels(self) -> int:
+        """Number of classes. Setting a different number renames the classes to LABEL_0, LABEL_1, ..."""
+        return len(self.id2label)
+
+    @num_labels.setter
+    def num_labels(self, value: int) -> None:
+        if value != self.num_labels:
+            self.id2label = _settle_labels({"num_labels": value})["id2label"]
 
     @property
     def depth(self) -> int:
         """Number of layers executed in one forward pass: `num_hidden_layers * inner_group_num`."""
         return self.num_hidden_layers * self.inner_group_num
 
-    @classmethod
-    def preset(
-        cls,
-        size: Literal["base", "large", "xlarge", "xxlarge"],
-        *,
-        version: Literal["v1", "v2"] = "v2",
-        **overrides: Any,
-    ) -> Self:
-        """Return the config of a published size, with the dropout probabilities of that version.
-
-        Raises:
-            ConfigError: The size or version is unknown.
-        """
-        if size not in SIZES:
-            raise ConfigError(f"no preset {size!r}. Choose one of {', '.join(SIZES)}.")
-        if version not in VERSIONS:
-            raise ConfigError(f"no preset version {version!r}. Choose one of {', '.join(VERSIONS)}.")
-        return cls(**{**CHECKPOINTS[f"albert-{size}-{version}"].config, **overrides})
-
     def validate(self) -> None:
         """Raise ConfigError if a value is out of range or sizes do not match."""
-        for name, declared in self._settings.items():
-            check, value = declared.metadata["check"], getattr(self, name)
-            if check and not check[0](value):
-                raise ConfigError(f"{name} must be {check[1]}, got {value!r}")
+
+        def check(name: str, is_valid: bool, expected: str) -> None:
+            if not is_valid:
+                raise ConfigError(f"{name} must be {expected}, got {getattr(self, name)!r}")
+
+        for name in UNITS:
+            value = getattr(self, name)
+            check(name, type(value) is int and value >= 1, "a whole number of at least 1")
+        for name in PROBABILITIES:
+            value = getattr(self, name)
+            check(name, isinstance(value, int | float) and 0 <= value < 1, "a number in [0, 1)")
+        for name in _POSITIVE:
+            value = getattr(self, name)
+            check(name, isinstance(value, int | float) and 0 < value < math.inf, "a positive number")
+        is_activation = callable(self.hidden_act) or self.hidden_act in ACTIVATION_NAMES
+        check("hidden_act", is_activation, f"a function or one of {', '.join(ACTIVATION_NAMES)}")
+        check("tie_word_embeddings", isinstance(self.tie_word_embeddings, bool), "True or False")
+        problem_types = ", ".join(_PROBLEM_TYPES)
+        check("problem_type", self.problem_type in (None, *_PROBLEM_TYPES), f"one of {problem_types}")
+        check("attn_implementation", self.attn_implementation in ("sdpa", "eager"), "one of sdpa, eager")
+        names = [] if self.architectures is None else self.architectures
+        is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        check("architectures", is_list, "a list of class names")
         for dividend, divisor in (
             ("hidden_size", "num_attention_heads"),
             ("num_hidden_layers", "num_hidden_groups"),
@@ -196,13 +304,218 @@ class AlbertConfig(ConfigBase):
                 "label k names score k of a head."
             )
 
+    @classmethod
+    def preset(
+        cls,
+        size: Literal["base", "large", "xlarge", "xxlarge"],
+        *,
+        version: Literal["v1", "v2"] = "v2",
+        **overrides: Any,
+    ) -> Self:
+        """Return the config of a published size, with the dropout probabilities of that version.
+
+        Raises:
+            ConfigError: The size or version is unknown.
+        """
+        if size not in SIZES or version not in VERSIONS:
+            raise ConfigError(
+                f"no preset {size!r} of version {version!r}. Choose one of {', '.join(SIZES)}, and one of "
+                f"{', '.join(VERSIONS)}."
+            )
+        return cls(**{**CHECKPOINTS[f"albert-{size}-{version}"].config, **overrides})
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with changed values. Changing `num_labels` renames the labels.
+
+        Raises:
+            ConfigError: A name is unknown, or a value is not valid.
+        """
+        known = (*ARGUMENTS, *self._more_arguments, TASK_KEY)
+        if unknown := {name for name in changes if name not in known}:
+            raise _unknown_arguments(unknown, known)
+        changes = _under_one_name(changes)
+        if changes.get("num_labels") == self.num_labels:
+            changes.pop("num_labels")
+        values = {field.name: copy.deepcopy(getattr(self, field.name)) for field in fields(AlbertConfig)}
+        if any(changes.get(name) is not None for name in _LABEL_ARGUMENTS):
+            del values["id2label"], values["label2id"]
+        more = {name: value for name, value in self.extra.items() if name in self._more_arguments}
+        config = type(self)(**{**values, **copy.deepcopy(more), **changes})
+        others = {name: value for name, value in self.extra.items() if name not in more | changes}
+        config.extra |= copy.deepcopy(others)
+        config.sentence_modules = self.sentence_modules
+        return config
+
+    def update(self, config_dict: Mapping[str, Any]) -> None:
+        """Change values in place. Keys that are not arguments are kept in `extra`.
+
+        Raises:
+            ConfigError: A value is not valid. The config is then unchanged.
+        """
+        _check_architecture(config_dict)
+        changed = self.replace(**{name: value for name, value in config_dict.items() if name in ARGUMENTS})
+        for name in config_dict.keys() - {*ARGUMENTS}:
+            setattr(changed, name, config_dict[name])
+        self.__dict__.update(changed.__dict__)
+
+    def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Self:  # noqa: ARG002
+        """Return this config, because ALBERT has only a text encoder."""
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        not_compared = {"name_or_path": None, "sentence_modules": None}
+        return isinstance(other, AlbertConfig) and vars(self) | not_compared == vars(other) | not_compared
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, like a dict
+
+    def __repr__(self) -> str:
+        left_out = {"extra", "sentence_modules"}
+        values = {name: value for name, value in vars(self).items() if name not in left_out} | self.extra
+        return f"AlbertConfig({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+
+    # --- files ------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], **overrides: Any) -> Self:
+        """Return a config from the content of a `config.json`. Unknown keys are kept and saved again.
+
+        Raises:
+            ConfigError: The file belongs to another type of model or has an invalid value, or an override has
+                an unknown name.
+        """
+        if values.get("model_type") == cls.model_type:  # a subclass may have another type
+            values = {name: value for name, value in values.items() if name != "model_type"}
+        _check_architecture(values)
+        names = (*ARGUMENTS, *cls._more_arguments)
+        known = {
+            name: value
+            for name, value in values.items()
+            if name in names and value is not None and name != "name_or_path"
+        }
+        if "id2label" in known:
+            known.pop("num_labels", None)  # older files contain both; the label names take precedence
+        config = cls(**known)
+        others = {name: value for name, value in values.items() if name not in (*names, "model_type")}
+        others.pop("pruned_heads", None)
+        config.extra |= copy.deepcopy(others)
+        return config.replace(**overrides)
+
+    @classmethod
+    def from_google_dict(cls, values: Mapping[str, Any], **overrides: Any) -> Self:
+        """Return a config from the content of an `albert_config.json`, in which "gelu" means "gelu_new"."""
+        if values.get("hidden_act", "gelu") == "gelu":
+            values = {**values, "hidden_act": "gelu_new"}
+        return cls.from_dict(values, **overrides)
+
+    @classmethod
+    def from_json_file(cls, path: str | Path, **overrides: Any) -> Self:
+        """Return a config from a JSON file. A file named `albert_config.json` is in Google's format.
+
+        Raises:
+            ModelNotFoundError: The file does not exist.
+            ConfigError: The file is not a JSON object, or has an invalid value.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise ModelNotFoundError(f"there is no config file {path}. Check the path.")
+        read = cls.from_google_dict if path.name == GOOGLE_CONFIG_FILE else cls.from_dict
+        return read(read_json(path, ConfigError), **overrides)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
+        """Load the config of a folder, a config file, or a model on the hub.
+
+        If the config of a published model differs from the published values, a warning lists the differences.
+
+        Args:
+            pretrained_model_name_or_path: A folder, a config file, or a hub name.
+            options: Arguments of this class, which override the file; hub options (see `hub.HubOptions`); and
+                loading options of `transformers` (see `hub.take_loading_options`).
+
+        Raises:
+            ModelNotFoundError: The folder, file or hub model does not exist, or it has no config.
+            ConfigError: The config belongs to another type of model or has an invalid value, or a loading
+                option is not supported.
+        """
+        hub, overrides = split_hub_options(take_loading_options(options))
+        path = as_path(pretrained_model_name_or_path)
+        if path and path.is_file() and (path.suffix == ".json" or path.open("rb").read(1) == b"{"):
+            return cls.from_json_file(path, **overrides)
+        names = (CONFIG_FILE, GOOGLE_CONFIG_FILE)
+        folder = resolve(pretrained_model_name_or_path, patterns=names, **hub)
+        file = next(folder / name for name in names if (folder / name).is_file())
+        config = cls.from_json_file(file)
+        warn_of_contradictions(pretrained_model_name_or_path, vars(config), settled=overrides.keys())
+        config.name_or_path = str(pretrained_model_name_or_path)
+        return config.replace(**overrides)
+
+    @classmethod
+    def get_config_dict(
+        cls, pretrained_model_name_or_path: str | Path, **options: Any
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a model's config as a dictionary, and the keyword arguments that are not hub options."""
+        hub, unused = split_hub_options(options)
+        return cls.from_pretrained(pretrained_model_name_or_path, **hub).to_dict(), unused
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of `config.json`: all sizes, and other values that are not the default.
+
+        Raises:
+            ConfigError: `hidden_act` is a function, which cannot be saved as JSON.
+        """
+        if callable(self.hidden_act):
+            name = getattr(self.hidden_act, "__name__", repr(self.hidden_act))
+            raise ConfigError(
+                f"hidden_act is the function {name}, which cannot be saved as JSON. "
+                f"Use one of the names {', '.join(ACTIVATION_NAMES)}."
+            )
+        values: dict[str, Any] = {**self.extra, "model_type": self.model_type}
+        for field in fields(AlbertConfig):
+            value = getattr(self, field.name)
+            is_changed = field.name not in _NOT_WRITTEN and value != field.default
+            if field.name in ALWAYS_WRITTEN or is_changed:
+                values[field.name] = value
+        if self.id2label != _default_labels(2):
+            values |= {"id2label": self.id2label, "label2id": self.label2id}
+        return copy.deepcopy(values)
+
+    def to_diff_dict(self) -> dict[str, Any]:
+        """Return the entries of `to_dict` that differ from the default config, and `model_type`."""
+        default = AlbertConfig().to_dict()
+        return {
+            name: value
+            for name, value in self.to_dict().items()
+            if name == "model_type" or name not in default or default[name] != value
+        }
+
+    def to_json_string(self, use_diff: bool = False) -> str:
+        """Return `to_dict` (or `to_diff_dict`) as indented JSON with sorted keys and a final newline."""
+        values = self.to_diff_dict() if use_diff else self.to_dict()
+        return json_bytes(values, sort_keys=True).decode()
+
+    def to_json_file(self, json_file_path: str | Path, use_diff: bool = False) -> None:
+        """Write `to_json_string` to a file."""
+        text = self.to_json_string(use_diff)
+        with atomic_path(json_file_path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+    def save_pretrained(self, save_directory: str | Path, push_to_hub: bool = False) -> None:
+        """Write `config.json` into a folder; the folder is created if it does not exist.
+
+        Raises:
+            ConfigError: `push_to_hub` is True.
+        """
+        refuse_push_to_hub(push_to_hub, save_directory)
+        with made_folder(Path(save_directory)) as folder:
+            self.to_json_file(folder / CONFIG_FILE)
+
+
+ARGUMENTS = (*(field.name for field in fields(AlbertConfig)), "num_labels", "torch_dtype", "use_return_dict")
+"""Names of the arguments of `AlbertConfig`."""
+
 
 def as_config(config: Any) -> AlbertConfig:
-    """Return a config as an `AlbertConfig`; it may also be an ALBERT config of `transformers`.
-
-    Raises:
-        ConfigError: The object is not a config, or it belongs to another type of model.
-    """
+    """Return a config as an `AlbertConfig`; it may also be an ALBERT config of `transformers`."""
     if isinstance(config, AlbertConfig):
         return config
     if not (hasattr(config, "model_type") and hasattr(config, "to_dict")):
@@ -213,10 +526,6 @@ def as_config(config: Any) -> AlbertConfig:
         attn_implementation=getattr(config, "_attn_implementation", None),
         name_or_path=getattr(config, "name_or_path", ""),
     )
-
-
-ARGUMENTS = AlbertConfig._arguments
-"""Names of the arguments of `AlbertConfig`."""
 
 
 class AutoConfig:
@@ -242,3 +551,113 @@ class AutoConfig:
             ConfigError: `model_type` is not "albert", or an argument is unknown or not valid.
         """
         return AlbertConfig.from_dict({"model_type": model_type}, **values)
+
+
+# --- arguments and labels -----------------------------------------------------------------------
+
+
+def one_of(**alternatives: Any) -> Any:
+    """Return the value of the alternative that is not None; they are several names of one setting."""
+    given = {name: value for name, value in alternatives.items() if value is not None}
+    if len({str(value) for value in given.values()}) > 1:
+        raise ConfigError(f"{' and '.join(alternatives)} are one setting but have different values: {given}")
+    return next(iter(given.values()), None)
+
+
+def is_misspelled(name: str, arguments: Iterable[str]) -> bool:
+    """Return whether an unknown name is close to the name of an argument. Private names never are."""
+    return not name.startswith("_") and bool(difflib.get_close_matches(name, arguments, n=1, cutoff=0.9))
+
+
+def _is_misspelled(name: str) -> bool:
+    return is_misspelled(name, ARGUMENTS)
+
+
+def _under_one_name(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments with other names of fields replaced by their names."""
+    arguments = dict(arguments)
+    for other, name in _OTHER_NAMES.items():
+        if other in arguments:
+            arguments[name] = one_of(**{name: arguments.get(name), other: arguments.pop(other)})
+    return arguments
+
+
+def _check_architecture(values: Mapping[str, Any]) -> None:
+    """Raise ConfigError if a key of a file shows that its model is not a supported ALBERT model."""
+    if values.get("model_type", "albert") != "albert":
+        raise ConfigError(
+            f"this config has model_type {values['model_type']!r}. albertkit supports ALBERT only "
+            "(model_type 'albert')."
+        )
+    if values.get("is_encoder_decoder"):
+        raise ConfigError("is_encoder_decoder is True. ALBERT has only an encoder.")
+    if values.get("pruned_heads"):
+        raise ConfigError("the config has pruned_heads, which albertkit does not support.")
+    if values.get("position_embedding_type", "absolute") != "absolute":
+        raise ConfigError(
+            f"position_embedding_type {values['position_embedding_type']!r} is not supported. "
+            "ALBERT's positions are 'absolute'."
+        )
+
+
+def _unknown_arguments(names: Iterable[str], arguments: Iterable[str]) -> ConfigError:
+    parts = [f"{name!r}{did_you_mean(name, arguments)}" for name in sorted(names)]
+    return ConfigError(
+        f"AlbertConfig has no argument {', '.join(parts)}. To add a key of your own, set it as an attribute."
+    )
+
+
+def _default_labels(number: int) -> dict[int, str]:
+    return {index: f"LABEL_{index}" for index in range(number)}
+
+
+def _mapped(name: str, values: Any, read: Callable[[Any, Any], tuple[Any, Any]]) -> dict[Any, Any]:
+    """Return the mapping of the pairs that `read` returns for the keys and values of a mapping."""
+    expected = "whole numbers to labels" if name == "id2label" else "labels to whole numbers"
+    try:
+        mapping = dict(read(key, value) for key, value in values.items())
+        hash(tuple(mapping.items()))  # raises for labels that are lists
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"{name} must map {expected}, got {values!r} ({error})") from error
+    return mapping
+
+
+def _settle_labels(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments with both `id2label` and `label2id`, and without `num_labels`.
+
+    If the two mappings contradict each other, `id2label` takes precedence, with a warning.
+    """
+    count, id2label, label2id = (arguments.get(name) for name in _LABEL_ARGUMENTS)
+    if label2id is not None:  # some files have the ids as strings
+        label2id = _mapped("label2id", label2id, lambda label, index: (label, int(index)))
+    if id2label is None and label2id is not None:
+        id2label = {index: label for label, index in label2id.items()}
+        if len(id2label) != len(label2id):
+            raise ConfigError(
+                f"label2id gives several labels the same id: {label2id!r}. Expected 0, 1, 2, ..."
+            )
+    if id2label is None:
+        number = 2 if count is None else count
+        # Each label needs memory, so limit the number from a damaged file.
+        if not isinstance(number, Integral) or not 1 <= int(number) <= _MOST_LABELS:
+            raise ConfigError(
+                f"num_labels must be a whole number of at least 1, got {number!r} (maximum: {_MOST_LABELS:,})"
+            )
+        id2label = _default_labels(int(number))
+    id2label = _mapped("id2label", id2label, lambda index, label: (int(index), label))
+    if count is not None and count != len(id2label):
+        raise ConfigError(
+            f"num_labels is {count}, but id2label names {len(id2label)} labels. "
+            "Pass one of the two, or make them agree."
+        )
+    inverse = {label: index for index, label in id2label.items()}
+    label2id = inverse if label2id is None else label2id
+    wrong = [label for label, index in label2id.items() if label in inverse and id2label.get(index) != label]
+    if wrong:
+        warn_caller(
+            f"id2label gives {wrong[0]!r} the id {inverse[wrong[0]]}, but label2id gives it the id "
+            f"{label2id[wrong[0]]}. albertkit uses id2label. Correct label2id, or omit it."
+        )
+        label2id = inverse
+    rest = {name: value for name, value in arguments.items() if name != "num_labels"}
+    return {**rest, "id2label": id2label, "label2id": label2id}

@@ -16,7 +16,7 @@ from typing import Any, get_args
 import numpy as np
 
 from albertkit import reference
-from albertkit.checkpoints import formats, google, julia
+from albertkit.checkpoints import formats, julia, tensorflow
 from albertkit.checkpoints.arrays import DTYPES, check_finite
 from albertkit.checkpoints.checkpoint import Checkpoint, Format
 from albertkit.checkpoints.folder import weight_files, write_folder
@@ -24,8 +24,7 @@ from albertkit.checkpoints.names import TIED, to_google
 from albertkit.checkpoints.report import left_out
 from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.checkpoints.shapes import architecture_of, expected_shapes, fit
-from albertkit.config import AlbertConfig
-from albertkit.config_base import CONFIG_FILE
+from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataError, TokenizerError
 from albertkit.files import check_new_folder, complete_files, file_sha256
 from albertkit.heads import head_of
@@ -171,7 +170,9 @@ def convert(
     written = replace(
         checkpoint,
         format=to,
-        config=config.replace(architectures=[architecture], dtype=_dtype(matched)).to_dict(),
+        config=config.replace(
+            architectures=[architecture], dtype=next(iter(matched.values())).dtype.name
+        ).to_dict(),
         tensors={name: matched[name] for name in names},
         files=[],
     )
@@ -210,7 +211,11 @@ def convert(
     )
     if verify:
         expected = _outputs(architecture, config, matched)
-        largest = report.largest_difference = _compare(target, architecture, expected)
+        again = formats.read(formats.locate(target))
+        again_config = AlbertConfig.from_dict(again.config)
+        tensors, _ = fit(architecture, again_config, again.tensors)
+        outputs = _outputs(architecture, again_config, tensors)
+        largest = report.largest_difference = _largest_difference(outputs, expected)
         if not largest <= TOLERANCE:  # unlike `largest > TOLERANCE`, also true for NaN
             check_finite(source, matched)
             raise CheckpointError(
@@ -246,7 +251,7 @@ def _write(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | Non
             return julia.write(target, checkpoint)
         with complete_files(target) as folder:
             if checkpoint.format == "tf1":
-                written = google.write(folder, checkpoint)
+                written = tensorflow.write(folder, checkpoint)
             else:
                 written = _write_folder(folder, checkpoint, max_shard_size)
         return [target / file.relative_to(folder) for file in written]
@@ -264,12 +269,7 @@ def _write_folder(folder: Path, checkpoint: Checkpoint, max_shard_size: int | st
 
 
 def _take_vocabulary(checkpoint: Checkpoint, vocab_size: int) -> None:
-    """Convert a checkpoint's vocabulary to the files of its new format, and add notes.
-
-    Raises:
-        CheckpointError: The vocabulary is damaged, or has more pieces than the model has embeddings.
-        TokenizerError: A word list is damaged.
-    """
+    """Convert a checkpoint's vocabulary to the files of its new format, and add notes."""
     words: tuple[str, ...] = ()
     if MODEL_FILE in checkpoint.vocabulary:
         checkpoint.pieces = vocab_lines(checkpoint.vocabulary[MODEL_FILE])
@@ -328,46 +328,21 @@ def _settings(checkpoint: Checkpoint) -> str:
 # --- types, checksums, comparison ---------------------------------------------------------------
 
 
-_WIDER_TYPES = {
-    "float16": "Choose the dtype 'bfloat16' or 'float32'",
-    "bfloat16": "Choose the dtype 'float32'",
-    "float32": "Omit dtype to keep the type of the source",
-}
-"""What to do about a value that is too large for a type."""
-
-
 def cast(tensors: Mapping[str, np.ndarray], dtype: np.dtype) -> dict[str, np.ndarray]:
-    """Convert the tensors to another data type. Names that share a tensor still share it.
-
-    Raises:
-        CheckpointError: A value is too large for the data type.
-    """
-    cast: dict[int, np.ndarray] = {}
+    """Convert the tensors to another data type. Names that share a tensor still share it."""
+    converted: dict[int, np.ndarray] = {}
     for name, tensor in tensors.items():
-        if id(tensor) not in cast:
+        if id(tensor) not in converted:
             with np.errstate(over="ignore"):
-                cast[id(tensor)] = tensor.astype(dtype, copy=False)
+                converted[id(tensor)] = tensor.astype(dtype, copy=False)
             # Not NumPy's own check: conversions from and to bfloat16 do not set the flag that it reads.
-            if np.isinf(cast[id(tensor)]).sum() > np.isinf(tensor).sum():
+            if np.isinf(converted[id(tensor)]).sum() > np.isinf(tensor).sum():
                 largest = float(np.abs(tensor[np.isfinite(tensor)].astype(np.float64)).max())
                 raise CheckpointError(
                     f"{name} contains {largest:.4g}, which is too large for {dtype.name}. "
-                    f"{_WIDER_TYPES[dtype.name]}."
+                    "Choose a wider dtype."
                 )
-    return {name: cast[id(tensor)] for name, tensor in tensors.items()}
-
-
-def _dtype(tensors: Mapping[str, np.ndarray]) -> str:
-    """Return the name of the data type of the first tensor."""
-    return next(iter(tensors.values())).dtype.name
-
-
-def _compare(target: Path, architecture: str, expected: list[np.ndarray]) -> float:
-    """Return the largest difference of any output of a written checkpoint from the expected one."""
-    written = formats.read(formats.locate(target))
-    config = AlbertConfig.from_dict(written.config)
-    tensors, _ = fit(architecture, config, written.tensors)
-    return _largest_difference(_outputs(architecture, config, tensors), expected)
+    return {name: converted[id(tensor)] for name, tensor in tensors.items()}
 
 
 def _outputs(architecture: str, config: AlbertConfig, tensors: Mapping[str, np.ndarray]) -> list[np.ndarray]:

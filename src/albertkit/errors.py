@@ -19,7 +19,9 @@ A message gives the received value, the expected value, and what to do.
 import difflib
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 OTHER_NAMES = {
     "lr": "learning_rate",
@@ -95,6 +97,24 @@ class MissingExtraError(AlbertKitError, ImportError):
 
 class UnknownTokensWarning(UserWarning):
     """Warning about texts that consist mostly of tokens that are not in the vocabulary."""
+
+
+@contextmanager
+def reading(path: str | Path, error: type[AlbertKitError]) -> Iterator[None]:
+    """Convert every exception while a file is read to an error that names the file.
+
+    This is the only boundary of a file format. The code inside raises ValueError for damage, or lets the
+    libraries raise what they like. Errors of albertkit pass unchanged.
+    """
+    try:
+        yield
+    except AlbertKitError:
+        raise
+    except FileNotFoundError as cause:
+        raise error(f"there is no file {path}") from cause
+    except Exception as cause:
+        reason = str(cause) if type(cause) is ValueError else f"{type(cause).__name__}: {cause}"
+        raise error(f"{path} is damaged or incomplete, or has another format ({reason[:300]})") from cause
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:

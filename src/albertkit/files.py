@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from albertkit.errors import AlbertKitError, ConfigError, DataError, DiskFullError
+from albertkit.errors import AlbertKitError, ConfigError, DataError, DiskFullError, reading
 
 
 @contextmanager
@@ -33,11 +33,6 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
 
     The name of the new file ends in `.tmp`. Pass an open file to functions that add or guess an ending
     (`numpy.savez`). A replaced file keeps its permission bits; a new file follows the umask.
-
-    Raises:
-        DiskFullError: There is no space left for the file.
-        DataError: `target` is a folder or a device.
-        OSError: `target` cannot be written (missing folder, permission).
     """
     target = Path(target)
     if target.exists() and not target.is_file():
@@ -72,11 +67,7 @@ def copy_file(source: Path, target: Path) -> None:
 
 @contextmanager
 def full_disk_named(target: Path) -> Iterator[None]:
-    """Convert a library's error about missing disk space to DiskFullError, which names the file.
-
-    Raises:
-        DiskFullError: There is no space left.
-    """
+    """Convert a library's error about missing disk space to DiskFullError, which names the file."""
     try:
         yield
     except DiskFullError:
@@ -99,11 +90,7 @@ _NO_SPACE_TEXT = re.compile(r"No space left|Disk quota exceeded|File too large|\
 
 @contextmanager
 def made_folder(folder: Path) -> Iterator[Path]:
-    """Create a folder if it does not exist. If the block raises, remove all created folders that are empty.
-
-    Raises:
-        DataError: The folder or one of its parents is a file.
-    """
+    """Create a folder if it does not exist. If the block raises, remove the created empty folders."""
     made = []
     for parent in (folder, *folder.parents):
         if parent.is_file():
@@ -141,11 +128,7 @@ def complete_files(folder: Path) -> Iterator[Path]:
 
 
 def check_new_file(target: Path) -> None:
-    """Check that a new file can be written, before its content is computed.
-
-    Raises:
-        DataError: The name is taken, or the folder is missing or write-protected.
-    """
+    """Check that a new file can be written, before its content is computed."""
     if target.exists():
         raise DataError(f"{target} exists. Choose another name, or delete it first.")
     if not target.parent.is_dir():
@@ -155,11 +138,7 @@ def check_new_file(target: Path) -> None:
 
 
 def check_new_folder(folder: Path) -> None:
-    """Check that a folder is missing or empty, before its content is computed.
-
-    Raises:
-        DataError: The path is a file, or the folder contains more than partial files (`.tmp`).
-    """
+    """Check that a folder is missing or empty except for partial files, before its content is computed."""
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder} is a file. Expected a folder to write to.")
     if folder.is_dir() and any(not child.name.endswith(".tmp") for child in folder.iterdir()):
@@ -167,51 +146,32 @@ def check_new_folder(folder: Path) -> None:
 
 
 def json_text(value: Any, **options: Any) -> str:
-    """Return a value as strict JSON. `options` are options of `json.dumps`.
-
-    Raises:
-        DataError: A number is infinite or NaN, which JSON does not allow. The message gives its place.
-    """
+    """Return a value as strict JSON; raise DataError for numbers that are infinite or NaN."""
     try:
         return json.dumps(value, allow_nan=False, **options)
     except ValueError as error:
-        place = _not_finite(value)
-        if place is None:
-            raise
-        raise DataError(
-            f"the value at {place[0] or 'the top'} is {place[1]}, which JSON cannot represent. Expected a "
-            "finite number. Check the model and the data that the value was computed from."
-        ) from error
+        raise DataError(f"JSON cannot represent the value ({error}). Expected finite numbers.") from error
 
 
-def json_bytes(value: Any) -> bytes:
+def json_bytes(value: Any, *, indent: int = 2, ensure_ascii: bool = False, **options: Any) -> bytes:
     """Return a value as the content of a strict JSON file: indented, in UTF-8, with a final newline."""
-    return (json_text(value, indent=2, ensure_ascii=False) + "\n").encode()
+    return (json_text(value, indent=indent, ensure_ascii=ensure_ascii, **options) + "\n").encode()
 
 
 def write_json(target: Path, value: Any, *, indent: int | None = 2, **options: Any) -> None:
-    """Write a value to a file as strict JSON. For options and errors see `json_text`."""
+    """Write a value to a file as strict JSON; `options` are those of `json.dumps`."""
     text = json_text(value, indent=indent, **options) + "\n"
     with atomic_path(target) as file:
         file.write_text(text, encoding="utf-8")
 
 
 def read_json(file: Path, error: type[AlbertKitError]) -> dict[str, Any]:
-    """Return the object that a JSON file contains.
-
-    Args:
-        file: The path of the file.
-        error: The error to raise if the file is missing, damaged or does not contain an object.
-    """
-    try:
+    """Return the object that a JSON file contains; raise `error` if the file is missing or damaged."""
+    with reading(file, error):
         value = json.loads(file.read_bytes())
-    except FileNotFoundError as cause:
-        raise error(f"there is no file {file}") from cause
-    except (OSError, ValueError, RecursionError) as cause:
-        raise error(f"{file} is damaged. Expected a JSON object ({cause}).") from cause
-    if not isinstance(value, dict):
-        raise error(f"{file}: expected a JSON object, found a {type(value).__name__}.")
-    return value
+        if not isinstance(value, dict):
+            raise ValueError(f"expected a JSON object, not a {type(value).__name__}")
+        return value
 
 
 def finite(value: Any) -> Any:
@@ -227,18 +187,6 @@ def finite(value: Any) -> Any:
         return value
     plain = value.tolist()
     return finite(plain) if isinstance(plain, float | list) else plain
-
-
-def _not_finite(value: Any, place: str = "") -> tuple[str, float] | None:
-    """Return the place and the value of the first float that JSON does not allow, or None."""
-    if isinstance(value, float):
-        return None if math.isfinite(value) else (place, value)
-    if isinstance(value, dict):
-        inner = ((f"{place}.{name}".lstrip("."), one) for name, one in value.items())
-    else:
-        items = value if isinstance(value, list | tuple) else ()
-        inner = ((f"{place}[{number}]", one) for number, one in enumerate(items))
-    return next((found for name, one in inner if (found := _not_finite(one, name))), None)
 
 
 def check_picture(target: Path) -> None:
@@ -292,10 +240,10 @@ def by_number(path: str | Path) -> list[str | int]:
 
 def values_sha256(values: Iterable[Any]) -> str:
     """Return a hash of values. Equal values have equal hashes, also in other processes."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for value in values:
-        found.update(repr(_plain(value)).encode() + b"\n")
-    return found.hexdigest()
+        digest.update(repr(_plain(value)).encode() + b"\n")
+    return digest.hexdigest()
 
 
 def _plain(value: Any) -> Any:

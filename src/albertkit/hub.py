@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 
-from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError, short
+from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError, reading, short
 from albertkit.files import contents, hint_of_models
 from albertkit.published import REPOSITORIES
 
@@ -102,15 +102,13 @@ def read_modules(folder: Path) -> list[tuple[str, str]]:
         CheckpointError: The file is damaged, or a subfolder leads out of the folder.
     """
     file = folder / MODULES_FILE
-    try:
-        listed = [(str(one["type"]), str(one.get("path", ""))) for one in json.loads(file.read_bytes())]
-    except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"{file} is damaged: expected a list of modules ({error!r})") from error
-    for _, path in listed:
-        if not (folder / path).resolve().is_relative_to(folder.resolve()):
-            raise CheckpointError(
-                f"{file}: the path {path!r} leads out of the folder. Expected a sub-folder."
-            )
+    with reading(file, CheckpointError):
+        listed = [
+            (str(module["type"]), str(module.get("path", ""))) for module in json.loads(file.read_bytes())
+        ]
+        for _, path in listed:
+            if not (folder / path).resolve().is_relative_to(folder.resolve()):
+                raise ValueError(f"the path {path!r} leads out of the folder. Expected a sub-folder")
     # The module path of a class changes between versions, so only the class name counts; classes of other
     # packages keep their whole name.
     own = "sentence_transformers."

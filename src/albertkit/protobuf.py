@@ -1,94 +1,65 @@
-"""Read and write the fields of protocol buffers as bytes (protobuf.dev/programming-guides/encoding).
+"""The protocol buffers of SentencePiece and TensorFlow, in a private descriptor pool.
 
-Unlike the protobuf library, these functions check every length and report the position of an error.
+A schema declares only the fields that albertkit reads or writes. The library keeps all other fields.
 """
 
-from collections.abc import Iterator
+import re
+from functools import cache
 from typing import Any
 
-_MOST_BYTES = 10
-_FIXED_SIZES = {1: 8, 5: 4}
-_SMALL = [bytes([value]) for value in range(0x80)]
+# SentencePiece: sentencepiece_model.proto. TensorFlow: tensor_bundle.proto and trackable_object_graph.proto.
+_SCHEMAS = {
+    "proto2": """
+        ModelProto: repeated Piece pieces 1, Trainer trainer_spec 2, Normalizer normalizer_spec 3
+        Piece: string piece 1, float score 2 = 0, int32 type 3 = 1
+        Trainer: int32 model_type 3 = 1, int32 unk_id 40, int32 bos_id 41, int32 eos_id 42, int32 pad_id 43
+        Normalizer: bytes precompiled_charsmap 2, bool add_dummy_prefix 3 = true,
+            bool remove_extra_whitespaces 4 = true, bool escape_whitespaces 5 = true
+    """,
+    "proto3": """
+        BundleHeader: int32 num_shards 1, int32 endianness 2, Version version 3
+        Version: int32 producer 1
+        BundleEntry: int32 dtype 1, Shape shape 2, int32 shard_id 3, int64 offset 4, int64 size 5,
+            fixed32 crc32c 6, repeated bytes slices 7
+        Shape: repeated Dim dim 2, bool unknown_rank 3
+        Dim: int64 size 1
+        ObjectGraph: repeated Node nodes 1
+        Node: repeated Attribute attributes 2
+        Attribute: string name 1, string full_name 2, string checkpoint_key 3
+    """,
+}
 
 
-class MalformedError(ValueError):
-    """Bytes that are not a protocol buffer, with the position of the error and its description."""
+@cache
+def message_class(name: str) -> Any:
+    """Return the class of a message, such as "ModelProto"."""
+    # Imported here, because most starts read no protocol buffer.
+    from google.protobuf import descriptor_pool, message_factory
 
-    def __init__(self, place: int, fault: str) -> None:
-        super().__init__(f"it {fault}, at byte {place:,}")
-        self.place, self.fault = place, fault
-
-
-def read_varint(data: bytes | memoryview, place: int) -> tuple[int, int]:
-    """Return the number at a position, and the position after it.
-
-    A number is stored in groups of seven bits, with the lowest group first.
-    """
-    if place < len(data) and data[place] < 0x80:  # most numbers fit into one byte
-        return data[place], place + 1
-    value = shift = 0
-    for byte in data[place : place + _MOST_BYTES]:
-        place += 1
-        if byte < 0x80:
-            return value | byte << shift, place
-        value |= (byte & 0x7F) << shift
-        shift += 7
-    if place == len(data):
-        raise MalformedError(place, "ends within a number")
-    raise MalformedError(place, f"should be a number of at most {_MOST_BYTES} bytes")
+    pool = descriptor_pool.DescriptorPool()
+    for syntax, schema in _SCHEMAS.items():
+        pool.Add(_file(syntax, schema))  # type: ignore[attr-defined]
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"albertkit.{name}"))
 
 
-def read_fields(data: bytes | memoryview) -> Iterator[tuple[int, Any, int]]:
-    """Yield (field number, value, position after the field) for each field of a message.
+def _file(syntax: str, schema: str) -> Any:
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 
-    A value is a number, or the bytes of a text or nested message, as a slice of `data`.
-
-    Raises:
-        MalformedError: A length exceeds the message, or the type of a field is unknown.
-    """
-    place, end = 0, len(data)
-    while place < end:
-        key, start = read_varint(data, place)
-        wire_type = key & 7
-        if wire_type == 0:
-            value, place = read_varint(data, start)
-        else:
-            if wire_type == 2:
-                size, start = read_varint(data, start)
-            elif wire_type in _FIXED_SIZES:
-                size = _FIXED_SIZES[wire_type]
+    file = FileDescriptorProto(name=f"albertkit/{syntax}.proto", package="albertkit", syntax=syntax)
+    for name, declared in re.findall(r"(\w+): ((?:[^,\n]+(?:,\s*)?)+)", schema):
+        message = file.message_type.add(name=name)
+        for line in declared.split(","):
+            words = line.split()
+            label = FieldDescriptorProto.LABEL_OPTIONAL
+            if words[0] == "repeated":
+                label = FieldDescriptorProto.LABEL_REPEATED
+                del words[0]
+            field = message.field.add(name=words[1], number=int(words[2]), label=label)
+            if words[0][0].isupper():
+                field.type_name = f".albertkit.{words[0]}"
+                field.type = FieldDescriptorProto.TYPE_MESSAGE
             else:
-                raise MalformedError(start, f"has a field of the unknown wire type {wire_type}")
-            place = start + size
-            if place > end:
-                raise MalformedError(start, f"should have {size:,} bytes, and {end - start:,} are left")
-            value = data[start:place]
-            if wire_type != 2:
-                value = int.from_bytes(value, "little")
-        yield key >> 3, value, place
-
-
-def varint(value: int) -> bytes:
-    """Return the bytes of a number, as `read_varint` reads them."""
-    if value < 0x80:  # most numbers fit into one byte
-        return _SMALL[value]
-    groups = bytearray()
-    while value >= 0x80:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*groups, value])
-
-
-def number(field: int, value: int) -> bytes:
-    """Return a field that contains a number."""
-    return varint(field << 3) + varint(value)
-
-
-def fixed32(field: int, content: bytes) -> bytes:
-    """Return a field that contains four bytes."""
-    return varint(field << 3 | 5) + content
-
-
-def message(field: int, content: bytes) -> bytes:
-    """Return a field that contains a text or a message."""
-    return varint(field << 3 | 2) + varint(len(content)) + content
+                field.type = getattr(FieldDescriptorProto, f"TYPE_{words[0].upper()}")
+            if "=" in words:
+                field.default_value = words[-1]
+    return file

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albertkit.checkpoints.names import executed_layers
-from albertkit.config import AlbertConfig
-from albertkit.config_fields import ACTIVATION_ALIASES
+from albertkit.config import ACTIVATION_ALIASES, AlbertConfig
 from albertkit.errors import CheckpointError
 from albertkit.heads import base_prefix, head_of
 

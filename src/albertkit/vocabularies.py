@@ -1,13 +1,12 @@
 """Load the tokenizer of a model by the model's name, and write tokenizer files into a folder."""
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any, Unpack
 
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.checkpoint import Checkpoint
-from albertkit.config_base import CONFIG_FILE
+from albertkit.config import CONFIG_FILE
 from albertkit.errors import ModelNotFoundError, TokenizerError
 from albertkit.files import json_bytes, json_text
 from albertkit.hub import HubOptions
@@ -19,10 +18,10 @@ from albertkit.tokenization.folder import (
     TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,
     WORD_LIST_FILE,
-    named_damage,
+    difference_of_pieces,
     read_json,
 )
-from albertkit.tokenization.model_file import model_from_lines, vocab_lines
+from albertkit.tokenization.model_file import model_from_lines
 
 
 def load_tokenizer(
@@ -34,11 +33,6 @@ def load_tokenizer(
         name: A name for `AutoTokenizer.from_pretrained`, or a checkpoint of another library.
         use_fast: See `AutoTokenizer.from_pretrained`.
         hub: Options; see `hub.HubOptions`.
-
-    Raises:
-        ModelNotFoundError: The model does not exist, or it has no tokenizer.
-        CheckpointError: The checkpoint is damaged.
-        TokenizerError: The tokenizer is damaged, or is not an ALBERT tokenizer.
     """
     path = formats.foreign_path(name, **hub)
     if path is None:
@@ -53,11 +47,7 @@ def load_tokenizer(
 
 
 def open_tokenizer(checkpoint: Checkpoint, **options: Any) -> TokenizerBase:
-    """Return the tokenizer of a checkpoint that contains tokenizer files.
-
-    Raises:
-        TokenizerError: The tokenizer is damaged, or has more pieces than the model has embeddings.
-    """
+    """Return the tokenizer of a checkpoint that contains tokenizer files."""
     with tempfile.TemporaryDirectory() as folder:
         config = json_text(checkpoint.config)  # needed to compare the size of the tokenizer
         for name, content in {CONFIG_FILE: config.encode(), **checkpoint.vocabulary}.items():
@@ -69,27 +59,21 @@ def open_tokenizer(checkpoint: Checkpoint, **options: Any) -> TokenizerBase:
 
 
 def add_model_file(checkpoint: Checkpoint) -> None:
-    """Add a SentencePiece model, made from the listed pieces, to a checkpoint without tokenizer files.
-
-    Raises:
-        TokenizerError: The pieces are not a valid model.
-    """
+    """Add a SentencePiece model, made from the listed pieces, to a checkpoint without tokenizer files."""
     if checkpoint.pieces and not checkpoint.vocabulary:
         checkpoint.vocabulary[MODEL_FILE] = model_from_lines(checkpoint.pieces)
         checkpoint.notes.append("spiece.model was made from the listed pieces; their scores have six digits")
 
 
 def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
-    """Write the tokenizer files of a checkpoint into a new folder and return their names.
-
-    Raises:
-        TokenizerError: The tokenizer.json has other pieces than the SentencePiece model.
-    """
+    """Write the tokenizer files of a checkpoint into a new folder and return their names."""
     names = list(checkpoint.vocabulary)
-    if {MODEL_FILE, TOKENIZER_FILE} <= checkpoint.vocabulary.keys():
-        _check_pieces(checkpoint.vocabulary)
     for name, content in checkpoint.vocabulary.items():
         (folder / name).write_bytes(content)
+    if {MODEL_FILE, TOKENIZER_FILE} <= checkpoint.vocabulary.keys():
+        model = AutoTokenizer.from_pretrained(folder / MODEL_FILE)._model
+        if difference := difference_of_pieces(folder / MODEL_FILE, folder / TOKENIZER_FILE, model):
+            raise TokenizerError(difference)
     if set(names) in ({MODEL_FILE}, {WORD_LIST_FILE}):
         # Google's folders contain no settings; their vocabularies are lower case, the default.
         tokenizer = AutoTokenizer.from_pretrained(folder / names[0], **_maximum_length(checkpoint))
@@ -112,15 +96,3 @@ def _maximum_length(checkpoint: Checkpoint) -> dict[str, Any]:
     if TOKENIZER_CONFIG_FILE in checkpoint.vocabulary:
         return {}
     return {"model_max_length": checkpoint.to_config().max_position_embeddings}
-
-
-def _check_pieces(files: dict[str, bytes]) -> None:
-    """Raise TokenizerError if the pieces differ: albertkit reads one file, and other libraries the other."""
-    with named_damage(TOKENIZER_FILE):
-        listed = [piece for piece, _ in json.loads(files[TOKENIZER_FILE])["model"]["vocab"]]
-        expected = [line.rpartition("\t")[0] for line in vocab_lines(files[MODEL_FILE])]
-        if listed != expected:
-            raise TokenizerError(
-                f"its {len(listed):,} pieces differ from the {len(expected):,} pieces of {MODEL_FILE}. "
-                "Expected the same pieces. Delete the file that does not belong to the model."
-            )

@@ -40,7 +40,7 @@ def test_missing_files(tmp_path: Path) -> None:
 def test_damaged_config(tmp_path: Path, content: bytes) -> None:
     write_folder(tmp_path, {}, {"x": torch.zeros(1)})
     (tmp_path / "config.json").write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"config.json.*[Ee]xpected a JSON object"):
+    with pytest.raises(CheckpointError, match=r"config\.json is damaged"):
         read_folder(tmp_path)
 
 
@@ -50,7 +50,7 @@ def test_damaged_config(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
 def test_damaged_weights(folder: Path, name: str, content: bytes) -> None:
     (folder / name).write_bytes(content)
-    with pytest.raises(CheckpointError, match=rf"{name} \({len(content)} bytes\) is damaged.* Expected"):
+    with pytest.raises(CheckpointError, match=f"{name} is damaged"):
         read_folder(folder)
 
 
@@ -60,7 +60,7 @@ def test_every_truncation_of_safetensors_is_an_error(tmp_path: Path, tensors: Te
     content = path.read_bytes()
     for length in range(len(content)):
         path.write_bytes(content[:length])
-        with pytest.raises(CheckpointError, match=rf"model.safetensors \({length:,} bytes\)"):
+        with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged"):
             read_folder(tmp_path)
 
 

@@ -80,14 +80,14 @@ def texts(group: h5py.Group, folder: Path) -> None:
     [
         (external, "is virtual, external or compressed"),
         (virtual, "is virtual, external or compressed"),
-        (huge, "claims 4,398,046,511,104 bytes, more than the file has"),
-        (never_written, "claims 2,000 bytes and has fewer"),
+        (huge, "is not an array of numbers, or claims more"),
+        (never_written, "is not an array of numbers, or claims more"),
         (compressed, "is virtual, external or compressed"),
         (texts, "is not an array of numbers"),
     ],
 )
 def test_data_outside_the_file_is_an_error(tmp_path: Path, put: Put, message: str) -> None:
-    with pytest.raises(CheckpointError, match=rf"tf_model\.h5: {NAME} {message}"):
+    with pytest.raises(CheckpointError, match=rf"tf_model\.h5 is damaged.*{NAME} {message}"):
         read_h5(keras_file(tmp_path, put))
 
 

@@ -11,11 +11,9 @@ from structural_fuzz import LARGEST_GROWTH, MEGABYTE, bounded_process, little_me
 
 from albertkit.checkpoints import formats, julia
 from albertkit.checkpoints.folder import read_folder
-from albertkit.checkpoints.sstable import write_table
-from albertkit.checkpoints.tensor_bundle import read_index
+from albertkit.checkpoints.tensor_bundle import read_index, varint, write_table
 from albertkit.config import AlbertConfig
 from albertkit.errors import AlbertKitError, CheckpointError
-from albertkit.protobuf import message, varint
 
 # --- archives -----------------------------------------------------------------------------------
 
@@ -24,7 +22,7 @@ def test_a_sparse_archive(tmp_path: Path) -> None:
     header = tarfile.TarInfo("m.index")
     header.size = 1 << 40
     (tmp_path / "x.tar").write_bytes(header.tobuf() + bytes(2048))
-    with little_memory(), pytest.raises(CheckpointError, match="its files are too large for its size"):
+    with little_memory(), pytest.raises(CheckpointError, match="too many for the archive"):
         formats.read(tmp_path / "x.tar")
 
 
@@ -32,27 +30,15 @@ def test_an_archive_with_a_long_index(tmp_path: Path) -> None:
     header = tarfile.TarInfo("m.index")
     header.size = 65 * MEGABYTE
     (tmp_path / "x.tar.gz").write_bytes(gzip.compress(header.tobuf() + bytes(header.size), 1))
-    with little_memory(), pytest.raises(CheckpointError, match="its files are too large for its size"):
-        formats.read(tmp_path / "x.tar.gz")
-
-
-@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME], ids=["pax", "long name"])
-@pytest.mark.parametrize("size", [1 << 62, 1 << 70, 64 * MEGABYTE])
-def test_an_archive_with_long_headers(tmp_path: Path, kind: bytes, size: int) -> None:
-    """Zeros compress by a factor of 1000, and tarfile reads headers of any size into memory."""
-    header = tarfile.TarInfo("x")
-    header.type, header.size = kind, size
-    content = header.tobuf(tarfile.GNU_FORMAT) + bytes(min(size, 64 * MEGABYTE))
-    (tmp_path / "x.tar.gz").write_bytes(gzip.compress(content, 1))
-    del content
-    with (
-        little_memory(),
-        pytest.raises(CheckpointError, match=r"it has a header of|damaged or not an archive"),
-    ):
+    with little_memory(), pytest.raises(CheckpointError, match="too many for the archive"):
         formats.read(tmp_path / "x.tar.gz")
 
 
 # --- TensorFlow ---------------------------------------------------------------------------------
+
+
+def message(field: int, content: bytes) -> bytes:
+    return varint(field << 3 | 2) + varint(len(content)) + content
 
 
 def write_index(path: Path, entry: bytes) -> None:
@@ -91,7 +77,7 @@ def shape(*sizes: int) -> bytes:
 )
 def test_wrong_entries_of_an_index(bundle: Path, entry: bytes) -> None:
     write_index(bundle / "model.ckpt.index", entry)
-    with little_memory(), pytest.raises(CheckpointError, match="at byte"):
+    with little_memory(), pytest.raises(CheckpointError, match=r"model\.ckpt.* is damaged"):
         formats.read(bundle)
 
 
@@ -137,7 +123,7 @@ def test_wrong_safetensors_headers(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.safetensors").write_bytes(content + b"\0" * 4)
     with bounded_process():
         before = tracemalloc.get_traced_memory()[0]
-        with pytest.raises(CheckpointError, match=r"model\.safetensors .*damaged"):
+        with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged"):
             read_folder(tmp_path)
         assert tracemalloc.get_traced_memory()[1] - before < LARGEST_GROWTH
 
@@ -221,7 +207,7 @@ def test_bson_that_refers_to_itself(tmp_path: Path) -> None:
     path = tmp_path / "x.bson"
     loop = tag("backref", b"\x12ref\0" + struct.pack("<q", 1))
     path.write_bytes(document(b"\x03a\0" + loop, b"\x04_backrefs\0" + document(b"\x030\0" + loop)))
-    with pytest.raises(CheckpointError, match="refers to itself"):
+    with pytest.raises(CheckpointError, match="back reference 1"):
         julia.load(path)
 
 

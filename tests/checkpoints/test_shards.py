@@ -57,8 +57,8 @@ def test_a_large_limit_gives_one_file(model: AlbertForPreTraining, tmp_path: Pat
 
 def test_a_tensor_over_the_limit_has_its_own_shard() -> None:
     tensors = {"a": torch.zeros(1), "big": torch.zeros(100), "b": torch.zeros(1), "c": torch.zeros(1)}
-    assert [list(part) for part in split(tensors, most=8).values()] == [["a"], ["big"], ["b", "c"]]
-    assert list(split(tensors, most=None)) == ["model.safetensors"]
+    assert [list(part) for part in split(tensors, limit=8).values()] == [["a"], ["big"], ["b", "c"]]
+    assert list(split(tensors, limit=None)) == ["model.safetensors"]
 
 
 def test_one_file_and_shards_replace_each_other(model: AlbertForPreTraining, tmp_path: Path) -> None:

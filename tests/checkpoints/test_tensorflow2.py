@@ -1,7 +1,6 @@
 """Tests of files of TensorFlow 2, written by the Model Garden and by `transformers`, and of damage."""
 
 import json
-import random
 import shutil
 from pathlib import Path
 
@@ -11,14 +10,12 @@ import torch
 from foreign_files import graph_of, write_objects
 from modeling_twins import largest_difference
 from places import GOLDEN
-from structural_fuzz import CASES
 from torch_files import Bundle
 
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.arrays import to_tensors
-from albertkit.checkpoints.cursor import Cursor
 from albertkit.checkpoints.names import canonical, why_no_weight
-from albertkit.checkpoints.object_graph import GRAPH, _variables, merge_heads, variable_names
+from albertkit.checkpoints.tensorflow import GRAPH, merge_heads, variable_names
 from albertkit.conversion import convert
 from albertkit.errors import CheckpointError, ConfigError
 from albertkit.modeling.model import AlbertModel
@@ -183,24 +180,5 @@ def test_every_truncation_and_flipped_bit_of_the_graph_is_an_error(garden: Path)
         for changed in (content[:at], content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :]):
             path.unlink()
             path.write_bytes(changed)
-            with pytest.raises(
-                CheckpointError, match=r"data-00000-of-00001 is damaged or incomplete at byte"
-            ):
+            with pytest.raises(CheckpointError, match="data-00000-of-00001 is damaged"):
                 variable_names(Bundle(garden / "model.ckpt"))
-
-
-def test_damaged_graphs() -> None:
-    """The graph is read without its checksum. Otherwise, the reader would stop at the checksum."""
-    rng = random.Random(0)
-    graph = graph_of({f"variables/{at}/{VALUE}": "pooler_transform/bias" for at in range(4)})
-    refused = 0
-    for _ in range(CASES):
-        data = bytearray(graph)
-        for _ in range(rng.randint(1, 3)):
-            at = rng.randrange(len(data))
-            data[at : at + rng.randint(0, 8)] = rng.randbytes(rng.randint(0, 8))
-        try:
-            list(_variables(Cursor(Path("graph"), memoryview(data))))
-        except CheckpointError:
-            refused += 1
-    assert refused > CASES * 0.3

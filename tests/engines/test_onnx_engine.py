@@ -27,7 +27,7 @@ from new_head import add_new_head, new_model
 from torch import nn
 
 from albertkit.checkpoints.arrays import to_arrays, to_numpy
-from albertkit.config_fields import ACTIVATION_NAMES
+from albertkit.config import ACTIVATION_NAMES
 from albertkit.engines import onnx_module
 from albertkit.engines.batches import Group
 from albertkit.engines.choosing import make_engine

@@ -21,8 +21,7 @@ from torch_files import write_bundle
 import albertkit
 from albertkit import __version__
 from albertkit.checkpoints.folder import WEIGHTS_FILE
-from albertkit.config import AlbertConfig
-from albertkit.config_fields import ACTIVATION_NAMES
+from albertkit.config import ACTIVATION_NAMES, AlbertConfig
 from albertkit.errors import CheckpointError
 from albertkit.export.check import open_session
 from albertkit.export.onnx import export_onnx

@@ -4,7 +4,7 @@ import pytest
 import torch
 from modeling_twins import HEADS, batch, labels_for, largest_difference, make_twins
 
-from albertkit.config_fields import ACTIVATION_NAMES
+from albertkit.config import ACTIVATION_NAMES
 
 TOLERANCE = 1e-5
 

@@ -23,7 +23,7 @@ from serving_fixtures import (  # noqa: F401
 from serving_requests import CHOICES, CONTEXT, HEADS, MASKED, PAIRS, close_to, engine_of, settings_for
 from serving_server import Running, running, wait_for
 
-from albertkit.config_fields import SETTINGS_KEY
+from albertkit.config import SETTINGS_KEY
 from albertkit.engines.light_model import LightModel
 from albertkit.pipelines import pipeline
 from albertkit.serving.models import ServedModel

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch_files import Bundle, write_bundle
 
-from albertkit.checkpoints.object_graph import GRAPH
-from albertkit.checkpoints.sstable import masked_checksum, read_table, write_table
+from albertkit.checkpoints.tensor_bundle import masked_checksum, read_table, varint, write_table
+from albertkit.checkpoints.tensorflow import GRAPH
 from albertkit.conversion import convert
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.protobuf import fixed32, message, number, varint
+from albertkit.protobuf import message_class
 
 Tensors = dict[str, torch.Tensor]
 
@@ -24,12 +24,11 @@ Tensors = dict[str, torch.Tensor]
 
 def graph_of(names: dict[str, str]) -> bytes:
     """Return an object graph of TensorFlow with a node for each variable. `names` maps keys to names."""
-    attributes = (
-        message(1, b"VARIABLE_VALUE") + message(2, name.encode()) + message(3, key.encode())
-        for key, name in names.items()
-    )
-    root = message(1, message(1, number(1, 1) + message(2, b"model")))
-    return root + b"".join(message(1, message(2, attribute)) for attribute in attributes)
+    graph = message_class("ObjectGraph")()
+    graph.nodes.add()  # the root
+    for key, name in names.items():
+        graph.nodes.add().attributes.add(name="VARIABLE_VALUE", full_name=name, checkpoint_key=key)
+    return graph.SerializeToString()
 
 
 def write_objects(prefix: Path, tensors: dict[str, torch.Tensor], graph: bytes) -> None:
@@ -41,14 +40,12 @@ def write_objects(prefix: Path, tensors: dict[str, torch.Tensor], graph: bytes) 
     content = length + length_checksum + graph
     with data.open("ab") as file:
         file.write(content)
-    entries = {key: bytes(value.data) for key, value in read_table(index)}
-    entries[GRAPH.encode()] = (
-        number(1, 7)  # a string
-        + message(2, b"")
-        + number(4, offset)
-        + number(5, len(content))
-        + fixed32(6, masked_checksum(plain_length, length_checksum, graph).to_bytes(4, "little"))
-    )
+    checksum = masked_checksum(plain_length, length_checksum, graph)
+    entry = message_class("BundleEntry")(
+        dtype=7, offset=offset, size=len(content), crc32c=checksum
+    )  # a string
+    entry.shape.SetInParent()
+    entries = read_table(index) | {GRAPH.encode(): entry.SerializeToString()}
     index.unlink()
     write_table(index, dict(sorted(entries.items())))
 

@@ -22,7 +22,7 @@ from modeling_twins import HEADS, batch, make, tiny
 
 import albertkit
 import albertkit.keras
-from albertkit.config_fields import ACTIVATION_ALIASES, ACTIVATION_NAMES
+from albertkit.config import ACTIVATION_ALIASES, ACTIVATION_NAMES
 from albertkit.keras.weights import tensors_of, variables_by_name
 
 

@@ -1,7 +1,6 @@
 """Folders of sentence-transformers with a random encoder, written without that library."""
 
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,9 +34,6 @@ POOLINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "cls_token": lambda states: states[0],
     "max_tokens": lambda states: np.max(states, axis=0),
     "mean_tokens": lambda states: np.sum(states, axis=0) / len(states),
-    "mean_sqrt_len_tokens": lambda states: np.sum(states, axis=0) / math.sqrt(len(states)),
-    "weightedmean_tokens": lambda states: np.average(states, axis=0, weights=range(1, len(states) + 1)),
-    "lasttoken": lambda states: states[-1],
 }
 """The definition of each pooling, by its flag."""
 

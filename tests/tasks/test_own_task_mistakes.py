@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from small_task import FAST, ROWS, Small, changed, train
 
-from albertkit.config_fields import SETTINGS_KEY
+from albertkit.config import SETTINGS_KEY
 from albertkit.errors import CheckpointError, ConfigError, DataError, TrainingError
 from albertkit.finetuning.evaluate import evaluate
 from albertkit.finetuning.predict import predict

@@ -57,10 +57,9 @@ def test_tokens_and_ids(published: TokenizerBase) -> None:
     assert published.get_vocab()["▁the"] == 14
     with pytest.raises(TokenizerError, match="30000"):
         published.convert_ids_to_tokens([30_000])
-    for wrong in ([1.5], 1.5, None, ["a"], "abc"):
-        for method in (published.convert_ids_to_tokens, published.decode):
-            with pytest.raises(TokenizerError, match=r"Expected (ids, which are )?a? ?whole number"):
-                method(wrong)
+    for wrong in ([1.5], ["a"], "abc"):
+        with pytest.raises(TokenizerError, match=r"is not the id of a token\. Expected a whole number"):
+            published.convert_ids_to_tokens(wrong)
 
 
 def test_layout_of_special_tokens_and_segments(tiny: TokenizerBase) -> None:

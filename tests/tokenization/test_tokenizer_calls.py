@@ -125,7 +125,7 @@ def test_both_names_of_a_setting(folders: dict[type, Path], tmp_path: Path) -> N
                 cls(tokenizer_file=folder / "tokenizer.json", **{name: ["<a>"]}),
             ):
                 assert built.extra_special_tokens == built.additional_special_tokens == ["<a>"]
-        with pytest.raises(TokenizerError, match=r"additional_special_tokens .*'<b>'.* pass one of them"):
+        with pytest.raises(TokenizerError, match=r"additional_special_tokens .* pass one of"):
             cls.from_pretrained(folder, extra_special_tokens=["<a>"], additional_special_tokens=["<b>"])
         with pytest.raises(TokenizerError, match=r"split_special_tokens .* pass one of them"):
             cls.from_pretrained(folder, parse_special_tokens=True, split_special_tokens=True)
@@ -265,11 +265,9 @@ encodings = st.one_of(
 )
 ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "__call__": st.tuples(texts | st.lists(texts, min_size=1, max_size=3)),
-    "encode": st.tuples(texts | tokens | ids, st.none() | st.just("fox")),
+    "encode": st.tuples(texts, st.none() | st.just("fox")),
     "encode_plus": st.tuples(texts),
     "batch_encode_plus": st.tuples(st.lists(texts, max_size=3)),
-    "prepare_for_model": st.tuples(ids, st.none() | ids),
-    "truncate_sequences": st.tuples(ids, st.none() | ids, st.integers(0, 1)),
     "pad": st.tuples(encodings),
     "tokenize": st.tuples(texts),
     "num_special_tokens_to_add": st.tuples(st.booleans()),

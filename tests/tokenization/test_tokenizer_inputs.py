@@ -47,48 +47,13 @@ def test_the_empty_batch_and_the_empty_text(tiny: TokenizerBase) -> None:
     assert tiny("", add_special_tokens=False)["input_ids"] == []
 
 
-def test_tokens_and_ids_as_inputs(tiny: TokenizerBase) -> None:
-    ids = tiny.encode(SHORT, add_special_tokens=False)
-    assert tiny.prepare_for_model(ids) == tiny(SHORT)
-    fitted = {"max_length": len(ids) + 6, "truncation": "only_second"}
-    assert tiny.prepare_for_model(ids, ids, **fitted) == tiny(SHORT, SHORT, **fitted)
-    assert tiny.encode(ids) == tiny.encode(SHORT)
-    assert tiny.encode(tiny.tokenize(SHORT)) == tiny.encode(SHORT)
-    assert tiny.truncate_sequences([10, 11, 12, 13], num_tokens_to_remove=2, stride=1) == (
-        [10, 11],
-        None,
-        [11, 12, 13],
-    )
-    assert tiny.truncate_sequences([10, 11], [12, 13, 14], 1, "only_second") == ([10, 11], [12, 13], [14])
-    assert tiny.truncate_sequences([10, 11, 12], [13, 14, 15], 2) == ([10, 11], [13, 14], [12, 15])
-    with pytest.raises(TokenizerError, match=r"cannot remove 3 tokens from 2 tokens\. Expected at most 2"):
-        tiny.truncate_sequences([10, 11], num_tokens_to_remove=3)
-    expected = tiny(SHORT, "fox [MASK]")
-    assert (
-        tiny.encode_plus(ids, "fox [MASK]")
-        == tiny.encode_plus(SHORT, tiny.tokenize("fox [MASK]"))
-        == expected
-    )
-    for wrong in ([5, 2.5], [None], ["fox", {}]):
-        with pytest.raises(TokenizerError, match=r"is not an id\. Expected a whole number, 0 to 499\."):
-            tiny.encode(wrong)
-        with pytest.raises(TokenizerError, match="is not an id"):
-            tiny.prepare_for_model(wrong)
-    for wrong in (5, ["fox", 5]):
-        with pytest.raises(TokenizerError, match=r"received 5 \(int\)\. Expected a token or a list"):
-            tiny.convert_tokens_to_ids(wrong)
-    with pytest.raises(TokenizerError, match=r"received None \(NoneType\) for text\. Expected a string,"):
-        tiny.tokenize(None)  # type: ignore[arg-type]
-    plain = {"parse_special_tokens": False}
-    assert tiny.encode_plus(ids, "fox [MASK]", **plain) == tiny(SHORT, "fox [MASK]", **plain)
-
-
-def test_lists_of_arrays_and_numbers_are_ids(tiny: TokenizerBase) -> None:
+def test_arrays_of_ids(tiny: TokenizerBase) -> None:
     ids = tiny.encode(SHORT, add_special_tokens=False)
     for mixed in ([2, *np.array(ids)], [np.int64(2), *ids]):
         assert tiny.decode(mixed) == tiny.decode([2, *ids])
         assert tiny.convert_ids_to_tokens(mixed) == tiny.convert_ids_to_tokens([2, *ids])
-        assert tiny.prepare_for_model(mixed) == tiny.prepare_for_model([2, *ids])
+    with pytest.raises(TokenizerError, match=r"received None \(NoneType\) for a text"):
+        tiny.tokenize(None)  # type: ignore[arg-type]
 
 
 def test_tensors(tiny: TokenizerBase) -> None:
@@ -157,10 +122,10 @@ def test_pad(tiny: TokenizerBase) -> None:
     with pytest.raises(TokenizerError, match="input_ids"):
         tiny.pad({"ids": [[1]]})
     for column in ("a text", ["a", "text"]):
-        with pytest.raises(TokenizerError, match=r"words contains text.* Remove it from the rows"):
+        with pytest.raises(TokenizerError, match="words cannot become a tensor"):
             tiny.pad([{"input_ids": [2, 3], "words": column}], return_tensors="pt")
     for rows in ("ab", [1, 2], 5, [{"input_ids": [1]}, {"attention_mask": [1]}]):
-        with pytest.raises(TokenizerError, match=r"received .* to pad\. Expected a mapping, or mappings"):
+        with pytest.raises(TokenizerError, match=r"received .* to pad\. Expected a mapping with"):
             tiny.pad(rows)
 
 
@@ -222,27 +187,6 @@ def test_a_maximum_length_without_truncation_warns_once(
         assert ("truncates longer texts" in caplog.text) == warns
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        ("model_max_length", "8", "a whole number"),
-        ("padding_side", "up", "one of left, right"),
-        ("truncation_side", "up", "one of left, right"),
-        ("parse_special_tokens", "no", "True or False"),
-    ],
-)
-def test_attributes_are_checked(tiny_vocabulary: Path, name: str, value: str, expected: str) -> None:
-    tokenizer = AlbertTokenizer(tiny_vocabulary, model_max_length=8)
-    with pytest.raises(TokenizerError, match=f"{name}='{value}': expected {expected}"):
-        setattr(tokenizer, name, value)
-    assert tokenizer(LONG, truncation=True) == AlbertTokenizer(tiny_vocabulary, model_max_length=8)(
-        LONG, truncation=True
-    )
-    tokenizer.model_max_length = None  # type: ignore[assignment]
-    assert tokenizer.model_max_length == 512
-    assert tokenizer(SHORT) == AlbertTokenizer(tiny_vocabulary)(SHORT)
-
-
 def test_padding_without_a_maximum_length(tiny_vocabulary: Path) -> None:
     tokenizer = AlbertTokenizer(tiny_vocabulary, model_max_length=10**30)
     with pytest.raises(TokenizerError, match="needs a maximum length, but this tokenizer has none"):
@@ -262,7 +206,11 @@ def test_padding_without_a_maximum_length(tiny_vocabulary: Path) -> None:
         ((["a", None],), {}, "None"),
         ((b"bytes",), {}, "bytes"),
         ((["a", "b"], ["c"]), {}, "2 texts and 1"),
-        (("a b",), {"is_split_into_words": True}, "received 'a b' .str. for text. Expected a list of words"),
+        (
+            ("a b",),
+            {"is_split_into_words": True},
+            "received 'a b' .str. for a text. Expected a list of words",
+        ),
         (("a",), {"padding": "longst"}, "longst"),
         (("a",), {"truncation": "first"}, "first"),
         (("a",), {"return_tensors": "jx"}, "'pt', 'np' or 'tf'"),
@@ -296,20 +244,5 @@ def test_wrong_inputs_and_options(arguments, options, message: str, tiny: Tokeni
 def test_unknown_arguments(tiny: TokenizerBase, tiny_vocabulary: Path) -> None:
     with pytest.raises(TypeError, match=r"no argument 'do_lowercase' .did you mean 'do_lower_case'"):
         type(tiny)(tiny_vocabulary, do_lowercase=True)
-    with pytest.raises(TokenizerError, match=r"received \['<a>'\]\. Expected a mapping from roles to tokens"):
-        tiny.add_special_tokens(["<a>"])  # type: ignore[arg-type]
-    with pytest.raises(
-        TypeError, match=r"no argument 'truncation'\. Pass it in calls: tokenizer\(text, trunca"
-    ):
-        type(tiny)(tiny_vocabulary, truncation=True)
-    with pytest.raises(TypeError, match="return_tensor"):
-        tiny("a", return_tensor="pt")
-    with pytest.raises(TypeError, match=r"'truncation' has no effect here.*Call the tokenizer"):
-        tiny.tokenize("a", truncation=True)
-
-
-def test_the_message_about_an_unknown_argument_suggests_the_nearest(tiny_vocabulary: Path) -> None:
-    with pytest.raises(TypeError, match=r"no argument 'max_lenght'\. Did you mean 'max_length'\?"):
-        AlbertTokenizer(tiny_vocabulary)("text", max_lenght=3)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="Did you mean \"padding='max_length'\""):
-        AlbertTokenizer(tiny_vocabulary)("text", pad_to_max_length=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="max_lenght"):
+        tiny("text", max_lenght=3)  # type: ignore[call-arg]

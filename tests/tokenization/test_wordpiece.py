@@ -2,43 +2,22 @@
 
 import json
 import pickle
-import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import transformers
-from wordpiece_texts import RULES, TEXTS, differs_in_the_rust_library, random_texts
+from wordpiece_texts import RULES, TEXTS, random_texts
 from wordpiece_vocabulary import PIECES
 
 from albertkit import AlbertWordPieceTokenizer, AutoTokenizer
-from albertkit.tokenization import wordpiece
 
 
 @pytest.fixture(scope="module")
 def theirs(wordpiece_folder: Path) -> Any:
     """Return the tokenizer of `transformers` with the same vocabulary."""
     return transformers.BertTokenizer.from_pretrained(wordpiece_folder, model_max_length=512)
-
-
-def assigned(start: int, stop: int) -> list[int]:
-    """Return the code points of characters in the range, without surrogates and private ones."""
-    return [code for code in range(start, stop) if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co")]
-
-
-def test_few_characters_differ_in_the_rust_library() -> None:
-    """albertkit and the original use the Unicode version of Python. The Rust library uses Unicode 8."""
-    different = [
-        character
-        for start in range(0, 0x110000, 64)
-        if differs_in_the_rust_library(block := "".join(map(chr, assigned(start, start + 64))))
-        for character in block
-        if differs_in_the_rust_library(character)
-    ]
-    assert len(different) < 0.005 * 140_000
-    older = unicodedata.ucd_3_2_0
-    assert all(older.category(character) != unicodedata.category(character) for character in different)
 
 
 @pytest.mark.parametrize("rules", RULES, ids=str)
@@ -136,28 +115,7 @@ def test_decoding(wordpiece_tokenizer: Any, theirs: Any) -> None:
     assert ours.decode(ids, skip_special_tokens=True) == "the fox is playing, 北 京!"
 
 
-# ---- memory, threads and pickles ----
-
-
-def test_memory_for_words_and_characters_is_bounded(
-    wordpiece_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The texts contain long words, and more words and characters than the tokenizer remembers."""
-    monkeypatch.setattr(wordpiece, "_REMEMBERED_WORDS", 50)
-    monkeypatch.setattr(wordpiece, "_REMEMBERED_CHARACTERS", 50)
-    tokenizer = AutoTokenizer.from_pretrained(wordpiece_folder)
-    model = tokenizer._model
-    texts = [f"{'a' * number} {chr(0x4E00 + number)}{number}" for number in range(1, 200)]
-    expected = tokenizer(texts[:3])["input_ids"]
-    tokenizer(texts)
-    assert 0 < len(model._word_ids) <= 50
-    assert 0 < len(model._characters) <= 50
-    assert max(map(len, model._word_ids)) <= 30
-    assert tokenizer(texts[:3])["input_ids"] == expected
-
-
-def test_threads(wordpiece_tokenizer: AlbertWordPieceTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wordpiece, "_REMEMBERED_WORDS", 5)  # so that it forgets words all the time
+def test_threads(wordpiece_tokenizer: AlbertWordPieceTokenizer) -> None:
     texts = TEXTS + random_texts(50, seed=4)
     expected = [wordpiece_tokenizer(text)["input_ids"] for text in texts]
     with ThreadPoolExecutor(8) as threads:

@@ -141,7 +141,7 @@ def test_errors_for_damaged_and_foreign_files(wordpiece_folder: Path, tmp_path: 
         AlbertWordPieceTokenizer(file)
     for content, message in (
         (b"", "is empty"),
-        (b"\xff\xfe\x00", "not UTF-8"),
+        (b"\xff\xfe\x00", "is damaged"),
         (b"the\nfox\n", r"2 pieces do not contain '\[CLS\]'.*\[UNK\]"),
         ("<pad>\t0\n<unk>\t0\n▁the\t-3\n".encode(), r"do not contain '\[CLS\]'"),
     ):
@@ -157,5 +157,5 @@ def test_errors_for_damaged_and_foreign_files(wordpiece_folder: Path, tmp_path: 
     file.unlink()
     other = tokenizers.Tokenizer(tokenizers.models.WordPiece({"a": 0}, unk_token="a"))
     other.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(TokenizerError, match=r"WordPiece model with the normalizer none"):
+    with pytest.raises(TokenizerError, match="Expected a WordPiece model"):
         AutoTokenizer.from_pretrained(tmp_path)

@@ -8,9 +8,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
-from albertkit.errors import CheckpointError
+from albertkit.errors import CheckpointError, reading
 from albertkit.extras import optional
 
 torch: Any = optional("torch", extra="torch")
@@ -23,7 +23,6 @@ DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfl
 """The types that weights are stored in, by name."""
 _FLOATING = (*DTYPES.values(), np.dtype(np.float64))
 EXPECTED = "Expected one of float32, float16, bfloat16 and float64"
-"""The part of an error message that lists the supported data types."""
 
 _SAFETENSORS = {
     **{"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": BFLOAT16, "BOOL": np.bool_},
@@ -33,27 +32,20 @@ _SAFETENSORS = {
 
 
 def is_floating(array: np.ndarray) -> bool:
-    """Return whether an array has a supported data type."""
+    """Return whether an array has a data type that weights can have."""
     return array.dtype in _FLOATING
 
 
-def is_equal(one: np.ndarray, other: np.ndarray | None) -> bool:
+def is_equal(first: np.ndarray, second: np.ndarray | None) -> bool:
     """Return whether two arrays have the same data type, shape and values."""
-    return other is not None and one.dtype == other.dtype and np.array_equal(one, other)
+    return second is not None and first.dtype == second.dtype and np.array_equal(first, second)
 
 
 def check_finite(source: object, tensors: Arrays) -> None:
-    """Check that all values are finite, so that outputs of the model can be compared.
-
-    Raises:
-        CheckpointError: a value is NaN or infinite.
-    """
+    """Raise CheckpointError for NaN and infinite values, with which outputs cannot be compared."""
     for name, tensor in tensors.items():
         if not np.isfinite(tensor).all():
-            raise CheckpointError(
-                f"{source}: {name} contains values that are NaN or infinite, so the outputs cannot be "
-                "compared. Expected finite weights. Choose another checkpoint."
-            )
+            raise CheckpointError(f"{source}: {name} contains values that are NaN or infinite.")
 
 
 class _MappedFile(np.memmap):
@@ -64,38 +56,31 @@ class _MappedFile(np.memmap):
 
 def map_file(path: Path) -> np.ndarray:
     """Return the bytes of a file, mapped copy-on-write: changing the array does not change the file."""
+    if not path.stat().st_size:  # an empty file cannot be mapped
+        return np.empty(0, np.uint8)
     mapped: Any = _MappedFile(path, np.uint8, mode="c")
     mapped.status = path.stat()
     return mapped.view(np.ndarray)
 
 
 def map_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """Return the tensors of a file, mapped copy-on-write: changing a tensor does not change the file.
-
-    Raises:
-        CheckpointError: the file is damaged, or has an unknown data type.
-    """
-    try:
+    """Return the tensors of a file, mapped copy-on-write."""
+    with reading(path, CheckpointError):
         with safe_open(path, framework="numpy"):  # checks the header against the size of the file
             pass
         with path.open("rb") as file:
             start = 8 + int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(start - 8))
-    except (OSError, SafetensorError, ValueError) as error:
-        raise CheckpointError(
-            f"{path} ({path.stat().st_size:,} bytes) is damaged or incomplete. Expected safetensors "
-            f"({error}). Download or save it again."
-        ) from error
-    header.pop("__metadata__", None)
-    content = map_file(path)[start:]
-    tensors = {}
-    for name, entry in header.items():
-        if entry["dtype"] not in _SAFETENSORS:
-            raise CheckpointError(f"{path}: {name} has the type {entry['dtype']}. {EXPECTED}.")
-        begin, end = entry["data_offsets"]
-        array = content[begin:end].view(_SAFETENSORS[entry["dtype"]]).reshape(entry["shape"])
-        tensors[name] = array if array.flags.aligned else array.copy()
-    return tensors
+        header.pop("__metadata__", None)
+        content = map_file(path)[start:]
+        tensors = {}
+        for name, entry in header.items():
+            if entry["dtype"] not in _SAFETENSORS:
+                raise ValueError(f"{name} has the type {entry['dtype']}. {EXPECTED}")
+            begin, end = entry["data_offsets"]
+            array = content[begin:end].view(_SAFETENSORS[entry["dtype"]]).reshape(entry["shape"])
+            tensors[name] = array if array.flags.aligned else array.copy()
+        return tensors
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
@@ -107,15 +92,10 @@ def to_numpy(tensor: Any) -> np.ndarray:
 
 
 def to_arrays(tensors: Mapping[str, Any], *, source: str = "the given tensors") -> dict[str, np.ndarray]:
-    """Return torch tensors as arrays. Names that share a tensor share the array.
-
-    Args:
-        tensors: name -> tensor.
-        source: the origin of the tensors, for error messages.
+    """Return torch tensors as arrays. Names that share a tensor share the memory.
 
     Raises:
-        CheckpointError: `tensors` is not a mapping from names to tensors; or a tensor is sparse, quantized,
-            without data, or of a type that NumPy lacks.
+        CheckpointError: `tensors` is not a mapping from names to dense tensors of a type that NumPy has.
     """
     if not isinstance(tensors, Mapping) or not all(
         isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in tensors.items()
@@ -142,11 +122,8 @@ def to_torch(array: np.ndarray) -> Any:
 
 def to_tensors(arrays: Arrays) -> dict[str, Any]:
     """Return arrays as torch tensors. Names that share an array share the tensor."""
-    made: dict[int, Any] = {}
-    for array in arrays.values():
-        if id(array) not in made:
-            made[id(array)] = to_torch(array)
-    return {name: made[id(array)] for name, array in arrays.items()}
+    tensors = {id(array): to_torch(array) for array in arrays.values()}
+    return {name: tensors[id(array)] for name, array in arrays.items()}
 
 
 def place_in_file(array: np.ndarray) -> tuple[Path, int] | None:

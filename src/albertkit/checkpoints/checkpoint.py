@@ -43,7 +43,7 @@ class Checkpoint:
     """The modules of a sentence-transformers folder, which compute the vectors of texts."""
 
     def to_config(self) -> AlbertConfig:
-        """Return the config of the model; raise ConfigError if it is invalid."""
+        """Return the config of the model, with its sentence modules attached."""
         config = AlbertConfig.from_dict(self.config)
         if self.modules is not None:
             attach(config, self.modules)
@@ -51,10 +51,7 @@ class Checkpoint:
 
 
 def vocabulary_in(folder: Path) -> dict[str, bytes]:
-    """Return the tokenizer files of a folder; Google's `30k-clean.model` becomes `spiece.model`.
-
-    A SentencePiece model may have another name, as in `tokenization.folder.find_model_file`.
-    """
+    """Return the tokenizer files of a folder; Google's `30k-clean.model` becomes `spiece.model`."""
     files = {name: path.read_bytes() for name in VOCABULARY_FILES if (path := folder / name).is_file()}
     if "spiece.model" not in files:
         models = sorted([*folder.glob("*.model"), *folder.glob("*.spm")])

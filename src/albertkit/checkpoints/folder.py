@@ -5,6 +5,7 @@ unpickler, from the older `tf_model.h5`, or from the `model.onnx` of an export. 
 first two are mapped into memory, not copied.
 """
 
+import pickle
 import re
 import zipfile
 from collections.abc import Callable, Mapping
@@ -20,33 +21,32 @@ from albertkit.checkpoints.arrays import is_equal, map_safetensors, to_arrays
 from albertkit.checkpoints.keras_file import read_h5
 from albertkit.checkpoints.names import TIED
 from albertkit.checkpoints.onnx_file import ONNX_FILE, read_onnx
-from albertkit.checkpoints.sentence_modules import FILES as SENTENCE_FILES
-from albertkit.config_base import CONFIG_FILE
-from albertkit.errors import (
-    CheckpointError,
-    ConfigError,
-    DataError,
-    DiskFullError,
-    MissingExtraError,
-    warn_caller,
-)
+from albertkit.config import CONFIG_FILE
+from albertkit.errors import CheckpointError, ConfigError, DataError, DiskFullError, reading, warn_caller
 from albertkit.extras import optional
-from albertkit.files import atomic_path, contents, hint_of_models, json_text, made_folder, read_json
+from albertkit.files import atomic_path, contents, hint_of_models, json_bytes, made_folder, read_json
 from albertkit.hub import MODULES_FILE, HubOptions, resolve
 
 torch: Any = optional("torch", extra="torch")
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
-_WEIGHTS_WRITTEN = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors|model\.safetensors\.index\.json")
+SENTENCE_FILES = (
+    MODULES_FILE,
+    "config_sentence_transformers.json",
+    "sentence_*_config.json",
+    "[0-9]*_*/config.json",
+    "[0-9]*_Dense/model.safetensors",
+)
+"""The files of sentence-transformers as patterns, for downloads; see `sentence_modules.py`."""
+_WRITTEN_WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors|model\.safetensors\.index\.json")
 
 
 def locate(name_or_folder: str | Path, *, also: tuple[str, ...] = (), **hub: Unpack[HubOptions]) -> Path:
-    """Return the local folder with config and weights of a model.
+    """Return the local folder with config and weights of a model; `also` are further files to fetch.
 
-    Other arguments and errors are those of `hub.resolve`. Files in `also` are fetched too, if the hub has
-    them. Repositories often have the same weights in several formats: this function first asks for
-    safetensors, and for the older file only if there are none.
+    Repositories often have the same weights in several formats: this function first asks for safetensors, and
+    for the older file only if there are none.
     """
 
     def fetch(*weights: str) -> Path:
@@ -64,13 +64,9 @@ def read_folder(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read a model folder: the object in config.json, and every tensor by its name in the file.
 
-    `needs_config=False` also reads a folder without a config.json; its config is then empty.
-
-    Only the first existing file of `_FILES` is read. The tensors are mapped copy-on-write: changing a
-    tensor does not change the file, and replacing the file by a rename does not change a tensor.
-
-    Raises:
-        CheckpointError: a file is missing, empty, truncated or has another format than its name.
+    `needs_config=False` also reads a folder without a config.json; its config is then empty. Only the first
+    existing file of `_FILES` is read. The tensors are mapped copy-on-write: changing a tensor does not change
+    the file, and replacing the file by a rename does not change a tensor.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -95,11 +91,7 @@ def read_folder(
 def read_variant(
     name_or_folder: str | Path, variant: str, **hub: Unpack[HubOptions]
 ) -> dict[str, np.ndarray]:
-    """Read the tensors of a variant, such as "fp16", from a folder or the hub.
-
-    Raises:
-        CheckpointError: the folder has no such weights, or a file is damaged.
-    """
+    """Read the tensors of a variant, such as "fp16", from a folder or the hub."""
     names = [f"{stem}.{variant}.{ending}" for stem, _, ending in (file.rpartition(".") for file in _FILES)]
     shards = (f"model*{variant}*.safetensors", f"pytorch_model*{variant}*.bin")
     folder = resolve(name_or_folder, patterns=(CONFIG_FILE, *names, *shards), **hub)
@@ -132,10 +124,6 @@ def write_folder(
         beside: further files, by their paths in the folder.
         max_shard_size: bytes, or text such as "500MB": larger weights are split into files of at most that
             size, with an index. None for one file.
-
-    Raises:
-        CheckpointError: the folder cannot be written.
-        ConfigError: `max_shard_size` is not a size.
     """
     folder = Path(folder)
     tied = TIED if config.get("tie_word_embeddings", True) else {}
@@ -144,7 +132,7 @@ def write_folder(
         for name, tensor in tensors.items()
         if name not in tied or not is_equal(tensor, tensors.get(tied[name]))
     }
-    files = split(stored, most=None if max_shard_size is None else number_of_bytes(max_shard_size))
+    files = split(stored, limit=None if max_shard_size is None else number_of_bytes(max_shard_size))
     documents: dict[str, Any] = {CONFIG_FILE: config}
     if len(files) > 1:
         documents[INDEX_FILE] = {
@@ -152,8 +140,7 @@ def write_folder(
             "weight_map": {name: file for file, part in files.items() for name in part},
         }
     small = {
-        name: (json_text(document, indent=2, sort_keys=True) + "\n").encode()
-        for name, document in documents.items()
+        name: json_bytes(document, sort_keys=True, ensure_ascii=True) for name, document in documents.items()
     } | dict(beside or {})
     try:
         with made_folder(folder), ExitStack() as stack:
@@ -164,7 +151,7 @@ def write_folder(
             for name, part in files.items():
                 save_file(part, stack.enter_context(atomic_path(folder / name)), metadata={"format": "pt"})
         for path in folder.iterdir():  # an older model's weights, in one file or in shards
-            if path.name not in {*files, *small} and _WEIGHTS_WRITTEN.fullmatch(path.name):
+            if path.name not in {*files, *small} and _WRITTEN_WEIGHTS.fullmatch(path.name):
                 path.unlink()
         if MODULES_FILE not in small:  # an older model's, which would change what this one computes
             (folder / MODULES_FILE).unlink(missing_ok=True)
@@ -177,34 +164,28 @@ def write_folder(
         ) from error
 
 
-def number_of_bytes(size: int | str) -> int:
-    """Return the number of bytes of a size, which may be text such as "500MB" or "2GiB".
-
-    Raises:
-        ConfigError: the size is not a number or such a text, or is below one byte.
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(size).strip())
-    if not found or found[2].upper() not in _UNITS or isinstance(size, bool):
-        raise ConfigError(f"max_shard_size is {size!r}. Expected a number of bytes, or text such as '500MB'.")
-    value = int(float(found[1]) * _UNITS[found[2].upper()])
-    if value < 1:
-        raise ConfigError(f"max_shard_size is {size!r}. Expected at least one byte.")
-    return value
-
-
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
-def split(tensors: Mapping[str, np.ndarray], *, most: int | None) -> dict[str, dict[str, np.ndarray]]:
+def number_of_bytes(size: int | str) -> int:
+    """Return the number of bytes of a size, which may be text such as "500MB" or "2GiB"."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(size).strip())
+    value = int(float(match[1]) * _UNITS.get(match[2].upper(), 0)) if match else 0
+    if value < 1:
+        raise ConfigError(f"max_shard_size is {size!r}. Expected a number of bytes, or text such as '500MB'.")
+    return value
+
+
+def split(tensors: Mapping[str, np.ndarray], *, limit: int | None) -> dict[str, dict[str, np.ndarray]]:
     """Return the tensors of each file by file name, in their order.
 
-    A file exceeds `most` bytes only if a single tensor does; None for one file. (The function of
+    A file exceeds `limit` bytes only if a single tensor does; None for one file. (The function of
     huggingface_hub uses another order for such a tensor, and does not know "GiB".)
     """
     parts: list[dict[str, np.ndarray]] = [{}]
     size = 0
     for name, tensor in tensors.items():
-        if most is not None and parts[-1] and size + tensor.nbytes > most:
+        if limit is not None and parts[-1] and size + tensor.nbytes > limit:
             parts.append({})
             size = 0
         size += tensor.nbytes
@@ -218,22 +199,19 @@ def split(tensors: Mapping[str, np.ndarray], *, most: int | None) -> dict[str, d
 
 
 def _read_pickle(path: Path) -> dict[str, np.ndarray]:
-    try:
+    with reading(path, CheckpointError):
         # Files from before torch 1.6, such as the first released models, are not zip and cannot be mapped.
-        value = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except MissingExtraError:
-        raise
-    except Exception as error:  # a damaged pickle can raise almost any exception
-        raise CheckpointError(
-            f"{path} ({path.stat().st_size:,} bytes) is damaged or incomplete, or contains other objects "
-            f"than tensors. Expected a dictionary of tensors saved by torch ({type(error).__name__})."
-        ) from error
-    if isinstance(value, Mapping):
-        others = [str(name) for name, entry in value.items() if not isinstance(entry, torch.Tensor)]
-        if others and len(others) < len(value):
-            warn_caller(f"{path}: ignored entries that are no tensors: {', '.join(others[:4])}")
-            value = {name: entry for name, entry in value.items() if isinstance(entry, torch.Tensor)}
-    return to_arrays(value, source=str(path))
+        mapped = zipfile.is_zipfile(path)
+        try:
+            value = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        except pickle.UnpicklingError as error:  # the message of torch advises to run the code in the file
+            raise ValueError("it contains other objects than tensors saved by torch") from error
+        if isinstance(value, Mapping):
+            others = [str(name) for name, entry in value.items() if not isinstance(entry, torch.Tensor)]
+            if others and len(others) < len(value):
+                warn_caller(f"{path}: ignored entries that are no tensors: {', '.join(others[:4])}")
+                value = {name: entry for name, entry in value.items() if isinstance(entry, torch.Tensor)}
+        return to_arrays(value, source=str(path))
 
 
 def _read_shards(path: Path) -> dict[str, np.ndarray]:
@@ -241,27 +219,22 @@ def _read_shards(path: Path) -> dict[str, np.ndarray]:
     weight_map = _weight_map(path)
     read = map_safetensors if "safetensors" in path.name else _read_pickle
     tensors: dict[str, np.ndarray] = {}
-    names = {one.name for one in path.parent.iterdir() if one.is_file()}
+    names = {child.name for child in path.parent.iterdir() if child.is_file()}
     for file in sorted(set(weight_map.values())):
         # An index from the internet must not refer to files outside its folder.
         if file not in names:
-            raise CheckpointError(
-                f"{path} names the shard {file!r:.200}, which is not in {path.parent}. Copy the missing file "
-                "there."
-            )
+            raise CheckpointError(f"{path} names the shard {file!r:.200}, which is not in {path.parent}.")
         shard = read(path.parent / file)
-        promised = [name for name, place in weight_map.items() if place == file]
-        if absent := sorted(set(promised) - set(shard)):
+        listed = [name for name, shard_name in weight_map.items() if shard_name == file]
+        if absent := sorted(set(listed) - set(shard)):
             raise CheckpointError(
-                f"{path} lists {', '.join(absent[:4])} in the shard {file}, which lacks them. Copy both "
-                "files again."
+                f"{path} lists {', '.join(absent[:4])} in the shard {file}, which lacks them."
             )
-        tensors |= {name: shard[name] for name in promised}
+        tensors |= {name: shard[name] for name in listed}
     return tensors
 
 
 def _weight_map(path: Path) -> dict[str, str]:
-    """Return the name of the shard of each tensor."""
     weight_map = read_json(path, CheckpointError).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
         raise CheckpointError(f"{path} is not an index of shards. Expected a 'weight_map' of names to files.")
@@ -287,7 +260,7 @@ READERS: dict[str, Callable[[Path], dict[str, np.ndarray]]] = {
     ".onnx": read_onnx,
     ".json": _read_shards,
 }
-"""The endings of weight files, each with its reader. It raises CheckpointError for a damaged file."""
+"""The endings of weight files, each with its reader."""
 
 
 def weight_files(folder: str | Path) -> list[Path]:

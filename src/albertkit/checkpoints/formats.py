@@ -7,34 +7,22 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from albertkit.checkpoints import archive, folder, google, julia
+from albertkit.checkpoints import folder, julia, tensorflow
 from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
-from albertkit.checkpoints.sentence_folder import read_sentence_modules
-from albertkit.checkpoints.sentence_modules import FILES as SENTENCE_FILES
-from albertkit.checkpoints.sentence_modules import POOLING_KEY, attach
-from albertkit.config import ARGUMENTS, AlbertConfig, as_config
-from albertkit.config_base import CONFIG_FILE, GOOGLE_CONFIG_FILE
+from albertkit.checkpoints.sentence_modules import POOLING_KEY, attach, read_sentence_modules
+from albertkit.config import ARGUMENTS, CONFIG_FILE, GOOGLE_CONFIG_FILE, AlbertConfig, as_config
 from albertkit.errors import ConfigError
 from albertkit.hub import HubOptions, as_path, resolve, split_hub_options
 from albertkit.published import warn_of_contradictions
 
 
 def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **hub: Unpack[HubOptions]) -> Path:
-    """Return the local path of a model: a foreign checkpoint unchanged, otherwise as `folder.locate`.
-
-    Raises:
-        ModelNotFoundError: there is no such model.
-        CheckpointError: a folder has several checkpoints, and nothing selects one.
-    """
+    """Return the local path of a model: a foreign checkpoint unchanged, otherwise as `folder.locate`."""
     return foreign_path(name_or_path, **hub) or folder.locate(name_or_path, also=also, **hub)
 
 
 def foreign_path(name_or_path: str | Path, **hub: Unpack[HubOptions]) -> Path | None:
-    """Return the path of a checkpoint of another library by its name, or None for other names.
-
-    Raises:
-        CheckpointError: a folder has several checkpoints, and nothing selects one.
-    """
+    """Return the path of a checkpoint of Google or Julia by its name, or None for other names."""
     path = as_path(name_or_path)
     return path if path and not hub.get("subfolder") and _is_foreign(path) else None
 
@@ -52,7 +40,7 @@ def read(path: str | Path, *, needs_config: bool = True) -> Checkpoint:
     if path.suffix in julia.ENDINGS and not path.is_dir():
         return julia.read(path)
     if _is_foreign(path):
-        return google.read(path)
+        return tensorflow.read(path)
     config, tensors = folder.read_folder(path, needs_config=needs_config)
     files, vocabulary = folder.weight_files(path), vocabulary_in(path)
     return Checkpoint("hf", config, tensors, files, vocabulary, modules=read_sentence_modules(path))
@@ -64,11 +52,6 @@ def load_config(name_or_path: Any, **options: Any) -> AlbertConfig:
     Args:
         name_or_path: a name for `AlbertConfig.from_pretrained`, a checkpoint of another library, or a config.
         options: see `AlbertConfig.from_pretrained`.
-
-    Raises:
-        ModelNotFoundError: there is no such model.
-        CheckpointError: a checkpoint of another library is damaged.
-        ConfigError: the config describes no possible model.
     """
     hub, overrides = split_hub_options(options)
     if hasattr(name_or_path, "to_dict"):
@@ -78,7 +61,7 @@ def load_config(name_or_path: Any, **options: Any) -> AlbertConfig:
         config = AlbertConfig.from_pretrained(name_or_path, **options)
         file = as_path(name_or_path)
         if file is None or not file.is_file():  # a config file has no modules
-            files = (CONFIG_FILE, GOOGLE_CONFIG_FILE, *SENTENCE_FILES)
+            files = (CONFIG_FILE, GOOGLE_CONFIG_FILE, *folder.SENTENCE_FILES)
             modules = read_sentence_modules(resolve(name_or_path, patterns=files, **hub))
             if modules is not None:
                 attach(config, modules)
@@ -105,11 +88,6 @@ def load(
     With a `variant` such as "fp16", the tensors come from `model.fp16.safetensors`. They are mapped from
     their file, or copied if `disable_mmap`: a process that reads a mapped file ends with SIGBUS if another
     program truncates the file.
-
-    Raises:
-        CheckpointError: a file is damaged, or the folder has no weights of the variant.
-        ConfigError: neither a checkpoint nor both config and tensors are passed; or the checkpoint has no
-            safetensors although `safetensors_only` is set; or an override is not an argument of the config.
     """
     overrides = overrides or {}
     if config is not None:
@@ -123,36 +101,36 @@ def load(
         raise ConfigError("there is no model name or folder. Pass one, or both config and state_dict.")
     if state_dict is not None:
         return load_config(name_or_folder, **hub, **overrides), state_dict
+    path = as_path(name_or_folder)
     if variant:
         tensors = folder.read_variant(name_or_folder, variant, **hub)
         config = load_config(name_or_folder, **hub, **overrides) if config is None else config
-        return config, _copied(tensors) if disable_mmap else tensors
-    path = as_path(name_or_folder)
-    is_file = config is not None and path is not None and path.is_file() and path.suffix in folder.READERS
-    if path is None or not is_file:
+    elif config is not None and path and path.is_file() and path.suffix in folder.READERS:
+        _check_safetensors(path, safetensors_only)
+        tensors = folder.READERS[path.suffix](path)
+    else:
         path = locate(name_or_folder, **hub)
+        _check_safetensors(path, safetensors_only)
+        checkpoint = read(path, needs_config=config is None)
+        tensors = checkpoint.tensors
+        if config is None:
+            config = checkpoint.to_config()
+            warn_of_contradictions(name_or_folder, vars(config), settled=overrides.keys())
+            config = config.replace(**overrides)
+        elif checkpoint.modules is not None and POOLING_KEY not in config.extra:
+            config = config.replace()
+            attach(config, checkpoint.modules)
+    if disable_mmap:
+        copies = {id(tensor): tensor.copy() for tensor in tensors.values()}  # shared tensors stay shared
+        tensors = {name: copies[id(tensor)] for name, tensor in tensors.items()}
+    return config, tensors
+
+
+def _check_safetensors(path: Path, safetensors_only: bool) -> None:
     if safetensors_only and path.suffix != ".safetensors" and not any(path.glob("model*.safetensors*")):
         raise ConfigError(
             f"use_safetensors=True, but {path} has no safetensors. Omit it to read other files."
         )
-    if config is not None and is_file:
-        tensors = folder.READERS[path.suffix](path)
-        return config, _copied(tensors) if disable_mmap else tensors
-    checkpoint = read(path, needs_config=config is None)
-    if config is None:
-        config = checkpoint.to_config()
-        warn_of_contradictions(name_or_folder, vars(config), settled=overrides.keys())
-        config = config.replace(**overrides)
-    elif checkpoint.modules is not None and POOLING_KEY not in config.extra:
-        config = config.replace()
-        attach(config, checkpoint.modules)
-    return config, _copied(checkpoint.tensors) if disable_mmap else checkpoint.tensors
-
-
-def _copied(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return copies of the tensors. Names that share a tensor share the copy."""
-    copies = {id(tensor): tensor.copy() for tensor in tensors.values()}
-    return {name: copies[id(tensor)] for name, tensor in tensors.items()}
 
 
 def split_options(model_class: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -172,8 +150,8 @@ def split_options(model_class: Any, options: Mapping[str, Any]) -> tuple[dict[st
 
 def _is_foreign(path: Path) -> bool:
     """Return whether a path leads to a checkpoint of Google or Julia, not of Hugging Face."""
-    if path.is_file() and path.name.endswith((*julia.ENDINGS, *archive.ENDINGS)):
+    if path.is_file() and path.name.endswith((*julia.ENDINGS, *tensorflow.ARCHIVES)):
         return True
     if path.is_dir() and folder.weight_files(path):
         return False
-    return google.find(path) is not None
+    return tensorflow.find(path) is not None

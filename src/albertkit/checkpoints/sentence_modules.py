@@ -9,26 +9,36 @@
 The transformer's own files are in the folder itself or, in older folders, in a sub-folder (`hub.resolve`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast, get_args
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import numpy as np
 from safetensors.numpy import save
 
-from albertkit.config import AlbertConfig
-from albertkit.config_fields import SETTINGS_KEY, TASK_KEY
-from albertkit.errors import CheckpointError, ConfigError
-from albertkit.files import json_bytes
-from albertkit.hub import MODULES_FILE
+from albertkit.checkpoints.folder import read_folder
+from albertkit.config import CONFIG_FILE, SETTINGS_KEY, TASK_KEY, AlbertConfig
+from albertkit.errors import CheckpointError, ConfigError, reading
+from albertkit.files import json_bytes, read_json
+from albertkit.hub import MODULES_FILE, read_modules
 
 TASK = "sentence-embedding"
 POOLING_KEY, NORMALIZE_KEY = "sentence_pooling", "sentence_normalize"
 """The config keys of a model for sentence embedding: its pooling, and whether it normalizes vectors."""
 
-Pooling = Literal["mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
+Pooling = Literal["mean", "cls", "max"]
 """How the vectors of a text's tokens, including [CLS] and [SEP], are combined into one vector."""
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+_POOLING_FLAGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+"""Older names of poolings, some of which are not supported."""
 
 ACTIVATIONS = {
     "torch.nn.modules.linear.Identity": "identity",
@@ -41,23 +51,8 @@ ACTIVATIONS = {
 """Activation functions of Dense modules: the class in the file, and its name here."""
 
 SETTINGS_FILE, MODEL_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
-FILES = (
-    MODULES_FILE,
-    MODEL_FILE,
-    "sentence_*_config.json",
-    "[0-9]*_*/config.json",
-    "[0-9]*_Dense/model.safetensors",
-)
-"""The files of these folders as patterns, for downloads."""
-POOLING_FLAGS: dict[str, Pooling] = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
-}
-"""Older names of poolings, in the order in which sentence-transformers concatenates several."""
+_LONGEST = 1_000_000  # the settings of a tokenizer without a maximum length contain a far larger number
+_VECTOR = "sentence_embedding"  # the input and output of the modules after the pooling
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,14 +82,11 @@ Step = Dense | Normalize
 class SentenceModules:
     """The computation of a text's vector: the changes to the text, the pooling, and the steps after it."""
 
-    pooling: tuple[Pooling, ...] = ("mean",)
-    """Several poolings are concatenated."""
+    pooling: Pooling = "mean"
     steps: tuple[Step, ...] = ()
     """The steps after the pooling, without a final `Normalize`."""
     normalize: bool = False
     """Whether the last step scales the vector to length 1."""
-    include_prompt: bool = True
-    """Whether the tokens of the prompt are pooled."""
     max_length: int | None = None
     """Maximum number of tokens of a text; None means the model's maximum."""
     lower_case: bool = False
@@ -102,17 +94,13 @@ class SentenceModules:
     """Texts that are put before an input, by name."""
     default_prompt_name: str | None = None
     dimensions: int | None = None
-    """Number of dimensions that are kept of a vector, from the first, after all steps; None for all."""
+    """Number of dimensions that remain of a vector, from the first, after all steps; None for all."""
     similarity: str | None = None
     """Name of the model's similarity function. albertkit saves it, but does not use it."""
 
     def size(self, hidden_size: int) -> int:
-        """Return the number of dimensions of a vector.
-
-        Raises:
-            CheckpointError: A Dense module expects vectors of another size.
-        """
-        size = len(self.pooling) * hidden_size
+        """Return the number of dimensions of a vector; raise CheckpointError if the steps do not match."""
+        size = hidden_size
         for step in self.steps:
             if isinstance(step, Dense):
                 outputs, inputs = step.weight.shape
@@ -124,30 +112,16 @@ class SentenceModules:
                 size = outputs
         return size if self.dimensions is None else min(size, self.dimensions)
 
-    def entries(self) -> dict[str, Any]:
-        """Return the entries of the config that tasks and pipelines read."""
-        length = {} if self.max_length is None else {SETTINGS_KEY: {"max_length": self.max_length}}
-        return length | {
-            TASK_KEY: TASK,
-            POOLING_KEY: self.pooling[0] if len(self.pooling) == 1 else list(self.pooling),
-            NORMALIZE_KEY: self.normalize,
-        }
 
-
-def check_pooling(pooling: Any) -> tuple[Pooling, ...]:
-    """Return the pooling, or several, as a tuple; raise ConfigError for an unknown one."""
-    names = (pooling,) if isinstance(pooling, str) else pooling
-    if not isinstance(names, list | tuple) or not names or any(name not in POOLINGS for name in names):
+def check_pooling(pooling: Any) -> Pooling:
+    """Return the pooling; raise ConfigError for an unknown one."""
+    if pooling not in POOLINGS:
         raise ConfigError(f"pooling is {pooling!r}. Expected one of {', '.join(POOLINGS)}.")
-    return cast(tuple[Pooling, ...], tuple(names))
+    return pooling
 
 
 def sentence_modules(config: AlbertConfig) -> SentenceModules | None:
-    """Return the modules of a model for sentence embedding, or None for other models.
-
-    Raises:
-        ConfigError: The config contains an unknown pooling.
-    """
+    """Return the modules of a model for sentence embedding, or None for other models."""
     extra = config.extra
     if POOLING_KEY not in extra or extra.get(TASK_KEY, TASK) != TASK:
         return None
@@ -164,13 +138,140 @@ def sentence_modules(config: AlbertConfig) -> SentenceModules | None:
 
 
 def attach(config: AlbertConfig, modules: SentenceModules) -> None:
-    """Add the modules of a model to its config; raise CheckpointError if their sizes do not match."""
+    """Add the modules of a model to its config, with the entries that tasks and pipelines read."""
     modules.size(config.hidden_size)
     config.sentence_modules = modules
-    config.extra |= modules.entries()
+    config.extra |= {TASK_KEY: TASK, POOLING_KEY: modules.pooling, NORMALIZE_KEY: modules.normalize}
+    if modules.max_length is not None:
+        config.extra[SETTINGS_KEY] = {"max_length": modules.max_length}
 
 
-# --- files -------------------------------------------------------------------------------------
+# --- reading ------------------------------------------------------------------------------------
+
+
+def read_sentence_modules(folder: Path) -> SentenceModules | None:
+    """Return the modules of the model in a folder, whose `modules.json` is there or in the folder above.
+
+    Returns:
+        None if sentence-transformers did not write the folder, or if the model does not embed texts.
+    """
+    root = _find_root(folder)
+    if root is None:
+        return None
+    with reading(root / MODULES_FILE, CheckpointError):
+        return _read_modules(root, folder)
+
+
+def _read_modules(root: Path, folder: Path) -> SentenceModules | None:
+    model_file, list_file = root / MODEL_FILE, root / MODULES_FILE
+    model = _json(model_file)
+    if model.get("model_type", "SentenceTransformer") != "SentenceTransformer":
+        return None  # for example a cross-encoder, whose head is in the weights
+    first, second, *others = [*read_modules(root), ("", ""), ("", "")]
+    _expect(list_file, "the first module", first[0], ["Transformer"])
+    _expect(list_file, "the second module", second[0], ["Pooling"])
+    steps: list[Step] = []
+    for kind, path in others:
+        if kind:
+            _expect(list_file, "a module after the pooling", kind, ["Dense", "Dropout", "Normalize"])
+        if kind in ("Dense", "Normalize"):
+            config = _json(file := root / path / CONFIG_FILE)
+            for name in ("module_input_name", "module_output_name"):
+                _expect(file, name, config.get(name) or _VECTOR, [_VECTOR])
+            steps.append(_read_dense(root / path) if kind == "Dense" else Normalize())
+    normalizes = bool(steps) and isinstance(steps[-1], Normalize)
+    prompts = model.get("prompts") or {}
+    if not all(isinstance(prompt, str) for prompt in prompts.values()):
+        raise ValueError(f"prompts is {prompts!r}. Expected texts by name")
+    _expect(model_file, "default_prompt_name", model.get("default_prompt_name"), [None, *prompts])
+    dimensions = model.get("truncate_dim")
+    if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
+        raise ValueError(f"truncate_dim is {dimensions!r}. Expected a whole number of at least 1")
+    file = root / second[1] / CONFIG_FILE
+    pooling = read_json(file, CheckpointError)
+    flags = [name for flag, name in _POOLING_FLAGS.items() if pooling.get(flag)] or ["mean"]
+    modes = pooling.get("pooling_mode", flags)
+    (mode,) = modes if isinstance(modes, list) and len(modes) == 1 else [modes]
+    _expect(file, "the pooling", mode, POOLINGS)
+    if prompts:
+        _expect(file, "include_prompt", pooling.get("include_prompt", True), [True])
+    settings = _read_settings(folder)
+    return SentenceModules(
+        pooling=mode,
+        steps=tuple(steps[:-1] if normalizes else steps),
+        normalize=normalizes,
+        max_length=settings[0],
+        lower_case=settings[1],
+        prompts=prompts,
+        default_prompt_name=model.get("default_prompt_name"),
+        dimensions=dimensions,
+        similarity=model.get("similarity_fn_name"),
+    )
+
+
+def _find_root(folder: Path) -> Path | None:
+    """Return the folder with the `modules.json`: this one, or the one above if its transformer is here."""
+    if (folder / MODULES_FILE).is_file():
+        return folder
+    root = folder.parent
+    listed = read_modules(root) if (root / MODULES_FILE).is_file() else []
+    is_inner = bool(listed) and listed[0][1] == folder.name and not (root / CONFIG_FILE).is_file()
+    return root if is_inner else None
+
+
+def _read_settings(folder: Path) -> tuple[int | None, bool]:
+    """Return the maximum length, and whether texts are lower-cased, from the folder of the transformer."""
+    files = [folder / SETTINGS_FILE, *sorted(folder.glob("sentence_*_config.json"))]
+    file = next((file for file in files if file.is_file()), files[0])
+    settings = _json(file)
+    task = settings.get("transformer_task", "feature-extraction")
+    _expect(file, "transformer_task", task, ["feature-extraction"])
+    length = settings.get("max_seq_length")
+    if length is None:  # current versions save it in the tokenizer's file
+        length = _json(folder / "tokenizer_config.json").get("model_max_length")
+    is_limit = isinstance(length, int | float) and not isinstance(length, bool) and 0 < length <= _LONGEST
+    return int(length) if is_limit else None, bool(settings.get("do_lower_case", False))
+
+
+def _read_dense(folder: Path) -> Dense:
+    config, tensors = read_folder(folder)
+    activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+    _expect(folder / CONFIG_FILE, "activation_function", activation, ACTIVATIONS)
+    is_residual = bool(config.get("use_residual", False))
+    sizes = config.get("out_features"), config.get("in_features")
+    expected: dict[str, tuple[Any, ...]] = {"linear.weight": sizes}
+    if config.get("bias", True):
+        expected["linear.bias"] = sizes[:1]
+    if is_residual and sizes[0] != sizes[1]:
+        expected["residual.weight"] = sizes
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    if shapes != expected:
+        raise CheckpointError(f"{folder}: the weights are {shapes}. config.json describes {expected}.")
+    weights = {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
+    return Dense(
+        weights["linear.weight"],
+        weights.get("linear.bias"),
+        ACTIVATIONS[activation],
+        is_residual,
+        weights.get("residual.weight"),
+    )
+
+
+def _json(file: Path) -> dict[str, Any]:
+    return read_json(file, CheckpointError) if file.is_file() else {}
+
+
+def _expect(file: Path, name: str, value: Any, expected: Iterable[Any]) -> None:
+    expected = list(expected)
+    if value not in expected:
+        raise CheckpointError(
+            f"{file}: {name} is {value!r}, which albertkit does not support. Expected one of "
+            f"{', '.join(map(str, expected))}. Open the folder with sentence-transformers, or remove "
+            f"{MODULES_FILE} to use the encoder alone."
+        )
+
+
+# --- writing ------------------------------------------------------------------------------------
 
 
 def files_of(config: AlbertConfig) -> dict[str, bytes]:
@@ -191,13 +292,20 @@ def files_of(config: AlbertConfig) -> dict[str, bytes]:
         written[f"{path}/config.json"] = json_bytes(config)
         return path
 
-    add("Pooling", _pooling_config(modules, config.hidden_size))
+    flags = {flag: name == modules.pooling for flag, name in _POOLING_FLAGS.items()}
+    add("Pooling", {"word_embedding_dimension": config.hidden_size, **flags, "include_prompt": True})
     for step in (*modules.steps, *([Normalize()] if modules.normalize else [])):
         if isinstance(step, Normalize):
             add("Normalize", {})
         else:
             path = add("Dense", _dense_config(step))
-            written[f"{path}/model.safetensors"] = _dense_weights(step)
+            tensors = {
+                "linear.weight": step.weight,
+                "linear.bias": step.bias,
+                "residual.weight": step.residual,
+            }
+            stored = {name: np.ascontiguousarray(one) for name, one in tensors.items() if one is not None}
+            written[f"{path}/model.safetensors"] = save(stored, metadata={"format": "pt"})
     length = {} if modules.max_length is None else {"max_seq_length": modules.max_length}
     written[SETTINGS_FILE] = json_bytes(length | {"do_lower_case": modules.lower_case})
     written[MODEL_FILE] = json_bytes(
@@ -218,15 +326,6 @@ def files_of(config: AlbertConfig) -> dict[str, bytes]:
     return written
 
 
-def _pooling_config(modules: SentenceModules, hidden_size: int) -> dict[str, Any]:
-    config: dict[str, Any] = {"word_embedding_dimension": hidden_size}
-    if tuple(name for name in POOLING_FLAGS.values() if name in modules.pooling) == modules.pooling:
-        config |= {flag: name in modules.pooling for flag, name in POOLING_FLAGS.items()}
-    else:  # the older flags have a fixed order
-        config["pooling_mode"] = list(modules.pooling)
-    return config | {"include_prompt": modules.include_prompt}
-
-
 def _dense_config(step: Dense) -> dict[str, Any]:
     names = {name: torch_name for torch_name, name in ACTIVATIONS.items()}
     outputs, inputs = step.weight.shape
@@ -237,9 +336,3 @@ def _dense_config(step: Dense) -> dict[str, Any]:
         "activation_function": names[step.activation],
     }
     return config | ({"use_residual": True} if step.is_residual else {})
-
-
-def _dense_weights(step: Dense) -> bytes:
-    tensors = {"linear.weight": step.weight, "linear.bias": step.bias, "residual.weight": step.residual}
-    stored = {name: np.ascontiguousarray(one) for name, one in tensors.items() if one is not None}
-    return save(stored, metadata={"format": "pt"})

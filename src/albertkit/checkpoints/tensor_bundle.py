@@ -1,27 +1,38 @@
-"""TensorFlow's checkpoint format ("tensor bundle", version 2): named tensors in an index and data shards.
+"""TensorFlow's checkpoint files ("tensor bundle", version 2), read and written without TensorFlow.
 
-    PREFIX.index                    a table (sstable.py): "" -> header, tensor name -> entry
+    PREFIX.index                    a sorted table: "" -> header, tensor name -> entry
     PREFIX.data-00000-of-00001      the values, one tensor after the other; the header gives the shard count
 
 Header and entries are the protocol buffers of tensorflow/core/protobuf/tensor_bundle.proto. Values are little
-endian and row-major; each tensor has a masked CRC-32C of its bytes.
+endian and row-major. Each tensor has a CRC-32C of its bytes, "masked" because a checksum of checksums is
+weak.
+
+The table has the layout of LevelDB (github.com/google/leveldb, doc/table_format.md):
+
+    data blocks     entries, sorted; each key gives the length of its common prefix with the key before it
+    metaindex block empty here
+    index block     for each data block: a key that is not below its last key, and the block's position
+    footer          positions of the metaindex and index blocks, padding, a magic number; 48 bytes
+
+A block ends with the positions of complete keys ("restarts") and their number. After each block come one byte
+for its compression and a checksum.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from albertkit.checkpoints.arrays import BFLOAT16, map_file
-from albertkit.checkpoints.cursor import Cursor, damaged, possible_sizes
-from albertkit.checkpoints.sstable import masked_checksum, read_table, write_table
-from albertkit.errors import CheckpointError, short
+from albertkit.errors import CheckpointError, reading
+from albertkit.extras import optional
 from albertkit.files import by_number
-from albertkit.protobuf import fixed32, message, number
+from albertkit.protobuf import message_class
+
+_crc32c = optional("crc32c", extra="convert")
 
 # Numbers of tensorflow/core/framework/types.proto.
 _DTYPES = {
@@ -33,17 +44,21 @@ _DTYPES = {
     19: np.dtype(np.float16),
 }
 _NUMBERS = {dtype: number for number, dtype in _DTYPES.items()}
-_STRING = "string"
-_NAMES = {4: "uint8", 5: "int16", 6: "int8", 7: _STRING, 8: "complex64", 10: "bool", 21: "variant"}
+_STRING = 7
+_MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
+_FOOTER_SIZE = 48
+_KEYS_PER_RESTART = 16
+_LONGEST_KEY = 1_000  # bytes; common prefixes take no space, so a small table could have gigabytes of keys
+
+Data = bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The entry of a tensor in the index."""
+    """The entry of a tensor in the index. `dtype` is None for types that weights cannot have."""
 
     dtype: np.dtype | None
-    """None for types that weights cannot have (strings)."""
-    type_name: str
+    type_number: int
     shape: tuple[int, ...]
     shard: int
     offset: int
@@ -51,167 +66,171 @@ class Entry:
     checksum: int
 
 
-def read_index(path: Path) -> tuple[dict[str, Entry], int]:
-    """Return the entries of a `.index` file by tensor name, in their order, and the number of shards.
-
-    Raises:
-        CheckpointError: the file is damaged, or has a feature that ALBERT checkpoints do not use (big-endian,
-            tensors in slices). The message gives the position.
-    """
-    entries: dict[str, Entry] = {}
-    shards = None
-    for key, value in read_table(path):
-        if shards is None:
-            if key != b"":
-                raise value.error(
-                    "the first key does not belong to the header: the file is a table of other data"
-                )
-            shards = _read_header(value)
-            continue
-        try:
-            name = key.decode()
-        except UnicodeDecodeError:
-            raise value.error(f"the name {key!r} is not UTF-8") from None
-        entries[name] = _read_entry(value, name, shards)
-    if shards is None:
-        raise CheckpointError(f"{path} is not the index of a checkpoint: it has no entries and no header.")
-    return entries, shards
+def masked_checksum(data: Data, *more: Data) -> int:
+    """Return the CRC-32C of the bytes, rotated and shifted as LevelDB and TensorFlow store it."""
+    checksum = _crc32c.crc32c(data)
+    for part in more:
+        checksum = _crc32c.crc32c(part, checksum)
+    return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _read_header(source: Cursor) -> int:
-    """Return the number of shards."""
-    values = dict(source.fields("the header"))
-    shards = values.get(1, 1)
-    if values.get(2, 0) != 0:
-        raise source.error("the checkpoint is big-endian. Expected little-endian")
-    if not isinstance(shards, int) or not 1 <= shards <= 100_000:  # five digits in the names of the shards
-        raise source.error(f"the header states {short(shards)} shards")
-    return shards
-
-
-def _read_entry(source: Cursor, name: str, shards: int) -> Entry:
-    values = dict(source.fields(f"the entry of {name!r}"))
-    if 7 in values:
-        raise source.error(f"{name!r} is stored in slices (a partitioned variable), which is not supported")
-    kind, shard, offset, size, checksum = (_number_in(values, field) for field in (1, 3, 4, 5, 6))
-    shape = _read_shape(values[2], name) if isinstance(values.get(2), Cursor) else ()
-    dtype = _DTYPES.get(kind)
-    if shard >= shards:
-        raise source.error(f"{name!r} is in shard {shard:,}, but there are only {shards:,}")
-    if dtype is not None and prod(shape) * dtype.itemsize != size:
-        raise source.error(f"{name!r} has the shape {shape} of {dtype}, but {size:,} bytes")
-    type_name = str(dtype) if dtype else _NAMES.get(kind, f"type {kind}")
-    return Entry(dtype, type_name, shape, shard, offset, size, checksum)
-
-
-def _read_shape(source: Any, name: str) -> tuple[int, ...]:
-    what = f"the shape of {name!r}"
-    sizes: list[int] = []
-    for field, value in source.fields(what):
-        if field == 2 and isinstance(value, Cursor):
-            sizes.append(_number_in(dict(value.fields(what)), 1))
-        elif field == 3 and value:
-            raise source.error(f"{what} is unknown")
-    if not possible_sizes(sizes):
-        raise source.error(f"{what} is {sizes[:8]}, in all {len(sizes)} numbers")
-    return tuple(sizes)
-
-
-def _number_in(values: Mapping[int, Any], field: int) -> int:
-    return value if isinstance(value := values.get(field), int) else 0
+# --- reading ------------------------------------------------------------------------------------
 
 
 class Bundle:
-    """The tensors of a checkpoint; each shard is mapped into memory when it is first used."""
+    """The tensors of a checkpoint; each shard is mapped into memory when it is first used.
+
+    `prefix` is the part of the file names before ".index".
+    """
 
     def __init__(self, prefix: Path) -> None:
-        """Read the index of the checkpoint `prefix`, the part of its file names before ".index".
-
-        Raises:
-            CheckpointError: see `read_index`; or the file does not exist.
-        """
         self.prefix = prefix
-        self.index = prefix.with_name(prefix.name + ".index")
-        if not self.index.is_file():
-            raise CheckpointError(f"There is no {self.index}. Expected the index of a TensorFlow checkpoint.")
+        self.index = prefix.with_name(f"{prefix.name}.index")
         self.entries, count = read_index(self.index)
         self.shards = [prefix.with_name(f"{prefix.name}.data-{i:05}-of-{count:05}") for i in range(count)]
         self._mapped: dict[int, np.ndarray] = {}
 
     def read(self, name: str, *, check: bool = True) -> np.ndarray:
-        """Return a tensor by its name, mapped copy-on-write.
-
-        Args:
-            name: a name in `entries`, with a data type that weights can have.
-            check: whether to compare the checksum, which reads the whole tensor.
-
-        Raises:
-            CheckpointError: the shard is missing or too short, or the checksum differs. The message gives the
-                position.
-        """
+        """Return a tensor, mapped copy-on-write. `check` compares its checksum, which reads all of it."""
         entry = self.entries[name]
         assert entry.dtype is not None
-        values = self._values(name)
-        if check and masked_checksum(values.data) != entry.checksum:
-            raise self._wrong_checksum(name)
-        if entry.size == 0:
-            return np.empty(entry.shape, dtype=entry.dtype)
-        if entry.offset % entry.dtype.itemsize:
-            values = values.copy()
-        return values.view(entry.dtype).reshape(entry.shape)
+        with reading(self.shards[entry.shard], CheckpointError):
+            values = self._values(name)
+            if check and masked_checksum(values.data) != entry.checksum:
+                raise ValueError(f"the checksum of {name!r} at byte {entry.offset:,} differs")
+            if entry.offset % entry.dtype.itemsize:
+                values = values.copy()
+            return values.view(entry.dtype).reshape(entry.shape)
 
-    def read_string(self, name: str) -> Cursor:
-        """Return a single string by its name. It is stored as its length, a checksum of that, and the bytes.
-
-        Raises:
-            CheckpointError: see `read`; or the entry is not a single string.
-        """
+    def read_string(self, name: str) -> bytes:
+        """Return a single string. It is stored as its length, a checksum of that, and the bytes."""
         entry = self.entries[name]
-        source = Cursor(self.shards[entry.shard], self._values(name).data, entry.offset)
-        if entry.type_name != _STRING or entry.shape:
-            raise source.error(f"{name!r} is {entry.type_name} of the shape {entry.shape}, not one string")
-        size = source.varint(f"the length of {name!r}")
-        stored = source.take(4, f"the checksum of the length of {name!r}")
-        content = source.part(size, name)
-        # The checksum covers the length as a number of four or eight bytes, its checksum, and the bytes.
-        length = size.to_bytes(4 if size < 1 << 32 else 8, "little")
-        if source.remaining or masked_checksum(length, bytes(stored), content.data) != entry.checksum:
-            raise self._wrong_checksum(name)
-        return content
+        with reading(self.shards[entry.shard], CheckpointError):
+            values = self._values(name).data
+            size, start = _varint(values, 0)
+            content = bytes(values[start + 4 :])
+            # The checksum covers the length as a number of four or eight bytes, its checksum, and the bytes.
+            length = size.to_bytes(4 if size < 1 << 32 else 8, "little")
+            checksum = masked_checksum(length, bytes(values[start : start + 4]), content)
+            if entry.type_number != _STRING or len(content) != size or checksum != entry.checksum:
+                raise ValueError(f"{name!r} is not a single string, or its checksum differs")
+            return content
 
     def _values(self, name: str) -> np.ndarray:
-        """Return the bytes of a tensor without copying them."""
         entry = self.entries[name]
-        file, end = self.shards[entry.shard], entry.offset + entry.size
         if entry.shard not in self._mapped:
-            if not file.is_file():
-                raise CheckpointError(
-                    f"There is no {file}: the index of the checkpoint lists {len(self.shards)} such files."
-                )
-            # An empty file cannot be mapped.
-            self._mapped[entry.shard] = map_file(file) if file.stat().st_size else np.empty(0, np.uint8)
-        shard = self._mapped[entry.shard]
-        if end > len(shard):
-            place = f"at bytes {entry.offset:,} to {end:,}"
-            raise damaged(file, len(shard), f"the file ends before {name!r}, which should be {place}")
+            self._mapped[entry.shard] = map_file(self.shards[entry.shard])
+        shard, end = self._mapped[entry.shard], entry.offset + entry.size
+        if not 0 <= entry.offset <= end <= len(shard):
+            raise ValueError(f"it ends before {name!r}, which should be at byte {entry.offset:,} to {end:,}")
         return shard[entry.offset : end]
 
-    def _wrong_checksum(self, name: str) -> CheckpointError:
-        entry = self.entries[name]
-        problem = f"the checksum of {name!r}, {entry.size:,} bytes from here, differs from that in the index"
-        return damaged(self.shards[entry.shard], entry.offset, problem)
+
+def read_index(path: Path) -> tuple[dict[str, Entry], int]:
+    """Return the entries of a `.index` file by tensor name, in their order, and the number of shards."""
+    with reading(path, CheckpointError):
+        table = dict(_read_table(path.read_bytes()))
+        if b"" not in table:
+            raise ValueError("it has no header")
+        header = message_class("BundleHeader").FromString(table.pop(b""))
+        if header.endianness:
+            raise ValueError("the checkpoint is big-endian. Expected little-endian")
+        if not 1 <= header.num_shards <= 100_000:  # five digits in the names of the shards
+            raise ValueError(f"the header states {header.num_shards} shards")
+        entries = {key.decode(): _read_entry(key, value, header.num_shards) for key, value in table.items()}
+        return entries, header.num_shards
+
+
+def read_table(path: Path) -> dict[bytes, bytes]:
+    """Return the keys and values of a sorted table in their order."""
+    with reading(path, CheckpointError):
+        return dict(_read_table(path.read_bytes()))
+
+
+def prefixes(folder: Path) -> list[Path]:
+    """Return the checkpoints in a folder, as prefixes: names of index files that have a data shard."""
+    shard = re.compile(r"(.+)\.data-\d{5}-of-\d{5}")
+    names = {match[1] for child in folder.iterdir() if (match := shard.fullmatch(child.name))}
+    return sorted((folder / name for name in names if (folder / f"{name}.index").is_file()), key=by_number)
+
+
+def _read_entry(key: bytes, content: bytes, shards: int) -> Entry:
+    entry = message_class("BundleEntry").FromString(content)
+    name, dtype = key.decode(), _DTYPES.get(entry.dtype)
+    shape = tuple(dim.size for dim in entry.shape.dim)
+    if entry.slices:
+        raise ValueError(f"{name!r} is stored in slices (a partitioned variable), which is not supported")
+    if not 0 <= entry.shard_id < shards:
+        raise ValueError(f"{name!r} is in shard {entry.shard_id}, but there are only {shards}")
+    if entry.shape.unknown_rank or min(shape, default=0) < 0 or len(shape) > 16:
+        raise ValueError(f"the shape of {name!r} is unknown or impossible")
+    if dtype is not None and prod(shape) * dtype.itemsize != entry.size:
+        raise ValueError(f"{name!r} has the shape {shape} of {dtype}, but {entry.size:,} bytes")
+    return Entry(dtype, entry.dtype, shape, entry.shard_id, entry.offset, entry.size, entry.crc32c)
+
+
+def _read_table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    if data[-8:] != _MAGIC or len(data) < _FOOTER_SIZE:
+        raise ValueError("the last eight bytes are not those of a table (the index of a checkpoint)")
+    footer = data[-_FOOTER_SIZE:]
+    _, position = _handle(footer)
+    (offset, size), _ = _handle(footer, position)
+    for _, handle in _entries(_block(data, offset, size)):
+        (offset, size), _ = _handle(handle)
+        yield from _entries(_block(data, offset, size))
+
+
+def _handle(data: Data, position: int = 0) -> tuple[tuple[int, int], int]:
+    offset, position = _varint(data, position)
+    size, position = _varint(data, position)
+    return (offset, size), position
+
+
+def _block(data: bytes, offset: int, size: int) -> bytes:
+    content, trailer = data[offset : offset + size], data[offset + size : offset + size + 5]
+    if len(trailer) < 5 or masked_checksum(content, trailer[:1]) != int.from_bytes(trailer[1:], "little"):
+        raise ValueError(f"the checksum of the block of {size:,} bytes at byte {offset:,} differs")
+    if trailer[0]:
+        raise ValueError(f"the block at byte {offset:,} has the compression {trailer[0]}. Expected none")
+    return content
+
+
+def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    end = len(block) - 4 - 4 * int.from_bytes(block[-4:], "little")
+    key, position = b"", 0
+    while position < end:
+        shared, position = _varint(block, position)
+        rest, position = _varint(block, position)
+        size, position = _varint(block, position)
+        stop = position + rest + size
+        if shared > len(key) or shared + rest > _LONGEST_KEY or stop > end:
+            raise ValueError(f"the entry at byte {position:,} of a block does not fit")
+        key = key[:shared] + block[position : position + rest]
+        yield key, block[position + rest : stop]
+        position = stop
+
+
+def _varint(data: Data, position: int) -> tuple[int, int]:
+    """Return the number at a position, stored in groups of seven bits, and the position after it."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise ValueError("a number has more than ten bytes")
+
+
+# --- writing ------------------------------------------------------------------------------------
 
 
 def write_bundle(prefix: Path, tensors: Mapping[str, np.ndarray]) -> list[Path]:
-    """Write the index and one data shard as new files; return their paths.
-
-    Raises:
-        CheckpointError: the format does not support a data type.
-        OSError: the files cannot be written.
-    """
+    """Write the index and one data shard as new files; return their paths."""
     index, data = (prefix.with_name(prefix.name + end) for end in (".index", ".data-00000-of-00001"))
-    # num_shards = 1, version.producer = 1
-    entries = {b"": number(1, 1) + message(3, number(1, 1))}
+    header = message_class("BundleHeader")(num_shards=1)
+    header.version.producer = 1
+    entries = {b"": header.SerializeToString()}
     with data.open("wb") as file:
         for name, tensor in sorted(tensors.items()):
             if tensor.dtype not in _NUMBERS:
@@ -219,27 +238,68 @@ def write_bundle(prefix: Path, tensors: Mapping[str, np.ndarray]) -> list[Path]:
                     f"{name} is {tensor.dtype}. Expected one of {', '.join(map(str, _NUMBERS))}."
                 )
             values = np.ascontiguousarray(tensor).reshape(-1).view(np.uint8)
-            shape = b"".join(message(2, _number(1, size)) for size in tensor.shape)
-            entries[name.encode()] = (
-                number(1, _NUMBERS[tensor.dtype])
-                + message(2, shape)
-                + _number(4, file.tell())
-                + _number(5, len(values))
-                + fixed32(6, masked_checksum(values.data).to_bytes(4, "little"))
+            entry = message_class("BundleEntry")(
+                dtype=_NUMBERS[tensor.dtype],
+                offset=file.tell(),
+                size=len(values),
+                crc32c=masked_checksum(values.data),
             )
+            entry.shape.SetInParent()  # also for a scalar, as TensorFlow does
+            for size in tensor.shape:
+                entry.shape.dim.add(size=size)
+            entries[name.encode()] = entry.SerializeToString()
             file.write(values.data)
     write_table(index, entries)
     return [index, data]
 
 
-def prefixes(folder: Path) -> list[Path]:
-    """Return the checkpoints in a folder, as prefixes: names of index files that have a data shard."""
-    shard = re.compile(r"(.+)\.data-\d{5}-of-\d{5}")
-    names = {found[1] for child in folder.iterdir() if (found := shard.fullmatch(child.name))}
-    found = (folder / name for name in names if (folder / f"{name}.index").is_file())
-    return sorted(found, key=by_number)
+def write_table(path: Path, entries: Mapping[bytes, bytes]) -> None:
+    """Write a sorted table with a single data block.
+
+    The bytes are those of TensorFlow, which begins another block after 256 kB. Readers accept blocks of any
+    size.
+    """
+    table = bytearray()
+    items = sorted(entries.items())
+    handle = append_block(table, items, _KEYS_PER_RESTART)
+    metaindex = append_block(table, [], _KEYS_PER_RESTART)
+    footer = metaindex + append_block(table, [(_short_successor(items[-1][0]), handle)], 1)
+    path.write_bytes(table + footer.ljust(_FOOTER_SIZE - 8, b"\0") + _MAGIC)
 
 
-def _number(field: int, value: int) -> bytes:
-    """Return a field of a protocol buffer; zero, the default, is omitted."""
-    return number(field, value) if value else b""
+def append_block(table: bytearray, entries: list[tuple[bytes, bytes]], keys_per_restart: int) -> bytes:
+    """Add a block of entries to a table, and return its handle (position and size)."""
+    block = bytearray()
+    restarts = [0]
+    previous = b""
+    for number, (key, value) in enumerate(entries):
+        shared = 0
+        if number and number % keys_per_restart == 0:
+            restarts.append(len(block))
+        elif number:
+            shorter = min(len(key), len(previous))
+            shared = next((at for at in range(shorter) if key[at] != previous[at]), shorter)
+        block += varint(shared) + varint(len(key) - shared) + varint(len(value))
+        block += key[shared:] + value
+        previous = key
+    block += b"".join(number.to_bytes(4, "little") for number in (*restarts, len(restarts)))
+    handle = varint(len(table)) + varint(len(block))
+    table += block + b"\0" + masked_checksum(block, b"\0").to_bytes(4, "little")  # not compressed
+    return handle
+
+
+def varint(value: int) -> bytes:
+    """Return the bytes of a number, as `_varint` reads them."""
+    groups = bytearray()
+    while value >= 0x80:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*groups, value])
+
+
+def _short_successor(key: bytes) -> bytes:
+    """Return the shortest key above this one, which LevelDB uses at the end of its index."""
+    for position, byte in enumerate(key):
+        if byte != 0xFF:
+            return key[:position] + bytes([byte + 1])
+    return key

@@ -22,7 +22,7 @@ def embed(
     texts: Texts = None,
     model: Model = BUNDLED_SENTENCES,
     pooling: Annotated[
-        Literal["mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"] | None,
+        Literal["mean", "cls", "max"] | None,
         typer.Option(
             help="How to combine the vectors of the tokens into one vector.",
             show_default="the model's pooling if it was trained for sentence embedding, otherwise mean",

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from albertkit.config import AlbertConfig
-from albertkit.config_fields import ACTIVATION_NAMES
+from albertkit.config import ACTIVATION_NAMES, AlbertConfig
 from albertkit.engines.engine import check_output
 from albertkit.errors import warn_caller
 from albertkit.heads import HEADS, Output

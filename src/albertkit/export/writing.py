@@ -11,8 +11,7 @@ import numpy as np
 from albertkit import __version__
 from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.checkpoints.sentence_modules import files_of, sentence_modules
-from albertkit.config import AlbertConfig
-from albertkit.config_base import CONFIG_FILE
+from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import AlbertKitError, CheckpointError
 from albertkit.files import atomic_path, complete_files, json_text, made_folder
@@ -148,7 +147,7 @@ def vectors_note(architecture: str, config: AlbertConfig) -> list[str]:
     modules = sentence_modules(config) if head_of(architecture).task == "feature-extraction" else None
     if modules is None:
         return []
-    steps = [f"the pooling {' and '.join(modules.pooling)}", *(type(one).__name__ for one in modules.steps)]
+    steps = [f"the pooling {modules.pooling}", *(type(one).__name__ for one in modules.steps)]
     if modules.normalize:
         steps.append("Normalize")
     if modules.default_prompt_name is not None:

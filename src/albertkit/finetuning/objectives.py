@@ -353,7 +353,7 @@ def training_vectors(
     batch = training_batch(task, rows, device)
     hidden_states = model(**batch, return_dict=True).last_hidden_state  # (B, T, H)
     mask = batch["attention_mask"][:, :, None]  # (B, T) -> (B, T, 1)
-    (pooling,) = task.modules.pooling
+    pooling = task.modules.pooling
     if pooling == "cls":
         vectors = hidden_states[:, 0]
     elif pooling == "max":

@@ -15,8 +15,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
-from albertkit.config import AlbertConfig
-from albertkit.config_fields import ACTIVATION_ALIASES
+from albertkit.config import ACTIVATION_ALIASES, AlbertConfig
 from albertkit.errors import MissingExtraError
 from albertkit.tuple_outputs import make_output
 

@@ -6,8 +6,7 @@ from typing import Any, ClassVar, NoReturn
 import torch
 
 from albertkit.checkpoints.formats import split_options
-from albertkit.config import AlbertConfig, as_config
-from albertkit.config_fields import one_of
+from albertkit.config import AlbertConfig, as_config, one_of
 from albertkit.devices import choose_dtype
 from albertkit.errors import ConfigError
 from albertkit.hub import take_loading_options

@@ -17,8 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from albertkit.config import AlbertConfig
-from albertkit.config_fields import ACTIVATION_ALIASES
+from albertkit.config import ACTIVATION_ALIASES, AlbertConfig
 from albertkit.modeling.arguments import select_tokens
 from albertkit.modeling.outputs import BaseModelOutput
 

@@ -17,8 +17,7 @@ from albertkit.checkpoints.folder import write_folder
 from albertkit.checkpoints.names import shared_names
 from albertkit.checkpoints.report import LoadReport, match
 from albertkit.checkpoints.sentence_modules import files_of
-from albertkit.config import AlbertConfig, as_config
-from albertkit.config_fields import one_of
+from albertkit.config import AlbertConfig, as_config, one_of
 from albertkit.devices import choose_device, choose_dtype
 from albertkit.errors import ConfigError, warn_caller
 from albertkit.heads import ENCODER, HEADS

@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from albertkit.config import AlbertConfig
-from albertkit.config_fields import ACTIVATION_ALIASES
+from albertkit.config import ACTIVATION_ALIASES, AlbertConfig
 from albertkit.heads import base_prefix
 from albertkit.onnx.graph import OPSET, RUNTIME, Graph
 from albertkit.onnx.int8 import COMPUTED_LARGEST, STORED_LARGEST, is_computed

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from albertkit.checkpoints.formats import load_config
-from albertkit.config import AlbertConfig
-from albertkit.config_fields import is_misspelled, one_of
+from albertkit.config import AlbertConfig, is_misspelled, one_of
 from albertkit.devices import Device, read_device
 from albertkit.engines.choosing import engine_device, load_complete_model
 from albertkit.engines.light_model import Model, class_name, class_names

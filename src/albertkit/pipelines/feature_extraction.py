@@ -18,7 +18,7 @@ from albertkit.extras import optional
 from albertkit.metrics.sentence_embedding import unit
 from albertkit.pipelines.interface import Batching, Pipeline
 from albertkit.pipelines.limits import merge_arguments, read_limits
-from albertkit.tasks.feature_extraction import Poolings, TextVectors, text_vectors
+from albertkit.tasks.feature_extraction import Pooling, TextVectors, text_vectors
 from albertkit.tokenization.base import TokenizerBase
 
 torch: Any = optional("torch", extra="torch")
@@ -37,7 +37,7 @@ class FeatureExtractionPipeline(Pipeline):
         FeatureExtractionPipeline.__call__(self, [])  # raises now if a default is invalid
 
     @property
-    def pooling(self) -> Poolings | None:
+    def pooling(self) -> Pooling | None:
         """The pooling of calls that do not choose one; None for one vector per token."""
         modules = sentence_modules(self.model.config)
         return _read_pooling(self._option("pooling", None, modules.pooling if modules else "none"))
@@ -46,7 +46,7 @@ class FeatureExtractionPipeline(Pipeline):
         self,
         inputs: str | Iterable[str] | Path,
         *others: Any,
-        pooling: Poolings | Literal["none"] | None = None,
+        pooling: Pooling | Literal["none"] | None = None,
         normalize: bool | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
@@ -63,9 +63,8 @@ class FeatureExtractionPipeline(Pipeline):
         Args:
             inputs: a text, a list of texts, an iterable of texts, or a file of texts.
             others: not supported; a second positional argument raises an error.
-            pooling: for one vector per text, "mean" (of all tokens, including [CLS] and [SEP]), "cls", "max",
-                "mean_sqrt_len_tokens", "weightedmean" or "lasttoken", or several of these to concatenate
-                their vectors; for one vector per token, "none". None for the model's pooling, or "none" if
+            pooling: for one vector per text, "mean" (of all tokens, including [CLS] and [SEP]), "cls" or
+                "max"; for one vector per token, "none". None for the model's pooling, or "none" if
                 the model was not trained for sentence embedding. The Dense modules of a sentence-transformers
                 model are applied only with the pooling of the model.
             normalize: whether to scale the vectors to length 1; None for the model's setting, which applies
@@ -90,8 +89,8 @@ class FeatureExtractionPipeline(Pipeline):
         Returns:
             For a text with pooling, a vector of shape [D]; without pooling, the vectors of its tokens,
             [1, T, H]. They are nested lists, or tensors or arrays with `return_tensors`. A list or generator
-            of these for several texts. D is H, unless several poolings are concatenated or the model has
-            Dense modules.
+            of these for several texts. D is H, unless the model has Dense
+            modules.
 
         Raises:
             DataError: a text is too long.
@@ -133,12 +132,11 @@ class FeatureExtractionPipeline(Pipeline):
         return self._run(inputs, others, features=features, run=run, answer=answer, **batching)
 
 
-def _read_pooling(pooling: Poolings | Literal["none"]) -> Poolings | None:
+def _read_pooling(pooling: Pooling | Literal["none"]) -> Pooling | None:
     """Return the pooling; None for one vector per token."""
     if pooling == "none":
         return None
-    names = check_pooling(pooling)
-    return names[0] if len(names) == 1 else names
+    return check_pooling(pooling)
 
 
 def _read_kind(return_tensors: bool | str | None) -> Literal["pt", "np"] | None:

@@ -5,7 +5,7 @@ from numbers import Integral
 from typing import Any
 
 from albertkit.errors import ConfigError, short
-from albertkit.tokenization.options import Options, Strategy, read_fit
+from albertkit.tokenization.batch import Padding, Strategy, read_choice, read_strategy
 
 _ARGUMENTS = ("truncation", "max_length", "padding")
 _LEAST = 3  # [CLS], a token, [SEP]
@@ -53,8 +53,8 @@ def read_limits(
     """
     if truncation is None:
         truncation = max_length is None and trained is not None
-    options = Options(truncation=by_default if truncation is True else truncation, padding=padding or False)
-    strategy = read_fit(options, model_max_length=most).truncation
+    strategy = read_strategy(by_default if truncation is True else truncation)
+    read_choice("padding", padding, "longest", "do_not_pad", Padding)  # raises if it is unknown
     check_size("max_length", max_length, least=_LEAST)
     if max_length is not None and max_length > most:
         raise ConfigError(f"max_length is {max_length}. Expected at most {most}, the model's maximum.")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
-from albertkit.config_fields import SETTINGS_KEY
+from albertkit.config import SETTINGS_KEY
 from albertkit.datasets.reader import as_source, made_example
 from albertkit.datasets.table import Table
 from albertkit.engines.light_model import Model

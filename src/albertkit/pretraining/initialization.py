@@ -11,8 +11,7 @@ from typing import Any
 import torch
 
 from albertkit.checkpoints.sentence_modules import NORMALIZE_KEY, POOLING_KEY, sentence_modules
-from albertkit.config import AlbertConfig
-from albertkit.config_fields import SETTINGS_KEY, TASK_KEY
+from albertkit.config import SETTINGS_KEY, TASK_KEY, AlbertConfig
 from albertkit.errors import ConfigError, ModelNotFoundError, ShapeMismatchError, TokenizerError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.settings import PretrainingSettings

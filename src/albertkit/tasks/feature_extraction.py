@@ -25,12 +25,9 @@ from albertkit.tasks.rows import text_rows
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.special_tokens import Parsing
 
-Poolings = Pooling | Sequence[Pooling]
-"""One pooling, or several whose vectors are concatenated."""
-
 
 def text_vectors(
-    config: AlbertConfig, *, pooling: Poolings | None = None, normalize: bool | None = None
+    config: AlbertConfig, *, pooling: Pooling | None = None, normalize: bool | None = None
 ) -> SentenceModules:
     """Return the modules that compute the vector of a text.
 
@@ -75,8 +72,8 @@ class TextVectors:
     ) -> None:
         self.tokenizer, self.modules, self.max_length = tokenizer, modules, max_length
         self.prompt = _choose_prompt(modules, prompt_name, prompt)
-        self.prompt_tokens = self._count_prompt_tokens()
-        """Number of tokens of the prompt at the beginning of a row, including [CLS]; 0 without a prompt."""
+        if self.prompt:
+            self._check_prompt()
 
     def rows(
         self, texts: Sequence[str], *, truncation: bool | str, parse_special_tokens: Parsing | None = None
@@ -94,14 +91,15 @@ class TextVectors:
 
     def read(self, row: Row) -> Sequence[int]:
         """Return the positions of the tokens that are pooled, or of [CLS] alone if it suffices."""
-        only_first = self.modules.pooling == ("cls",) and self.modules.include_prompt
-        return first_token(row) if only_first else every_token(row)
+        return first_token(row) if self.modules.pooling == "cls" else every_token(row)
 
     def vector(self, hidden_states: np.ndarray) -> np.ndarray:
         """Return the vector (D,) of a text from the hidden states of the read tokens, (T, H) or (1, H)."""
         modules = self.modules
-        first = 0 if modules.include_prompt else self.prompt_tokens
-        vector = np.concatenate([_pool(hidden_states, one, first=first) for one in modules.pooling])
+        if modules.pooling == "cls":
+            vector = hidden_states[0]
+        else:
+            vector = hidden_states.mean(axis=0) if modules.pooling == "mean" else hidden_states.max(axis=0)
         for step in modules.steps:
             vector = _step(vector, step)
         # As in sentence-transformers, a shortened vector is not scaled again.
@@ -113,9 +111,7 @@ class TextVectors:
             return [_lower(self.prompt + text) for text in texts]
         return [self.prompt + text for text in texts]
 
-    def _count_prompt_tokens(self) -> int:
-        if not self.prompt:
-            return 0
+    def _check_prompt(self) -> None:
         count = len(self.tokenizer(self._with_prompt([""]), verbose=False)["input_ids"][0]) - 1
         if count >= self.max_length - 1:
             raise ConfigError(
@@ -123,26 +119,6 @@ class TextVectors:
                 f"text: the maximum length is {self.max_length} tokens with [SEP]. Shorten the prompt, or "
                 "raise max_length."
             )
-        return count
-
-
-def _pool(hidden_states: np.ndarray, pooling: Pooling, *, first: int) -> np.ndarray:
-    """Return the vector (H,) of one text from its hidden states (T, H), without those before `first`."""
-    states = hidden_states[first:]
-    match pooling:
-        case "mean":
-            return states.mean(axis=0)
-        case "cls":
-            return states[0]
-        case "max":
-            return states.max(axis=0)
-        case "mean_sqrt_len_tokens":
-            return states.sum(axis=0) / np.float32(np.sqrt(len(states)))
-        case "weightedmean":  # a token counts as much as its place, from 1
-            places = np.arange(first + 1, len(hidden_states) + 1, dtype=np.float32)
-            return places @ states / places.sum()
-        case "lasttoken":
-            return states[-1]
 
 
 def _step(vector: np.ndarray, step: Step) -> np.ndarray:

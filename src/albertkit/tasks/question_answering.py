@@ -163,7 +163,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             return_overflowing_tokens=True,
         )
         windows: list[Any] = sorted(encoded.encodings or [], key=lambda one: one.window.second.start)
-        offsets = windows[0].sequences[1].places.offsets
+        offsets = windows[0].sequences[1].offsets
         ranges: list[range] = [one.window.second for one in windows]  # the tokens of the context in a row
         before = length + 2  # [CLS] question [SEP]
         labels = self._labels(example, offsets, ranges, before)

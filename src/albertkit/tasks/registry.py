@@ -3,8 +3,7 @@
 from typing import Any
 
 from albertkit.checkpoints.sentence_modules import POOLING_KEY
-from albertkit.config import AlbertConfig
-from albertkit.config_fields import SETTINGS_KEY, TASK_KEY
+from albertkit.config import SETTINGS_KEY, TASK_KEY, AlbertConfig
 from albertkit.errors import ConfigError, did_you_mean
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.question_answering import QuestionAnswering

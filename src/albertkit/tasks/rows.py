@@ -11,8 +11,8 @@ import numpy as np
 from albertkit.engines.engine import Row
 from albertkit.errors import AlbertKitError, DataError, UnknownTokensWarning, short, warn_caller
 from albertkit.tokenization.base import TokenizerBase
+from albertkit.tokenization.batch import read_strategy
 from albertkit.tokenization.model_file import WORD_START
-from albertkit.tokenization.options import read_strategy
 from albertkit.tokenization.special_tokens import Parsing
 
 TextOrPair = str | tuple[str, str]  # or a text and a second one

@@ -34,8 +34,6 @@ from albertkit.tasks.measuring import Judged, directions
 from albertkit.tasks.task import Task
 
 CONSTANT = 0.01  # root mean square distance of unit vectors from their mean, below which they count as equal
-TRAINED_POOLINGS = ("mean", "cls", "max")
-"""Poolings that can be fine-tuned."""
 _KINDS = {
     "alone": "single texts: train each to be similar to itself with another dropout, and unlike the others",
     "scored": "pairs with scores: train the cosine similarities to have the order of the scores",
@@ -107,16 +105,11 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             DataError: all scores are equal, or the validation examples are single texts.
         """
         kind, config = _kind(training), self.config
-        trained = (*self.modules.pooling, *map(type, self.modules.steps))
-        excludes = self._vectors.prompt_tokens > 0 and not self.modules.include_prompt
-        if trained[1:] or trained[0] not in TRAINED_POOLINGS or excludes:
+        if self.modules.steps:
             after = ", ".join(type(one).__name__ for one in self.modules.steps)
             raise ConfigError(
-                f"the pooling of the model is {' and '.join(self.modules.pooling)}"
-                + (f", followed by {after}" if after else "")
-                + (", without the tokens of the prompt" if excludes else "")
-                + f". For fine-tuning, expected {' or '.join(TRAINED_POOLINGS)} over all tokens, without "
-                "modules after it. Choose one of these with pooling (--pooling), which removes the "
+                f"the pooling of the model is {self.modules.pooling}, followed by {after}. For fine-tuning, "
+                "expected no modules after the pooling. Choose a pooling (--pooling), which removes the "
                 "modules, or train the model with sentence-transformers."
             )
         if batch_size < 2:

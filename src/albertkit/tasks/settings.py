@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from albertkit.config import AlbertConfig
-from albertkit.config_fields import SETTINGS_KEY
+from albertkit.config import SETTINGS_KEY, AlbertConfig
 from albertkit.errors import ConfigError, short
 from albertkit.recipe import number
 

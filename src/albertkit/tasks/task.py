@@ -22,8 +22,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
-from albertkit.config import IGNORED_LABEL, AlbertConfig
-from albertkit.config_fields import SETTINGS_KEY, TASK_KEY
+from albertkit.config import IGNORED_LABEL, SETTINGS_KEY, TASK_KEY, AlbertConfig
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import MappingTable, Reader
 from albertkit.engines.engine import Engine, Row, first_token

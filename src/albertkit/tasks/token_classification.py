@@ -168,7 +168,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
 
     def _rows(self, number: int, example: WordsExample, windows: list[Encoding]) -> list[WordsRow]:
         windows = sorted(windows, key=lambda one: one.window.first.start)
-        places = windows[0].sequences[0].places
+        places = windows[0].sequences[0]
         labels = self._piece_labels(number, example, places.words)
         ranges = [one.window.first for one in windows]
         rows = []

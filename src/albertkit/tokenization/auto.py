@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, NoReturn
 
-from albertkit.config_base import CONFIG_FILE
+from albertkit.config import CONFIG_FILE
 from albertkit.errors import TokenizerError
 from albertkit.hub import split_hub_options
 from albertkit.tokenization import folder
@@ -47,7 +47,13 @@ class AutoTokenizer:
         tokenizer_class = _choose(path if file is None else Path(file), use_fast)
         tokenizer = tokenizer_class.load(path, name=pretrained_model_name_or_path, **overrides)
         if file is None:
-            _check_size(path, tokenizer)
+            # Added tokens do not count: the model may still be resized for them.
+            embeddings = folder.read_json(path / CONFIG_FILE).get("vocab_size")
+            if isinstance(embeddings, int) and tokenizer.vocab_size > embeddings:
+                raise TokenizerError(
+                    f"{path}: its tokenizer has {tokenizer.vocab_size:,} pieces, but its model has "
+                    f"{embeddings:,} embeddings ({CONFIG_FILE}): they do not belong together."
+                )
         return tokenizer
 
 
@@ -55,48 +61,27 @@ def _choose(path: Path, use_fast: bool | None) -> type[TokenizerBase]:
     """Return the tokenizer class for the files of a folder.
 
     Each class imports its own library, so only the chosen class is imported.
-
-    Raises:
-        ModelNotFoundError: The folder has no vocabulary.
-        TokenizerError: The files belong to another kind of tokenizer.
     """
     model_file, tokenizer_file = folder.find_model_file(path), folder.find(path, folder.TOKENIZER_FILE)
     if model_file is None and tokenizer_file is None and folder.find(path, folder.WORD_LIST_FILE) is None:
         raise folder.missing(
             path, f"a tokenizer: {folder.MODEL_FILE}, {folder.TOKENIZER_FILE} or {folder.WORD_LIST_FILE}"
         )
+    is_wordpiece = False
     if model_file is None:
         from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer, is_wordpiece_json
 
-        if tokenizer_file is None or is_wordpiece_json(tokenizer_file):
-            _check_class(path, _WORDPIECE_CLASSES)
-            return AlbertWordPieceTokenizer
-    _check_class(path, _CLASSES)
-    from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
-
-    return AlbertTokenizerFast if use_fast or (use_fast is None and model_file is None) else AlbertTokenizer
-
-
-def _check_class(path: Path, known: tuple[str, ...]) -> None:
+        is_wordpiece = tokenizer_file is None or is_wordpiece_json(tokenizer_file)
     config = (path if path.is_dir() else path.parent) / folder.TOKENIZER_CONFIG_FILE
     named = folder.read_json(config).get("tokenizer_class")
+    known = _WORDPIECE_CLASSES if is_wordpiece else _CLASSES
     if named is not None and named not in known:
         raise TokenizerError(
             f"{config} names the tokenizer class {named!r}, which does not match the files in the folder. "
             f"Expected one of {', '.join(known)}."
         )
+    if is_wordpiece:
+        return AlbertWordPieceTokenizer
+    from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
 
-
-def _check_size(path: Path, tokenizer: TokenizerBase) -> None:
-    """Raise TokenizerError if the model in the same folder has no embeddings for some pieces.
-
-    Added tokens do not count: the model may still be resized for them. Models with more embeddings than
-    pieces are common, because tables are padded to round sizes.
-    """
-    embeddings = folder.read_json(path / CONFIG_FILE).get("vocab_size")
-    if isinstance(embeddings, int) and tokenizer.vocab_size > embeddings:
-        raise TokenizerError(
-            f"{path}: its tokenizer has {tokenizer.vocab_size:,} pieces, but its model has {embeddings:,} "
-            f"embeddings ({CONFIG_FILE}): they do not belong together. Put the model's own vocabulary "
-            "there."
-        )
+    return AlbertTokenizerFast if use_fast or (use_fast is None and model_file is None) else AlbertTokenizer

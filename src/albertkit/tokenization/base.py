@@ -3,43 +3,81 @@
 Legend: B batch, T tokens of a row.
 """
 
+import gc
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self
 
 from albertkit import published
-from albertkit.errors import TokenizerError
+from albertkit.errors import TokenizerError, did_you_mean, reading, short, warn_caller
+from albertkit.extras import optional
 from albertkit.files import file_sha256, json_bytes
 from albertkit.hub import refuse_push_to_hub, split_hub_options
 from albertkit.hub_upload import PushToHub
 from albertkit.tokenization import folder
-from albertkit.tokenization.encoding import BatchEncoding, Sequence
-from albertkit.tokenization.normalization import BertNormalization, Normalization
-from albertkit.tokenization.options import (
-    OVER_MAXIMUM_LENGTH,
-    SETTINGS,
-    TRUNCATED_BY_DEFAULT,
-    CallOptions,
-    Options,
-    ParsingOptions,
+from albertkit.tokenization.batch import (
     Side,
+    check_number,
+    make_rows,
+    pad_rows,
     read_examples,
-    read_fit,
-    read_setting,
+    read_lengths,
     read_side,
-    read_strategy,
-    take_settings,
+    tensor_type_of,
 )
-from albertkit.tokenization.rows import assemble, collection_paused, pad_rows, tensor_type_of, truncate
-from albertkit.tokenization.special_tokens import Parsing
-from albertkit.tokenization.subword import SubwordModel, TextEncoder
-from albertkit.tokenization.tokens import TokenVocabulary, tokenizers
+from albertkit.tokenization.encoding import BatchEncoding, EncodedText, Text
+from albertkit.tokenization.normalization import BertNormalization, Normalization
+from albertkit.tokenization.settings import DEFAULTS, TokenizerSettings, read_setting, take_settings
+from albertkit.tokenization.special_tokens import (
+    DEFAULT_ROLES,
+    Parsing,
+    Part,
+    SpecialTokens,
+    token_text,
+    token_texts,
+)
+from albertkit.tokenization.subword import CLEAN_UP, SubwordModel
 
 logger = logging.getLogger(__name__)
+tokenizers: Any = optional("tokenizers")
+
+_MOST_IDS = 1 << 31  # other libraries store ids as int32
+
+# Warnings of calls, whose values are numbers of tokens.
+_TRUNCATED_BY_DEFAULT = (
+    "max_length=%d without truncation= or padding= truncates longer texts to that length. Pass "
+    "truncation=True if you want that, or truncation=False to keep all tokens."
+)
+_OVER_MAXIMUM_LENGTH = (
+    "a text has %d tokens, but the maximum length is %d. Pass truncation=True to truncate it. To get windows "
+    "over the whole text, also pass return_overflowing_tokens=True and a stride."
+)
 
 
-class TokenizerBase(TokenVocabulary, PushToHub):
+def _role(role: str) -> tuple[Any, Any]:
+    """Return the properties for the token of a role and its id, which are None if the role has no token."""
+
+    def token(self: "TokenizerBase") -> str | None:
+        return self._special.roles[role]
+
+    def set_token(self: "TokenizerBase", token: str | None) -> None:
+        self._special.set_role(role, None if token is None else token_text(token))
+
+    def token_id(self: "TokenizerBase") -> int | None:
+        token = self._special.roles[role]
+        return None if token is None else self._special.ids[token]
+
+    def set_token_id(self: "TokenizerBase", token_id: int | None) -> None:
+        setattr(self, role, None if token_id is None else self.convert_ids_to_tokens(token_id))
+
+    return property(token, set_token), property(token_id, set_token_id)
+
+
+class TokenizerBase(PushToHub):
     """Converts texts to model inputs and back, and loads and saves the tokenizer's files.
 
     The methods and their arguments have the same names as in `transformers`.
@@ -48,15 +86,28 @@ class TokenizerBase(TokenVocabulary, PushToHub):
     model_input_names: ClassVar[list[str]] = ["input_ids", "token_type_ids", "attention_mask"]
     is_fast: ClassVar[bool] = True
     """Whether offsets, words and `backend_tokenizer` are available. `transformers` uses the same name."""
+    SPECIAL_TOKENS_ATTRIBUTES: ClassVar[tuple[str, ...]] = tuple(DEFAULT_ROLES)
+    default_roles: ClassVar[Mapping[str, str]] = DEFAULT_ROLES
+    """The token of each role, unless the settings name another token."""
     normalization_class: ClassVar[type[Normalization | BertNormalization]] = Normalization
     vocabulary_file_name: ClassVar[str] = folder.MODEL_FILE
     saved_class: ClassVar[str] = "AlbertTokenizer"
     """The class name that is saved for `transformers`."""
+    pad_token_type_id = 0
 
     model_max_length: int
     padding_side: Side
     truncation_side: Side
     parse_special_tokens: bool
+    clean_up_tokenization_spaces: bool
+
+    bos_token, bos_token_id = _role("bos_token")
+    eos_token, eos_token_id = _role("eos_token")
+    unk_token, unk_token_id = _role("unk_token")
+    sep_token, sep_token_id = _role("sep_token")
+    pad_token, pad_token_id = _role("pad_token")
+    cls_token, cls_token_id = _role("cls_token")
+    mask_token, mask_token_id = _role("mask_token")
 
     def __init__(
         self,
@@ -75,15 +126,68 @@ class TokenizerBase(TokenVocabulary, PushToHub):
             settings: The caller's settings, which override the saved settings.
         """
         settings = {**saved, **take_settings(settings)}
-        super().__init__(model, source=source, settings=settings)
+        known = TokenizerSettings.__annotations__
+        for name in settings.keys() - known.keys():
+            hint = did_you_mean(name, [*known, *asdict(model.normalization)])
+            raise TypeError(f"{type(self).__name__} has no argument {name!r}{hint}")
+        self._model = model
+        self._special = SpecialTokens(
+            size=model.size,
+            ignore_case=model.normalization.do_lower_case,
+            token_to_id=model.token_to_id,
+        )
+        for token, token_id in settings.get("added_tokens", {}).items():
+            if model.token_to_id(token_text(token)) is None:
+                is_id = isinstance(token_id, int) and not isinstance(token_id, bool)
+                if not is_id or not model.size <= token_id < _MOST_IDS:
+                    raise TokenizerError(
+                        f"{source}: the added token {token!r:.200} has the id {short(token_id)}. Expected a "
+                        f"whole number of at least {model.size}, the number of pieces."
+                    )
+            self._special.add(token, added_id=token_id)
+        if len(self._special.added_tokens) < len(self._special.added):
+            raise TokenizerError(f"{source}: two of the added tokens have the same id. Copy the file again.")
+        for role, default in self.default_roles.items():
+            given = settings.get(role, default)
+            token = None if given is None else token_text(given)
+            if token == default and model.token_to_id(default) is None and token not in self._special.added:
+                raise TokenizerError(
+                    f"{source}: its {model.size} pieces do not contain {token!r}, the default {role}. "
+                    f"Expected {', '.join(dict.fromkeys(self.default_roles.values()))}. "
+                    f"Pass the vocabulary's own token as {role}=..."
+                )
+            self._special.set_role(role, token)
+        self.extra_special_tokens = settings.get("extra_special_tokens")
+        for name in DEFAULTS:
+            setattr(self, name, read_setting(name, settings.get(name)))
         self.name_or_path = str(source)
-        for name in SETTINGS:
-            setattr(self, name, settings.get(name))
-        self._encoder = TextEncoder(model, self._special)
         self._warned: set[str] = set()
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, read_setting(name, value) if name in SETTINGS else value)
+    # ---- vocabulary and special tokens ----
+
+    def __len__(self) -> int:
+        """Return the size of the vocabulary, including added tokens."""
+        return self.vocab_size + len(self._special)
+
+    @property
+    def vocab_size(self) -> int:
+        """Size of the vocabulary, without added tokens."""
+        return self._model.size
+
+    @property
+    def do_lower_case(self) -> bool:
+        """Whether texts are lower-cased."""
+        return self._model.normalization.do_lower_case
+
+    @property
+    def normalization(self) -> dict[str, Any]:
+        """The normalization rules by name: `do_lower_case` and the rules of the class."""
+        return asdict(self._model.normalization)
+
+    @property
+    def spelling_rule(self) -> str:
+        """A phrase for messages: how the vocabulary marks the beginning of words."""
+        return self._model.spelling_rule
 
     @property
     def split_special_tokens(self) -> bool:
@@ -93,6 +197,512 @@ class TokenizerBase(TokenVocabulary, PushToHub):
     @split_special_tokens.setter
     def split_special_tokens(self, value: bool) -> None:
         self.parse_special_tokens = not value
+
+    @property
+    def special_tokens_map(self) -> dict[str, Any]:
+        """The token of each role that has one, and the additional special tokens, if any."""
+        roles = {role: token for role, token in self._special.roles.items() if token is not None}
+        additional = {"additional_special_tokens": self.additional_special_tokens}
+        return {**roles, **(additional if self.additional_special_tokens else {})}
+
+    @property
+    def all_special_tokens(self) -> list[str]:
+        """The special tokens, each once."""
+        return self._special.special
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """The id of every special token."""
+        return [self._special.ids[token] for token in self._special.special]
+
+    @property
+    def extra_special_tokens(self) -> list[str]:
+        """Special tokens without a role. If you replace the list, the previous tokens become added tokens."""
+        return list(self._special.additional)
+
+    @extra_special_tokens.setter
+    def extra_special_tokens(self, tokens: Iterable[Any] | Mapping[str, Any] | None) -> None:
+        self._special.set_additional(token_texts(tokens or ()))
+
+    @property
+    def extra_special_tokens_ids(self) -> list[int]:
+        """Ids of the special tokens without a role. Set them to choose the tokens by id."""
+        return [self._special.ids[token] for token in self._special.additional]
+
+    @extra_special_tokens_ids.setter
+    def extra_special_tokens_ids(self, ids: Iterable[int] | None) -> None:
+        self.extra_special_tokens = self.convert_ids_to_tokens(ids or [])
+
+    additional_special_tokens = extra_special_tokens
+    additional_special_tokens_ids = extra_special_tokens_ids
+
+    def get_vocab(self) -> dict[str, int]:
+        """Return a dict from every token, including added tokens, to its id."""
+        pieces = {self._model.id_to_token(piece_id): piece_id for piece_id in range(self.vocab_size)}
+        return {**pieces, **self._special.added}
+
+    vocab = property(get_vocab)
+
+    def get_added_vocab(self) -> dict[str, int]:
+        """Return a dict from every special and added token to its id, ordered by id."""
+        return dict(sorted(self._special.ids.items(), key=lambda item: item[1]))
+
+    added_tokens_encoder = property(get_added_vocab)
+
+    @property
+    def added_tokens_decoder(self) -> dict[int, Any]:
+        """A dict from the id of every special and added token to the Rust library's AddedToken."""
+        return {
+            token_id: tokenizers.AddedToken(**token) for token_id, token in self._special.describe().items()
+        }
+
+    def add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
+        """Add tokens to the vocabulary, and return the number of new ids.
+
+        The tokenizer then keeps each of these tokens in one piece. If the tokenizer lower-cases and tokens
+        differ only in case, it adds only the first. Resize the model's embeddings for new ids:
+        `model.resize_token_embeddings(len(tokenizer))`.
+        """
+        tokens = token_texts(new_tokens if isinstance(new_tokens, (list, tuple)) else [new_tokens])
+        if special_tokens:
+            extra = {"extra_special_tokens": tokens}
+            return self.add_special_tokens(extra, replace_extra_special_tokens=False)
+        added = 0
+        for token in tokens:
+            if self._special.word_in_any_case(token) is None:
+                added += self._special.add(token)
+        return added
+
+    def add_special_tokens(
+        self, special_tokens_dict: Mapping[str, Any], replace_extra_special_tokens: bool = True
+    ) -> int:
+        """Set the tokens of roles (`{"pad_token": "[PAD]"}`) or add `extra_special_tokens` without a role.
+
+        Args:
+            special_tokens_dict: The tokens by role. `additional_special_tokens` is an older name for
+                `extra_special_tokens`.
+            replace_extra_special_tokens: Whether to replace the previous special tokens without a role, which
+                stay in the vocabulary as added tokens. False keeps them.
+
+        Returns:
+            The number of new ids.
+
+        Raises:
+            TokenizerError: A role is unknown, or a value is not a token.
+        """
+        before = len(self._special.added)
+        for role, value in special_tokens_dict.items():
+            if role in ("additional_special_tokens", "extra_special_tokens"):
+                previous = [] if replace_extra_special_tokens else self._special.additional
+                self.extra_special_tokens = [*previous, *token_texts(value)]
+            elif role in DEFAULT_ROLES:
+                self._special.set_role(role, token_text(value))
+            else:
+                known = ", ".join([*DEFAULT_ROLES, "extra_special_tokens"])
+                raise TokenizerError(f"{role!r} is not a role of a special token. Expected one of {known}.")
+        return len(self._special.added) - before
+
+    # ---- texts to ids ----
+
+    def __call__(
+        self,
+        text: Any = None,
+        text_pair: Any = None,
+        *,
+        text_target: Any = None,
+        text_pair_target: Any = None,
+        add_special_tokens: bool = True,
+        padding: bool | str = False,
+        truncation: bool | str | None = None,
+        max_length: int | None = None,
+        stride: int = 0,
+        is_split_into_words: bool = False,
+        pad_to_multiple_of: int | None = None,
+        padding_side: Side | None = None,
+        return_tensors: str | None = None,
+        return_token_type_ids: bool | None = None,
+        return_attention_mask: bool | None = None,
+        return_overflowing_tokens: bool = False,
+        return_special_tokens_mask: bool = False,
+        return_offsets_mapping: bool = False,
+        return_length: bool = False,
+        parse_special_tokens: Parsing | None = None,
+        split_special_tokens: bool | None = None,
+        verbose: bool = True,
+    ) -> BatchEncoding:
+        """Encode a text, a pair of texts, or a batch of either.
+
+        Args:
+            text: A string, a list of strings, or a list of pairs (first text, second text). With
+                `is_split_into_words`, a list of words or a list of lists of words.
+            text_pair: The second text of each example, in the same form.
+            text_target: Another text of each example, in the same form. Its ids are the column `labels`.
+            text_pair_target: The second text of each `text_target`.
+            add_special_tokens: Whether to put [CLS] and [SEP] around the texts.
+            padding: True or "longest" pads to the longest row, "max_length" to `max_length`. False or
+                "do_not_pad" does not pad.
+            truncation: The text of a pair to truncate: True or "longest_first", "only_first", "only_second".
+                False or "do_not_truncate" truncates nothing. None truncates only if `max_length` is set and
+                `padding` is not.
+            max_length: Maximum length of a row in tokens, including special tokens. None means
+                `model_max_length`.
+            stride: Overlap: the number of tokens that a window shares with the previous window.
+            is_split_into_words: Whether texts are passed as lists of words. Offsets are then relative to each
+                word.
+            pad_to_multiple_of: Number to whose next multiple the padded length is rounded up.
+            padding_side: Side to pad. None means the tokenizer's setting. ALBERT's absolute positions need
+                "right".
+            return_tensors: "pt", "np" or "tf" for tensors; None for lists.
+            return_token_type_ids: Whether to return `token_type_ids`. None means True.
+            return_attention_mask: Whether to return `attention_mask`. None means True.
+            return_overflowing_tokens: Whether to return each window of a truncated text as a row, and
+                `overflow_to_sample_mapping` with the index of each row's example.
+            return_special_tokens_mask: Whether to return `special_tokens_mask`: 1 for [CLS], [SEP] and
+                padding.
+            return_offsets_mapping: Whether to return `offset_mapping`: the characters (start, end) of each
+                token in the original text.
+            return_length: Whether to return `length`: the number of tokens of each row.
+            parse_special_tokens: Whether to parse special tokens such as `[MASK]` in a text. False reads them
+                as plain text; "mask" parses only `[MASK]`. None means the tokenizer's setting.
+            split_special_tokens: The opposite of `parse_special_tokens`, as in `transformers`. Used only if
+                that one is None.
+            verbose: Whether to warn about rows that are longer than `model_max_length`.
+
+        Returns:
+            `input_ids`, `token_type_ids`, `attention_mask` and the other requested columns. Lists are (T,)
+            for one example and (B, T) for a batch or for windows; tensors are always (B, T).
+
+        Raises:
+            TokenizerError: An input is not a text, or a length cannot be met.
+        """
+        if text_target is not None:
+            inputs = ("self", "text", "text_pair", "text_target", "text_pair_target")
+            options = {name: value for name, value in locals().items() if name not in (*inputs, "inputs")}
+            target = self(text_target, text_pair_target, **options)
+            if text is None:
+                return target
+            encoding = self(text, text_pair, **options)
+            encoding["labels"] = target["input_ids"]
+            return encoding
+        check_number("stride", stride, 0)
+        lengths = read_lengths(
+            padding, truncation, max_length, pad_to_multiple_of, model_max_length=self.model_max_length
+        )
+        parse = self._parsing(parse_special_tokens, split_special_tokens)
+        side = read_side("padding_side", padding_side or self.padding_side)
+        examples, batched = read_examples(text, text_pair, is_split_into_words=is_split_into_words)
+        if truncation is None and lengths.truncation != "do_not_truncate" and verbose:
+            self._warn_once(_TRUNCATED_BY_DEFAULT, lengths.max_length)
+        with _collection_paused():
+            rows, samples = make_rows(
+                self._encoded(examples, parse),
+                lengths,
+                marks=self._special.marks() if add_special_tokens else None,
+                stride=stride,
+                side=read_side("truncation_side", self.truncation_side),
+                with_overflowing=return_overflowing_tokens,
+                to_tokens=self.convert_ids_to_tokens,
+            )
+            longest = max(map(len, rows), default=0)
+            if lengths.padding != "do_not_pad":
+                width, padding_id = lengths.width(longest), self._special.id_of("pad_token")
+                for row in rows:
+                    row.pad(width, side, padding_id)
+            columns: dict[str, list[Any]] = {"input_ids": [row.ids for row in rows]}
+            if return_token_type_ids is not False:
+                columns["token_type_ids"] = [row.type_ids for row in rows]
+            if return_attention_mask is not False:
+                columns["attention_mask"] = [row.attention_mask for row in rows]
+            if return_special_tokens_mask:
+                columns["special_tokens_mask"] = [row.special_tokens_mask for row in rows]
+            if return_offsets_mapping:
+                columns["offset_mapping"] = [row.offsets for row in rows]
+            if return_length:
+                columns["length"] = [len(row) for row in rows]
+            if return_overflowing_tokens:
+                columns["overflow_to_sample_mapping"] = samples
+        if verbose and lengths.truncation == "do_not_truncate" and longest > self.model_max_length:
+            self._warn_once(_OVER_MAXIMUM_LENGTH, longest, self.model_max_length)
+        if not batched and return_tensors is None and not return_overflowing_tokens:
+            # The length of one text stays a list of one, as in `transformers`.
+            data = {name: column if name == "length" else column[0] for name, column in columns.items()}
+            return BatchEncoding(data, rows)
+        return BatchEncoding(columns, rows, tensor_type=return_tensors)
+
+    def encode(self, text: Any, text_pair: Any = None, **options: Any) -> Any:
+        """Return the ids of a text or a pair: a list, or a tensor (1, T) with `return_tensors`."""
+        return self(text, text_pair, **options)["input_ids"]
+
+    def encode_plus(self, text: Any, text_pair: Any = None, **options: Any) -> BatchEncoding:
+        """Encode a text or a pair, as a call of the tokenizer does."""
+        return self(text, text_pair, **options)
+
+    def batch_encode_plus(self, batch_text_or_text_pairs: Iterable[Any], **options: Any) -> BatchEncoding:
+        """Encode a list of texts, or a list of pairs (first text, second text)."""
+        return self(list(batch_text_or_text_pairs), **options)
+
+    def pad(
+        self,
+        encoded_inputs: Any,
+        padding: bool | str = True,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        padding_side: Side | None = None,
+        return_attention_mask: bool | None = None,
+        return_tensors: str | None = None,
+        verbose: bool = True,  # noqa: ARG002  # padding emits no warnings
+    ) -> BatchEncoding:
+        """Pad rows that are already encoded: a mapping of lists, or a list of mappings (as in a DataLoader).
+
+        For the options see `__call__`. Only `input_ids`, masks and `token_type_ids` are padded. If the rows
+        are tensors or arrays, so is the result, unless `return_tensors` requests another type.
+
+        Raises:
+            TokenizerError: The rows have no `input_ids`, or are not mappings with the same names.
+        """
+        padded = pad_rows(
+            encoded_inputs,
+            read_lengths(
+                padding, None, max_length, pad_to_multiple_of, model_max_length=self.model_max_length
+            ),
+            side=read_side("padding_side", padding_side or self.padding_side),
+            padding_id=self._special.id_of("pad_token"),
+            with_mask=return_attention_mask is not False,
+        )
+        return padded.convert_to_tensors(return_tensors or tensor_type_of(encoded_inputs))
+
+    def tokenize(
+        self,
+        text: str,
+        pair: str | None = None,
+        add_special_tokens: bool = False,
+        *,
+        parse_special_tokens: Parsing | None = None,
+        split_special_tokens: bool | None = None,
+    ) -> list[str]:
+        """Return the tokens of a text, followed by the tokens of a second text if one is passed.
+
+        With SentencePiece, a token that is not in the vocabulary is returned as its text, not as `<unk>`.
+
+        Args:
+            text: The first text.
+            pair: The second text, or None.
+            add_special_tokens: Whether to put [CLS] and [SEP] around the texts.
+            parse_special_tokens: Whether to parse special tokens in the texts; see `__call__`.
+            split_special_tokens: The opposite of `parse_special_tokens`.
+
+        Raises:
+            TokenizerError: An input is not a text.
+        """
+        parse = self._parsing(parse_special_tokens, split_special_tokens)
+        examples, _ = read_examples(text, pair, is_split_into_words=False)
+        first, end = self.convert_ids_to_tokens(self._special.marks()) if add_special_tokens else ("", "")
+        tokens = [first] if first else []
+        for each in examples[0]:
+            if each is not None:
+                for part in self._parts(each, parse):
+                    tokens += self._model.pieces(part.text) if part.token_id is None else [part.text]
+                tokens += [end] if end else []
+        return tokens
+
+    @property
+    def max_len_single_sentence(self) -> int:
+        """Maximum number of tokens of a single text, without special tokens."""
+        return self.model_max_length - 2
+
+    @property
+    def max_len_sentences_pair(self) -> int:
+        """Maximum number of tokens of both texts of a pair, without special tokens."""
+        return self.model_max_length - 3
+
+    def _parsing(self, parse: Any, split: bool | None) -> Parsing:
+        if parse is None:
+            return self.parse_special_tokens if split is None else not split
+        if parse not in (True, False, "mask"):
+            raise TokenizerError(f"parse_special_tokens={short(parse)}: expected True, False or 'mask'")
+        return parse
+
+    def _encoded(self, examples: list[tuple[Text, Text | None]], parse: Parsing) -> list[list[EncodedText]]:
+        """Return each example as one or two texts with their ids."""
+        firsts = self._ids([first for first, _ in examples], parse)
+        seconds = iter(self._ids([second for _, second in examples if second is not None], parse))
+        return [
+            [EncodedText(ids, partial(self._locate, first, parse))]
+            + ([] if second is None else [EncodedText(next(seconds), partial(self._locate, second, parse))])
+            for (first, second), ids in zip(examples, firsts, strict=True)
+        ]
+
+    def _ids(self, texts: list[Text], parse: Parsing) -> list[list[int]]:
+        strings = [text for text in texts if isinstance(text, str)]
+        if len(strings) == len(texts) and not any(
+            self._special.occur_in(text, parse_special_tokens=parse) for text in strings
+        ):
+            return self._model.ids_batch(strings)
+        # Encode the plain parts of all texts in one call, then assign the ids to their texts.
+        rows = [list(self._parts(text, parse)) for text in texts]
+        plain = iter(
+            self._model.ids_batch([part.text for parts in rows for part in parts if part.token_id is None])
+        )
+        return [
+            [
+                token_id
+                for part in parts
+                for token_id in (next(plain) if part.token_id is None else [part.token_id])
+            ]
+            for parts in rows
+        ]
+
+    def _locate(self, text: Text, parse: Parsing) -> tuple[list[tuple[int, int]], list[int]]:
+        """Return the characters and the word number of each token of a text.
+
+        Spaces separate the words of a string. For WordPiece, each punctuation mark and each Chinese character
+        is also a word. Each special token is a word. If the text is a list, its entries are the words.
+        """
+        offsets: list[tuple[int, int]] = []
+        words: list[int] = []
+        word = -1
+        for number, string in enumerate([text] if isinstance(text, str) else text):
+            for part in self._special.split(string, parse_special_tokens=parse):
+                spans = [(part.text, 0, len(part.text))]
+                if part.token_id is None:
+                    spans = self._model.spans(part.text)
+                for index, (piece, start, end) in enumerate(spans):
+                    word += index == 0 or self._model.begins_word(piece)
+                    offsets.append((part.start + start, part.start + end))
+                    words.append(word if isinstance(text, str) else number)
+        return offsets, words
+
+    def _parts(self, text: Text, parse: Parsing) -> Iterator[Part]:
+        for string in [text] if isinstance(text, str) else text:
+            yield from self._special.split(string, parse_special_tokens=parse)
+
+    def _warn_once(self, message: str, *arguments: int) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            logger.warning(message, *arguments)
+
+    # ---- ids and tokens ----
+
+    def convert_tokens_to_ids(self, tokens: Any) -> Any:
+        """Return the id of a token, or of each token in a list. Unknown tokens get the id of `unk_token`."""
+        if tokens is None:
+            return None
+        if not isinstance(tokens, str):
+            return [self.convert_tokens_to_ids(token) for token in tokens]
+        token_id = self._special.ids.get(tokens)
+        if token_id is None:
+            token_id = self._model.token_to_id(tokens)
+        if token_id is None and (word := self._special.word_in_any_case(tokens)) is not None:
+            token_id = self._special.ids[word]
+        return self.unk_token_id if token_id is None else token_id
+
+    def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
+        """Return the token of an id, or of each id in a list.
+
+        Raises:
+            TokenizerError: An id is outside the vocabulary.
+        """
+        ids = _plain(ids)
+        if isinstance(ids, int):
+            return self._token_of(ids)
+        skipped = self._special.special_ids if skip_special_tokens else ()
+        return [self._token_of(token_id) for token_id in ids if token_id not in skipped]
+
+    def _token_of(self, token_id: Any) -> str:
+        if isinstance(token_id, int):
+            if 0 <= token_id < self.vocab_size:
+                return self._model.id_to_token(token_id)
+            if token_id in self._special.added_tokens:
+                return self._special.added_tokens[token_id]
+        raise TokenizerError(
+            f"{short(token_id)} is not the id of a token. Expected a whole number, 0 to {len(self) - 1}."
+        )
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        """Return the number of special tokens around a text (2) or a pair (3)."""
+        return 3 if pair else 2
+
+    def build_inputs_with_special_tokens(
+        self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+    ) -> list[int]:
+        """Return `[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]`."""
+        first, end = self._special.marks()
+        row = [first, *token_ids_0, end]
+        return row if token_ids_1 is None else [*row, *token_ids_1, end]
+
+    def create_token_type_ids_from_sequences(
+        self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+    ) -> list[int]:
+        """Return the segment ids: 0 for each token of `[CLS] A [SEP]` and 1 for each token of `B [SEP]`."""
+        return [0] * (len(token_ids_0) + 2) + ([] if token_ids_1 is None else [1] * (len(token_ids_1) + 1))
+
+    def get_special_tokens_mask(
+        self,
+        token_ids_0: list[int],
+        token_ids_1: list[int] | None = None,
+        already_has_special_tokens: bool = False,
+    ) -> list[int]:
+        """Return 1 for each special token and 0 for each other token."""
+        if already_has_special_tokens:
+            return [int(token_id in self._special.special_ids) for token_id in token_ids_0]
+        mask = [1, *[0] * len(token_ids_0), 1]
+        return mask if token_ids_1 is None else [*mask, *[0] * len(token_ids_1), 1]
+
+    def convert_tokens_to_string(self, tokens: list[str]) -> str:
+        """Return the text of a list of tokens."""
+        joined = {self.cls_token, self.sep_token, self.unk_token, self.pad_token}
+        return self._model.join(tokens, apart={*filter(self._special.ids.__contains__, tokens)} - joined)
+
+    def decode(
+        self,
+        token_ids: Any,
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+        *,
+        spaces_between_special_tokens: bool = True,  # noqa: ARG002  # no effect, as in transformers
+        use_source_tokenizer: bool = False,  # noqa: ARG002
+    ) -> Any:
+        """Return the text of one row of ids, or a list of texts for (B, T) ids.
+
+        Args:
+            token_ids: Ids as lists, arrays or tensors, or a mapping with `input_ids`.
+            skip_special_tokens: Whether to omit special tokens.
+            clean_up_tokenization_spaces: Whether to remove spaces before punctuation. None uses the
+                tokenizer's setting.
+            spaces_between_special_tokens: Has no effect, as in `transformers`.
+            use_source_tokenizer: Has no effect, as in `transformers`.
+        """
+        if hasattr(token_ids, "keys"):
+            token_ids = token_ids["input_ids"]
+        token_ids = _plain(token_ids)
+        if isinstance(token_ids, int):
+            token_ids = [token_ids]
+        if token_ids and not isinstance(token_ids[0], int):
+            return self.batch_decode(token_ids, skip_special_tokens, clean_up_tokenization_spaces)
+        text = self.convert_tokens_to_string(self.convert_ids_to_tokens(token_ids, skip_special_tokens))
+        if clean_up_tokenization_spaces is None:
+            clean_up_tokenization_spaces = self.clean_up_tokenization_spaces
+        if clean_up_tokenization_spaces:
+            for spaced, closed in CLEAN_UP.items():
+                text = text.replace(spaced, closed)
+        return text
+
+    def batch_decode(
+        self,
+        sequences: Any,
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+        **ignored: Any,
+    ) -> list[str]:
+        """Return the text of each row of ids. For the options see `decode`."""
+        if hasattr(sequences, "keys"):
+            sequences = sequences["input_ids"]
+        return [
+            self.decode(row, skip_special_tokens, clean_up_tokenization_spaces, **ignored)
+            for row in sequences
+        ]
+
+    # ---- files ----
 
     @property
     def init_kwargs(self) -> dict[str, Any]:
@@ -108,202 +718,6 @@ class TokenizerBase(TokenVocabulary, PushToHub):
             "clean_up_tokenization_spaces": self.clean_up_tokenization_spaces,
             "additional_special_tokens": self.additional_special_tokens,
         }
-
-    # ---- texts to ids ----
-
-    def __call__(
-        self,
-        text: Any = None,
-        text_pair: Any = None,
-        *,
-        text_target: Any = None,
-        text_pair_target: Any = None,
-        **options: Unpack[CallOptions],
-    ) -> BatchEncoding:
-        """Encode a text, a pair of texts, or a batch of either.
-
-        Args:
-            text: A string, a list of strings, or a list of pairs (first text, second text). With
-                `is_split_into_words`, a list of words or a list of lists of words.
-            text_pair: The second text of each example, in the same form.
-            text_target: Another text of each example, in the same form. Its ids are the column `labels`.
-            text_pair_target: The second text of each `text_target`.
-            options: See `Options`.
-
-        Returns:
-            `input_ids`, `token_type_ids`, `attention_mask` and the other requested columns. Lists are (T,)
-            for one example and (B, T) for a batch or for windows; tensors are always (B, T).
-
-        Raises:
-            TokenizerError: An input is not a text, or a length cannot be met.
-        """
-        if text_target is not None:
-            target = self(text_target, text_pair_target, **options)
-            if text is None:
-                return target
-            encoding = self(text, text_pair, **options)
-            encoding["labels"] = target["input_ids"]
-            return encoding
-        chosen = Options.read(**options)
-        examples, batched = read_examples(text, text_pair, is_split_into_words=chosen.is_split_into_words)
-        with collection_paused():
-            sequences = self._encoder.sequences(examples, self._parsing(chosen))
-            return self._assemble(sequences, chosen, batched=batched)
-
-    def encode(self, text: Any, text_pair: Any = None, **options: Unpack[CallOptions]) -> Any:
-        """Return the ids of a text or a pair: a list, or a tensor (1, T) with `return_tensors`."""
-        return self.encode_plus(text, text_pair, **options)["input_ids"]
-
-    def encode_plus(self, text: Any, text_pair: Any = None, **options: Unpack[CallOptions]) -> BatchEncoding:
-        """Encode a text or a pair. Each text may also be a list of tokens or of ids."""
-        rows = [text] if text_pair is None else [text, text_pair]
-        if options.get("is_split_into_words") or not any(isinstance(row, (list, tuple)) for row in rows):
-            return self(text, text_pair, **options)
-        parse = self._parsing(Options.read(**options))
-        ids = [self._encoder.ids([row], parse)[0] if isinstance(row, str) else row for row in rows]
-        return self.prepare_for_model(*ids, **options)
-
-    def batch_encode_plus(
-        self, batch_text_or_text_pairs: Iterable[Any], **options: Unpack[CallOptions]
-    ) -> BatchEncoding:
-        """Encode a list of texts, or a list of pairs (first text, second text)."""
-        return self(list(batch_text_or_text_pairs), **options)
-
-    def prepare_for_model(
-        self, ids: list[int], pair_ids: list[int] | None = None, **options: Unpack[CallOptions]
-    ) -> BatchEncoding:
-        """Add special tokens to ids, then truncate, pad and split into windows as `__call__` does.
-
-        Raises:
-            TokenizerError: A value is not an id or a token.
-        """
-        sequences = [Sequence(self._ids_of(row)) for row in (ids, pair_ids) if row is not None]
-        return self._assemble([sequences], Options.read(**options), batched=False)
-
-    def truncate_sequences(
-        self,
-        ids: list[int],
-        pair_ids: list[int] | None = None,
-        num_tokens_to_remove: int = 0,
-        truncation_strategy: str = "longest_first",
-        stride: int = 0,
-    ) -> tuple[list[int], list[int] | None, list[int]]:
-        """Truncate a text or a pair to fewer tokens.
-
-        Args:
-            ids: Ids of the first text, without special tokens.
-            pair_ids: Ids of the second text; None for a single text.
-            num_tokens_to_remove: Number of tokens to remove.
-            truncation_strategy: "longest_first", "only_first" or "only_second".
-            stride: Number of remaining tokens to return together with the removed tokens, as an overlap.
-
-        Returns:
-            The remaining ids of both texts (None without a second text), and the removed ids: first those of
-            the first text, then those of the second.
-
-        Raises:
-            TokenizerError: The strategy is unknown, or the text that it truncates is too short.
-        """
-        strategy = read_strategy(truncation_strategy)
-        room = len(ids) + len(pair_ids or ()) - num_tokens_to_remove
-        return truncate(ids, pair_ids, room=room, strategy=strategy, stride=stride, side=self.truncation_side)
-
-    def pad(
-        self,
-        encoded_inputs: Any,
-        padding: bool | str = True,
-        max_length: int | None = None,
-        pad_to_multiple_of: int | None = None,
-        padding_side: Side | None = None,
-        return_attention_mask: bool | None = None,
-        return_tensors: str | None = None,
-        verbose: bool = True,  # noqa: ARG002  # padding emits no warnings
-    ) -> BatchEncoding:
-        """Pad rows that are already encoded: a mapping of lists, or a list of mappings (as in a DataLoader).
-
-        For the options see `Options`. Only `input_ids`, masks and `token_type_ids` are padded. If the rows
-        are tensors or arrays, so is the result, unless `return_tensors` requests another type.
-
-        Raises:
-            TokenizerError: The rows have no `input_ids`, or are not mappings with the same names.
-        """
-        options = Options(
-            padding=padding,
-            max_length=max_length,
-            pad_to_multiple_of=pad_to_multiple_of,
-            return_attention_mask=return_attention_mask,
-        )
-        fit = read_fit(options, model_max_length=self.model_max_length)
-        side = read_side("padding_side", padding_side or self.padding_side)
-        padded = pad_rows(encoded_inputs, options, fit=fit, side=side, special=self._special)
-        return padded.convert_to_tensors(return_tensors or tensor_type_of(encoded_inputs))
-
-    def tokenize(
-        self,
-        text: str,
-        pair: str | None = None,
-        add_special_tokens: bool = False,
-        **options: Unpack[ParsingOptions],
-    ) -> list[str]:
-        """Return the tokens of a text, followed by the tokens of a second text if one is passed.
-
-        With SentencePiece, a token that is not in the vocabulary is returned as its text, not as `<unk>`.
-
-        Args:
-            text: The first text.
-            pair: The second text, or None.
-            add_special_tokens: Whether to put [CLS] and [SEP] around the texts.
-            options: See `Options`. Only the options for parsing special tokens are allowed.
-
-        Raises:
-            TokenizerError: An input is not a text.
-        """
-        parse = self._parsing(Options.read_parsing(**options))
-        read_examples(text, pair, is_split_into_words=False)  # raises if a value is not a text
-        sequences = [self._encoder.pieces(each, parse) for each in (text, pair) if each is not None]
-        if not add_special_tokens:
-            return [piece for pieces in sequences for piece in pieces]
-        first, end = self.convert_ids_to_tokens(self._special.marks())
-        return [first, *(token for pieces in sequences for token in [*pieces, end])]
-
-    @property
-    def max_len_single_sentence(self) -> int:
-        """Maximum number of tokens of a single text, without special tokens."""
-        return self.model_max_length - 2
-
-    @property
-    def max_len_sentences_pair(self) -> int:
-        """Maximum number of tokens of both texts of a pair, without special tokens."""
-        return self.model_max_length - 3
-
-    def _parsing(self, options: Options) -> Parsing:
-        asked = options.parse_special_tokens
-        return self.parse_special_tokens if asked is None else asked
-
-    def _assemble(self, sequences: list[list[Sequence]], options: Options, *, batched: bool) -> BatchEncoding:
-        fit = read_fit(options, model_max_length=self.model_max_length)
-        if options.truncation is None and fit.truncation != "do_not_truncate" and options.verbose:
-            self._warn_once(TRUNCATED_BY_DEFAULT, fit.max_length)
-        encoding, longest = assemble(
-            sequences,
-            options,
-            fit=fit,
-            special=self._special,
-            truncation_side=self.truncation_side,
-            padding_side=read_side("padding_side", options.padding_side or self.padding_side),
-            batched=batched,
-            to_tokens=self.convert_ids_to_tokens,
-        )
-        if options.verbose and fit.truncation == "do_not_truncate" and longest > self.model_max_length:
-            self._warn_once(OVER_MAXIMUM_LENGTH, longest, self.model_max_length)
-        return encoding
-
-    def _warn_once(self, message: str, *arguments: int) -> None:
-        if message not in self._warned:
-            self._warned.add(message)
-            logger.warning(message, *arguments)
-
-    # ---- files ----
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
@@ -329,9 +743,6 @@ class TokenizerBase(TokenVocabulary, PushToHub):
 
         If `name` is a published model whose files differ from the published values, a warning lists the
         differences.
-
-        Raises:
-            ModelNotFoundError, TokenizerError: See `from_pretrained`.
         """
         settings = folder.read_settings(
             path, normalization=cls.normalization_class, default_roles=cls.default_roles
@@ -342,7 +753,9 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         tokenizer = cls(**settings)
         tokenizer.name_or_path = str(name)
         if {"vocab_file", "tokenizer_file"} <= settings.keys():
-            folder.warn_of_other_pieces(settings["vocab_file"], settings["tokenizer_file"], tokenizer._model)
+            files = settings["vocab_file"], settings["tokenizer_file"]
+            if difference := folder.difference_of_pieces(*files, tokenizer._model, sampled=True):
+                warn_caller(difference)
         if published.find(name):
             facts = tokenizer.normalization
             if (model := folder.find_model_file(path)) is not None:
@@ -373,7 +786,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         refuse_push_to_hub(push_to_hub, save_directory)
         config = {
             "added_tokens_decoder": {
-                str(number): token for number, token in self._special.describe().items()
+                str(token_id): token for token_id, token in self._special.describe().items()
             },
             **self.init_kwargs,
             # Without this list, `transformers` 5 omits the segments of a pair.
@@ -394,8 +807,7 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         return folder.write(save_directory, self._vocabulary_files(), prefix=filename_prefix)
 
     def _vocabulary_files(self) -> dict[str, bytes]:
-        """Return the content of the vocabulary files by file name."""
-        with folder.named_damage(self.name_or_path):
+        with reading(self.name_or_path, TokenizerError):
             files = {
                 self.vocabulary_file_name: self._model.vocabulary_file(),
                 folder.TOKENIZER_FILE: self._model.tokenizer_json(self._special),
@@ -407,7 +819,6 @@ class TokenizerBase(TokenVocabulary, PushToHub):
         """The `Tokenizer` of the Rust library `tokenizers`, without ALBERT's rule for digits before commas.
 
         Raises:
-            MissingExtraError: The extra `tokenizers` is not installed.
             TokenizerError: The vocabulary is not a standard Unigram model, so it has no tokenizer.json.
         """
         content = self._model.tokenizer_json(self._special)
@@ -422,3 +833,27 @@ class TokenizerBase(TokenVocabulary, PushToHub):
             f"added={len(self._special)}, {rules}, model_max_length={self.model_max_length}, "
             f"padding_side={self.padding_side!r})"
         )
+
+
+def _plain(ids: Any) -> Any:
+    """Return an id, a list of ids or a list of rows as plain Python values."""
+
+    def without_tensor(value: Any) -> Any:
+        if hasattr(value, "numpy") and not hasattr(value, "tolist"):  # TensorFlow
+            value = value.numpy()
+        return value.tolist() if hasattr(value, "tolist") else value
+
+    ids = without_tensor(ids)
+    return ids if isinstance(ids, int) else [without_tensor(token_id) for token_id in ids]
+
+
+@contextmanager
+def _collection_paused() -> Iterator[None]:
+    """Pause Python's cyclic garbage collector: calls create no cycles, but it visits all ids."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

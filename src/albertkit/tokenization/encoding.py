@@ -5,60 +5,43 @@ ids.
 """
 
 import copy
-from bisect import bisect_left, bisect_right
 from collections import UserDict
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from operator import itemgetter
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from albertkit.errors import MissingExtraError, TokenizerError
 from albertkit.extras import require
-from albertkit.tokenization.options import Text
 
 _T = TypeVar("_T")
+Text = str | Sequence[str]  # a string, or the words of a text
 
 
-class CharSpan(NamedTuple):
-    """Characters `start:end` of a text."""
-
-    start: int
-    end: int
-
-
-class TokenSpan(NamedTuple):
-    """Tokens `start:end` of a row."""
+class Span(NamedTuple):
+    """Characters `start:end` of a text, or tokens `start:end` of a row."""
 
     start: int
     end: int
 
 
-class Places(NamedTuple):
-    """The origin of the tokens of one text: the characters and the word number of each token."""
+class EncodedText:
+    """The ids of one text; the characters and the word number of each id are computed on first use."""
 
-    offsets: list[tuple[int, int]]
-    words: list[int]
+    def __init__(self, ids: list[int], locate: Callable[[], tuple[list[tuple[int, int]], list[int]]]) -> None:
+        self.ids = ids
+        self._locate = locate
 
-
-@dataclass(eq=False, slots=True)
-class Sequence:
-    """The ids of one text, and the text itself if it is known. `locate` computes the places on first use."""
-
-    ids: list[int]
-    text: Text | None = None
-    locate: Callable[[Text], Places] | None = None
-    _places: Places | None = None
+    @cached_property
+    def _located(self) -> tuple[list[tuple[int, int]], list[int]]:
+        return self._locate()
 
     @property
-    def places(self) -> Places:
-        """The characters and the word number of each id."""
-        if self._places is None:
-            if self.text is None or self.locate is None:
-                raise TokenizerError(
-                    "offsets and words are not available: the tokenizer received ids, not text"
-                )
-            self._places = self.locate(self.text)
-        return self._places
+    def offsets(self) -> list[tuple[int, int]]:
+        return self._located[0]
+
+    @property
+    def words(self) -> list[int]:
+        return self._located[1]
 
 
 class Window(NamedTuple):
@@ -68,23 +51,43 @@ class Window(NamedTuple):
     second: range | None = None
 
 
-@dataclass(eq=False, slots=True)
 class Encoding:
     """One row of a batch: its ids, and the origin of each of its T tokens.
 
     single   [CLS] A [SEP]              segments 0
     pair     [CLS] A [SEP] B [SEP]      segments 0 up to the first [SEP], then 1
+
+    Args:
+        sequences: The text, or the two texts of a pair.
+        window: The tokens of each text in this row.
+        marks: The ids of [CLS] and [SEP]; None for a row without special tokens.
+        to_tokens: Function that returns the token string of each id.
     """
 
-    ids: list[int]
-    window: Window
-    special_tokens: bool
-    """Whether [CLS] and [SEP] surround the texts."""
-    sequences: list[Sequence] = field(repr=False)
-    to_tokens: Callable[[list[int]], list[str]] = field(repr=False)
-    overflowing: list["Encoding"] | tuple[()] = field(default=(), repr=False)
-    padding_left: int = 0
-    padding_right: int = 0
+    def __init__(
+        self,
+        sequences: list[EncodedText],
+        window: Window,
+        marks: tuple[int, int] | None,
+        to_tokens: Callable[[list[int]], list[str]],
+    ) -> None:
+        self.sequences, self.window, self._to_tokens = sequences, window, to_tokens
+        self.overflowing: list[Encoding] | tuple[()] = ()
+        self._special = marks is not None
+        self._padding = (0, 0)  # left and right
+        start, end = ([], []) if marks is None else ([marks[0]], [marks[1]])
+        self.ids: list[int] = start
+        for sequence, part in zip(sequences, window, strict=False):
+            if part is not None:
+                self.ids += sequence.ids[part.start : part.stop]
+                self.ids += end
+
+    def pad(self, width: int, side: str, padding_id: int) -> None:
+        """Extend the row to `width` tokens. Call it before the columns are computed."""
+        missing = max(0, width - len(self.ids))
+        fill = [padding_id] * missing
+        self.ids = [*self.ids, *fill] if side == "right" else [*fill, *self.ids]
+        self._padding = (0, missing) if side == "right" else (missing, 0)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -97,127 +100,105 @@ class Encoding:
     @property
     def type_ids(self) -> list[int]:
         """Segment of each token: 0, or 1 for the second text and its [SEP]."""
-        second = self.window.second
-        ones = 0 if second is None else len(second) + self.special_tokens
-        return [0] * (len(self) - ones - self.padding_right) + [1] * ones + [0] * self.padding_right
+        second, (_, right) = self.window.second, self._padding
+        ones = 0 if second is None else len(second) + self._special
+        return [0] * (len(self.ids) - ones - right) + [1] * ones + [0] * right
 
     @property
     def attention_mask(self) -> list[int]:
         """1 for each token, 0 for padding."""
-        ones = len(self) - self.padding_left - self.padding_right
-        return [0] * self.padding_left + [1] * ones + [0] * self.padding_right
+        left, right = self._padding
+        return [0] * left + [1] * (len(self.ids) - left - right) + [0] * right
 
     @property
     def special_tokens_mask(self) -> list[int]:
         """1 for special tokens and padding, 0 for tokens of a text."""
-        return self._column(lambda _, window: [0] * len(window), 1)
+        return [int(number is None) for number in self.sequence_ids]
 
     @property
     def tokens(self) -> list[str]:
         """The token string of each id."""
-        return self.to_tokens(self.ids)
+        return self._to_tokens(self.ids)
 
-    @property
+    @cached_property
     def sequence_ids(self) -> list[int | None]:
         """0 or 1 for tokens of the first or second text, None for special tokens and padding."""
-        return self._column(lambda number, window: [number] * len(window), None)
+        return self._column([[number] * len(text.ids) for number, text in enumerate(self.sequences)], None)
 
-    @property
+    @cached_property
     def word_ids(self) -> list[int | None]:
         """Number of each token's word in its text; None for special tokens and padding."""
-        return self._column(
-            lambda number, window: self.sequences[number].places.words[window.start : window.stop], None
-        )
-
-    words = word_ids
+        return self._column([text.words for text in self.sequences], None)
 
     @property
+    def words(self) -> list[int | None]:
+        """The same as `word_ids`."""
+        return self.word_ids
+
+    @cached_property
     def offsets(self) -> list[tuple[int, int]]:
         """Characters (start, end) of each token in its text, or in its word if the text was passed as words.
 
         Special tokens and padding have (0, 0).
         """
-        return self._column(
-            lambda number, window: self.sequences[number].places.offsets[window.start : window.stop], (0, 0)
-        )
+        return self._column([text.offsets for text in self.sequences], (0, 0))
 
-    def _column(self, of_text: Callable[[int, range], Iterable[_T]], other: _T) -> list[_T]:
-        """Return one value per token: `of_text` computes it for texts; other tokens have `other`."""
-        around = [other] * self.special_tokens
-        column = [other] * self.padding_left + around
-        for number, window in enumerate(self.window):
-            if window is not None:
-                column += [*of_text(number, window), *around]
-        return column + [other] * self.padding_right
+    @cached_property
+    def _token_at(self) -> dict[tuple[int | None, int], int]:
+        """The first token that covers a character, by (number of the text, character)."""
+        tokens: dict[tuple[int | None, int], int] = {}
+        for token, (number, (start, end)) in enumerate(zip(self.sequence_ids, self.offsets, strict=True)):
+            for character in range(start, end):
+                tokens.setdefault((number, character), token)
+        return tokens
 
-    def _parts(self) -> Iterator[tuple[int, int, range]]:
-        """Yield (number, shift, window) of each text. Token i of a text is token i + shift of the row."""
-        start = self.padding_left + self.special_tokens
-        for number, window in enumerate(self.window):
-            if window is not None:
-                yield number, start - window.start, window
-                start += len(window) + self.special_tokens
+    @cached_property
+    def _tokens_of_word(self) -> dict[tuple[int | None, int | None], Span]:
+        """The tokens of each word, by (number of the text, number of the word)."""
+        spans: dict[tuple[int | None, int | None], Span] = {}
+        for token, word in enumerate(zip(self.sequence_ids, self.word_ids, strict=True)):
+            start, _ = spans.get(word, (token, token))
+            spans[word] = Span(start, token + 1)
+        return spans
 
-    def _origin(self, token_index: int) -> tuple[int, int] | None:
-        """Return the number of the text that contains a token, and the token's number in this text."""
-        token_index = range(len(self))[token_index]  # negative indices count from the end
-        for number, shift, window in self._parts():
-            if token_index - shift in window:
-                return number, token_index - shift
-        return None
+    def _column(self, of_texts: list[list[Any]], other: Any) -> list[Any]:
+        """Return one value per token of the row, from one list per text; other tokens have `other`."""
+        around = [other] * self._special
+        column = [other] * self._padding[0] + around
+        for values, part in zip(of_texts, self.window, strict=False):
+            if part is not None:
+                column += [*values[part.start : part.stop], *around]
+        return column + [other] * self._padding[1]
 
     def token_to_sequence(self, token_index: int) -> int | None:
         """Return the number of the text that contains a token, or None for special tokens and padding."""
-        origin = self._origin(token_index)
-        return None if origin is None else origin[0]
+        return self.sequence_ids[token_index]
 
     def token_to_word(self, token_index: int) -> int | None:
         """Return the number of a token's word, or None for special tokens and padding."""
-        origin = self._origin(token_index)
-        return None if origin is None else self.sequences[origin[0]].places.words[origin[1]]
+        return self.word_ids[token_index]
 
-    def token_to_chars(self, token_index: int) -> CharSpan | None:
+    def token_to_chars(self, token_index: int) -> Span | None:
         """Return the characters of a token, or None for special tokens and padding."""
-        origin = self._origin(token_index)
-        return None if origin is None else CharSpan(*self.sequences[origin[0]].places.offsets[origin[1]])
+        return None if self.sequence_ids[token_index] is None else Span(*self.offsets[token_index])
 
     def char_to_token(self, char_index: int, sequence_index: int = 0) -> int | None:
         """Return the token that covers a character, or None if no token does (a space, truncated text)."""
-        for number, shift, window in self._parts():
-            if number == sequence_index:
-                sequence = self.sequences[number]
-                offsets = sequence.places.offsets
-                if isinstance(sequence.text, str):  # starts and ends are sorted
-                    after = bisect_right(offsets, char_index, window.start, window.stop, key=itemgetter(1))
-                    window = range(after, min(after + 1, window.stop))
-                for token in window:
-                    if offsets[token][0] <= char_index < offsets[token][1]:
-                        return token + shift
-        return None
+        return self._token_at.get((sequence_index, char_index))
 
     def char_to_word(self, char_index: int, sequence_index: int = 0) -> int | None:
         """Return the number of the word that covers a character, or None if no token covers it."""
         token = self.char_to_token(char_index, sequence_index)
-        return None if token is None else self.token_to_word(token)
+        return None if token is None else self.word_ids[token]
 
-    def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> TokenSpan | None:
+    def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> Span | None:
         """Return the tokens of a word, or None if the row does not contain the word."""
-        for number, shift, window in self._parts():
-            if number == sequence_index:
-                words = self.sequences[number].places.words  # sorted
-                start = bisect_left(words, word_index, window.start, window.stop)
-                end = bisect_right(words, word_index, start, window.stop)
-                if start < end:
-                    return TokenSpan(start + shift, end + shift)
-        return None
+        return self._tokens_of_word.get((sequence_index, word_index))
 
-    def word_to_chars(self, word_index: int, sequence_index: int = 0) -> CharSpan | None:
+    def word_to_chars(self, word_index: int, sequence_index: int = 0) -> Span | None:
         """Return the characters from the start of a word's first token to the end of its last token."""
         tokens = self.word_to_tokens(word_index, sequence_index)
-        if tokens is None:
-            return None
-        first, last = self.token_to_chars(tokens.start), self.token_to_chars(tokens.end - 1)
-        return CharSpan(first[0], last[1]) if first and last else None
+        return tokens and Span(self.offsets[tokens.start][0], self.offsets[tokens.end - 1][1])
 
 
 class BatchEncoding(UserDict[str, Any]):
@@ -299,7 +280,7 @@ class BatchEncoding(UserDict[str, Any]):
         """Return the number of the word that contains a token."""
         return self._ask(Encoding.token_to_word, batch_or_token_index, token_index)
 
-    def token_to_chars(self, batch_or_token_index: int, token_index: int | None = None) -> CharSpan | None:
+    def token_to_chars(self, batch_or_token_index: int, token_index: int | None = None) -> Span | None:
         """Return the start and end of a token in its text."""
         return self._ask(Encoding.token_to_chars, batch_or_token_index, token_index)
 
@@ -317,13 +298,13 @@ class BatchEncoding(UserDict[str, Any]):
 
     def word_to_tokens(
         self, batch_or_word_index: int, word_index: int | None = None, sequence_index: int = 0
-    ) -> TokenSpan | None:
+    ) -> Span | None:
         """Return the range of a word's tokens."""
         return self._ask(Encoding.word_to_tokens, batch_or_word_index, word_index, sequence_index)
 
     def word_to_chars(
         self, batch_or_word_index: int, word_index: int | None = None, sequence_index: int = 0
-    ) -> CharSpan | None:
+    ) -> Span | None:
         """Return the start and end of a word in its text."""
         return self._ask(Encoding.word_to_chars, batch_or_word_index, word_index, sequence_index)
 
@@ -345,14 +326,9 @@ class BatchEncoding(UserDict[str, Any]):
             try:
                 self.data[name] = to_tensor([value] if prepend_batch_axis else value)
             except (ValueError, TypeError) as error:
-                if _has_text(value):
-                    raise TokenizerError(
-                        f"{name} contains text, which cannot become a tensor. Remove it from the rows."
-                    ) from error
-                lengths = sorted({len(row) for row in value if hasattr(row, "__len__")})
                 raise TokenizerError(
-                    f"{name} cannot become a tensor: its rows have {lengths} entries. Pass padding=True, and "
-                    f"truncation=True if texts may be too long."
+                    f"{name} cannot become a tensor ({error}). If its rows have different lengths, pass "
+                    "padding=True, and truncation=True if texts may be too long. Remove columns of text."
                 ) from error
         return self
 
@@ -392,15 +368,10 @@ def _tensor_maker(tensor_type: str) -> Callable[[Any], Any]:
             import tensorflow  # pyright: ignore[reportMissingImports, reportMissingModuleSource]
         except ImportError as error:
             raise MissingExtraError(
-                "return_tensors='tf' needs TensorFlow, which is not installed. Run `pip install "
-                "tensorflow`, or use 'pt' or 'np'."
+                "return_tensors='tf' needs TensorFlow, which is not installed. Run `pip install tensorflow`."
             ) from error
         return lambda value: tensorflow.constant(value, dtype=tensorflow.int64 if _is_empty(value) else None)
     raise TokenizerError(f"return_tensors is {tensor_type!r}. Expected 'pt', 'np' or 'tf'.")
-
-
-def _has_text(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, list) and any(map(_has_text, value)))
 
 
 def _is_empty(value: Any) -> bool:

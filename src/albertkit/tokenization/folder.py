@@ -9,19 +9,20 @@
 An `added_tokens.json` (in older folders) is also read.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
 from albertkit import hub
-from albertkit.errors import AlbertKitError, ModelNotFoundError, TokenizerError, warn_caller
+from albertkit.errors import ModelNotFoundError, TokenizerError, reading
 from albertkit.files import atomic_path, contents, made_folder
 from albertkit.files import read_json as read_object
 from albertkit.hub import HubOptions
+from albertkit.tokenization.batch import NO_LIMIT
 from albertkit.tokenization.normalization import BertNormalization, Normalization
-from albertkit.tokenization.options import NO_LIMIT, SETTINGS, read_setting, take_settings
+from albertkit.tokenization.settings import DEFAULTS, read_setting, take_settings
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text, token_texts
 from albertkit.tokenization.subword import SubwordModel
 
@@ -51,9 +52,6 @@ def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **options: U
         name_or_path: A folder, a file, or a model name; see `hub.resolve`.
         also: Additional files to download.
         options: See `HubOptions`.
-
-    Raises:
-        ModelNotFoundError: The folder, file or name does not exist.
     """
     path = hub.as_path(name_or_path)
     return (
@@ -62,11 +60,7 @@ def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **options: U
 
 
 def find_model_file(path: Path) -> Path | None:
-    """Return the SentencePiece model of a folder (or the path itself if it is one), or None without a model.
-
-    Raises:
-        TokenizerError: The folder has several models, and none has a standard name.
-    """
+    """Return the SentencePiece model of a folder (or the path itself if it is one), or None."""
     if path.is_file():
         return None if path.suffix in (".json", ".txt") else path
     for name in (MODEL_FILE, "30k-clean.model"):
@@ -82,11 +76,7 @@ def find_model_file(path: Path) -> Path | None:
 
 
 def locate_model_file(name_or_path: str | Path) -> Path:
-    """Return the SentencePiece model of a tokenizer by the tokenizer's name, as `locate` does.
-
-    Raises:
-        ModelNotFoundError: The tokenizer does not exist, or has no SentencePiece model.
-    """
+    """Return the SentencePiece model of a tokenizer by the tokenizer's name, as `locate` does."""
     path = locate(name_or_path)
     file = find_model_file(path)
     if file is None:
@@ -106,11 +96,7 @@ def find(path: Path, name: str) -> Path | None:
 
 
 def find_files(path: Path, vocabulary_file: str) -> dict[str, Path]:
-    """Return the vocabulary files of a folder as arguments of a tokenizer class.
-
-    Raises:
-        ModelNotFoundError: The folder has no vocabulary file.
-    """
+    """Return the vocabulary files of a folder as arguments of a tokenizer class."""
     names = {"vocab_file": vocabulary_file, "tokenizer_file": TOKENIZER_FILE}
     files = {argument: file for argument, name in names.items() if (file := find(path, name))}
     if not files:
@@ -138,33 +124,40 @@ def read_settings(
         path: The folder, or a file in it.
         normalization: The normalization rules of the tokenizer class.
         default_roles: The default token of each role in the tokenizer class.
-
-    Raises:
-        TokenizerError: A file is not a JSON object, or a token is not a string.
     """
     folder = path if path.is_dir() else path.parent
-    with named_damage(folder / TOKENIZER_CONFIG_FILE):
-        config = read_json(folder / TOKENIZER_CONFIG_FILE)
-        roles = read_json(folder / SPECIAL_TOKENS_FILE)
-        roles |= {name: value for name, value in config.items() if value is not None or name not in roles}
-        rules = {field.name: config.get(field.name) for field in fields(normalization)}
-        settings = {name: value for name, value in rules.items() if value is not None}
-        normalization(**settings)  # raises if a value is invalid
-        for name in SETTINGS:
-            if config.get(name) is not None:
-                settings[name] = read_setting(name, config[name])
-        if config.get("split_special_tokens") is not None:
-            settings["split_special_tokens"] = config["split_special_tokens"]
-        if settings.get("model_max_length", 0) > NO_LIMIT:
-            del settings["model_max_length"]
-        for role in DEFAULT_ROLES:
-            if role in roles:
-                settings[role] = None if roles[role] is None else token_text(roles[role])
+    file = folder / TOKENIZER_CONFIG_FILE
+    with reading(file, TokenizerError):
+        try:
+            return _read_settings(folder, normalization, default_roles)
+        except TokenizerError as error:
+            raise TokenizerError(str(error) if str(folder) in str(error) else f"{file}: {error}") from error
 
-        known = {settings.get(role, default) for role, default in default_roles.items()}
-        tokens = _read_tokens(folder, config, roles, known)
-        # Settings that are missing here may be in the tokenizer.json.
-        return take_settings(settings | {name: value for name, value in tokens.items() if value})
+
+def _read_settings(
+    folder: Path, normalization: type[Normalization | BertNormalization], default_roles: Mapping[str, str]
+) -> dict[str, Any]:
+    config = read_json(folder / TOKENIZER_CONFIG_FILE)
+    roles = read_json(folder / SPECIAL_TOKENS_FILE)
+    roles |= {name: value for name, value in config.items() if value is not None or name not in roles}
+    rules = {field.name: config.get(field.name) for field in fields(normalization)}
+    settings = {name: value for name, value in rules.items() if value is not None}
+    normalization(**settings)  # raises if a value is invalid
+    for name in DEFAULTS:
+        if config.get(name) is not None:
+            settings[name] = read_setting(name, config[name])
+    if config.get("split_special_tokens") is not None:
+        settings["split_special_tokens"] = config["split_special_tokens"]
+    if settings.get("model_max_length", 0) > NO_LIMIT:
+        del settings["model_max_length"]
+    for role in DEFAULT_ROLES:
+        if role in roles:
+            settings[role] = None if roles[role] is None else token_text(roles[role])
+
+    known = {settings.get(role, default) for role, default in default_roles.items()}
+    tokens = _read_tokens(folder, config, roles, known)
+    # Settings that are missing here may be in the tokenizer.json.
+    return take_settings(settings | {name: value for name, value in tokens.items() if value})
 
 
 def _read_tokens(
@@ -178,7 +171,7 @@ def _read_tokens(
     added = {token_text(token): int(number) for number, token in decoder}
     additional += [token_text(token) for _, token in decoder if token.get("special")]
     if not added or "extra_special_tokens" in config:  # other programs list the tokens in other files
-        with named_damage(folder / TOKENIZER_FILE):
+        with reading(folder / TOKENIZER_FILE, TokenizerError):
             in_json = listed_tokens(read_json(folder / TOKENIZER_FILE))
         added = added or read_json(folder / ADDED_TOKENS_FILE) | in_json.added
         additional += [token for token in in_json.special if token in in_json.added]
@@ -190,38 +183,12 @@ def _read_tokens(
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Return the object in a JSON file, {} without a file; raise TokenizerError if the file is damaged."""
+    """Return the object in a JSON file, {} without a file."""
     return read_object(file, TokenizerError) if file.is_file() else {}
 
 
-@contextmanager
-def named_damage(file: str | Path) -> Iterator[None]:
-    """Convert exceptions from reading a damaged file to a TokenizerError that names the file.
-
-    It catches Exception, because the Rust library raises plain Exceptions.
-    """
-    try:
-        yield
-    except TokenizerError as error:
-        if str(file) in str(error):
-            raise
-        raise TokenizerError(f"{file}: {error}") from error
-    except (AlbertKitError, OSError, MemoryError):
-        raise
-    except Exception as error:
-        raise TokenizerError(
-            f"{file}: the content is not what this file should contain ({type(error).__name__}: "
-            f"{error!s:.99}). The file is damaged, or another program wrote it. Copy it again."
-        ) from error
-
-
 def write(folder: str | Path, files: Mapping[str, bytes], *, prefix: str | None = None) -> tuple[str, ...]:
-    """Write all files into a folder, or none if one fails, and return their paths.
-
-    Raises:
-        DataError: The folder is a file.
-        TokenizerError: The folder has a SentencePiece model that is not among the files.
-    """
+    """Write all files into a folder, or none if one fails, and return their paths."""
     folder = Path(folder)
     models = sorted([*folder.glob("*.model"), *folder.glob("*.spm")])
     if not prefix and MODEL_FILE not in files and models:
@@ -236,23 +203,26 @@ def write(folder: str | Path, files: Mapping[str, bytes], *, prefix: str | None 
     return tuple(map(str, paths))
 
 
-def warn_of_other_pieces(vocabulary: Path, tokenizer_file: Path, model: SubwordModel) -> None:
-    """Warn if a tokenizer.json, which other libraries read, has other pieces than the vocabulary file."""
+def difference_of_pieces(
+    vocabulary: Path, tokenizer_file: Path, model: SubwordModel, *, sampled: bool = False
+) -> str | None:
+    """Return a message if a tokenizer.json has other pieces than the vocabulary file."""
     try:
-        with named_damage(tokenizer_file):
+        with reading(tokenizer_file, TokenizerError):
             listed: Any = (read_json(tokenizer_file).get("model") or {}).get("vocab") or {}
             ids = listed if isinstance(listed, dict) else {piece: id for id, (piece, _) in enumerate(listed)}
     except TokenizerError as error:
-        warn_caller(f"{error} albertkit uses {vocabulary.name}, but other libraries use this file.")
-        return
-    sample = list(ids)[:: max(1, len(ids) // 100)]  # two vocabularies differ in most pieces
+        return f"{error} albertkit uses {vocabulary.name}, but other libraries use this file."
     size = max(ids.values(), default=-1) + 1
-    if size != model.size or any(model.token_to_id(piece) != ids[piece] for piece in sample):
-        warn_caller(
-            f"{vocabulary}: its {model.size:,} pieces differ from the {size:,} pieces of "
-            f"{tokenizer_file.name}. albertkit uses {vocabulary.name}, and other libraries use "
-            f"{tokenizer_file.name}. Delete the file that does not belong to the model."
-        )
+    # Two vocabularies usually differ in most pieces.
+    sample = list(ids)[:: max(1, len(ids) // 100)] if sampled else ids
+    if size == model.size and all(model.token_to_id(piece) == ids[piece] for piece in sample):
+        return None
+    return (
+        f"{vocabulary}: its {model.size:,} pieces differ from the {size:,} pieces of {tokenizer_file.name}. "
+        f"albertkit uses {vocabulary.name}, and other libraries use {tokenizer_file.name}. Delete the file "
+        "that does not belong to the model."
+    )
 
 
 class ListedTokens(NamedTuple):

@@ -1,21 +1,15 @@
-"""Read and write SentencePiece model files, and recognize files of other formats.
-
-The file is a protocol buffer (sentencepiece_model.proto). SentencePiece itself reads it for encoding. Its
-Python interface does not expose some fields (type of a piece, normalizer table), so this module parses them
-itself and needs no protobuf runtime.
-"""
+"""SentencePiece model files: the fields that the library's Python interface does not expose."""
 
 import math
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sentencepiece
 
-from albertkit.errors import ModelNotFoundError, TokenizerError
-from albertkit.protobuf import fixed32, message, number, read_fields
+from albertkit.errors import ModelNotFoundError, TokenizerError, reading
+from albertkit.protobuf import message_class
 
 WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's mark for the start of a word
 
@@ -26,7 +20,6 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 UNIGRAM = 1
 
 _KINDS = {"<pad>": CONTROL, "<unk>": UNKNOWN, "[CLS]": CONTROL, "[SEP]": CONTROL, "[MASK]": CONTROL}
-_NO_PIECE = (1 << 64) - 1  # the id -1 in a protocol buffer
 
 
 class Piece(NamedTuple):
@@ -47,9 +40,9 @@ class PieceTable:
     usual_spaces: bool = True  # a mark before the first word, and single marks between words
 
     def __post_init__(self) -> None:
-        """Check the normalizer's table, because the libraries follow its offsets without checks."""
+        # The libraries follow the offsets of the table without checks.
         if self.character_map and not _is_character_map(self.character_map):
-            raise TokenizerError("the normalizer's table of characters is damaged. Copy the file again.")
+            raise ValueError("the normalizer's table of characters is damaged")
 
 
 def _is_character_map(content: bytes) -> bool:
@@ -70,9 +63,9 @@ def _is_character_map(content: bytes) -> bool:
     ends = np.frombuffer(strings, np.uint8) == 0
     # The offset in a leaf must be the start of a string: the first byte, or the byte after an end.
     begins = np.concatenate([[True], ends[:-1]])
-    places = units[leaves] & 0x7FFFFFFF
+    offsets = units[leaves] & 0x7FFFFFFF
     return bool(
-        (children[~leaves] < len(units)).all() and (places < len(strings)).all() and begins[places].all()
+        (children[~leaves] < len(units)).all() and (offsets < len(strings)).all() and begins[offsets].all()
     )
 
 
@@ -82,16 +75,11 @@ def ends_in_digit_and_comma(piece: str) -> bool:
 
 
 def read_vocabulary_file(path: str | Path, *, expected: str) -> bytes:
-    """Return the bytes of a vocabulary file.
-
-    Raises:
-        ModelNotFoundError: The file does not exist.
-        TokenizerError: The file is empty.
-    """
+    """Return the bytes of a vocabulary file, which is not empty."""
     path = Path(path)
     if not path.is_file():
-        what = "a folder" if path.is_dir() else "no file"
-        raise ModelNotFoundError(f"{path}: {what}. Expected {expected}.")
+        kind = "a folder" if path.is_dir() else "no file"
+        raise ModelNotFoundError(f"{path}: {kind}. Expected {expected}.")
     content = path.read_bytes()
     if not content:
         raise TokenizerError(f"{path}: the file is empty. Expected {expected}. Copy or download it again.")
@@ -99,78 +87,56 @@ def read_vocabulary_file(path: str | Path, *, expected: str) -> bytes:
 
 
 def load_processor(model: bytes, *, source: str | Path) -> sentencepiece.SentencePieceProcessor:
-    """Return SentencePiece's processor for the bytes of a model file; error messages name `source`.
-
-    Raises:
-        TokenizerError: The bytes are truncated or have another format.
-    """
+    """Return SentencePiece's processor for the bytes of a model file; error messages name `source`."""
     processor = sentencepiece.SentencePieceProcessor()
-    try:
-        processor.LoadFromSerializedProto(model)
-    except RuntimeError as error:
-        raise TokenizerError(
-            f"{source}: {_guess(model)}. Expected a complete SentencePiece model (spiece.model, "
-            f"30k-clean.model, .spm). Copy or download it again, or pass the right file or folder."
-        ) from error
+    with reading(source, TokenizerError):
+        if model[:512].lstrip()[:1] in (b"{", b"["):
+            raise ValueError("it looks like JSON or a word list (vocab.txt). Expected a SentencePiece model")
+        if model.startswith(b"version https://git-lfs"):
+            raise ValueError("it is a Git LFS pointer, not the model itself")
+        try:
+            processor.LoadFromSerializedProto(model)
+        except RuntimeError as error:
+            raise ValueError(
+                "SentencePiece cannot read it. Expected a complete SentencePiece model"
+            ) from error
     return processor
 
 
 def read_piece_table(model: bytes) -> PieceTable:
-    """Return the pieces, scores, types and normalizer table from the bytes of a model file.
-
-    Raises:
-        TokenizerError: The file is damaged. SentencePiece itself ignores fields of a wrong type.
-    """
-    pieces: list[Piece] = []
-    character_map, algorithm, usual_spaces = b"", UNIGRAM, True
-    try:
-        for field, value, _ in read_fields(model):
-            if field == 1:  # repeated SentencePiece pieces
-                piece = _values(value)
-                (score,) = struct.unpack("<f", struct.pack("<I", piece.get(2, 0)))
-                pieces.append(Piece(piece.get(1, b"").decode(), score, piece.get(3, NORMAL)))
-            elif field == 2:  # TrainerSpec
-                algorithm = _values(value).get(3, UNIGRAM)
-            elif field == 3:  # NormalizerSpec
-                normalizer = _values(value)
-                character_map = normalizer.get(2, b"")
-                # add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces
-                usual_spaces = all(normalizer.get(flag, 1) for flag in (3, 4, 5))
+    """Return the pieces, scores, types and normalizer table from the bytes of a model file."""
+    with reading("the SentencePiece model", TokenizerError):
+        proto = message_class("ModelProto").FromString(model)
+        normalizer = proto.normalizer_spec
         return PieceTable(
-            pieces=tuple(pieces),
-            character_map=character_map,
-            algorithm=algorithm,
-            usual_spaces=usual_spaces,
+            pieces=tuple(Piece(piece.piece, piece.score, piece.type) for piece in proto.pieces),
+            character_map=normalizer.precompiled_charsmap,
+            algorithm=proto.trainer_spec.model_type,
+            usual_spaces=normalizer.add_dummy_prefix
+            and normalizer.remove_extra_whitespaces
+            and normalizer.escape_whitespaces,
         )
-    except (AttributeError, TypeError, struct.error, ValueError) as error:
-        raise TokenizerError(
-            f"the SentencePiece model is damaged ({type(error).__name__}: {error}). Copy the file again."
-        ) from error
-
-
-def _values(message: bytes) -> dict[int, Any]:
-    return {field: value for field, value, _ in read_fields(message)}
 
 
 def model_content(table: PieceTable) -> bytes:
     """Return the bytes of a SentencePiece model with these pieces."""
-    types = {kind: number(3, kind) for kind in {piece.kind for piece in table.pieces}}
-    pieces = b"".join(
-        message(1, message(1, text.encode()) + fixed32(2, struct.pack("<f", score)) + types[kind])
-        for text, score, kind in table.pieces
-    )
+    proto = message_class("ModelProto")()
+    for text, score, kind in table.pieces:
+        proto.pieces.add(piece=text, score=score, type=kind)
     texts = [piece.text for piece in table.pieces]
-    trainer = number(3, table.algorithm)
-    for field, name in ((40, "<unk>"), (41, "<s>"), (42, "</s>"), (43, "<pad>")):
-        trainer += number(field, texts.index(name) if name in texts else _NO_PIECE)
-    return message(3, message(2, table.character_map)) + pieces + message(2, trainer)
+    trainer = proto.trainer_spec
+    trainer.model_type = table.algorithm
+    for field, name in (("unk_id", "<unk>"), ("bos_id", "<s>"), ("eos_id", "</s>"), ("pad_id", "<pad>")):
+        setattr(trainer, field, texts.index(name) if name in texts else -1)
+    proto.normalizer_spec.precompiled_charsmap = table.character_map
+    return proto.SerializeToString()
 
 
 def vocab_lines(model: bytes) -> list[str]:
     """Return the lines of the `.vocab` file (piece, tab, score) that SentencePiece writes next to a model."""
     processor = load_processor(model, source="the vocabulary")
-    numbers = range(processor.GetPieceSize())
-    return [f"{processor.IdToPiece(number)}\t{processor.GetScore(number):.6g}" for number in numbers]
+    ids = range(processor.GetPieceSize())
+    return [f"{processor.IdToPiece(piece_id)}\t{processor.GetScore(piece_id):.6g}" for piece_id in ids]
 
 
 def model_from_lines(lines: Sequence[str]) -> bytes:
@@ -179,44 +145,19 @@ def model_from_lines(lines: Sequence[str]) -> bytes:
     Checkpoints from Julia contain no other tokenizer data. The lines contain neither the types of the pieces,
     which follow from names and scores in ALBERT's vocabularies, nor the normalizer, which is SentencePiece's
     default in ALBERT.
-
-    Raises:
-        TokenizerError: A line is not a piece with a score, or the pieces are not a valid model (no `<unk>`,
-            or a duplicate piece).
     """
     # Only the library's table: in versions before 0.2.3, the rest of its normalizer keeps spaces as they are.
     normalizer = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc").serialized_model_proto()
-    character_map = read_piece_table(normalizer).character_map
-    table = PieceTable(pieces=tuple(map(_parse_line, lines)), character_map=character_map)
-    model = model_content(table)
-    try:
-        sentencepiece.SentencePieceProcessor().LoadFromSerializedProto(model)
-    except RuntimeError as error:
-        raise TokenizerError(f"the lines are not a valid SentencePiece model: {error}") from error
+    with reading("the list of pieces", TokenizerError):
+        pieces = []
+        for line in lines:
+            text, _, number = line.rpartition("\t")
+            if not math.isfinite(score := float(number)):
+                raise ValueError(f"{line!r} has no score")
+            # Only pieces outside the Unigram model have the score 0.
+            kind = _KINDS.get(text, NORMAL if score else USER_DEFINED)
+            pieces.append(Piece(text, score, kind))
+        table = PieceTable(pieces=tuple(pieces), character_map=read_piece_table(normalizer).character_map)
+        model = model_content(table)
+        load_processor(model, source="the list of pieces")  # raises for duplicate pieces, or without <unk>
     return model
-
-
-def _parse_line(line: str) -> Piece:
-    text, _, score = line.rpartition("\t")
-    try:
-        value = float(score)
-    except ValueError:
-        value = math.nan
-    if not text or not math.isfinite(value):
-        raise TokenizerError(
-            f"{line!r} is not a line of a vocabulary. Expected a piece, a tab and its score."
-        )
-    # Only pieces outside the Unigram model have the score 0.
-    return Piece(text, value, _KINDS.get(text, NORMAL if value else USER_DEFINED))
-
-
-def _guess(model: bytes) -> str:
-    """Describe the likely content of bytes that SentencePiece rejected."""
-    head = model[:512]
-    if head.lstrip()[:1] in (b"{", b"["):
-        return "the file looks like JSON or a word list (vocab.txt)"
-    if head.startswith(b"version https://git-lfs"):
-        return "the file is a Git LFS pointer, not the model itself"
-    if b"\n\x0e\n" in head or b"\n\x05" in head[:8] or head[:1] == b"\n":
-        return "the file begins like a SentencePiece model but is damaged or cut off"
-    return "the file is not a SentencePiece model"

@@ -42,11 +42,7 @@ class Part(NamedTuple):
 
 
 def token_text(token: object) -> str:
-    """Return the text of a token, which may be a string, an entry of a JSON file, or an AddedToken.
-
-    Raises:
-        TokenizerError: The token has another type, or must match single words only.
-    """
+    """Return the text of a token, which may be a string, an entry of a JSON file, or an AddedToken."""
     if isinstance(token, Mapping):
         text, single_word = token.get("content"), token.get("single_word")
     else:
@@ -67,12 +63,7 @@ def token_text(token: object) -> str:
 
 
 def token_texts(tokens: object) -> list[str]:
-    """Return the texts of several tokens, which may be a list or a mapping from names to tokens.
-
-    Raises:
-        TokenizerError: An entry is not a token (see `token_text`), or `tokens` is neither a list nor a
-            mapping.
-    """
+    """Return the texts of several tokens, which may be a list or a mapping from names to tokens."""
     if isinstance(tokens, Mapping):
         tokens = tokens.values()
     if isinstance(tokens, str) or not isinstance(tokens, Iterable):

@@ -1,14 +1,11 @@
-"""Subword models, which convert text to pieces and back, and the encoder of texts with special tokens."""
+"""The interface of a subword model: a vocabulary and its splitting rules, without special tokens."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterator
-from functools import partial
+from collections.abc import Container
 
 from albertkit.errors import TokenizerError
-from albertkit.tokenization.encoding import Places, Sequence
 from albertkit.tokenization.normalization import BertNormalization, Normalization
-from albertkit.tokenization.options import Text
-from albertkit.tokenization.special_tokens import Parsing, Part, SpecialTokens
+from albertkit.tokenization.special_tokens import SpecialTokens
 
 CLEAN_UP = {
     **{f" {mark}": mark for mark in (".", "?", "!", ",")},
@@ -19,19 +16,16 @@ CLEAN_UP = {
 
 
 class SubwordModel(ABC):
-    """A vocabulary and its splitting rules, without special tokens, pairs and padding."""
+    """Converts plain text to pieces and back."""
 
     spelling_rule: str
     """How pieces mark word boundaries, for messages."""
     size: int
     """Number of pieces."""
-
-    def __init__(self, normalization: Normalization | BertNormalization) -> None:
-        self.normalization = normalization  # applied before a text is split into pieces
+    normalization: Normalization | BertNormalization
 
     @abstractmethod
-    def pieces(self, text: str) -> list[str]:
-        """Return the pieces of a text."""
+    def pieces(self, text: str) -> list[str]: ...
 
     @abstractmethod
     def ids_batch(self, texts: list[str]) -> list[list[int]]:
@@ -46,12 +40,10 @@ class SubwordModel(ABC):
         """Return the id of a piece, or None if it is not in the vocabulary."""
 
     @abstractmethod
-    def id_to_token(self, piece_id: int) -> str:
-        """Return the piece of an id."""
+    def id_to_token(self, piece_id: int) -> str: ...
 
     @abstractmethod
-    def begins_word(self, piece: str) -> bool:
-        """Return whether this piece is the first of a word."""
+    def begins_word(self, piece: str) -> bool: ...
 
     @abstractmethod
     def join(self, tokens: list[str], *, apart: Container[str]) -> str:
@@ -66,82 +58,8 @@ class SubwordModel(ABC):
         """Return the content of the tokenizer.json, or None if the format cannot express the vocabulary."""
 
 
-class TextEncoder:
-    """Encodes texts: splits them at special tokens, and encodes the parts between with a subword model."""
-
-    def __init__(self, model: SubwordModel, special_tokens: SpecialTokens) -> None:
-        self._model = model
-        self._special = special_tokens
-
-    def sequences(self, examples: list[tuple[Text, Text | None]], parse: Parsing) -> list[list[Sequence]]:
-        """Return each example, a text or a pair, as one or two sequences of ids."""
-        locate = partial(self.places, parse=parse)
-        firsts = self.ids([first for first, _ in examples], parse)
-        seconds = iter(self.ids([second for _, second in examples if second is not None], parse))
-        return [
-            [Sequence(ids, first, locate)]
-            + ([] if second is None else [Sequence(next(seconds), second, locate)])
-            for (first, second), ids in zip(examples, firsts, strict=True)
-        ]
-
-    def ids(self, texts: list[Text], parse: Parsing) -> list[list[int]]:
-        """Return the ids of each text. A text is a string or a list of words."""
-        plain_texts = [text for text in texts if isinstance(text, str)]
-        if len(plain_texts) == len(texts) and not any(
-            self._special.occur_in(text, parse_special_tokens=parse) for text in plain_texts
-        ):
-            return self._model.ids_batch(plain_texts)
-        # Encode the plain parts of all texts in one call, then assign the ids to their texts.
-        rows = [list(self._parts(text, parse)) for text in texts]
-        plain = iter(
-            self._model.ids_batch([part.text for parts in rows for part in parts if part.token_id is None])
-        )
-        return [
-            [
-                token_id
-                for part in parts
-                for token_id in (next(plain) if part.token_id is None else [part.token_id])
-            ]
-            for parts in rows
-        ]
-
-    def pieces(self, text: str, parse: Parsing) -> list[str]:
-        """Return the pieces of a text, including its special tokens."""
-        return [
-            piece
-            for part in self._parts(text, parse)
-            for piece in (self._model.pieces(part.text) if part.token_id is None else [part.text])
-        ]
-
-    def places(self, text: Text, parse: Parsing) -> Places:
-        """Return the characters and the word number of each token of a text.
-
-        Spaces separate the words of a string. For WordPiece, each punctuation mark and each Chinese character
-        is also a word. Each special token is a word. If the text is a list, its entries are the words.
-        """
-        places = Places([], [])
-        word = -1
-        for number, string in enumerate([text] if isinstance(text, str) else text):
-            for part in self._special.split(string, parse_special_tokens=parse):
-                spans = [(part.text, 0, len(part.text))]
-                if part.token_id is None:
-                    spans = self._model.spans(part.text)
-                for index, (piece, start, end) in enumerate(spans):
-                    word += index == 0 or self._model.begins_word(piece)
-                    places.offsets.append((part.start + start, part.start + end))
-                    places.words.append(word if isinstance(text, str) else number)
-        return places
-
-    def _parts(self, text: Text, parse: Parsing) -> Iterator[Part]:
-        for string in [text] if isinstance(text, str) else text:
-            yield from self._special.split(string, parse_special_tokens=parse)
-
-
 def not_unicode(texts: list[str]) -> TokenizerError:
-    """Return the error for texts that a tokenizer library rejected because they are not valid Unicode.
-
-    The message has no text number, because these may be parts of texts; callers add the number.
-    """
+    """Return the error for texts that a tokenizer library rejected because they are not valid Unicode."""
     for text in texts:
         try:
             text.encode()

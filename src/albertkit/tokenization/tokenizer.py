@@ -7,11 +7,11 @@ from typing import Any, Self, Unpack
 
 import sentencepiece
 
-from albertkit.errors import TokenizerError
+from albertkit.errors import TokenizerError, reading
 from albertkit.tokenization import folder
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.normalization import Normalization
-from albertkit.tokenization.options import TokenizerSettings
+from albertkit.tokenization.settings import TokenizerSettings
 from albertkit.tokenization.special_tokens import token_texts
 from albertkit.tokenization.tokenizer_json import read_unigram_json
 from albertkit.tokenization.unigram import UnigramModel
@@ -63,7 +63,7 @@ class AlbertTokenizer(TokenizerBase):
             vocabulary, rules, saved = read_unigram_json(Path(source))
         given = {"do_lower_case": do_lower_case, "remove_space": remove_space, "keep_accents": keep_accents}
         rules |= {name: value for name, value in given.items() if value is not None}
-        with folder.named_damage(source):
+        with reading(source, TokenizerError):
             model = UnigramModel(vocabulary, Normalization(**rules))
         self.vocab_file = None if vocab_file is None else str(vocab_file)
         super().__init__(model, source=source, saved=saved, settings=settings)
@@ -108,8 +108,8 @@ class AlbertTokenizer(TokenizerBase):
         """
         if special_tokens_map:
             raise TokenizerError(
-                f"special_tokens_map={dict(special_tokens_map)} is not supported: a trained vocabulary has "
-                "ALBERT's special tokens. Rename a role afterwards, such as tokenizer.pad_token = ..."
+                "special_tokens_map is not supported: a trained vocabulary has ALBERT's special tokens. "
+                "Rename a role afterwards, such as tokenizer.pad_token = ..."
             )
         # Import here: reading a vocabulary does not need the training modules.
         from albertkit.tokenization.trainer import train_model

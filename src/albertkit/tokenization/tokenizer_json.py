@@ -16,9 +16,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from albertkit.errors import TokenizerError, short, warn_caller
+from albertkit.errors import TokenizerError, reading, short, warn_caller
 from albertkit.files import json_text
-from albertkit.tokenization.folder import listed_tokens, named_damage, read_json
+from albertkit.tokenization.folder import listed_tokens, read_json
 from albertkit.tokenization.model_file import (
     CONTROL,
     NORMAL,
@@ -40,11 +40,7 @@ piece of 100,000 characters crashes the process. SentencePiece trains pieces of 
 
 
 def unigram_json(table: PieceTable, normalization: Normalization, special_tokens: SpecialTokens) -> bytes:
-    """Return the content of a Unigram vocabulary's `tokenizer.json`, as the library writes it.
-
-    Raises:
-        TokenizerError: A piece is longer than the library can handle.
-    """
+    """Return the content of a Unigram vocabulary's `tokenizer.json`, as the library writes it."""
     _check_pieces([piece.text for piece in table.pieces])
     best = max(piece.score for piece in table.pieces if piece.kind == NORMAL)
     vocabulary: list[tuple[str, float]] = []
@@ -150,31 +146,25 @@ def _characters(belongs: Callable[[str], object]) -> str:
 
 
 def read_unigram_json(path: Path) -> tuple[PieceTable, dict[str, Any], dict[str, Any]]:
-    """Return the vocabulary, normalization rules and added tokens of a `tokenizer.json`.
-
-    Raises:
-        TokenizerError: The file is damaged, or its vocabulary is not a Unigram vocabulary.
-    """
-    with named_damage(path):
+    """Return the vocabulary, normalization rules and added tokens of a `tokenizer.json`."""
+    with reading(path, TokenizerError):
         return _read_content(read_json(path), path)
 
 
 def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict[str, Any], dict[str, Any]]:
     model = content.get("model") or {}
     if model.get("type") != "Unigram" or model.get("unk_id") is None:
-        raise TokenizerError(
+        raise ValueError(
             f"the file has a {model.get('type', 'missing')} model. Expected the Unigram vocabulary of an "
             "ALBERT tokenizer. AutoTokenizer also loads WordPiece vocabularies."
         )
     if model.get("byte_fallback"):
-        raise TokenizerError(
-            "byte_fallback is true, which only a spiece.model supports. Load the spiece.model."
-        )
+        raise ValueError("byte_fallback is true, which only a spiece.model supports. Load the spiece.model.")
     vocabulary = [_piece(entry) for entry in model["vocab"]]
     _check_pieces([piece for piece, _ in vocabulary])
     unknown_id = model["unk_id"]
     if type(unknown_id) is not int or not 0 <= unknown_id < len(vocabulary):
-        raise TokenizerError(
+        raise ValueError(
             f"unk_id is {short(unknown_id)}. Expected the id of one of {len(vocabulary)} pieces."
         )
     tokens = listed_tokens(content)
@@ -212,13 +202,13 @@ def _check_pieces(pieces: Sequence[str]) -> None:
     """Raise TokenizerError for a piece that a library cannot handle."""
     longest = max(pieces, key=len)
     if len(longest) > _LONGEST_PIECE:
-        raise TokenizerError(
+        raise ValueError(
             f"the piece {short(longest)} has {len(longest):,} characters. Expected at most "
             f"{_LONGEST_PIECE:,}."
         )
     for piece, count in Counter(pieces).items():
         if count > 1 or not piece:
-            raise TokenizerError(
+            raise ValueError(
                 f"the piece {piece!r} occurs {count} times. Expected pieces that are unique and not empty."
             )
 
@@ -227,7 +217,7 @@ def _piece(entry: Any) -> tuple[str, float]:
     """Return a piece and its score from a tokenizer.json; raise TokenizerError for anything else."""
     piece, score = entry
     if not isinstance(piece, str) or isinstance(score, bool) or not math.isfinite(score):
-        raise TokenizerError(f"received {entry!r:.100} for a piece. Expected a string and its score.")
+        raise ValueError(f"received {entry!r:.100} for a piece. Expected a string and its score.")
     return piece, score
 
 

@@ -91,17 +91,13 @@ class UnigramModel(SubwordModel):
     Args:
         model: The path of a SentencePiece model, or a table of pieces from which a model is made.
         normalization: The normalization rules that are applied before SentencePiece.
-
-    Raises:
-        ModelNotFoundError: The file does not exist.
-        TokenizerError: The file is not a SentencePiece model.
     """
 
     spelling_rule = f"{WORD_START} marks the beginning of a word"
     normalization: Normalization
 
     def __init__(self, model: str | Path | PieceTable, normalization: Normalization) -> None:
-        super().__init__(normalization)
+        self.normalization = normalization
         if isinstance(model, PieceTable):
             self._table, self._content = model, model_content(model)
             self._load(source="tokenizer.json")

@@ -254,7 +254,7 @@ def _note_of_vectors(modules: SentenceModules) -> str:
             f"the model's vectors need {', '.join(parts)}, which transformers.js does not compute: its "
             "vectors differ from those that albertkit computes"
         )
-    options = f'{{ pooling: "{modules.pooling[0]}", normalize: {str(modules.normalize).lower()} }}'
+    options = f'{{ pooling: "{modules.pooling}", normalize: {str(modules.normalize).lower()} }}'
     note = (
         "transformers.js does not read the model's pooling. For the vectors that albertkit computes, pass "
         f"{options} to its feature-extraction pipeline"
@@ -269,10 +269,9 @@ def _not_in_browsers(modules: SentenceModules, *, on_page: bool = False) -> list
     after = " and ".join(type(step).__name__ for step in modules.steps)
     has_default = modules.default_prompt_name is not None
     steps = {
-        f"pooling by {' and '.join(modules.pooling)}": modules.pooling not in (("mean",), ("cls",)),
+        f"pooling by {modules.pooling}": modules.pooling not in ("mean", "cls"),
         f"{after} after the pooling": bool(after),
         "texts in lower case": modules.lower_case,
-        "a pooling without the prompt": has_default and not modules.include_prompt,
         f"the first {modules.dimensions} dimensions": modules.dimensions is not None,
         f"the default prompt {modules.default_prompt_name!r}": on_page and has_default,
     }

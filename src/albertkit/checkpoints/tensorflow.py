@@ -1,4 +1,4 @@
-"""Checkpoints of the original code (google-research/albert): read and written without TensorFlow.
+"""Checkpoints of TensorFlow, read and written without it, such as those of google-research/albert.
 
     model.ckpt-best.index, model.ckpt-best.data-00000-of-00001    the tensors (tensor_bundle.py)
     albert_config.json                                            the shape; "gelu" means its tanh form
@@ -7,12 +7,17 @@
     checkpoint                                                    the name of the newest of several
 
 `read` accepts a folder, a TensorFlow Hub module (`variables/variables.*`, vocabulary in `assets/`), the
-released `.tar.gz` of either, or the path of one of several checkpoints. TensorFlow 2 writes the same files
-with other names (object_graph.py).
+released `.tar.gz` of either, or the path of one of several checkpoints.
+
+TensorFlow 2 writes the same files with other names: keys are positions in a graph of objects, and the entry
+`_CHECKPOINTABLE_OBJECT_GRAPH` has the variable of each key and its original name. TensorFlow Hub modules
+(`tensorflow/albert_en_base`) use this format, and so does `save_weights` of Keras 2 for the encoder of
+TensorFlow's model garden (official/nlp) and for the TensorFlow classes of `transformers`.
 """
 
 import os
 import re
+import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,31 +25,35 @@ from typing import Any, cast
 
 import numpy as np
 
-from albertkit.checkpoints import archive, object_graph
-from albertkit.checkpoints.checkpoint import Checkpoint, vocabulary_in
-from albertkit.checkpoints.names import OLDER_FACTOR, canonical, is_turned, to_google, why_no_weight
+from albertkit.checkpoints.checkpoint import VOCABULARY_FILES, Checkpoint, vocabulary_in
+from albertkit.checkpoints.names import (
+    OLDER_FACTOR,
+    canonical,
+    from_google,
+    is_turned,
+    spec_of,
+    to_google,
+    why_no_weight,
+)
 from albertkit.checkpoints.tensor_bundle import Bundle, prefixes, write_bundle
-from albertkit.config import AlbertConfig
-from albertkit.config_base import CONFIG_FILE, GOOGLE_CONFIG_FILE
-from albertkit.config_fields import ACTIVATION_ALIASES
-from albertkit.errors import CheckpointError, ConfigError
+from albertkit.config import ACTIVATION_ALIASES, CONFIG_FILE, GOOGLE_CONFIG_FILE, AlbertConfig
+from albertkit.errors import CheckpointError, ConfigError, reading
 from albertkit.files import contents, json_text, read_json
+from albertkit.protobuf import message_class
 from albertkit.published import CHECKPOINTS
 
 PREFIX = "model.ckpt-best"
 VOCABULARY = "30k-clean.model"
+ARCHIVES = (".tar.gz", ".tgz", ".tar")
+GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
-_ALWAYS = {"tie_word_embeddings": True, "layer_norm_eps": 1e-12, "pruned_heads": {}}
-_WORDS = "embeddings.word_embeddings.weight"
+_ALWAYS = {"tie_word_embeddings": True, "layer_norm_eps": 1e-12}
+_WORDS = "embeddings.word_embeddings"
 _MAPPING = "encoder.embedding_hidden_mapping_in"
 
 
 def find(path: Path) -> Path | None:
-    """Return the prefix of a checkpoint by its folder, one of its files or its prefix, or None.
-
-    Raises:
-        CheckpointError: a folder has several checkpoints, and nothing selects one.
-    """
+    """Return the prefix of a checkpoint by its folder, one of its files or its prefix, or None."""
     if not path.is_dir():
         text = re.sub(r"\.index$|\.data-\d{5}-of-\d{5}$|\.meta$", "", str(path))
         return Path(text) if Path(text + ".index").is_file() else None
@@ -62,21 +71,16 @@ def find(path: Path) -> Path | None:
 
 
 def read(path: Path) -> Checkpoint:
-    """Read a checkpoint that `find` accepts, or its archive.
-
-    Raises:
-        CheckpointError: a file is missing or damaged. The message gives the position in bytes.
-        ConfigError: the config describes no possible model.
-    """
-    if path.is_file() and path.name.endswith(archive.ENDINGS):
+    """Read a checkpoint that `find` accepts, or its archive."""
+    if path.is_file() and path.name.endswith(ARCHIVES):
         # Mapped files outlive their names on POSIX; elsewhere the folder stays until the system cleans up.
         with tempfile.TemporaryDirectory(prefix="albertkit-", ignore_cleanup_errors=True) as folder:
-            unpacked = archive.unpack(path, Path(folder))
+            unpacked = _unpack(path, Path(folder))
             try:
                 checkpoint = read(unpacked)
             except (CheckpointError, ConfigError) as error:
                 # The folder is deleted at once, so messages name its files without it.
-                message = str(error).replace(f"{unpacked}{os.sep}", "").replace(str(unpacked), "the folder")
+                message = str(error).replace(f"{unpacked}{os.sep}", "")
                 raise type(error)(f"{path}, unpacked: {message}") from error
             checkpoint.files = [path]
             return checkpoint
@@ -87,10 +91,18 @@ def read(path: Path) -> Checkpoint:
             + (f"; it {contents(path)}." if path.is_dir() else ".")
         )
     bundle = Bundle(prefix)
-    variables = object_graph.variable_names(bundle)
+    variables = variable_names(bundle)
     notes: list[str] = []
-    tensors = _read_tensors(bundle, variables, notes)
-    heads = object_graph.merge_heads(tensors) if variables else None
+    tensors: dict[str, np.ndarray] = {}
+    for key, entry in bundle.entries.items():
+        name = variables.get(key, key)
+        if entry.dtype is not None:
+            # Training state may be three times as large as the weights, so it is not read.
+            check = why_no_weight(name) is None or name.endswith(OLDER_FACTOR)
+            tensors[name] = bundle.read(key, check=check)
+        elif key != GRAPH:
+            notes.append(f"{name} was not read: its type cannot be that of weights")
+    heads = merge_heads(tensors) if variables else None
     tensors = {name: turned(name, tensor) for name, tensor in tensors.items()}
     folder = prefix.parent.parent if prefix.parent.name == "variables" else prefix.parent
     values, is_google = _read_config(folder, tensors, notes)
@@ -106,28 +118,8 @@ def read(path: Path) -> Checkpoint:
     return Checkpoint("tf1", config.to_dict(), tensors, files, vocabulary, notes=notes)
 
 
-def _read_tensors(bundle: Bundle, variables: Mapping[str, str], notes: list[str]) -> dict[str, np.ndarray]:
-    """Return the tensors by name; `variables` has the names of keys of TensorFlow 2."""
-    tensors: dict[str, np.ndarray] = {}
-    for key, entry in bundle.entries.items():
-        name = variables.get(key, key)
-        if entry.dtype is not None:
-            # Training state may be three times as large as the weights, so it is not read.
-            check = why_no_weight(name) is None or name.endswith(OLDER_FACTOR)
-            tensors[name] = bundle.read(key, check=check)
-        elif key != object_graph.GRAPH:
-            notes.append(f"{name} was not read: weights cannot have the type {entry.type_name}")
-    return tensors
-
-
 def write(folder: Path, checkpoint: Checkpoint) -> list[Path]:
-    """Write a checkpoint in the original code's format into an empty folder; return the paths.
-
-    Raises:
-        CheckpointError: the format has no name for a tensor.
-        ConfigError: the original code does not have the activation.
-        OSError: the folder cannot be written.
-    """
+    """Write a checkpoint in the original code's format into an empty folder; return the paths."""
     config = google_config(checkpoint.config)
     paths = write_bundle(folder / PREFIX, google_tensors(checkpoint.tensors))
     state = f'model_checkpoint_path: "{PREFIX}"\nall_model_checkpoint_paths: "{PREFIX}"\n'
@@ -149,11 +141,7 @@ def turned(name: str, tensor: np.ndarray) -> np.ndarray:
 
 
 def google_tensors(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return our tensors with Google's names and in TensorFlow's layout.
-
-    Raises:
-        CheckpointError: Google's models do not have a tensor.
-    """
+    """Return our tensors with Google's names and in TensorFlow's layout."""
     named = {to_google(name): tensor for name, tensor in tensors.items()}
     return {name: turned(name, tensor) for name, tensor in named.items()}
 
@@ -179,17 +167,15 @@ def google_config(config: Mapping[str, Any]) -> dict[str, Any]:
                 "Choose the format 'hf'."
             )
     # The original code keeps unknown keys, so none of ours is lost.
-    kept = {name: value for name, value in config.items() if name != "model_type"}
-    return kept | {"hidden_act": known[act]}
+    rest = {name: value for name, value in config.items() if name != "model_type"}
+    return rest | {"hidden_act": known[act]}
 
 
 def with_labels(values: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return a config with the number of labels of the classifier, which Google's configs do not record."""
     bias = next((tensor for name, tensor in tensors.items() if canonical(name) == "classifier.bias"), None)
     # A config that was converted from ours already has the labels.
-    if bias is None or "architectures" in values:
-        return dict(values)
-    return {**values, "num_labels": bias.size}
+    return dict(values) if bias is None or "architectures" in values else {**values, "num_labels": bias.size}
 
 
 # --- configs ------------------------------------------------------------------------------------
@@ -200,25 +186,20 @@ def _read_config(
 ) -> tuple[dict[str, Any], bool]:
     """Return the config of a checkpoint, and whether it is Google's (a config.json is ours)."""
     standard = [folder / name for name in (GOOGLE_CONFIG_FILE, CONFIG_FILE) if (folder / name).is_file()][:1]
-    others = sorted(
-        path for place in (folder, folder / "assets") for path in place.glob("*config*.json")
+    candidates = standard or sorted(
+        path
+        for parent in (folder, folder / "assets")
+        for path in parent.glob("*config*.json")
         if "tokenizer" not in path.name and "generation" not in path.name
-    )  # fmt: skip
-    candidates = standard or others
+    )
     if len(candidates) > 1:
         names = ", ".join(path.name for path in candidates)
         raise CheckpointError(f"{folder} has several configs ({names}). Name one {GOOGLE_CONFIG_FILE}.")
-    if not candidates:
-        return _config_by_shapes(folder, tensors, notes), True
-    return read_json(candidates[0], CheckpointError), candidates[0].name != CONFIG_FILE
-
-
-def _config_by_shapes(folder: Path, tensors: Mapping[str, np.ndarray], notes: list[str]) -> dict[str, Any]:
-    """Return the config of a published shape, for TensorFlow Hub modules, which have no config."""
-    shapes = {
-        canonical(name).removeprefix("albert."): tuple(tensor.shape) for name, tensor in tensors.items()
-    }
-    words, mapping = shapes.get(_WORDS, ()), shapes.get(f"{_MAPPING}.weight", ())
+    if candidates:
+        return read_json(candidates[0], CheckpointError), candidates[0].name != CONFIG_FILE
+    # Modules of TensorFlow Hub have no config.
+    shapes = {canonical(name).removeprefix("albert."): tensor.shape for name, tensor in tensors.items()}
+    words, mapping = shapes.get(f"{_WORDS}.weight", ()), shapes.get(f"{_MAPPING}.weight", ())
     sizes = (model.size for model in CHECKPOINTS.values() if (model.config["hidden_size"],) == mapping[:1])
     size = next(sizes, None)
     if size is None or len(words) != 2:
@@ -230,8 +211,7 @@ def _config_by_shapes(folder: Path, tensors: Mapping[str, np.ndarray], notes: li
         f"there is no {GOOGLE_CONFIG_FILE}. The shapes are those of ALBERT {size}. The dropout probabilities "
         "are unknown and set to 0"
     )
-    preset = AlbertConfig.preset(cast(Any, size), vocab_size=words[0])
-    return google_config(preset.to_dict())
+    return google_config(AlbertConfig.preset(cast(Any, size), vocab_size=words[0]).to_dict()), True
 
 
 def _multiply_out(values: dict[str, Any], tensors: dict[str, np.ndarray], notes: list[str]) -> dict[str, Any]:
@@ -249,7 +229,7 @@ def _multiply_out(values: dict[str, Any], tensors: dict[str, np.ndarray], notes:
             f"ln_type is {values['ln_type']!r}: a network with a LayerNorm before each layer is another "
             "architecture, which albertkit does not support"
         )
-    words = next((name for name in tensors if canonical(name) == f"albert.{_WORDS}"), None)
+    words = next((name for name in tensors if canonical(name) == f"albert.{_WORDS}.weight"), None)
     if words is None or tensors[words].ndim != 2 or tensors[words].shape[1:] != tensors[factor].shape[:1]:
         raise CheckpointError(
             f"the shape of {factor} does not match the word embeddings, so they cannot be multiplied. Copy "
@@ -265,3 +245,94 @@ def _multiply_out(values: dict[str, Any], tensors: dict[str, np.ndarray], notes:
         f"(embedding_size {values.get('embedding_size')} became {hidden_size})"
     )
     return {**values, "embedding_size": hidden_size}
+
+
+# --- TensorFlow 2 -------------------------------------------------------------------------------
+
+
+def variable_names(bundle: Bundle) -> dict[str, str]:
+    """Map the key of each weight to a name for `names.canonical`; {} without an object graph."""
+    if GRAPH not in bundle.entries:
+        return {}
+    with reading(bundle.prefix, CheckpointError):
+        graph = message_class("ObjectGraph").FromString(bundle.read_string(GRAPH))
+        variables = [
+            (variable.full_name, variable.checkpoint_key)
+            for node in graph.nodes
+            for variable in node.attributes
+        ]
+    names: dict[str, str] = {}
+    keys: dict[str, str] = {}
+    for full_name, key in variables:
+        # An optimizer's variables have the names of their weights, but different keys.
+        if not full_name or key not in bundle.entries or why_no_weight(key):
+            continue
+        # The graph omits the ending that identifies Keras names.
+        name = full_name if from_google(full_name) else f"{full_name}:0"
+        if keys.setdefault(name, key) != key and spec_of(name):
+            raise CheckpointError(
+                f"{bundle.prefix} has the variable {full_name} twice, as {keys[name]} and as {key}. "
+                "Expected one. Save only the encoder."
+            )
+        names[key] = name
+    return names
+
+
+def merge_heads(tensors: dict[str, np.ndarray]) -> int | None:
+    """Reshape the garden's attention to the original's shapes in place; return its number of heads, if any.
+
+    The garden's queries, keys and values are H x heads x size with biases heads x size, and its output is
+    heads x size x H. The order of the numbers is the same as in the original.
+    """
+    names_by_heads: dict[int, str] = {}
+    for name, tensor in tensors.items():
+        known = from_google(name)
+        if known is None or ".attention." not in known[0] or tensor.ndim != (2 if known[1].is_vector else 3):
+            continue
+        is_output = known[0].endswith(".dense.weight")
+        names_by_heads.setdefault(tensor.shape[0 if is_output or known[1].is_vector else 1], name)
+        if known[1].is_vector:
+            tensors[name] = tensor.reshape(-1)
+        else:
+            tensors[name] = tensor.reshape((-1, tensor.shape[2]) if is_output else (tensor.shape[0], -1))
+    if len(names_by_heads) > 1:
+        raise ConfigError(
+            "the attention has different numbers of heads: "
+            + ", ".join(f"{heads} in {name}" for heads, name in names_by_heads.items())
+        )
+    return next(iter(names_by_heads), None)
+
+
+# --- archives -----------------------------------------------------------------------------------
+
+# Maximum number of bytes that one byte of an archive can expand to: gzip ends at 1,032, sparse files have no
+# limit.
+_LARGEST_EXPANSION = 1_100
+_LARGEST_SMALL_FILE = 64 << 20  # index, config and vocabulary are read completely; only shards are mapped
+_NEEDED = re.compile(
+    r".+\.index|.+\.data-\d{5}-of-\d{5}|checkpoint|.*config.*\.json|.+\.(model|spm)|"
+    + "|".join(map(re.escape, VOCABULARY_FILES))
+)
+
+
+def _unpack(archive: Path, folder: Path) -> Path:
+    """Unpack only the files of a checkpoint, with a limit on their sizes, and return their folder."""
+    bytes_left = _LARGEST_EXPANSION * archive.stat().st_size
+    with reading(archive, CheckpointError), tarfile.open(archive) as tar:
+        for member in tar:
+            if not member.isfile() or not _NEEDED.fullmatch(Path(member.name).name):
+                continue
+            bytes_left -= member.size
+            is_small = ".data-" not in member.name
+            if bytes_left < 0 or (is_small and member.size > _LARGEST_SMALL_FILE):
+                raise ValueError(f"{member.name} claims {member.size:,} bytes, too many for the archive")
+            tar.extract(member, folder, filter="data")
+    folders = {path.parent for path in folder.rglob("*.index")}
+    folders = sorted({parent.parent if parent.name == "variables" else parent for parent in folders})
+    if len(folders) != 1:
+        names = ", ".join(str(parent.relative_to(folder)) for parent in folders)
+        raise CheckpointError(
+            f"{archive} has {len(folders)} checkpoints{': ' + names if names else ''}. Expected one. "
+            "Unpack it and pass the folder."
+        )
+    return folders[0]

@@ -1,0 +1,311 @@
+"""Make a batch from the ids of texts: truncate, make windows, add special tokens and pad."""
+
+from collections.abc import Callable, Iterator, Sequence
+from numbers import Integral
+from typing import Any, Literal, NamedTuple, get_args
+
+from albertkit.errors import TokenizerError, short
+from albertkit.tokenization.encoding import BatchEncoding, EncodedText, Encoding, Text, Window
+
+Side = Literal["left", "right"]
+Strategy = Literal["longest_first", "only_first", "only_second", "do_not_truncate"]
+Padding = Literal["longest", "max_length", "do_not_pad"]
+NO_LIMIT = 10**9
+"""A larger maximum length means that there is none; `transformers` writes a huge number then."""
+
+
+class Lengths(NamedTuple):
+    """The lengths of the rows of a call."""
+
+    padding: Padding
+    truncation: Strategy
+    max_length: int
+    multiple_of: int | None
+
+    def width(self, longest: int) -> int:
+        """Return the length to which all rows are padded."""
+        width = longest if self.padding == "longest" else self.max_length
+        return width if not self.multiple_of else -(-width // self.multiple_of) * self.multiple_of
+
+
+def read_lengths(
+    padding: bool | str,
+    truncation: bool | str | None,
+    max_length: int | None,
+    pad_to_multiple_of: int | None,
+    *,
+    model_max_length: int,
+) -> Lengths:
+    """Resolve the arguments of a call as `transformers` does, except for the errors."""
+    for name, value, least in (("pad_to_multiple_of", pad_to_multiple_of, 1), ("max_length", max_length, 0)):
+        if value is not None:
+            check_number(name, value, least)
+    if truncation is None:
+        truncation = max_length is not None and padding is False
+    lengths = Lengths(
+        padding=read_choice("padding", padding, "longest", "do_not_pad", Padding),
+        truncation=read_strategy(truncation),
+        max_length=model_max_length if max_length is None else max_length,
+        multiple_of=pad_to_multiple_of,
+    )
+    if lengths.padding == "max_length" and max_length is None and model_max_length > NO_LIMIT:
+        raise TokenizerError(
+            "padding='max_length' needs a maximum length, but this tokenizer has none. Pass max_length."
+        )
+    is_fixed = lengths.truncation != "do_not_truncate" and lengths.padding != "do_not_pad"
+    if is_fixed and pad_to_multiple_of and lengths.max_length % pad_to_multiple_of:
+        raise TokenizerError(
+            f"max_length={lengths.max_length} is not a multiple of pad_to_multiple_of={pad_to_multiple_of}: "
+            "rows could not be both truncated and padded"
+        )
+    return lengths
+
+
+def check_number(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TokenizerError(f"{name}={short(value)}: expected a whole number")
+    if value < least:
+        raise TokenizerError(f"{name}={value}: expected at least {least}")
+
+
+def read_strategy(truncation: bool | str | None) -> Strategy:
+    """Return the truncation strategy; raise TokenizerError for an unknown one."""
+    return read_choice("truncation", truncation, "longest_first", "do_not_truncate", Strategy)
+
+
+def read_choice(name: str, value: Any, true: str, false: str, choices: Any) -> Any:
+    """Return one of the choices, which was passed as a bool, a name or an enumeration member."""
+    value = getattr(value, "value", value)
+    if value is None or isinstance(value, bool):
+        return true if value else false
+    if value not in get_args(choices):
+        raise TokenizerError(
+            f"{name}={value!r}: expected True, False or one of {', '.join(get_args(choices))}"
+        )
+    return value
+
+
+def read_side(name: str, value: Any) -> Side:
+    """Return a side; raise TokenizerError if it is neither "left" nor "right"."""
+    if value not in get_args(Side):
+        raise TokenizerError(f"{name}={value!r}: expected one of {', '.join(get_args(Side))}")
+    return value
+
+
+# --- inputs -------------------------------------------------------------------------------------
+
+
+def read_examples(
+    text: Any, text_pair: Any, *, is_split_into_words: bool
+) -> tuple[list[tuple[Text, Text | None]], bool]:
+    """Return the examples of a call as (text, second text or None), and whether the call is a batch."""
+
+    def is_text(value: Any) -> bool:
+        if is_split_into_words:
+            return isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
+        return isinstance(value, str)
+
+    def listed(values: Any) -> list[Any]:  # a list, tuple, NumPy array or table column
+        if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__len__"):
+            raise refused(values)
+        return list(values)
+
+    def refused(value: Any) -> TokenizerError:
+        expected = (
+            "a list of words" if is_split_into_words else "a string, a list of strings, or a list of pairs"
+        )
+        return TokenizerError(
+            f"received {short(value)} ({type(value).__name__}) for a text. Expected {expected}."
+        )
+
+    single = is_text(text)
+    if single:
+        examples = [(text, text_pair)]
+    elif text_pair is None:
+        examples = [
+            tuple(entry)
+            if isinstance(entry, (tuple, list)) and len(entry) == 2 and all(map(is_text, entry))
+            else (entry, None)
+            for entry in listed(text)
+        ]
+    else:
+        texts, pairs = listed(text), listed(text_pair)
+        if len(texts) != len(pairs):
+            raise TokenizerError(
+                f"received {len(texts)} texts and {len(pairs)} second texts. Expected equal numbers."
+            )
+        examples = list(zip(texts, pairs, strict=True))
+    for first, second in examples:
+        if not is_text(first):
+            raise refused(first)
+        may_be_alone = single or text_pair is None
+        if not is_text(second) and not (second is None and may_be_alone):
+            raise refused(second)
+    return examples, not single
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+def make_rows(
+    examples: list[list[EncodedText]],
+    lengths: Lengths,
+    *,
+    marks: tuple[int, int] | None,
+    stride: int,
+    side: Side,
+    with_overflowing: bool,
+    to_tokens: Callable[[list[int]], list[str]],
+) -> tuple[list[Encoding], list[int]]:
+    """Return the rows of all examples (each one or two texts), and the number of each row's example.
+
+    With `with_overflowing`, each window over a truncated text is a row.
+    """
+    rows: list[Encoding] = []
+    samples: list[int] = []
+    truncates = lengths.truncation != "do_not_truncate"
+    for sample, texts in enumerate(examples):
+        first, second = len(texts[0].ids), len(texts[1].ids) if len(texts) == 2 else None
+        special = 0 if marks is None else 1 + len(texts)
+        available = lengths.max_length - special
+        if truncates and (available < 0 or (available == 0 and with_overflowing)):
+            raise TokenizerError(
+                f"max_length={lengths.max_length} leaves no room for text, because a row has {special} "
+                "special tokens"
+            )
+        if available == 0 and truncates and (second is None or lengths.truncation == "longest_first"):
+            parts = [Window(range(0), None if second is None else range(0))]
+        else:
+            parts = windows(
+                first, second, limit=available, strategy=lengths.truncation, stride=stride, side=side
+            )
+        row, *overflowing = (Encoding(texts, part, marks, to_tokens) for part in parts)
+        rows.append(row)
+        if overflowing:
+            row.overflowing = overflowing
+            if with_overflowing:
+                rows += overflowing
+        samples += [sample] * (len(rows) - len(samples))
+    return rows, samples
+
+
+def windows(
+    first: int,
+    second: int | None,
+    *,
+    limit: int,
+    strategy: Strategy,
+    stride: int = 0,
+    side: Side = "right",
+) -> list[Window]:
+    """Return the windows over a text or a pair that fit into `limit` tokens; the first is the row itself.
+
+    The other windows cover the truncated tokens. Each repeats `stride` tokens of the previous window. If both
+    texts of a pair are truncated, the result contains every combination of their windows, in the order of
+    `transformers`: combinations with the first window of the first text come last.
+
+    Args:
+        first: Number of tokens of the first text.
+        second: Number of tokens of the second text, or None.
+        limit: Maximum number of tokens without special tokens.
+        strategy: The text that is truncated.
+        stride: Number of tokens that consecutive windows share.
+        side: The side from which tokens are removed.
+    """
+    everything = Window(range(first), None if second is None else range(second))
+    if strategy == "do_not_truncate" or first + (second or 0) <= limit:
+        return [everything]
+    if strategy == "longest_first":
+        if second is None:
+            return [Window(part) for part in _slide(first, limit, stride, side)]
+        # All of the shorter text stays if it fits into half of the limit.
+        shorter = min(first, second, limit // 2)
+        limits = (shorter, limit - shorter) if first <= second else (limit - shorter, shorter)
+        row, *others = _slide(first, limits[0], stride, side)
+        seconds = list(_slide(second, limits[1], stride, side))
+        later = [Window(part, second_part) for part in others for second_part in seconds]
+        return [Window(row, seconds[0]), *later, *(Window(row, second_part) for second_part in seconds[1:])]
+    if strategy == "only_second" and second is None:
+        raise TokenizerError(
+            "truncation='only_second' needs a second text: pass text_pair, or use 'only_first'"
+        )
+    cut, other = (first, second or 0) if strategy == "only_first" else (second or 0, first)
+    if limit <= other:
+        raise TokenizerError(
+            f"truncation={strategy!r} cannot fit {other} + {cut} tokens into {limit}: the text that is not "
+            f"truncated has {other}. Raise max_length or use truncation='longest_first'."
+        )
+    parts = _slide(cut, limit - other, stride, side)
+    if strategy == "only_first":
+        return [Window(part, everything.second) for part in parts]
+    return [Window(everything.first, part) for part in parts]
+
+
+def _slide(length: int, size: int, stride: int, side: Side) -> Iterator[range]:
+    """Yield ranges of at most `size` that cover `length`; consecutive ranges share `stride` positions."""
+    if length <= size:
+        yield range(length)
+        return
+    if size == 0:
+        raise TokenizerError(
+            "max_length leaves no room for one of the texts after the special tokens and the other text. "
+            "Increase max_length."
+        )
+    if stride >= size:
+        raise TokenizerError(
+            f"stride={stride} is too large: after the special tokens and the other text, a window has room "
+            f"for {size} tokens of this text. Decrease stride or increase max_length."
+        )
+    for step in range(0, length, size - stride):
+        stop = min(step + size, length)
+        yield range(step, stop) if side == "right" else range(length - stop, length - step)
+        if stop == length:
+            return
+
+
+# --- rows that are already encoded --------------------------------------------------------------
+
+
+def pad_rows(
+    encoded: Any, lengths: Lengths, *, side: Side, padding_id: int, with_mask: bool
+) -> BatchEncoding:
+    """Pad rows that are already encoded, and add their attention mask."""
+    try:
+        if not hasattr(encoded, "keys"):
+            encoded = {name: [row[name] for row in encoded] for name in (encoded[0] if len(encoded) else [])}
+        columns = {name: _as_lists(encoded[name]) for name in encoded}
+        single = not columns["input_ids"] or not isinstance(columns["input_ids"][0], list)
+    except (TypeError, KeyError) as error:
+        raise TokenizerError(
+            f"received {short(encoded)} to pad. Expected a mapping with input_ids, or mappings with the same "
+            "names."
+        ) from error
+    if single:
+        columns = {name: [column] for name, column in columns.items()}
+    if with_mask:
+        columns.setdefault("attention_mask", [[1] * len(row) for row in columns["input_ids"]])
+    if lengths.padding != "do_not_pad":
+        width = lengths.width(max(map(len, columns["input_ids"])))
+        values = {"input_ids": padding_id, "special_tokens_mask": 1, "token_type_ids": 0, "attention_mask": 0}
+        for name in values.keys() & columns.keys():
+            fills = [[values[name]] * (width - len(row)) for row in columns[name]]
+            columns[name] = [
+                [*row, *fill] if side == "right" else [*fill, *row]
+                for row, fill in zip(columns[name], fills, strict=True)
+            ]
+    return BatchEncoding({name: column[0] for name, column in columns.items()} if single else columns)
+
+
+def tensor_type_of(encoded: Any) -> str | None:
+    """Return "pt" or "np" if the ids of the first row are a tensor or an array, otherwise None."""
+    rows: Sequence[Any]
+    rows = encoded["input_ids"] if hasattr(encoded, "keys") else [row["input_ids"] for row in encoded[:1]]
+    package = type(rows[0]).__module__.partition(".")[0] if len(rows) else ""
+    return {"torch": "pt", "numpy": "np"}.get(package)
+
+
+def _as_lists(values: Any) -> list[Any]:
+    """Return a column, whose rows may be lists, arrays or tensors, as new lists of numbers."""
+    values = values.tolist() if hasattr(values, "tolist") else values
+    rows = [value.tolist() if hasattr(value, "tolist") else value for value in values]
+    return [list(row) if isinstance(row, (list, tuple)) else row for row in rows]
