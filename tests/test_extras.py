@@ -135,33 +135,3 @@ except albertkit.MissingExtraError as error:
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert result.stdout.startswith("albertkit.TFAlbertModel: albertkit.keras needs Keras 3")
     assert "pip install 'albertkit[keras]'" in result.stdout
-
-
-def test_methods_that_need_the_rust_library_name_the_extra() -> None:
-    code = """
-import sys, tempfile
-from pathlib import Path
-sys.modules["tokenizers"] = None
-from albertkit import AlbertTokenizerFast, AutoTokenizer, MissingExtraError
-
-folder = Path(tempfile.mkdtemp())
-tokenizer = AutoTokenizer.from_pretrained("bundled")
-assert tokenizer.decode(tokenizer("the captain").input_ids, skip_special_tokens=True) == "the captain"
-tokenizer.save_pretrained(folder)  # its tokenizer.json too
-(folder / "spiece.model").unlink()
-converted = AutoTokenizer.from_pretrained(folder)
-assert isinstance(converted, AlbertTokenizerFast)
-assert converted("the captain") == tokenizer("the captain")
-uses = [
-    lambda: converted.backend_tokenizer,
-    lambda: tokenizer.added_tokens_decoder,
-]
-for use in uses:
-    try:
-        use()
-    except MissingExtraError as error:
-        print(error)
-"""
-    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    command = "tokenizers is not installed. To install it: pip install 'albertkit[tokenizers]'"
-    assert result.stdout.splitlines() == [command] * 2

@@ -112,6 +112,11 @@ class SentenceModules:
                 size = outputs
         return size if self.dimensions is None else min(size, self.dimensions)
 
+    def entries(self) -> dict[str, Any]:
+        """Return the entries of the config that tasks and pipelines read."""
+        length = {} if self.max_length is None else {SETTINGS_KEY: {"max_length": self.max_length}}
+        return length | {TASK_KEY: TASK, POOLING_KEY: self.pooling, NORMALIZE_KEY: self.normalize}
+
 
 def check_pooling(pooling: Any) -> Pooling:
     """Return the pooling; raise ConfigError for an unknown one."""
@@ -141,9 +146,7 @@ def attach(config: AlbertConfig, modules: SentenceModules) -> None:
     """Add the modules of a model to its config, with the entries that tasks and pipelines read."""
     modules.size(config.hidden_size)
     config.sentence_modules = modules
-    config.extra |= {TASK_KEY: TASK, POOLING_KEY: modules.pooling, NORMALIZE_KEY: modules.normalize}
-    if modules.max_length is not None:
-        config.extra[SETTINGS_KEY] = {"max_length": modules.max_length}
+    config.extra |= modules.entries()
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -191,7 +194,7 @@ def _read_modules(root: Path, folder: Path) -> SentenceModules | None:
     pooling = read_json(file, CheckpointError)
     flags = [name for flag, name in _POOLING_FLAGS.items() if pooling.get(flag)] or ["mean"]
     modes = pooling.get("pooling_mode", flags)
-    (mode,) = modes if isinstance(modes, list) and len(modes) == 1 else [modes]
+    mode: Any = modes[0] if isinstance(modes, list) and len(modes) == 1 else modes
     _expect(file, "the pooling", mode, POOLINGS)
     if prompts:
         _expect(file, "include_prompt", pooling.get("include_prompt", True), [True])
@@ -226,7 +229,7 @@ def _read_settings(folder: Path) -> tuple[int | None, bool]:
     settings = _json(file)
     task = settings.get("transformer_task", "feature-extraction")
     _expect(file, "transformer_task", task, ["feature-extraction"])
-    length = settings.get("max_seq_length")
+    length: Any = settings.get("max_seq_length")
     if length is None:  # current versions save it in the tokenizer's file
         length = _json(folder / "tokenizer_config.json").get("model_max_length")
     is_limit = isinstance(length, int | float) and not isinstance(length, bool) and 0 < length <= _LONGEST

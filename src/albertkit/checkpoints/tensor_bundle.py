@@ -50,7 +50,7 @@ _FOOTER_SIZE = 48
 _KEYS_PER_RESTART = 16
 _LONGEST_KEY = 1_000  # bytes; common prefixes take no space, so a small table could have gigabytes of keys
 
-Data = bytes | memoryview
+Data = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True)

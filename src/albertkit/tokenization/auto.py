@@ -67,11 +67,9 @@ def _choose(path: Path, use_fast: bool | None) -> type[TokenizerBase]:
         raise folder.missing(
             path, f"a tokenizer: {folder.MODEL_FILE}, {folder.TOKENIZER_FILE} or {folder.WORD_LIST_FILE}"
         )
-    is_wordpiece = False
-    if model_file is None:
-        from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer, is_wordpiece_json
-
-        is_wordpiece = tokenizer_file is None or is_wordpiece_json(tokenizer_file)
+    is_wordpiece = model_file is None and (
+        tokenizer_file is None or folder.has_wordpiece_vocabulary(tokenizer_file)
+    )
     config = (path if path.is_dir() else path.parent) / folder.TOKENIZER_CONFIG_FILE
     named = folder.read_json(config).get("tokenizer_class")
     known = _WORDPIECE_CLASSES if is_wordpiece else _CLASSES
@@ -81,6 +79,8 @@ def _choose(path: Path, use_fast: bool | None) -> type[TokenizerBase]:
             f"Expected one of {', '.join(known)}."
         )
     if is_wordpiece:
+        from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
+
         return AlbertWordPieceTokenizer
     from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
 

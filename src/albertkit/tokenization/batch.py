@@ -120,7 +120,7 @@ def read_examples(
 
     single = is_text(text)
     if single:
-        examples = [(text, text_pair)]
+        examples: list[Any] = [(text, text_pair)]
     elif text_pair is None:
         examples = [
             tuple(entry)

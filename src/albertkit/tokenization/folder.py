@@ -187,6 +187,14 @@ def read_json(file: Path) -> dict[str, Any]:
     return read_object(file, TokenizerError) if file.is_file() else {}
 
 
+def has_wordpiece_vocabulary(file: Path) -> bool:
+    """Return whether a tokenizer.json has a WordPiece vocabulary."""
+    if b'"WordPiece"' not in file.read_bytes():  # faster than parsing a large file first
+        return False
+    model = read_json(file).get("model")
+    return isinstance(model, dict) and model.get("type") == "WordPiece"
+
+
 def write(folder: str | Path, files: Mapping[str, bytes], *, prefix: str | None = None) -> tuple[str, ...]:
     """Write all files into a folder, or none if one fails, and return their paths."""
     folder = Path(folder)

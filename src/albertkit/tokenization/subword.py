@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Container
+from typing import Any
 
 from albertkit.errors import TokenizerError
-from albertkit.tokenization.normalization import BertNormalization, Normalization
 from albertkit.tokenization.special_tokens import SpecialTokens
 
 CLEAN_UP = {
@@ -22,7 +22,8 @@ class SubwordModel(ABC):
     """How pieces mark word boundaries, for messages."""
     size: int
     """Number of pieces."""
-    normalization: Normalization | BertNormalization
+    normalization: Any
+    """The rules that are applied before a text is split: `Normalization` or `BertNormalization`."""
 
     @abstractmethod
     def pieces(self, text: str) -> list[str]: ...

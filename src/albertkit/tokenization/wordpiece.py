@@ -211,14 +211,6 @@ class AlbertWordPieceTokenizer(TokenizerBase):
         raise TokenizerError(f"albertkit cannot train a vocabulary for {type(self).__name__}")
 
 
-def is_wordpiece_json(path: Path) -> bool:
-    """Return whether a tokenizer.json has a WordPiece vocabulary."""
-    if f'"{_MODEL}"'.encode() not in path.read_bytes():  # faster than parsing a large file first
-        return False
-    model = folder.read_json(path).get("model")
-    return isinstance(model, dict) and model.get("type") == _MODEL
-
-
 def parse_word_list(content: bytes, *, source: str | Path) -> tuple[str, ...]:
     """Return the pieces of a word list. Each line is a piece, and its line number from 0 is the id."""
     with reading(source, TokenizerError):
