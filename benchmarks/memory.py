@@ -40,7 +40,7 @@ def engine_memory(engine: str, dtype: str, batches: int) -> list[float]:
 
     from albertkit import AlbertConfig
     from albertkit.checkpoints.arrays import DTYPES
-    from albertkit.checkpoints.shapes import expected_shapes
+    from albertkit.checkpoints.match import expected_shapes
     from albertkit.engines.choosing import make_engine
     from albertkit.engines.engine import Row, first_token
     from albertkit.engines.light_model import LightModel

@@ -26,7 +26,7 @@ from report import alternate, command_line, compare, show, state
 
 from albertkit import AlbertConfig, AlbertTokenizer
 from albertkit.checkpoints.folder import write_folder
-from albertkit.checkpoints.shapes import expected_shapes
+from albertkit.checkpoints.match import expected_shapes
 from albertkit.hub import resolve
 
 PROGRAM = """

@@ -1,4 +1,4 @@
-"""Tests of the base install: what it contains, and that it works without PyTorch and the Rust tokenizers.
+"""Tests of the base install: what it contains, and that it works without PyTorch.
 
 `make light` runs this file and all others with the mark `light` in an environment that has only the base
 install.
@@ -41,15 +41,15 @@ def test_torch_is_not_importable_in_the_light_environment() -> None:
     installed = {
         distribution.metadata["Name"].casefold() for distribution in importlib.metadata.distributions()
     }
-    extras = {"torch", "tokenizers", "transformers", "pyarrow", "fastapi", "keras", "h5py", "scipy"}
+    extras = {"torch", "transformers", "pyarrow", "fastapi", "keras", "h5py", "scipy"}
     assert installed & extras == set()
     assert find_spec("torch") is None
 
 
-def test_the_base_install_needs_neither_torch_nor_tokenizers() -> None:
+def test_the_base_install_does_not_need_torch() -> None:
     needed = required()
     assert {"numpy", "onnxruntime", "sentencepiece", "pyyaml"} <= needed
-    heavy = {"torch", "tokenizers", "transformers", "scipy", "sympy"}
+    heavy = {"torch", "transformers", "scipy", "sympy"}
     if Version(importlib.metadata.version("onnxruntime")) < Version("1.25"):
         heavy.remove("sympy")  # ONNX Runtime needed it
     assert needed & heavy == set()
@@ -73,23 +73,3 @@ for cls in (AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer):
 """
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert result.stdout.splitlines() == [str(dict(tokenizer(text, return_offsets_mapping=True)))] * 3
-
-
-def test_a_vocab_txt_needs_no_rust_library(tmp_path: Path) -> None:
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "\u751f", "\u6d3b", "play", "##ing", "!", "cafe"]
-    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
-    code = f"""
-import sys
-sys.modules["tokenizers"] = None
-from albertkit import AutoTokenizer
-tokenizer = AutoTokenizer.from_pretrained({str(tmp_path)!r})
-encoded = tokenizer("\u751f\u6d3b Playing, Caf\u00e9!", return_offsets_mapping=True)
-print(encoded["input_ids"], encoded["offset_mapping"][1:-1])
-tokenizer.save_pretrained({str(tmp_path / "saved")!r})
-print(AutoTokenizer.from_pretrained({str(tmp_path / "saved")!r}).decode(encoded["input_ids"]))
-"""
-    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert result.stdout.splitlines() == [
-        "[2, 5, 6, 7, 8, 1, 10, 9, 3] [(0, 1), (1, 2), (3, 7), (7, 10), (10, 11), (12, 16), (16, 17)]",
-        "[CLS] \u751f \u6d3b playing [UNK] cafe! [SEP]",
-    ]

@@ -20,10 +20,9 @@ from albertkit.checkpoints import formats, julia, tensorflow
 from albertkit.checkpoints.arrays import DTYPES, check_finite
 from albertkit.checkpoints.checkpoint import Checkpoint, Format
 from albertkit.checkpoints.folder import weight_files, write_folder
+from albertkit.checkpoints.match import architecture_of, expected_shapes, fit, left_out
 from albertkit.checkpoints.names import TIED, to_google
-from albertkit.checkpoints.report import left_out
 from albertkit.checkpoints.sentence_modules import files_of
-from albertkit.checkpoints.shapes import architecture_of, expected_shapes, fit
 from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataError, TokenizerError
 from albertkit.files import check_new_folder, complete_files, file_sha256

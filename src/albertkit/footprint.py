@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from albertkit.checkpoints.match import expected_shapes
 from albertkit.checkpoints.names import executed_layers, shared_names, spec_of
-from albertkit.checkpoints.shapes import expected_shapes
 from albertkit.config import AlbertConfig
 from albertkit.heads import base_prefix
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import albertkit
-from albertkit.checkpoints.shapes import architecture_of, expected_shapes, fit
+from albertkit.checkpoints.match import architecture_of, expected_shapes, fit
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
 from albertkit.heads import HEADS

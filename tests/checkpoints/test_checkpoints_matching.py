@@ -10,8 +10,8 @@ from checkpoint_models import HEADS, SHARED_HEADS, assert_same, reference, shape
 from torch_files import match, read_folder, write_folder
 
 from albertkit import heads
+from albertkit.checkpoints.match import LoadReport
 from albertkit.checkpoints.names import TABLE, TIED, canonical, in_model, spec_of
-from albertkit.checkpoints.report import LoadReport
 from albertkit.errors import CheckpointError
 
 EMBEDDINGS = "albert.embeddings.word_embeddings.weight"

@@ -16,7 +16,7 @@ import numpy as np
 
 from albertkit import TFAlbertForSequenceClassification, reference
 from albertkit.checkpoints import formats
-from albertkit.checkpoints.shapes import fit
+from albertkit.checkpoints.match import fit
 from albertkit.config import AlbertConfig
 from albertkit.errors import MissingExtraError
 

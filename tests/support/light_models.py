@@ -10,8 +10,8 @@ import pytest
 from answers import assert_close
 
 from albertkit.checkpoints.folder import write_folder
+from albertkit.checkpoints.match import expected_shapes
 from albertkit.checkpoints.names import TIED
-from albertkit.checkpoints.shapes import expected_shapes
 from albertkit.config import AlbertConfig
 from albertkit.reference import forward
 from albertkit.tokenization.tokenizer import AlbertTokenizer

@@ -10,8 +10,8 @@ from safetensors.numpy import save_file
 
 from albertkit import pipeline
 from albertkit.checkpoints.folder import write_folder
+from albertkit.checkpoints.match import expected_shapes
 from albertkit.checkpoints.sentence_modules import ACTIVATIONS
-from albertkit.checkpoints.shapes import expected_shapes
 from albertkit.config import AlbertConfig
 from albertkit.reference import forward
 from albertkit.tokenization.tokenizer import AlbertTokenizer

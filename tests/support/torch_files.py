@@ -5,7 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-from albertkit.checkpoints import folder, report, tensor_bundle
+from albertkit.checkpoints import folder, tensor_bundle
+from albertkit.checkpoints import match as matching
 from albertkit.checkpoints.arrays import to_arrays, to_tensors, to_torch
 
 
@@ -19,8 +20,8 @@ def write_folder(path: Any, config: Mapping[str, Any], tensors: Mapping[str, Ten
 
 
 def match(tensors: Mapping[str, Tensor], *given: Any, **options: Any) -> tuple[dict[str, Tensor], Any]:
-    """Call `report.match` with tensors. If two names have the same array, they get the same tensor."""
-    matched, account = report.match(to_arrays(tensors), *given, **options)
+    """Call `match.match` with tensors. If two names have the same array, they get the same tensor."""
+    matched, account = matching.match(to_arrays(tensors), *given, **options)
     return to_tensors(matched), account
 
 

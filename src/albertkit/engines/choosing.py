@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from albertkit.checkpoints.formats import load_config
-from albertkit.checkpoints.report import LoadReport
-from albertkit.checkpoints.shapes import check_head, saved_class
+from albertkit.checkpoints.match import LoadReport, check_head, saved_class
 from albertkit.config import AlbertConfig
 from albertkit.devices import CPU, Device
 from albertkit.engines.engine import BatchScores, Engine, Job, Row

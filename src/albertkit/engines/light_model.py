@@ -13,9 +13,8 @@ import numpy as np
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.arrays import DTYPES, is_floating
 from albertkit.checkpoints.folder import write_folder
-from albertkit.checkpoints.report import LoadReport
+from albertkit.checkpoints.match import LoadReport, fit
 from albertkit.checkpoints.sentence_modules import files_of
-from albertkit.checkpoints.shapes import fit
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, MissingExtraError, suggestion
 from albertkit.extras import optional

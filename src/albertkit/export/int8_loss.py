@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from albertkit.checkpoints.arrays import DTYPES
+from albertkit.checkpoints.match import fit
 from albertkit.checkpoints.onnx_file import read_onnx
 from albertkit.checkpoints.sentence_modules import TASK as SENTENCE_EMBEDDING
 from albertkit.checkpoints.sentence_modules import sentence_modules
-from albertkit.checkpoints.shapes import fit
 from albertkit.config import AlbertConfig
 from albertkit.conversion import cast
 from albertkit.devices import CPU

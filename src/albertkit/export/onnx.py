@@ -18,9 +18,8 @@ import numpy as np
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.arrays import DTYPES, Arrays, check_finite
 from albertkit.checkpoints.checkpoint import Checkpoint
+from albertkit.checkpoints.match import LoadReport, architecture_of, fit
 from albertkit.checkpoints.onnx_file import ONNX_FILE
-from albertkit.checkpoints.report import LoadReport
-from albertkit.checkpoints.shapes import architecture_of, fit
 from albertkit.config import AlbertConfig
 from albertkit.conversion import cast
 from albertkit.datasets.options import DataOptions

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from albertkit.checkpoints.formats import load_config
-from albertkit.checkpoints.report import LoadReport
+from albertkit.checkpoints.match import LoadReport
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import content_of
 from albertkit.datasets.options import DataOptions

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.checkpoints.formats import load_config
-from albertkit.checkpoints.shapes import saved_class
+from albertkit.checkpoints.match import saved_class
 from albertkit.datasets.examples import content_of
 from albertkit.datasets.options import DataOptions, columns_in
 from albertkit.datasets.reader import Reader, as_source, open_table

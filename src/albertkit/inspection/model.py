@@ -8,7 +8,7 @@ import numpy as np
 
 from albertkit.checkpoints.arrays import is_floating
 from albertkit.checkpoints.formats import locate, read
-from albertkit.checkpoints.shapes import architecture_of
+from albertkit.checkpoints.match import architecture_of
 from albertkit.config import AlbertConfig
 from albertkit.errors import ModelNotFoundError
 from albertkit.footprint import measure

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from albertkit.checkpoints.match import LoadReport, match
 from albertkit.checkpoints.names import canonical, shared_names
-from albertkit.checkpoints.report import LoadReport, match
 from albertkit.config import AlbertConfig
 from albertkit.heads import BASE_PREFIX
 from albertkit.keras.layers import initializer, keras, ops
@@ -25,7 +25,7 @@ def fill(
     """Copy tensors of a file to a model that was created with `undrawn`; initialize missing matrices.
 
     Raises:
-        CheckpointError: See `checkpoints.report.match`.
+        CheckpointError: See `checkpoints.match.match`.
     """
     variables = variables_by_name(model)
     sizes = {name: variable.shape[:: _step(variable)] for name, variable in variables.items()}

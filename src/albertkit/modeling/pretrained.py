@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.arrays import Arrays, to_arrays, to_tensors
 from albertkit.checkpoints.folder import write_folder
+from albertkit.checkpoints.match import LoadReport, match
 from albertkit.checkpoints.names import shared_names
-from albertkit.checkpoints.report import LoadReport, match
 from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.config import AlbertConfig, as_config, one_of
 from albertkit.devices import choose_device, choose_dtype

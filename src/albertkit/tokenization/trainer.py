@@ -36,12 +36,9 @@ def train_model(
     num_threads: int = 2,
     seed: int = 0,
 ) -> tuple[bytes, "Sample", "Sample"]:
-    """Train a SentencePiece model on texts, or on batches of texts.
+    """Return the content of a model file trained on texts or batches of texts, and its samples.
 
-    For the other arguments and the errors see `train_vocabulary`.
-
-    Returns:
-        The content of the model file, the training lines, and the held-out lines.
+    The samples are the training lines and the held-out lines. For the arguments see `train_vocabulary`.
     """
     for name, value in (("vocab_size", vocab_size), ("num_threads", num_threads)):
         if not isinstance(value, int) or value < 1:
@@ -50,7 +47,7 @@ def train_model(
         raise ConfigError(f"character_coverage must be between 0.98 and 1, not {character_coverage}")
     sample = Sample(SAMPLE_CHARACTERS, seed)
     held_out = Sample(HELD_OUT_LINES * LINE_CHARACTERS, seed + 1, max_lines=HELD_OUT_LINES)
-    for number, line in enumerate(_lines(_texts(texts), normalization)):
+    for number, line in enumerate(_lines(texts, normalization)):
         (held_out if number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1 else sample).offer(line)
     if not sample.lines:
         raise DataError("no text to train a vocabulary on: every input was empty")
@@ -76,21 +73,26 @@ def train_model(
             minloglevel=2,
         )
     except (RuntimeError, OSError, ValueError) as error:  # ValueError for a number over 32 bits
+        message = str(error)
+        if counts := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+            reason = (
+                f"its characters and the special tokens alone need {counts[1]} pieces. Use more pieces or a "
+                "lower character coverage (for Chinese and Japanese, 0.9995 is common)."
+            )
+        else:  # without the source location and the failed condition
+            reason = re.sub(r"^.*?\[.*?\]\s*", "", message, flags=re.DOTALL).strip() or message
         raise DataError(
             f"SentencePiece could not train {vocab_size} pieces (vocab_size) on {len(sample.lines)} lines "
-            f"({sample.characters} characters): {_reason(str(error))}"
+            f"({sample.characters} characters): {reason}"
         ) from error
     return model.getvalue(), sample, held_out
 
 
-def _texts(batches: Iterable[Any]) -> Iterator[str]:
-    """Yield the texts of an iterable of texts or batches."""
-    if isinstance(batches, str) or not isinstance(batches, Iterable):
-        raise TokenizerError(
-            f"received {short(batches)} ({type(batches).__name__}) for the texts. Expected an iterable of "
-            "texts. Put a single text into a list."
-        )
-    for batch in batches:
+def _lines(texts: Any, normalization: Normalization) -> Iterator[str]:
+    """Yield the normalized nonempty lines of texts. Long lines are split, at a space if possible."""
+    if isinstance(texts, str):
+        raise TokenizerError(f"received {short(texts)} for the texts. Put a single text into a list.")
+    for batch in texts:
         is_batch = isinstance(batch, Iterable) and not isinstance(batch, str | Mapping)
         for text in batch if is_batch else [batch]:
             if not isinstance(text, str):
@@ -98,21 +100,15 @@ def _texts(batches: Iterable[Any]) -> Iterator[str]:
                     f"received {short(text)} ({type(text).__name__}) for a text. Expected a string. Pass "
                     'only the texts of rows, for example (row["text"] for row in rows).'
                 )
-            yield text
-
-
-def _lines(texts: Iterable[str], normalization: Normalization) -> Iterator[str]:
-    """Yield the normalized nonempty lines of `texts`. Long lines are split, at a space if possible."""
-    for text in texts:
-        for line in text.splitlines():
-            line = normalization(line)
-            while len(line) > LINE_CHARACTERS:
-                cut = line.rfind(" ", 1, LINE_CHARACTERS)
-                cut = cut if cut > 0 else LINE_CHARACTERS
-                yield line[:cut]
-                line = line[cut:].lstrip()
-            if line:
-                yield line
+            for line in text.splitlines():
+                line = normalization(line)
+                while len(line) > LINE_CHARACTERS:
+                    cut = line.rfind(" ", 1, LINE_CHARACTERS)
+                    cut = cut if cut > 0 else LINE_CHARACTERS
+                    yield line[:cut]
+                    line = line[cut:].lstrip()
+                if line:
+                    yield line
 
 
 class Sample:
@@ -139,17 +135,7 @@ class Sample:
             self.characters += len(line)
             self._full = self.characters >= self._max_characters or len(self.lines) == self._max_lines
             return
-        place = self._random.randrange(self.seen)
-        if place < len(self.lines):
-            self.characters += len(line) - len(self.lines[place])
-            self.lines[place] = line
-
-
-def _reason(message: str) -> str:
-    """Return SentencePiece's message without the source location and the failed condition."""
-    if counts := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-        return (
-            f"its characters and the special tokens alone need {counts[1]} pieces. Use more pieces or a "
-            "lower character coverage (for Chinese and Japanese, 0.9995 is common)."
-        )
-    return re.sub(r"^.*?\[.*?\]\s*", "", message, flags=re.DOTALL).strip() or message
+        index = self._random.randrange(self.seen)
+        if index < len(self.lines):
+            self.characters += len(line) - len(self.lines[index])
+            self.lines[index] = line

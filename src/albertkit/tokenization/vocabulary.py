@@ -14,7 +14,7 @@ from pathlib import Path
 from albertkit.tokenization.model_file import NORMAL, USER_DEFINED, WORD_START
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.tokenizer import AlbertTokenizer
-from albertkit.tokenization.trainer import Sample, train_model
+from albertkit.tokenization.trainer import train_model
 from albertkit.tokenization.unigram import UnigramModel
 
 _SHOWN = 8  # number of pieces that a message lists for each reason
@@ -76,7 +76,7 @@ def train_vocabulary(
         OSError: `output` cannot be written. It is then unchanged.
     """
     normalization = normalization or Normalization()
-    model, sample, held_out = train_model(
+    content, sample, held_out = train_model(
         texts,
         vocab_size=vocab_size,
         normalization=normalization,
@@ -86,16 +86,12 @@ def train_vocabulary(
     )
     with tempfile.TemporaryDirectory() as folder:
         model_file = Path(folder) / "spiece.model"
-        model_file.write_bytes(model)
+        model_file.write_bytes(content)
         AlbertTokenizer(model_file, **asdict(normalization)).save_pretrained(output)
-        return _report(UnigramModel(model_file, normalization), sample, held_out)
-
-
-def _report(model: UnigramModel, sample: Sample, held_out: Sample) -> VocabularyReport:
-    lines = held_out.lines or sample.lines  # a corpus of fewer than 50 lines has no held-out lines
+        model = UnigramModel(model_file, normalization)
     words = pieces = characters = unknown = 0
     unk_id = model.processor.unk_id()
-    for line in lines:
+    for line in held_out.lines or sample.lines:  # a corpus of fewer than 50 lines has no held-out lines
         line_pieces = model.pieces(line)
         ids = model.processor.piece_to_id(line_pieces)
         words += len(line.split())

@@ -1,17 +1,31 @@
-"""Match the tensors of a file with the names of a model, and report the result."""
+"""Match the tensors of a file with those of a model class, and report the result."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from albertkit.checkpoints.arrays import EXPECTED, is_equal, is_floating
-from albertkit.checkpoints.names import REQUIRED, TIED, in_model, is_keras, spec_of, why_no_weight
+from albertkit.checkpoints.names import (
+    REQUIRED,
+    TABLE,
+    TIED,
+    in_model,
+    is_keras,
+    parts_of,
+    prefix_of,
+    shared_names,
+    spec_of,
+    why_no_weight,
+)
+from albertkit.config import AlbertConfig
 from albertkit.errors import CheckpointError, ShapeMismatchError
+from albertkit.heads import HEADS, base_prefix, head_of
 
-_SHOWN = 4
-"""Maximum number of tensors that an error lists."""
+_SHOWN = 4  # maximum number of tensors that an error lists
+_ENCODER = [spec for spec in TABLE if spec.part in REQUIRED]
 
 
 @dataclass(slots=True)
@@ -42,8 +56,8 @@ class LoadReport:
     def differences(self) -> list[str]:
         """A description of each tensor with another shape."""
         return [
-            f"{name} is {_sizes(in_file)} in the file and {_sizes(in_model)} in the model"
-            for name, (in_file, in_model) in self.reshaped.items()
+            f"{name} is {_sizes(in_file)} in the file and {_sizes(expected)} in the model"
+            for name, (in_file, expected) in self.reshaped.items()
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -113,8 +127,7 @@ def match(
             continue
         if target in matched:
             raise CheckpointError(
-                f"The file has {target} twice, as {report.loaded[target]!r} and as {name!r}. Expected one. "
-                "Remove the other from the file."
+                f"The file has {target} twice, as {report.loaded[target]!r} and as {name!r}. Expected one."
             )
         if not is_floating(tensor):
             raise CheckpointError(
@@ -145,6 +158,80 @@ def match(
             "Check that config.json and the weights belong together."
         )
     return matched, report
+
+
+def fit(
+    architecture: str, config: AlbertConfig, tensors: Mapping[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], LoadReport]:
+    """Return the tensors that a model class has, by its names and in its order, and a report."""
+    expected = expected_shapes(architecture, config)
+    matched, report = match(tensors, expected, tied=shared_names(config))
+    return {name: matched[name] for name in expected if name in matched}, report
+
+
+def expected_shapes(architecture: str, config: AlbertConfig) -> dict[str, tuple[int, ...]]:
+    """Return `{name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}` without a model.
+
+    Tied tensors have both names.
+    """
+    head = head_of(architecture)
+    layers = [
+        {"group": group, "layer": layer}
+        for group in range(config.num_hidden_groups)
+        for layer in range(config.inner_group_num)
+    ]
+    shapes: dict[str, tuple[int, ...]] = {}
+    for is_layer, repeated in groupby([*_ENCODER, *head.tensors], key=lambda spec: "{" in spec.ours):
+        block = list(repeated)
+        for numbers in layers if is_layer else [{}]:
+            for spec in block:
+                prefix = prefix_of(spec) and base_prefix(architecture)
+                shape = tuple(head.size(letter, config) for letter in spec.shape.split())
+                shapes[prefix + spec.ours.format_map(numbers)] = shape
+    return shapes
+
+
+def architecture_of(config: AlbertConfig, tensors: Iterable[str]) -> str:
+    """Return the model class of these tensors: the class that uses the most parts of the network.
+
+    If several classes have tensors of the same names, the config decides.
+    """
+    parts = parts_of(tensors)
+
+    def used(architecture: str) -> tuple[int, bool]:
+        head = HEADS[architecture]
+        has_pooler = any(spec.part == "pooler" for spec in head.tensors)
+        return len(head.parts & parts), has_pooler and "pooler" in parts
+
+    best = max(HEADS, key=used)
+    named = (config.architectures or [""])[0]
+    return named if named in HEADS and HEADS[named].is_mistaken_for(HEADS[best]) else best
+
+
+def saved_class(config: AlbertConfig) -> str:
+    """Return the model class that a config names, for messages."""
+    return ", ".join(config.architectures or ["a class that its config does not name"])
+
+
+def check_head(config: AlbertConfig, architecture: str, *, name: str) -> None:
+    """Raise CheckpointError if the head of a saved model was trained for another task.
+
+    Its scores would have another meaning than those of the model class.
+    """
+    trained = (config.architectures or [""])[0]
+    if trained in HEADS and HEADS[trained].is_mistaken_for(head_of(architecture)):
+        raise CheckpointError(
+            f"{name!r} was trained for {HEADS[trained].task} ({trained}), not for {HEADS[architecture].task} "
+            f"({architecture}): its scores have a different meaning. Pass a checkpoint of that task."
+        )
+
+
+def left_out(reasons: Mapping[str, str]) -> list[str]:
+    """Return a line for each reason, with the names it applies to."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    return [f"left out ({reason}): {', '.join(some)}" for reason, some in names.items()]
 
 
 def _why_left_out(name: str) -> str | None:
@@ -179,14 +266,6 @@ def _some(texts: list[str], separator: str = ", ") -> str:
     """Join the first few texts, and add how many more there are."""
     more = f"{separator}and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return separator.join(texts[:_SHOWN]) + more
-
-
-def left_out(reasons: Mapping[str, str]) -> list[str]:
-    """Return a line for each reason, with the names it applies to."""
-    names: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        names.setdefault(reason, []).append(name)
-    return [f"left out ({reason}): {', '.join(some)}" for reason, some in names.items()]
 
 
 def _sizes(shape: tuple[int, ...]) -> str:
