@@ -30,7 +30,11 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
 def test_first_examples_with_the_base_install(tmp_path: Path, environment: dict[str, str]) -> None:
     """Run the first blocks of the README. `test_docs.py` runs the later ones, with PyTorch."""
     demo, words, test, install, example, shown, command, table = (code for _, code in BLOCKS[:8])
-    assert (demo, test, install) == ("git clone URL albertkit\ncd albertkit\nmake demo\n", "make test\n", "pip install .\n")
+    assert (demo, test, install) == (
+        "git clone URL albertkit\ncd albertkit\nmake demo\n",
+        "make test\n",
+        "pip install .\n",
+    )
     # The environment of this test has the libraries that `make demo` would install.
     make = ["make", "--silent", "--assume-old=.venv/installed-base", "demo"]
     assert lines(run([*make, f"BIN={Path(sys.executable).parent}"], ROOT, environment)) == lines(words)
