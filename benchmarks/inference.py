@@ -16,19 +16,20 @@ import json
 import random
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
+import onnxruntime
 import torch
 import transformers
 from report import alternate, command_line, compare, show, state, write_page
 
 from albertkit import AlbertConfig, AlbertForSequenceClassification, AlbertTokenizer, pipeline
-from albertkit.bench.sides import other_sides
-from albertkit.bench.timing import largest_product
+from albertkit.bench import largest_product
 from albertkit.footprint import measure as measure_footprint
 
 BATCH_SIZES = (1, 8, 32)  # transformers computes pairs with the fastest of these
@@ -60,6 +61,50 @@ def read_pairs(file: Path | None, count: int) -> list[Pair]:
             for question in paragraph["qas"]
         ]
     return random.Random(0).sample(pairs, min(count, len(pairs)))
+
+
+class FirstOutput(torch.nn.Module):
+    """A model of `transformers` that takes positional inputs and returns only the logits."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
+        """Return the logits (B, K) for inputs (B, T)."""
+        return self.model(input_ids, attention_mask, token_type_ids, return_dict=False)[0]
+
+
+def traced_graph(folder: Path) -> Callable[[list[str]], Any]:
+    """Return a function that computes texts with the graph of `transformers` in ONNX Runtime."""
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    names, file = ["input_ids", "attention_mask", "token_type_ids"], str(folder / "traced.onnx")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            FirstOutput(model),
+            tuple(torch.ones(2, 8, dtype=torch.long) for _ in names),
+            file,
+            input_names=names,
+            dynamic_axes={name: {0: "batch", 1: "tokens"} for name in names},
+            opset_version=17,
+            dynamo=False,
+        )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+
+    def compute(texts: list[str]) -> Any:
+        batches = (texts[start : start + 32] for start in range(0, len(texts), 32))
+        limits = {"truncation": True, "max_length": model.config.max_position_embeddings}
+        return [
+            session.run(None, {name: inputs[name] for name in names})[0]
+            for some in batches
+            if (inputs := tokenizer(some, padding=True, return_tensors="np", **limits))
+        ]
+
+    return compute
 
 
 def main() -> None:
@@ -108,7 +153,7 @@ def main() -> None:
         int8 = pipeline("text-classification", name, device="cpu", engine="onnx-int8")
         by_torch = pipeline("text-classification", name, device="cpu", engine="torch")
         theirs = transformers.pipeline("text-classification", model=name, device="cpu")
-        (traced,) = other_sides(["onnxruntime"], ours.model, tokenizer, Path(name))
+        traced = traced_graph(Path(name))
     footprint = measure_footprint("AlbertForSequenceClassification", ours.model.config)
     cpu = torch.device("cpu")
 
@@ -123,7 +168,7 @@ def main() -> None:
         (
             "texts",
             texts,
-            (ours, lambda given: theirs(given, batch_size=32), int8, traced.compute_texts, by_torch),
+            (ours, lambda given: theirs(given, batch_size=32), int8, traced, by_torch),
             1,
         ),
         ("pairs", pairs, (ours, lambda given: theirs(given, batch_size=best_size), by_torch), 1),

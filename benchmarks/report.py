@@ -4,7 +4,7 @@ import argparse
 import json
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -12,11 +12,45 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from albertkit.bench.summary import Figure, compare, state
 from albertkit.cores import processor, usable_cores
 from albertkit.files import atomic_path
 
 __all__ = ["Figure", "alternate", "command_line", "compare", "resident", "show", "state", "write_page"]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure, and the figure that it is compared with."""
+
+    name: str
+    value: float
+    against: float | None
+    """The figure of the other side; None if there is no other side."""
+    ratio: float | None
+    """value / against."""
+    target: str = "none"
+    met: bool | None = None
+    """Whether the ratio reaches the target; None without a target."""
+
+
+def compare(name: str, value: float, against: float, *, at_most: float = 0, at_least: float = 0) -> Figure:
+    """Return a figure and its ratio to another. The target is a maximum or a minimum of the ratio."""
+    ratio = value / against
+    target, met = "none", None
+    if at_most or at_least:
+        target = f"<= {at_most:.3g}x" if at_most else f">= {at_least:.3g}x"
+        met = ratio <= at_most if at_most else ratio >= at_least
+    return Figure(name, _rounded(value), _rounded(against), round(ratio, 3), target, met)
+
+
+def state(name: str, value: float, against: float | None = None) -> Figure:
+    """Return a figure without a target, compared with another one if there is one."""
+    return Figure(name, _rounded(value), None, None) if against is None else compare(name, value, against)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
+
 
 PAGES = Path(__file__).parents[1] / "dev"
 END = "<!-- end of table -->"

@@ -174,9 +174,9 @@ def finetuned(folder: Path, task: str, name: str, data: str, *options: str) -> d
     for engine in ("torch", "plain", "onnx"):
         output = f"{name}-{engine}.jsonl"
         model = ["--model", name, "--engine", engine, *columns]
-        albertkit(folder, "predict", task, "--input", data, "--output", output, *model)
+        albertkit(folder, "predict", "--input", data, "--output", output, *model)
         results[f"predict {engine}"] = json_lines((folder / output).read_text())
-        lines = albertkit(folder, "evaluate", task, "--data", data, "--json", *model)
+        lines = albertkit(folder, "evaluate", "--data", data, "--json", *model)
         figures = json_lines(lines)[-1]
         results[f"evaluate {engine}"] = (
             figures.get("metrics", figures) if isinstance(figures, dict) else figures
@@ -252,7 +252,7 @@ def exported(folder: Path) -> dict[str, Any]:
 
 
 def options_of(verb: str) -> list[str]:
-    return sorted(set(re.findall(r"--[a-z][a-z0-9-]+", albertkit(Path.cwd(), *verb.split(), "--help"))))
+    return sorted(set(re.findall(r"--[a-z][a-z0-9-]+", albertkit(Path.cwd(), *verb.split(), "--help-all"))))
 
 
 def record() -> dict[str, Any]:

@@ -8,17 +8,16 @@ Descriptions of commands and options come from `--help`. The tables at the end o
 
 import argparse
 import difflib
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import typer
+from typing import Literal, get_args, get_origin
 
 from albertkit import cores
-from albertkit.cli.main import make_app
+from albertkit.cli.main import GROUPS, VERBS, flags_of
+from albertkit.cli.parameters import Flag, group
 from albertkit.files import atomic_path
+from albertkit.options import BEST
 from albertkit.serving.settings import KEY_VARIABLE
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
@@ -26,8 +25,12 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 HEAD = """\
 # Command line
 
-This page lists every command and option of `albertkit`, as `albertkit COMMAND --help` prints them. For
-examples with their output, read the [how-to guides](../how-to/use-a-model.md).
+This page lists every command and option of `albertkit`, as `albertkit COMMAND --help-all` prints them.
+`--help` shows the usual options. The [how-to guides](../how-to/use-a-model.md) have examples.
+"""
+_HELP = """\
+`albertkit --version` prints the version. `albertkit --install-completion` installs completion for the current
+shell, and `albertkit --show-completion` prints it.
 """
 
 STATUSES = {
@@ -70,17 +73,14 @@ ENVIRONMENT = {
     "PROMETHEUS_MULTIPROC_DIR": "Set by `serve --workers` for its processes. Do not set it.",
     "NO_COLOR, COLUMNS": "Set NO_COLOR to print without colors. COLUMNS is the width of the output outside a "
     "terminal.",
-    "_ALBERTKIT_COMPLETE": "Set by the shell when it asks for completions.",
 }
 
 
 def page() -> str:
     """Return the page."""
-    root: Any = typer.main.get_command(make_app())
-    context = typer.Context(root, info_name="albertkit")
-    parts = [HEAD, *_contents(root), "## albertkit\n", *_command(root, context)]
-    for path, command, command_context in _verbs(root, context):
-        parts += [f"## {path}\n", *_command(command, command_context)]
+    parts = [HEAD, *_contents(), _HELP]
+    for name in VERBS:
+        parts += [f"## albertkit {name}\n", *_command(name)]
     tables = (
         ("Exit status", "status", STATUSES),
         ("Files", "file", FILES),
@@ -96,86 +96,51 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def _verbs(group: Any, context: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield every command below a group, with its full name and its context. A group comes first."""
-    for name, command in group.commands.items():
-        command_context = typer.Context(command, info_name=name, parent=context)
-        yield _typed(command_context), command, command_context
-        if hasattr(command, "commands"):
-            yield from _verbs(command, command_context)
-
-
-def _typed(context: Any) -> str:
-    """Return the full name of a command. Click's `command_path` also has the arguments of groups."""
-    return f"{_typed(context.parent)} {context.info_name}" if context.parent else context.info_name
-
-
-def _contents(root: Any) -> Iterator[str]:
+def _contents() -> Iterator[str]:
     """Yield the lists of commands, with the titles of the help's panels."""
-    panels: dict[str, list[Any]] = {}
-    for command in root.commands.values():
-        panels.setdefault(command.rich_help_panel, []).append(command)
-    for title, commands in panels.items():
-        verbs = ", ".join(f"[{command.name}](#albertkit-{command.name})" for command in commands)
-        yield f"* {title}: {verbs}"
+    panels: dict[str, list[str]] = {}
+    for name, verb in VERBS.items():
+        if " " not in name:
+            panels.setdefault(verb.panel, []).append(name)
+    for title, names in panels.items():
+        yield f"* {title}: {', '.join(f'[{name}](#albertkit-{name})' for name in names)}"
     yield "* All commands: [exit status](#exit-status), [files](#files), [environment](#environment)\n"
 
 
-def _command(command: Any, context: Any) -> Iterator[str]:
+def _command(name: str) -> Iterator[str]:
     """Yield the parts of a command: description, synopsis, arguments, options, example."""
-    text, _, example = command.help.partition("\n\nExample: ")
-    yield f"{text}\n"
-    parameters = [(parameter, *_record(parameter, context)) for parameter in command.params]
-    required = [
-        term if parameter.param_type_name == "option" else _called(parameter)
-        for parameter, term, _ in parameters
-        if parameter.required
-    ]
-    optional = [
-        f"[{_called(parameter)}]"
-        for parameter, *_ in parameters
-        if parameter.param_type_name == "argument" and not parameter.required
-    ]
-    verb = [command.subcommand_metavar] if hasattr(command, "commands") else []
-    yield f"```text\n{' '.join([_typed(context), *required, *optional, '[OPTIONS]', *verb])}\n```\n"
-    panels: dict[str, list[str]] = {}
-    for parameter, term, meaning in parameters:
-        is_argument = parameter.param_type_name == "argument"
-        title = "Arguments" if is_argument else parameter.rich_help_panel or "Options"
-        panels.setdefault(title, []).append(f"* `{term}`: {meaning}")
-    for title, lines in panels.items():
-        yield f"{title}:\n\n" + "\n".join(lines) + "\n"
-    yield f"Example:\n\n```bash\n{example}\n```\n"
+    verb = VERBS[name]
+    yield f"{verb.help}\n"
+    flags = [] if name in GROUPS else flags_of(name)
+    words = [flag.option if flag.is_required else f"[{flag.option}]" for flag in flags if flag.is_positional]
+    words += [f"{flag.option} {_kind(flag)}" for flag in flags if flag.is_required and not flag.is_positional]
+    words.append("COMMAND" if name in GROUPS else "[OPTIONS]")
+    yield f"```text\nalbertkit {' '.join([name, *words])}\n```\n"
+    groups: dict[str, list[str]] = {}
+    for flag in flags:
+        default = (
+            "" if flag.default in (None, False, BEST) or flag.is_required else f" Default: {flag.default}."
+        )
+        title = "Arguments" if flag.is_positional else flag.group
+        groups.setdefault(title, []).append(f"* `{_typed(flag)}`: {flag.help}{default}")
+    for title in sorted(groups, key=lambda title: group(title).sort_key):
+        yield f"{title}:\n\n" + "\n".join(groups[title]) + "\n"
+    yield f"Example:\n\n```bash\nalbertkit {verb.example}\n```\n"
 
 
-def _called(argument: Any) -> str:
-    """Return the name of an argument in the synopsis."""
-    return (argument.metavar or argument.name).upper() + ("..." if argument.nargs == -1 else "")
+def _typed(flag: Flag) -> str:
+    """Return a flag as the user types it, with the type of its value."""
+    if flag.is_positional:
+        return flag.option + ("..." if flag.kind == list[str] else "")
+    if flag.kind is bool:
+        return f"{flag.option}, --no-{flag.option[2:]}" if flag.can_negate else flag.option
+    return f"{flag.option} {_kind(flag)}"
 
 
-def _record(parameter: Any, context: Any) -> tuple[str, str]:
-    """Return a parameter as the user types it, and its description with its default."""
-    term, meaning = parameter.get_help_record(context)
-    if parameter.param_type_name == "argument":
-        term = _called(parameter)
-    else:
-        term = term.replace("<int range>", "<int>").replace("<float range>", "<float>")
-        term = ", ".join([*(name for name in parameter.opts if name not in term), term])
-    match = re.fullmatch(r"(.*?)(?:  \[(.*)\])?", meaning, flags=re.DOTALL)
-    assert match is not None
-    meaning, notes = match[1].strip(), (match[2] or "").split("; ") if match[2] else []
-    for note in notes:
-        name, colon, value = note.partition(": ")
-        if name == "default" and colon:
-            value = value[1:-1] if value.startswith("(") and value.endswith(")") else value
-            meaning += f" Default: {value.removesuffix('.')}."
-        elif bound := re.fullmatch(r"x>=(\S+)", note):
-            meaning += f" At least {bound[1]}."
-        elif bound := re.fullmatch(r"(\S+)<=x<=(\S+)", note):
-            meaning += f" From {bound[1]} to {bound[2]}."
-        else:
-            meaning += f" {note.capitalize()}."
-    return term, meaning
+def _kind(flag: Flag) -> str:
+    if get_origin(flag.kind) is Literal:
+        return f"<{'|'.join(get_args(flag.kind))}>"
+    return "<str>" if flag.kind == list[str] else f"<{flag.kind.__name__.lower()}>"
 
 
 def main() -> None:

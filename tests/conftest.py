@@ -34,7 +34,7 @@ SHARED = Path(os.environ.get("ALBERTKIT_SHARED", ROOT.parent / "shared"))
 
 
 INTEGRATION = (
-    "bench/*", "cli/*", "compat/*", "finetuning/*", "gpu/*", "keras/*", "project/*", "serving/*",
+    "cli/*", "compat/*", "finetuning/*", "test_bench.py", "gpu/*", "keras/*", "project/*", "serving/*",
     "training/*", "checkpoints/test_foreign_models.py", "checkpoints/test_reader_*.py",
     "checkpoints/test_tensor_bundle.py", "datasets/test_data_fuzz*.py", "export/*",
     "inspection/*", "modeling/test_modeling_outputs.py",

@@ -11,6 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
+from command_line import Run
 from conversion_models import TOLERANCE, WORDS, random_model
 from modeling_twins import make
 from original_checkpoint import Tensors, arrays_fixture, original_fixture, tf1_fixture  # noqa: F401
@@ -18,11 +19,9 @@ from places import ROOT
 from safetensors.torch import load_file
 from torch_files import write_bundle
 from torchless import run_without_torch
-from typer.testing import CliRunner
 
 from albertkit.checkpoints import folder as folder_file
 from albertkit.checkpoints import julia
-from albertkit.cli.main import make_app
 from albertkit.conversion import convert
 from albertkit.errors import CheckpointError, ConfigError, DataError, MissingExtraError, ModelNotFoundError
 from albertkit.modeling.model import AlbertModel
@@ -91,17 +90,16 @@ def test_invalid_arguments(tf1: Path) -> None:
         convert(tf1.parent / "nothing", tf1.parent / "out")
 
 
-def test_the_verb(tf1: Path) -> None:
-    runner = CliRunner()
-    done = runner.invoke(make_app(), ["convert", str(tf1), str(tf1.parent / "hf"), "--verify", "--json"])
-    assert done.exit_code == 0, done.output
-    report = json.loads(done.stdout)
+def test_the_verb(tf1: Path, run: Run) -> None:
+    done = run("convert", tf1, tf1.parent / "hf", "--verify", "--json")
+    assert done.status == 0, done.errors
+    (report,) = done.json
     assert report["largest_difference"] == 0
     assert len(report["tensors"]) == 32
     target = tf1.parent / "model.tfbson"
-    done = runner.invoke(make_app(), ["convert", str(tf1.parent / "hf"), str(target), "--dtype", "float16"])
-    assert done.exit_code == 0, done.output
-    assert "(hf) -> " in done.stdout
+    done = run("convert", tf1.parent / "hf", target, "--dtype", "float16")
+    assert done.status == 0, done.errors
+    assert "(hf) -> " in done.output
     assert julia.load(target)["weights"][WORDS].dtype == np.float16
 
 

@@ -17,6 +17,7 @@ from albertkit.errors import MissingExtraError as MissingExtraError
 from albertkit.errors import ModelNotFoundError as ModelNotFoundError
 from albertkit.errors import ShapeMismatchError as ShapeMismatchError
 from albertkit.errors import TokenizerError as TokenizerError
+from albertkit.errors import TooLongError as TooLongError
 from albertkit.errors import TrainingError as TrainingError
 from albertkit.errors import UploadError as UploadError
 from albertkit.export.onnx import export_onnx as export_onnx
@@ -46,15 +47,7 @@ from albertkit.modeling.task_heads import AlbertForMultipleChoice as AlbertForMu
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering as AlbertForQuestionAnswering
 from albertkit.modeling.task_heads import AlbertForSequenceClassification as AlbertForSequenceClassification
 from albertkit.modeling.task_heads import AlbertForTokenClassification as AlbertForTokenClassification
-from albertkit.pipelines import FeatureExtractionPipeline as FeatureExtractionPipeline
-from albertkit.pipelines import FillMaskPipeline as FillMaskPipeline
-from albertkit.pipelines import MultipleChoicePipeline as MultipleChoicePipeline
 from albertkit.pipelines import Pipeline as Pipeline
-from albertkit.pipelines import QuestionAnsweringPipeline as QuestionAnsweringPipeline
-from albertkit.pipelines import SentenceOrderPipeline as SentenceOrderPipeline
-from albertkit.pipelines import TextClassificationPipeline as TextClassificationPipeline
-from albertkit.pipelines import TokenClassificationPipeline as TokenClassificationPipeline
-from albertkit.pipelines import ZeroShotClassificationPipeline as ZeroShotClassificationPipeline
 from albertkit.pipelines import pipeline as pipeline
 from albertkit.pretraining.prepare import prepare as prepare
 from albertkit.pretraining.pretrain import pretrain as pretrain

@@ -7,6 +7,7 @@
     │   └── ShapeMismatchError (RuntimeError)  weights with a different shape than the model's
     ├── TokenizerError    (ValueError)   missing, damaged or unsupported vocabulary files
     ├── DataError         (ValueError)   text, shards and labels that cannot be used
+    │   └── TooLongError                 a text that exceeds the maximum length
     ├── TrainingError     (RuntimeError) a run that cannot start, resume or continue
     ├── DiskFullError     (OSError)      no space left to write a file
     ├── UploadError       (OSError)      files that could not be uploaded to the hub
@@ -54,6 +55,9 @@ _CLOSE = 0.65  # minimum similarity of a suggestion: text-generation is not feat
 class AlbertKitError(Exception):
     """Base class of all errors that albertkit raises on purpose."""
 
+    inputs: tuple[int, ...] = ()
+    """For errors of pipelines: the indices of the inputs that cannot be answered, counted from 0."""
+
 
 class ConfigError(AlbertKitError, ValueError):
     """Raised when a setting, an argument or a config is invalid, or when they do not match."""
@@ -77,6 +81,28 @@ class TokenizerError(AlbertKitError, ValueError):
 
 class DataError(AlbertKitError, ValueError):
     """Raised when text, shards or labels cannot be read or used."""
+
+
+class TooLongError(DataError):
+    """Raised when a text has more tokens than a model can read, and must not be truncated.
+
+    Args:
+        reason: the text and its length, as a sentence.
+        tokens: number of tokens of the text, including special tokens.
+        limit: maximum number of tokens.
+    """
+
+    def __init__(self, reason: str, tokens: int, limit: int) -> None:
+        super().__init__(reason, tokens, limit)
+        self.tokens, self.limit = tokens, limit
+
+    @property
+    def reason(self) -> str:
+        """The text and its length, without advice."""
+        return self.args[0]
+
+    def __str__(self) -> str:
+        return f"{self.reason} Split it into shorter texts, or pass truncation=True."
 
 
 class TrainingError(AlbertKitError, RuntimeError):

@@ -20,7 +20,9 @@ from albertkit.text_files import check_line_end, decode_line
 
 InputFormat = Literal["lines", "tsv", "jsonl"]
 _BY_SUFFIX: dict[str, InputFormat] = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-_TABLES = (".csv", ".parquet", ".arrow", ".feather", ".xlsx", ".xls", ".ods")
+TABLES = (".csv", ".parquet", ".arrow")
+"""Endings of tables with a header, which `pipelines/inputs.py` reads."""
+_UNREAD_TABLES = (*TABLES, ".feather", ".xlsx", ".xls", ".ods")
 _UNREAD = (".json", ".gz", ".zst", ".bz2", ".xz", ".zip")
 PAIR_FIELDS = ("text", "text_pair")
 QUESTION_FIELDS = ("question", "context")
@@ -38,11 +40,10 @@ def format_of(path: Path) -> InputFormat:
         DataError: The file is a table or an archive, whose lines are not texts.
     """
     suffix = path.suffix.lower()
-    if suffix in _TABLES:
+    if suffix in _UNREAD_TABLES:
         raise DataError(
-            f"{path}: a {suffix} file is a table. Expected one input per line: a text, .tsv without a "
-            "header, or .jsonl. Write the texts of a column to a .txt or .jsonl file. For a fine-tuned "
-            f"model, you can also run: albertkit predict TASK --input {path} --output answers.csv"
+            f"{path}: a {suffix} file cannot be read here. Expected one input per line: a text, .tsv without "
+            "a header, or .jsonl."
         )
     if suffix in _UNREAD:
         raise DataError(
@@ -195,8 +196,7 @@ def _check_no_header(line: str, where: str) -> None:
     if len(columns) > 1 and {column.lower() for column in columns} <= _HEADER:
         raise DataError(
             f"{where}: {', '.join(map(repr, columns))} are column names, but each line must be an input. "
-            "Remove the line. For a fine-tuned model, you can also run albertkit predict, which reads tables "
-            "with a header."
+            "Remove the line, or write the table as .csv."
         )
 
 

@@ -183,7 +183,7 @@ def test_commands(write_model: WriteModel, run: Run, tmp_path: Path) -> None:
     write_json_lines(tmp_path / "texts.jsonl", ({"text": text} for text in TEXTS))
     target = tmp_path / "vectors.jsonl"
     files = ("--input", tmp_path / "texts.jsonl", "--output", target)
-    result = run("predict", "sentence-embedding", "--model", folder, *files)
+    result = run("predict", "--model", folder, *files)
     assert result.status == 0, result.errors
     same([json.loads(line)["vector"] for line in target.read_text().splitlines()], expected)
 

@@ -7,13 +7,12 @@ import pytest
 import torch
 import transformers
 from checkpoint_models import names_in
+from command_line import Run
 from conversion_models import SIZES
 from safetensors.torch import load_file
 from torch_files import read_folder, write_folder
-from typer.testing import CliRunner
 
 from albertkit.checkpoints.folder import number_of_bytes, split, weight_files
-from albertkit.cli.main import make_app
 from albertkit.config import AlbertConfig
 from albertkit.conversion import convert
 from albertkit.errors import ConfigError, DataError, DiskFullError
@@ -108,22 +107,11 @@ def test_invalid_sizes(size: object, tmp_path: Path) -> None:
     assert not (tmp_path / "m").exists()
 
 
-def test_conversion(model: AlbertForPreTraining, tmp_path: Path) -> None:
+def test_conversion(model: AlbertForPreTraining, tmp_path: Path, run: Run) -> None:
     model.save_pretrained(tmp_path / "in")
-    done = CliRunner().invoke(
-        make_app(),
-        [
-            "convert",
-            str(tmp_path / "in"),
-            str(tmp_path / "out"),
-            "--max-shard-size",
-            "4kB",
-            "--verify",
-            "--json",
-        ],
-    )
-    assert done.exit_code == 0, done.output
-    report = json.loads(done.stdout)
+    done = run("convert", tmp_path / "in", tmp_path / "out", "--max-shard-size", "4kB", "--verify", "--json")
+    assert done.status == 0, done.errors
+    (report,) = done.json
     assert report["largest_difference"] == 0
     assert {Path(path).name for path in report["checksums"]} == {
         *names_in(tmp_path / "out"),

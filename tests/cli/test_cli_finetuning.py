@@ -40,7 +40,7 @@ def test_from_files_to_predictions(folder: Path, tmp_path: Path, run: Run) -> No
 
     report = tmp_path / "report"
     result = run(
-        "evaluate", "text-classification", "--model", tmp_path / "run", "--data", folder / "dev.csv",
+        "evaluate", "--model", tmp_path / "run", "--data", folder / "dev.csv",
         "--output", report, "--device", "cpu", *columns,
     )  # fmt: skip
     assert result.status == 0, result.errors
@@ -52,7 +52,7 @@ def test_from_files_to_predictions(folder: Path, tmp_path: Path, run: Run) -> No
     assert metrics["accuracy"] == accuracy([label for _, label in LABELED_ROWS * 4], said)
 
     result = run(
-        "predict", "text-classification", "--model", tmp_path / "run", "--input", folder / "dev.csv",
+        "predict", "--model", tmp_path / "run", "--input", folder / "dev.csv",
         "--output", tmp_path / "answers.jsonl", "--text-column", "sentence", "--device", "cpu",
     )  # fmt: skip
     assert result.status == 0, result.errors
@@ -67,10 +67,10 @@ def test_inputs_are_not_overwritten(classifier: Path, tmp_path: Path, run: Run) 
     rows.write_text("kind,sentence\nold,the house\n")
     before = (rows.read_bytes(), (classifier / "report.json").read_bytes())
     about = ("--text-column", "sentence", "--device", "cpu", "--model", classifier)
-    result = run("predict", "text-classification", "--input", rows, "--output", rows, *about)
+    result = run("predict", "--input", rows, "--output", rows, *about)
     assert_one_line_error(result, "rows.csv is the input")
     result = run(
-        "evaluate", "text-classification", "--data", rows, "--output", classifier, "--label-column", "kind",
+        "evaluate", "--data", rows, "--output", classifier, "--label-column", "kind",
         *about,
     )  # fmt: skip
     assert_one_line_error(result, "has the report of a fine-tuning run", str(classifier / "test"))
@@ -82,11 +82,11 @@ def test_pairs_for_a_model_of_single_texts_are_an_error(classifier: Path, tmp_pa
     rows.write_text("text,more,label\nthe house,was lost,old\n")
     about = ("--pair-column", "more", "--device", "cpu", "--model", classifier)
     said = "fine-tuned on single texts, but this is a pair"
-    result = run("evaluate", "text-classification", "--data", rows, *about)
+    result = run("evaluate", "--data", rows, *about)
     assert (result.status, result.output) == (1, "")
     assert said in result.errors
     answers = tmp_path / "answers.jsonl"
-    result = run("predict", "text-classification", "--input", rows, "--output", answers, *about)
+    result = run("predict", "--input", rows, "--output", answers, *about)
     assert_one_line_error(result, said)
     classify = pipeline("text-classification", str(classifier))
     with pytest.warns(UserWarning, match="fine-tuned on single texts, but this is a pair"):
@@ -102,7 +102,7 @@ def test_a_maximum_length_above_the_model_is_logged(
     said = "max_length is 513, but the model's maximum is 512 tokens: using 512\n"
     for verb, places in (("evaluate", data), ("predict", files)):
         for length, announced in ((513, True), (512, False)):
-            result = run(verb, "text-classification", *places, *about, "--max-length", str(length))
+            result = run(verb, *places, *about, "--max-length", str(length))
             assert result.status == 0, result.errors
             assert (said in result.errors) is announced
             (tmp_path / "answers.jsonl").unlink(missing_ok=True)
@@ -127,13 +127,11 @@ def test_texts_of_unknown_tokens_cause_a_warning(
     )
     assert [line.partition(": ")[0] for line in caplog.messages if note in line] == ["training", "validation"]
     model, columns = ("--model", classifier), ("--text-column", "sentence")
-    result = run(
-        "evaluate", "text-classification", *model, "--data", table, *columns, "--label-column", "kind"
-    )
+    result = run("evaluate", *model, "--data", table, *columns, "--label-column", "kind")
     assert note in result.errors
     for name in ("a.jsonl", "b.jsonl"):
         output = tmp_path / name
-        result = run("predict", "text-classification", *model, "--input", table, "--output", output, *columns)
+        result = run("predict", *model, "--input", table, "--output", output, *columns)
         assert result.errors.count(f"warning: {note}") == 1
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join([arabic] * 3 + ["a word"]), encoding="utf-8")
@@ -204,14 +202,14 @@ def test_errors_have_one_line(folder: Path, tmp_path: Path, run: Run) -> None:
     assert_one_line_error(result, "no column 'text'", "kind, sentence")
     result = run("finetune", "text-clasification", *files, *model)
     assert_one_line_error(result, "(did you mean 'text-classification'?). Expected one of", "token-")
-    result = run("evaluate", "text-classification", "--data", folder / "dev.csv", *model)
+    result = run("evaluate", "--task", "text-classification", "--data", folder / "dev.csv", *model)
     assert result.status == 1
     assert "it was not fine-tuned for text-classification" in result.errors
     # The head of a regression has the same names and sizes as the head of multiple choice.
     config = AlbertConfig.from_pretrained(folder / "model").replace(num_labels=1, problem_type="regression")
     AlbertForSequenceClassification(config).save_pretrained(tmp_path / "numbers")
     AlbertTokenizer.from_pretrained(folder / "model").save_pretrained(tmp_path / "numbers")
-    result = run("evaluate", "multiple-choice", "--data", tmp_path, "--model", tmp_path / "numbers")
+    result = run("evaluate", "--task", "multiple-choice", "--data", tmp_path, "--model", tmp_path / "numbers")
     assert_one_line_error(result, "trained for text-classification", "not for multiple-choice")
 
 
@@ -242,12 +240,19 @@ def test_labels_are_described(folder: Path, tmp_path: Path, run: Run) -> None:
 def test_help_shows_defaults(run: Run) -> None:
     """`finetune` shows numbers. `evaluate` and `predict` use the settings of the fine-tuning."""
     verbs = ("finetune", "evaluate", "predict")
-    flat = {verb: " ".join(run(verb, "--help").output.replace("│", " ").split()) for verb in verbs}
-    assert "[default: (64)]" in flat["finetune"]
+    flat = {verb: " ".join(run(verb, "--help-all").output.replace("│", " ").split()) for verb in verbs}
+    assert "[default: 64]" in flat["finetune"]
     for verb in ("evaluate", "predict"):
-        assert "(64)" not in flat[verb]
-        assert "[default: (as the model was fine-tuned)]" in flat[verb]
-    assert not [verb for verb, shown in flat.items() if "(None)" in shown]
+        assert "[default: 64]" not in flat[verb]
+        assert "Default: as the model was fine-tuned." in flat[verb]
+
+
+def test_the_help_of_finetune_fits_on_two_screens(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rare options are shown by --help-all."""
+    short = run("finetune", "--help").output
+    assert len(short.splitlines()) <= 2 * 40
+    assert "--dropout" not in short
+    assert "--dropout" in run("finetune", "--help-all").output
 
 
 def test_all_long_texts_are_counted_first(
@@ -269,20 +274,20 @@ def test_all_long_texts_are_counted_first(
     model = ("--model", folder / "model")
     for result in (
         run("finetune", "text-classification", *files, *model, *about, *columns),
-        run("evaluate", "text-classification", "--data", rows, "--model", classifier, *about, *columns),
+        run("evaluate", "--data", rows, "--model", classifier, *about, *columns),
         run_predict(run, classifier, rows, tmp_path / "answers.csv", *about),
     ):
         assert result.status == 1
         assert said in result.errors.splitlines()[-1]
         assert "tokens with [CLS] and [SEP], but the maximum is 16" in result.errors
-        assert "--truncation of finetune, evaluate and predict" in result.errors
+        assert "truncation" in result.errors
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
 def test_evaluate_does_not_replace_its_data(classifier: Path, tmp_path: Path, run: Run) -> None:
     data = tmp_path / "predictions.jsonl"
     data.write_text('{"text": "the house", "label": "old"}\n')
-    about = ("evaluate", "text-classification", "--model", classifier, "--data", data, "--device", "cpu")
+    about = ("evaluate", "--model", classifier, "--data", data, "--device", "cpu")
     result = run(*about, "--output", tmp_path)
     assert_one_line_error(result, f"would replace {data}, which is the input")
     assert_one_line_error(run(*about, "--output", data), "is a file. Expected a folder for the report")

@@ -23,7 +23,7 @@ def test_empty_texts_are_predicted_and_counted(classifier: Path, tmp_path: Path,
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"text": "the house"}\n{"text": ""}\n')
     result = run(
-        "predict", "text-classification", "--model", classifier, "--input", rows, "--device", "cpu",
+        "predict", "--model", classifier, "--input", rows, "--device", "cpu",
         "--output", tmp_path / "answers.jsonl",
     )  # fmt: skip
     assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 2
@@ -38,7 +38,7 @@ def test_predict_uses_the_columns_of_the_fine_tuning(classifier: Path, tmp_path:
     result = run_predict(run, classifier, rows, output)
     assert result.status == 0, result.errors
     assert "options of the fine-tuning: --text-column sentence\n" in result.errors
-    result = run("evaluate", "text-classification", "--model", classifier, "--data", rows, "--device", "cpu")
+    result = run("evaluate", "--model", classifier, "--data", rows, "--device", "cpu")
     assert result.status == 0, result.errors
     assert "options of the fine-tuning: --text-column sentence --label-column kind\n" in result.errors
     # A flag overrides these columns, and albertkit ignores them if a file does not have them.

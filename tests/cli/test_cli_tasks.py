@@ -74,15 +74,17 @@ class TestClassify:
 
     def test_long_text(self, run, folders):
         call = ("classify", "word " * 60, "--model", folders["classes"])
-        assert_one_line_error(run(*call), "62 tokens", "--truncate")
-        assert "truncated: the last 14 tokens" in run(*call, "--truncate").output
+        assert_one_line_error(run(*call), "62 tokens", "--truncation")
+        assert "truncated: the last 14 tokens" in run(*call, "--truncation").output
 
 
 class TestTag:
     def test_json(self, run, folders):
         find = pipeline("ner", folders["tags"])
         for strategy in ("none", "first"):
-            (line,) = run("tag", TEXT, "--model", folders["tags"], "--aggregation", strategy, "--json").json
+            (line,) = run(
+                "tag", TEXT, "--model", folders["tags"], "--aggregation-strategy", strategy, "--json"
+            ).json
             assert line == {"text": TEXT, "entities": find(TEXT, aggregation_strategy=strategy)}
 
     def test_words(self, run, folders):
@@ -140,8 +142,8 @@ class TestAnswer:
         assert f"[{best['answer']}]" in output
         assert f"{best['start']}:{best['end']}" in output
         call = ("answer", "who", "--context", self.CONTEXT, "--model", folders["questions"], "--top-k", "500")
-        assert "(no answer)" in run(*call, "--no-answer").output
-        assert "(no answer)" not in run(*call, "--answer-always").output
+        assert "(no answer)" in run(*call, "--handle-impossible-answer").output
+        assert "(no answer)" not in run(*call, "--no-handle-impossible-answer").output
 
     def test_errors(self, run, folders, tmp_path):
         call = ("answer", "who", "--model", folders["questions"])
@@ -227,19 +229,28 @@ def test_help_has_an_example(run, verb):
 
 
 class TestFiles:
-    """Files of `--file`: all inputs are checked before the first answer, and tables are an error."""
+    """Files of `--file`: all inputs are checked before the first answer."""
 
     VERBS: ClassVar = {
         "fill-mask": "order", "embed": "order", "classify": "classes", "tag": "tags", "answer": "questions",
         "choose": "choices", "order": "order",
     }  # fmt: skip
 
+    def test_tables_with_a_header(self, run, folders, tmp_path):
+        file = tmp_path / "a.csv"
+        file.write_text('id,Text\n1,"the captain, again"\n2,a word\n')
+        model = ("--model", folders["classes"], "--json")
+        assert run("classify", "--file", file, *model).output == (
+            run("classify", "the captain, again", "a word", *model).output
+        )
+        file.write_text("text_pair,text\nthe sea,the captain\n")
+        (line,) = run("classify", "--file", file, *model).json
+        assert (line["text"], line["text_pair"]) == ("the captain", "the sea")
+
     @pytest.mark.parametrize("verb", VERBS)
-    def test_tables_are_an_error(self, run, tmp_path, verb):
+    def test_other_formats_are_an_error(self, run, tmp_path, verb):
         for suffix, words in (
-            ("csv", "a column to a .txt or .jsonl file. For a fine-tuned model, you can also run: albertkit"),
-            ("Parquet", "albertkit predict TASK --input"),
-            ("xlsx", "is a table"),
+            ("xlsx", "cannot be read here"),
             ("json", "cannot be read. Expected one input per line"),
             ("jsonl.gz", "Unpack or convert the file first"),
         ):
@@ -251,7 +262,7 @@ class TestFiles:
         assert_one_line_error(
             run(verb, "--file", file),
             "table.tsv, line 1: 'text', 'label' are column names",
-            "albertkit predict",
+            "write the table as .csv",
         )
 
     def test_a_format_overrides_the_name(self, run, folders, tmp_path):

@@ -75,9 +75,9 @@ class TestFillMask:
             run("fill-mask", "the [MASK]", "--model", model, "--targets", "photosynthesis"),
             "'photosynthesis' is not a single piece",
         )
-        for blank in ("word, ,harbour", ""):
-            result = run("fill-mask", "the [MASK]", "--model", model, "--targets", blank)
-            assert_one_line_error(result, "the target '' is not a single piece")
+        assert_one_line_error(
+            run("fill-mask", "the [MASK]", "--model", model, "--targets", ""), "targets is empty"
+        )
 
     def test_file_and_pipe(self, run, model, tmp_path):
         lines = "\ufeffthe [MASK]\r\n\n  café [MASK]  \n"
@@ -197,20 +197,20 @@ class TestEmbed:
     def test_long_text(self, run, model):
         long = "word " * 50
         assert_one_line_error(
-            run("embed", long, "--model", model), "52 tokens", "maximum is 24", "--truncate"
+            run("embed", long, "--model", model), "52 tokens", "maximum is 24", "--truncation"
         )
-        cut = run("embed", long, long[:15], long + long, "--model", model, "--truncate", "--json")
+        cut = run("embed", long, long[:15], long + long, "--model", model, "--truncation", "--json")
         assert cut.status == 0
         assert "2 of 3 texts exceed the maximum length of 24 tokens: 106 tokens were" in cut.errors
         assert "at most 78 in one text" in cut.errors
-        assert run("embed", long[:15], "--model", model, "--truncate", "--json").errors == ""
+        assert run("embed", long[:15], "--model", model, "--truncation", "--json").errors == ""
 
     def test_long_text_for_a_model_trained_with_less(self, run, model, tmp_path):
         short = tmp_path / "short"
         shutil.copytree(model, short)
         config = json.loads((short / "config.json").read_text())
         (short / "config.json").write_text(json.dumps(config | {"task_settings": {"max_length": 16}}))
-        cut = run("embed", "word " * 50, "--model", short, "--truncate", "--json")
+        cut = run("embed", "word " * 50, "--model", short, "--truncation", "--json")
         assert "1 of 1 texts exceed the maximum length of 16 tokens: 36 tokens were" in cut.errors
 
 
@@ -351,14 +351,3 @@ def test_help_loads_neither_torch_nor_the_hub():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "fill-mask" in done.stdout
     assert done.stderr.strip() == "False False"
-
-
-def test_a_verb_imports_no_other() -> None:
-    code = (
-        "import sys; from albertkit.cli.main import _needed, make_app\n"
-        "make_app(_needed(['fill-mask', 'text'])); make_app(_needed(['--version']))\n"
-        "print(sorted(name.rpartition('.')[2] for name in sys.modules if name.startswith('albertkit.cli.')))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "'fill_mask'" in found
-    assert not {"finetune", "pretrain", "serve", "inspect"} & set(re.findall(r"'(\w+)'", found))

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from albertkit.cli import completing, main
+from albertkit.cli import main, parameters
 from albertkit.engines.choosing import ENGINES
 from albertkit.finetuning.suites import SUITES
-from albertkit.pipelines import _CLASSES
+from albertkit.options import OPTIONS
+from albertkit.pipelines.tasks import DEFINITIONS
 from albertkit.tasks.registry import TASKS
 
 pytestmark = pytest.mark.light
@@ -21,41 +22,32 @@ PUBLISHED = [
 ]
 
 
-def bash_offers(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Return the completions of a line with the cursor at its end."""
-    monkeypatch.setenv("_ALBERTKIT_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", line)
-    monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
-    monkeypatch.setattr(sys, "argv", ["albertkit"])
+def offers(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the values that the command offers to the shell at the end of a line."""
+    monkeypatch.setattr(sys, "argv", ["albertkit", "__complete", *line.split(" ")[1:]])
     with pytest.raises(SystemExit) as exit_:
         main.run()
     assert exit_.value.code in (0, None)
-    return capsys.readouterr().out.split()
+    lines = capsys.readouterr().out.splitlines()
+    return [one.partition("\t")[0] for one in lines if one and not one.startswith("\x1f")]
 
 
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("albertkit fi", ["fill-mask", "finetune"]),
-        ("albertkit fill-mask --t", ["--top-k", "--targets"]),
         ("albertkit fill-mask --model ", ["bundled", "bundled-sentences", *PUBLISHED]),
         ("albertkit embed --model albert-xx", ["albert-xxlarge-v1", "albert-xxlarge-v2"]),
         ("albertkit embed --model ru", ["runs-reviews"]),
         ("albertkit embed --model ./runs", ["./runs-reviews"]),
         ("albertkit embed --model nowhere/", []),
         ("albertkit convert b", ["bundled", "bundled-sentences"]),
-        ("albertkit convert bundled target --to ", ["hf", "tf1", "julia"]),
-        ("albertkit finetune ", list(TASKS)),
-        ("albertkit evaluate to", ["token-classification"]),
-        ("albertkit evaluate --suite ", list(completing.SUITES)),
+        ("albertkit finetune tok", ["token-classification"]),
+        ("albertkit evaluate --task to", ["token-classification"]),
+        ("albertkit evaluate --suite ", list(parameters.SUITES)),
         ("albertkit tag --engine onnx", ["onnx", "onnx-int8"]),
-        ("albertkit tag --aggregation f", ["first"]),
-        ("albertkit inspect b", ["bundled", "bundled-sentences", "base-v1", "base-v2"]),
-        ("albertkit inspect xl", ["xlarge-v1", "xlarge-v2"]),
-        ("albertkit inspect bundled --j", ["--json"]),
-        ("albertkit export ", ["onnx", "web"]),
+        ("albertkit inspect model b", ["bundled", "bundled-sentences"]),
         ("albertkit serve --model mine=bun", ["mine=bundled", "mine=bundled-sentences"]),
-        ("albertkit serve --task mine=sen", ["mine=sentence-order"]),
+        ("albertkit serve --task mine=fil", ["mine=fill-mask"]),
         ("albertkit classify --file re", []),  # then the shell offers files
         ("albertkit prepare ", []),
     ],
@@ -71,7 +63,7 @@ def test_offers(
     (tmp_path / "runs-reviews" / "config.json").touch()
     (tmp_path / "runs-empty").mkdir()
     monkeypatch.chdir(tmp_path)
-    found = bash_offers(line, monkeypatch, capsys)
+    found = offers(line, monkeypatch, capsys)
     if line.endswith("--model "):
         offered = [*offered, "runs-reviews"]
     assert sorted(found) == sorted(offered)
@@ -79,23 +71,20 @@ def test_offers(
 
 def test_names_are_those_of_the_modules() -> None:
     """They are written twice, since those import torch."""
-    assert sorted(completing.PIPELINE_TASKS) == sorted(one.task for one in _CLASSES)
-    assert list(completing.FINETUNING_TASKS) == list(TASKS)
-    assert sorted(completing.ENGINES) == sorted(ENGINES)
-    assert sorted(completing.SUITES) == sorted(SUITES)
+    assert sorted(OPTIONS) == sorted(DEFINITIONS)
+    assert list(parameters.FINETUNING_TASKS) == list(TASKS)
+    assert sorted(parameters.ENGINES) == sorted(ENGINES)
+    assert sorted(parameters.SUITES) == sorted(SUITES)
 
 
-@pytest.mark.parametrize(("shell", "offered"), [("zsh", '"finetune"'), ("fish", "finetune")])
-def test_other_shells(
-    shell: str, offered: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["albertkit"])
-    monkeypatch.setenv("_ALBERTKIT_COMPLETE", f"complete_{shell}")
-    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "albertkit finet")
-    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_scripts(shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["albertkit", "--show-completion", shell])
     with pytest.raises(SystemExit):
         main.run()
-    assert offered in capsys.readouterr().out
+    script = capsys.readouterr().out
+    assert "finetune" in script
+    assert "__complete" in script
 
 
 def test_in_a_real_bash(tmp_path: Path) -> None:
@@ -108,19 +97,15 @@ def test_in_a_real_bash(tmp_path: Path) -> None:
     )
     (tmp_path / "albertkit").chmod(0o755)
     script = """
-        eval "$(_ALBERTKIT_COMPLETE=source_bash albertkit)"
-        complete -p albertkit
+        eval "$(albertkit --show-completion bash)"
         COMP_WORDS=(albertkit fill-mask --model bundled-) COMP_CWORD=3
-        _albertkit_completion albertkit
+        _albertkit albertkit
         echo "${COMPREPLY[@]}"
     """
     environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run([bash, "--norc", "-euc", script], env=environment, capture_output=True, text=True)
+    done = subprocess.run([bash, "--norc", "-c", script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        "complete -o default -F _albertkit_completion albertkit",
-        "bundled-sentences",
-    ]
+    assert done.stdout.split() == ["bundled-sentences"]
     imported = (tmp_path / "imports").read_text()
-    assert "albertkit.cli.completing" in imported
+    assert "albertkit.cli.parameters" in imported
     assert "torch" not in imported

@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from albertkit.cli import bench
-from albertkit.cli.embed import _print_vectors
-from albertkit.cli.inspect import _print_attention, _print_bias, _print_model
-from albertkit.cli.printing import print_bars, print_places
+from albertkit.bench import BenchReport, Timing
+from albertkit.cli.printing import (
+    print_attention,
+    print_bars,
+    print_bench,
+    print_model,
+    print_spans,
+    print_vectors,
+)
 from albertkit.inspection.model import inspect_model
 
 pytestmark = pytest.mark.light
@@ -73,7 +78,7 @@ class TestBars:
 def test_the_labels_and_numbers_of_spans_are_whole(width: int) -> None:
     printed = console(width)
     text = "the harbor of the town of Leith in the county of Edinburgh"
-    print_places(
+    print_spans(
         printed,
         [
             ("LOC", text, {"score": 0.5, "start": 100, "end": 158}),
@@ -92,7 +97,7 @@ class TestSimilarities:
     ) -> list[str]:
         monkeypatch.setenv("COLUMNS", str(width))
         vectors = list(np.eye(count, 4, dtype=np.float32) - 0.25)
-        _print_vectors(TEXTS[:count], vectors, None)
+        print_vectors(TEXTS[:count], np.stack(vectors), None)
         return capsys.readouterr().out.splitlines()
 
     @pytest.mark.parametrize(("count", "width", "text"), [(6, 80, 35), (6, 200, 50), (4, 50, 19)])
@@ -120,7 +125,7 @@ def test_numbers_of_reports_are_whole(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    _print_model(inspect_model("xxlarge-v2"))
+    print_model(inspect_model("xxlarge-v2"))
     words = capsys.readouterr().out.split()
     assert {"maximum", "length", "222,595,584", "2,653,476,864"} & set(words)
     assert "…" not in "".join(words)
@@ -135,26 +140,9 @@ def test_numbers_of_reports_are_whole(
         cosine_to_last=cosines,
         cosine_to_previous=cosines,
     )
-    _print_attention(attention, None)  # type: ignore[arg-type]
+    print_attention(attention, None)  # type: ignore[arg-type]
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["2", "10", "0.125", "0.125"] in rows
-
-    groups = ("woman", "gentleman")
-    words_ = [
-        SimpleNamespace(
-            token=1, name="photographer", scores=dict.fromkeys(groups, 0.123), log2_ratios={"gentleman": 0.5}
-        )
-    ]
-    bias = SimpleNamespace(
-        template="a",
-        words=words_,
-        groups=groups,
-        predictions={one: [{"token": 1, "score": 0.123}] for one in groups},
-    )
-    _print_bias(bias, None)  # type: ignore[arg-type]
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["photographer", "12.3%", "photographer", "12.3%"] in rows
-    assert ["photographer", "12.3%", "12.3%", "+0.50"] in rows
 
 
 @pytest.mark.parametrize("width", [30, 80])
@@ -162,15 +150,11 @@ def test_speeds_are_whole(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    sides = ["onnx", "onnx-int8", "torch", "plain", "transformers", "onnxruntime"]
-    timings = [SimpleNamespace(length=512, batch=32, side=side) for side in sides]
-    report = SimpleNamespace(
-        about={"computed_in": {"torch": "bfloat16"}, "dtype": "float32"},
-        texts=[],
-        grid=timings,
-        tokens_per_text=9,
-    )
-    bench._print_table("speed", report, sides, lambda _: "12,345.6")  # type: ignore[arg-type]
-    shown = capsys.readouterr().out
-    assert ["32", "512", *["12,345.6"] * 6] in [line.split() for line in shown.splitlines()]
-    assert set(sides) <= set(shown.split())
+    engines = ["onnx", "onnx-int8", "torch", "plain"]
+    about = {"class": "A", "dtype": "float32", "device": "cpu", "processor": "p", "threads": 1, "cores": 1}
+    about |= {"product_library": "torch", "versions": {}, "computed_in": {"torch": "bfloat16"}}
+    timings = [Timing(engine, 512, 32, 32 / 12345.6, 1e9, 0.5) for engine in engines]
+    print_bench(BenchReport("m", about, timings=timings), None)
+    words = capsys.readouterr().out.split()
+    assert {"32", "512", *engines, "(bfloat16)"} <= set(words)
+    assert words.count("1.235e+04") == words.count("(50%)") == 4

@@ -115,7 +115,7 @@ def test_the_verbs_for_texts(models: dict[str, Path], run: Run) -> None:
     verbs = {
         ("fill-mask", "AlbertForPreTraining"): ["the [MASK] opened the [MASK]", "--top-k", "3"],
         ("order", "AlbertForPreTraining"): [TEXT, "my sister"],
-        ("embed", "AlbertForPreTraining"): [TEXT, "my sister", LONG, "--truncate", "--normalize"],
+        ("embed", "AlbertForPreTraining"): [TEXT, "my sister", LONG, "--truncation", "--normalize"],
         ("classify", "AlbertForSequenceClassification"): [TEXT, "my sister"],
         ("tag", "AlbertForTokenClassification"): [TEXT, LONG],
         ("answer", "AlbertForQuestionAnswering"): ["who", "what", "--context", context, "--top-k", "3"],
@@ -153,7 +153,7 @@ def test_predict(models: dict[str, Path], inputs: dict[str, list[Path]], tmp_pat
     for task, files in inputs.items():
         for number, file in enumerate(files):
             suffix = (".jsonl", ".csv", ".parquet" if task == "text-classification" else ".tsv")[number]
-            command = ["predict", task, "--model", models[LABELED[task]], "--input", file]
+            command = ["predict", "--task", task, "--model", models[LABELED[task]], "--input", file]
             outputs.append((tmp_path / f"{task}{number}{suffix}", command))
             commands.append([*command, "--output", outputs[-1][0]])
     for status, _, errors in without_torch(commands):
@@ -170,7 +170,7 @@ def test_commands_that_need_torch_are_an_error(
     models: dict[str, Path], inputs: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     model = models["AlbertForSequenceClassification"]
-    predict = ["predict", "text-classification", "--model", model, "--input"]
+    predict = ["predict", "--task", "text-classification", "--model", model, "--input"]
     predict += [inputs["text-classification"][0], "--output", tmp_path / "out.jsonl"]
     for status, printed, errors in without_torch(
         [
@@ -186,9 +186,7 @@ def test_commands_that_need_torch_are_an_error(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_other_errors_come_before_missing_libraries(
-    models: dict[str, Path], inputs: dict[str, list[Path]], tmp_path: Path
-) -> None:
+def test_other_errors_come_before_missing_libraries(models: dict[str, Path]) -> None:
     model = models["AlbertForSequenceClassification"]
     classify = ["classify", TEXT, "--model", model, "--device"]
     wrong, no_gpu = without_torch([[*classify, "gpu"], [*classify, "0"]])

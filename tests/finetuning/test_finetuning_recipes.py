@@ -3,10 +3,9 @@
 import re
 
 import pytest
-import typer.main
 from places import ROOT
 
-from albertkit.cli.main import make_app
+from albertkit.cli.main import flags_of
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.recipe import build, read_recipe
 from albertkit.tasks.registry import TASKS as LABELED_TASKS
@@ -55,11 +54,7 @@ def test_the_recipe_starts_with_its_command(name: str) -> None:
     text = (ROOT / "recipes" / "finetuning" / f"{name}.toml").read_text().replace("\\\n#", "")
     (command,) = re.findall(r"^#   albertkit (.*)$", text, re.MULTILINE)
     verb, task, *arguments = command.split()
-    known = {
-        flag
-        for option in typer.main.get_command(make_app()).commands[verb].params  # type: ignore[attr-defined]
-        for flag in option.opts
-    }
+    known = {flag.option for flag in flags_of(verb)}
     assert task in LABELED_TASKS
     assert {argument for argument in arguments if argument.startswith("-")} <= known
     assert arguments[arguments.index("--recipe") + 1] == f"recipes/finetuning/{name}.toml"

@@ -215,9 +215,7 @@ def test_unusable_training_data_is_an_error(encoder: Path, data: Path, tmp_path:
 def test_predict_and_evaluate(trained: Path, data: Path, tmp_path: Path, run: Run) -> None:
     arguments = ("--model", trained, "--device", "cpu")
     alone = data / "validation-alone.jsonl"
-    result = run(
-        "predict", "sentence-embedding", "--input", alone, "--output", tmp_path / "a.jsonl", *arguments
-    )
+    result = run("predict", "--input", alone, "--output", tmp_path / "a.jsonl", *arguments)
     assert result.status == 0, result.errors
     vectors = [json.loads(line)["vector"] for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     texts = [json.loads(line)["text"] for line in alone.read_text().splitlines()]
@@ -225,9 +223,7 @@ def test_predict_and_evaluate(trained: Path, data: Path, tmp_path: Path, run: Ru
         vectors, pipeline("feature-extraction", trained, device="cpu")(texts), atol=1e-5
     )
     pairs = data / "validation.jsonl"
-    result = run(
-        "predict", "sentence-embedding", "--input", pairs, "--output", tmp_path / "p.parquet", *arguments
-    )
+    result = run("predict", "--input", pairs, "--output", tmp_path / "p.parquet", *arguments)
     assert result.status == 0, result.errors
     from pyarrow import parquet
 
@@ -237,9 +233,9 @@ def test_predict_and_evaluate(trained: Path, data: Path, tmp_path: Path, run: Ru
         [one["similarity"] for one in found], [one["similarity"] for one in said], atol=1e-5
     )
     assert set(found[0]) == {"row", "similarity", "cut"}
-    result = run("evaluate", "sentence-embedding", "--data", pairs, "--json", *arguments)
+    result = run("evaluate", "--data", pairs, "--json", *arguments)
     assert result.json[0] == json.loads((trained / "report.json").read_text())["metrics"]
-    result = run("evaluate", "sentence-embedding", "--data", alone, *arguments)
+    result = run("evaluate", "--data", alone, *arguments)
     assert result.status == 1
     assert "sentence embeddings are evaluated on pairs" in result.errors.splitlines()[-1]
 

@@ -31,10 +31,10 @@ class TestCommands:
 
     def test_attention_errors(self, run, folder, tmp_path):
         call = ("inspect", "attention", "--model", folder)
-        assert_one_line_error(run(*call, "word " * 300), "302 tokens", "maximum is 64", "--truncate")
+        assert_one_line_error(run(*call, "word " * 300), "302 tokens", "maximum is 64", "--truncation")
         assert_one_line_error(run(*call, ""), "at least one word")
         assert_one_line_error(run(*call, "a", "--html", tmp_path / "none" / "a.html"), "there is no folder")
-        result = run(*call, "word " * 300, "--truncate")
+        result = run(*call, "word " * 300, "--truncation")
         assert "truncated: the last 238 tokens" in result.output
 
     def test_without_torch(self, folder, tmp_path, report):

@@ -15,7 +15,7 @@ from albertkit.modeling.task_heads import (
     AlbertForSequenceClassification,
     AlbertForTokenClassification,
 )
-from albertkit.pipelines import FeatureExtractionPipeline, FillMaskPipeline, Pipeline, pipeline
+from albertkit.pipelines import Pipeline, pipeline
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 
@@ -84,12 +84,12 @@ def folder(save) -> Path:
 
 
 @pytest.fixture(scope="module")
-def fill(engine_of_pipelines: str, folder: Path) -> FillMaskPipeline:
+def fill(engine_of_pipelines: str, folder: Path) -> Pipeline:
     return pipeline("fill-mask", folder)
 
 
 @pytest.fixture(scope="module")
-def encode(engine_of_pipelines: str, folder: Path) -> FeatureExtractionPipeline:
+def encode(engine_of_pipelines: str, folder: Path) -> Pipeline:
     return pipeline("feature-extraction", folder)
 
 

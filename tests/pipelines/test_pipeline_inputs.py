@@ -17,8 +17,8 @@ from transformers.pipelines.pt_utils import KeyDataset, KeyPairDataset
 from albertkit import pipelines
 from albertkit.errors import ConfigError, DataError
 from albertkit.inputs import NumberedInputs
-from albertkit.pipelines import interface, pipeline
-from albertkit.pipelines.interface import Pipeline
+from albertkit.pipelines import Pipeline, core, pipeline
+from albertkit.pipelines.tasks import DEFINITIONS
 
 ARABIC = "\u0645\u0631\u062d\u0628\u0627 \u0628\u0627\u0644\u0639\u0627\u0644\u0645"
 
@@ -71,42 +71,26 @@ class TestDatasets:
         with pytest.raises(DataError, match=r"\['a', 'b'\] \(list\) for a text\. .*\"text_pair\""):
             classify([["a", "b"]])  # as in transformers: these may be two texts
 
-    @pytest.mark.parametrize(
-        ("task", "todo"),
-        [
-            ("fill-mask", r'Pass one column, such as df\["text"\], where'),
-            ("feature-extraction", r'Pass one column, such as df\["text"\], where'),
-            ("token-classification", r'Pass one column, such as df\["text"\], where'),
-            (
-                "text-classification",
-                r'such as df\["text"\] or its rows, such as df\[\["text", "text_pair"\]\]',
-            ),
-            ("sentence-order", r'Pass its rows, such as df\[\["text", "text_pair"\]\]'),
-            ("question-answering", r'Pass its rows, such as df\[\["question", "context"\]\]\.to_dict'),
-            ("multiple-choice", r'Pass its rows, such as df\[\["context", "question", "choices"\]\]'),
-        ],
-    )
-    def test_a_table_is_an_error(self, made, task, todo):
-        columns = {"label": [0, 1], "text": ["a [MASK]", "b"]}
-        for table in (pd.DataFrame(columns), pa.table(columns), columns, {"train": pd.DataFrame(columns)}):
-            with pytest.raises(
-                DataError, match=r"received a table .* with the columns '(label', 'text|train)'"
-            ):
-                made[task](table)
-        with pytest.raises(DataError, match=todo):
-            made[task](pd.DataFrame(columns))
-        with pytest.raises(DataError, match=r'such as df\["note"\]'):
-            made["fill-mask"](pd.DataFrame({"note": ["a"]}))
-        for columns in ({"Nr": [1], "Text": ["a"]}, {"Kind": ["good"], "Nr": [1], "Text": ["a word"]}):
-            for table in (pd.DataFrame(columns), pa.table(columns), columns, pd.DataFrame(columns)[:0]):
-                with pytest.raises(
-                    DataError, match=r'such as df\["Text"\] or its rows, .*\(rename the columns'
-                ):
-                    made["text-classification"](table)
-        with pytest.raises(DataError, match=r'such as df\["body"\], where'):
-            made["fill-mask"](pd.DataFrame({0: ["x"], "kind": ["good"], "body": ["a longer text"]}))
-        with pytest.raises(DataError, match=r'\.to_dict\("records"\), where'):
-            made["text-classification"](pd.DataFrame({"text": ["a"], "text_pair": ["b"]}))
+    def test_tables(self, made, classify, tmp_path):
+        columns = {"Label": [1, 0, 1], "Text": TEXTS}
+        frame = pd.DataFrame(columns)
+        frame.to_csv(tmp_path / "texts.csv", index=False)
+        for table in (frame, pa.table(columns), columns):
+            assert classify(table) == classify(TEXTS)
+            assert made["feature-extraction"](table) == made["feature-extraction"](TEXTS)
+        assert list(classify(tmp_path / "texts.csv")) == classify(TEXTS)
+        pairs = pd.DataFrame(PAIRS, columns=["text", "text_pair"])
+        assert classify(pairs) == classify(PAIRS)
+        assert made["sentence-order"](pairs) == made["sentence-order"](PAIRS)
+        assert classify(pd.DataFrame({"anything": TEXTS})) == classify(TEXTS)
+        questions = pd.DataFrame([QUESTION] * 2)
+        assert made["question-answering"](questions) == [made["question-answering"](dict(QUESTION))] * 2
+        choices = pd.DataFrame([CHOICE])
+        assert made["multiple-choice"](choices) == made["multiple-choice"]([dict(CHOICE)])
+        with pytest.raises(DataError, match=r"the columns are a, b\. Expected text, text_pair"):
+            classify(pd.DataFrame({"a": ["x"], "b": ["y"]}))
+        with pytest.raises(DataError, match=r"row 2: received"):
+            classify(pd.DataFrame({"text": ["x", None]}))
 
 
 class TestWrongInputs:
@@ -122,14 +106,14 @@ class TestWrongInputs:
                 classify(inputs)
             with pytest.raises(DataError, match=r"^3 of 5 inputs"):
                 classify(inputs, batch_size=1)
-        monkeypatch.setattr(interface, "_INPUTS_AHEAD", 2)
+        monkeypatch.setattr(core, "INPUTS_AHEAD", 2)
         with pytest.raises(DataError, match=r"^13 of 25 .* 1, 2, 4, 6, 7, 9, 11, 12, 14, 16, \.\.\. \("):
             classify([*self.BAD * 4, *TEXTS, "a", None])
         with pytest.raises(DataError, match=r"^input 2 \(counted from 0\): the text .* has 62 tokens"):
             classify(["a", "b", "word " * 60])
 
     def test_a_generator_is_checked_lazily(self, classify, monkeypatch):
-        monkeypatch.setattr(interface, "_INPUTS_AHEAD", 2)
+        monkeypatch.setattr(core, "INPUTS_AHEAD", 2)
         answers = classify(one for one in ["a", "b", "c", None, 3])
         assert [next(answers) for _ in range(2)] == classify(["a", "b"])
         with pytest.raises(DataError, match=r"^input 3 \(counted from 0\): received None"):
@@ -174,8 +158,6 @@ class TestWrongInputs:
         assert classify("a word", top_k=np.int64(1)) == classify("a word", top_k=1)
         with pytest.raises(DataError, match=r"is a folder. Expected a file"):
             classify(tmp_path)
-        with pytest.raises(ConfigError, match=r"swapped\. .* pipeline\('fill-mask', 'bundled'\)"):
-            pipeline("bundled", "fill-mask")
 
     @pytest.mark.parametrize(
         "name", ["top_k", "doc_stride", "max_seq_len", "max_question_len", "max_answer_len"]
@@ -186,7 +168,7 @@ class TestWrongInputs:
                 made["question-answering"](dict(QUESTION), **{name: value})
 
     def test_questions_and_labels_of_a_wrong_type(self, made):
-        with pytest.raises(DataError, match=r"the question is 3. Expected a text or a list of texts"):
+        with pytest.raises(DataError, match=r"Expected .\"question"):
             made["question-answering"](question=3, context="a word")
         tag = made["token-classification"]
         for labels in ("LABEL_0", 3, [["LABEL_0"]]):
@@ -202,14 +184,14 @@ class TestWrongInputs:
                 made["fill-mask"]("a [MASK]", targets=targets)
         with pytest.raises(ConfigError, match=r"stride is 2\.5. Expected a whole number of at least 0"):
             tag("a word", stride=2.5)
-        with pytest.raises(DataError, match=r"received 'a word'.* Expected a list of words"):
+        with pytest.raises(DataError, match=r"received a text.* Expected a list of words"):
             tag("a word", is_split_into_words=True)
         with pytest.raises(ConfigError, match=r"truncation is 'only_first'. Expected True or False"):
             made["multiple-choice"](dict(CHOICE), truncation="only_first")
 
     @pytest.mark.parametrize("scalar", [np.array("a word"), torch.tensor(3)])
     def test_a_scalar_array_is_an_error(self, classify, scalar):
-        with pytest.raises(DataError, match=r"Expected a text.* or an iterable of these"):
+        with pytest.raises(DataError, match="an iterable of inputs"):
             classify(scalar)
 
     @pytest.mark.parametrize(
@@ -218,19 +200,8 @@ class TestWrongInputs:
     def test_arguments_of_the_tokenizer_of_a_wrong_type(self, made, task, name):
         with pytest.raises(ConfigError, match=rf"{name} is \[1\]. Expected a dict with some of truncation, "):
             made[task]("a [MASK]", **{name: [1]})
-        with pytest.raises(ConfigError, match=f"{name} has 1. Expected some of truncation, "):
+        with pytest.raises(ConfigError, match=f"{name} is .1: 2.. Expected a dict"):
             made[task]("a [MASK]", **{name: {1: 2}})
-
-    def test_positional_arguments_are_an_error(self, made):
-        for task, advice in (
-            ("fill-mask", "Pass several texts as a list"),
-            ("text-classification", r'as text_pair="\.\.\."'),
-            ("sentence-order", r"\(text, text_pair\)"),
-            ("question-answering", r'question="\.\.\." and context="\.\.\." by name'),
-            ("multiple-choice", r'context="\.\.\.", question="\.\.\." and choices='),
-        ):
-            with pytest.raises(ConfigError, match=rf"positional argument too many, 'another'.*{advice}"):
-                made[task]("a word", "another")
 
     def test_a_misspelled_argument(self, made, monkeypatch):
         """Check arguments of a call, of the constructor, and of `pipeline`, which does not read the model."""
@@ -249,47 +220,19 @@ class TestWrongInputs:
             given = dict(QUESTION if task == "question-answering" else CHOICE)
             inputs = given if task in ("question-answering", "multiple-choice") else "a word[MASK]"
             said = rf"the pipeline for {task}: unknown argument '{wrong}'\. Did you mean '{meant}'\?"
-            with pytest.raises(ConfigError, match=rf"{said} .*\b{meant}\b.*, batch_size, num_workers\.$"):
+            with pytest.raises(ConfigError, match=rf"{said} .*\b{meant}\b"):
                 made[task](PAIRS[0] if task == "sentence-order" else inputs, **{wrong: 1})
             for model in (made[task].model, None):
                 with pytest.raises(ConfigError, match=rf"{said} .*\b{meant}\b.*, device, "):
                     pipeline(task, model, made[task].tokenizer, **{wrong: 1})
             with pytest.raises(ConfigError, match=said):
-                type(made[task])(made[task].model, made[task].tokenizer, **{wrong: 1})
+                Pipeline(made[task].model, made[task].tokenizer, task, **{wrong: 1})
         with pytest.raises(ConfigError, match=r"'return_all_scores'\. Did you mean 'top_k=None'\?"):
             pipeline("text-classification", return_all_scores=True)
         with pytest.raises(ConfigError, match=r"Did you mean \"aggregation_strategy='simple'\"\?"):
             pipeline("ner", grouped_entities=True)
         with pytest.raises(ConfigError, match=r"'local_file_only'\. Did you mean 'local_files_only'"):
             pipeline("fill-mask", local_file_only=True)
-
-    def test_arguments_of_an_input_have_no_defaults(self, made):
-        for task, name in (
-            ("text-classification", "text_pair"),
-            ("token-classification", "is_split_into_words"),
-            ("question-answering", "context"),
-            ("multiple-choice", "choices"),
-            ("feature-extraction", "parse_special_tokens"),
-            ("feature-extraction", "on_cut"),
-        ):
-            one = made[task]
-            said = rf"the pipeline for {task}: unknown argument '{name}'"
-            with pytest.raises(ConfigError, match=said):
-                type(one)(one.model, one.tokenizer, **{name: None})
-            with pytest.raises(ConfigError, match=said):
-                pipeline(task, one.model, one.tokenizer, **{name: None})
-
-    def test_arguments_of_a_derived_class(self, made):
-        class Short(type(made["fill-mask"])):
-            def __call__(self, inputs, *, limit=5, **options):
-                return super().__call__(inputs[:limit], **options)
-
-        own = Short(made["fill-mask"].model, made["fill-mask"].tokenizer)
-        with pytest.raises(
-            ConfigError, match=r"'topk'\. Did you mean 'top_k'\? Expected some of limit, top_k, "
-        ):
-            own("[MASK] a word", limit=6, topk=1)
-        assert len(own("[MASK] a word", limit=6, top_k=1)) == 1
 
     def test_other_fields_are_ignored_in_memory_and_in_files(self, made, classify, tmp_path):
         cases = (
@@ -325,7 +268,7 @@ class TestWrongInputs:
         with pytest.raises(ConfigError, match="passed twice"):
             made["multiple-choice"](dict(CHOICE), choices=["a", "b"])
         assert classify(PAIRS[0][0], text_pair=PAIRS[0][1]) == [classify(PAIRS[0])]
-        with pytest.raises(ConfigError, match="text_pair is the second text of a single text"):
+        with pytest.raises(ConfigError, match="inputs are passed twice"):
             classify(TEXTS, text_pair="a")
 
 
@@ -382,8 +325,7 @@ def test_other_fields_of_a_json_line_are_ignored(
 
 
 def test_fields_of_every_pipeline_are_read_or_are_an_error() -> None:
-    classes = [one for one in vars(pipelines).values() if isinstance(one, type) and issubclass(one, Pipeline)]
-    names = {name for one in classes for name in (*one.fields, one.rest) if name is not None}
+    names = {name for one in DEFINITIONS.values() for name in (*one.fields, one.rest) if name is not None}
     assert {"text", "choices"} < names
     line = dict.fromkeys(names, "a") | {"id": "b"}
     (read,) = NumberedInputs.read([json.dumps(line).encode()], "x.jsonl", format="jsonl", fields=("text",))

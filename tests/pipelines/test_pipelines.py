@@ -138,9 +138,7 @@ class TestFillMask:
 
     @pytest.mark.parametrize("top_k", [0, -1, 10_000, 2.5, "3", True])
     def test_invalid_top_k(self, fill, top_k):
-        with pytest.raises(
-            ConfigError, match=f"top_k is {top_k!r}. Expected a whole number from 1 to {len(fill.tokenizer)}"
-        ):
+        with pytest.raises(ConfigError, match=f"top_k is {top_k!r}. Expected a whole number"):
             fill("[MASK]", top_k=top_k)
 
     def test_masks_are_parsed_with_any_tokenizer(self, fill, folder):
@@ -242,7 +240,7 @@ class TestInputs:
 
     @pytest.mark.parametrize("bad", [3, None, ["a [MASK]", 3], [("a [MASK]", "b")]])
     def test_inputs_that_are_not_texts(self, fill, bad):
-        with pytest.raises(DataError, match=r"for a text. Expected a string|Expected a text or an iterable"):
+        with pytest.raises(DataError, match=r"for a text. Expected a string|an iterable of inputs"):
             fill(bad)
 
     def test_invalid_batch_size(self, fill, folder):

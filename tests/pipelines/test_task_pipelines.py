@@ -11,7 +11,7 @@ from pipeline_answers import WORDS
 
 from albertkit.errors import CheckpointError, DataError
 from albertkit.modeling.model import AlbertModel
-from albertkit.pipelines import interface, pipeline
+from albertkit.pipelines import core, pipeline
 
 pytestmark = pytest.mark.usefixtures("engine_of_pipelines")
 
@@ -90,8 +90,8 @@ class TestAnyBatch:
             rows = [dict(zip(names, one, strict=True)) if isinstance(one, tuple) else one for one in inputs]
             write_json_lines(given, rows)
         with pytest.MonkeyPatch.context() as patch:  # so few inputs are several blocks all the same
-            patch.setattr(interface, "_INPUTS_AHEAD", ahead)
-            patch.setattr(interface, "_BATCHES_AHEAD", 1 + ahead // 4)
+            patch.setattr(core, "INPUTS_AHEAD", ahead)
+            patch.setattr(core, "BATCHES_AHEAD", 1 + ahead // 4)
             found = asked(given, batch_size=batch_size)
             assert isinstance(found, list) == (way == "list")
             assert_close(list(found), alone)

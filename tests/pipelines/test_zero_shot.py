@@ -8,7 +8,7 @@ from command_line import assert_one_line_error
 
 from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
-from albertkit.pipelines import ZeroShotClassificationPipeline, pipeline
+from albertkit.pipelines import Pipeline, pipeline
 
 TEXTS = ["the captain opened the harbour", "sister remembered the letters and the dinner", "word"]
 LABELS = ["sea", "the house", "dinner"]
@@ -33,7 +33,7 @@ def mnli(save_labels) -> Path:
 
 
 @pytest.fixture(scope="module")
-def classify(mnli: Path) -> ZeroShotClassificationPipeline:
+def classify(mnli: Path) -> Pipeline:
     return pipeline("zero-shot-classification", mnli)
 
 
@@ -125,8 +125,6 @@ class TestErrors:
         for template in wrong:
             with pytest.raises(ConfigError, match="hypothesis_template is"):
                 classify(TEXTS[0], LABELS, hypothesis_template=template)
-        with pytest.raises(ConfigError, match="positional argument too many, 'more'"):
-            classify(TEXTS[0], LABELS, "more")
         with pytest.raises(DataError, match="but the maximum is 5"):  # not the model's
             classify(TEXTS[0], LABELS, max_length=5)
 
@@ -138,7 +136,7 @@ class TestErrors:
 
 class TestVerb:
     def test_json(self, run, mnli, classify):
-        options = ("--model", mnli, "--labels", ",".join(LABELS), "--json")
+        options = ("--model", mnli, "--candidate-labels", ",".join(LABELS), "--json")
         result = run("classify", *TEXTS, *options)
         expected = [classify(text, LABELS) for text in TEXTS]
         assert [one["text"] for one in result.json] == TEXTS
@@ -146,18 +144,22 @@ class TestVerb:
             assert [label["label"] for label in printed["predictions"]] == one["labels"]
             scores = [label["score"] for label in printed["predictions"]]
             assert scores == pytest.approx(one["scores"], abs=1e-5)
-        result = run("classify", TEXTS[0], *options, "--multi-label", "--template", "word {}", "--top-k", 1)
+        result = run(
+            "classify", TEXTS[0], *options, "--multi-label", "--hypothesis-template", "word {}", "--top-k", 1
+        )
         expected = classify(TEXTS[0], LABELS, multi_label=True, hypothesis_template="word {}")
         (printed,) = result.json[0]["predictions"]
         assert printed == {"label": expected["labels"][0], "score": pytest.approx(expected["scores"][0])}
 
     def test_bars(self, run, mnli, classify):
-        shown = run("classify", TEXTS[0], "--model", mnli, "--labels", ",".join(LABELS)).output
+        shown = run("classify", TEXTS[0], "--model", mnli, "--candidate-labels", ",".join(LABELS)).output
         labels = classify(TEXTS[0], LABELS)["labels"]
         assert [line.split("  ")[0].strip() for line in shown.splitlines()[1:4]] == labels
 
     def test_errors(self, run, mnli):
-        assert_one_line_error(run("classify", TEXTS[0], "--multi-label", "--model", mnli), "--labels")
         assert_one_line_error(
-            run("classify", TEXTS[0], "--pair", "word", "--labels", "a", "--model", mnli), "--pair"
+            run("classify", TEXTS[0], "--multi-label", "--model", mnli), "--candidate-labels"
+        )
+        assert_one_line_error(
+            run("classify", TEXTS[0], "--pair", "word", "--candidate-labels", "a", "--model", mnli), "--pair"
         )

@@ -26,6 +26,7 @@ LEVELS = {
     "hub_upload": 0,
     "inputs": 0,
     "logs": 0,
+    "options": 0,
     "protobuf": 0,
     "published": 0,
     "recipe": 0,
@@ -87,6 +88,7 @@ EDGES_WITHIN_A_LEVEL = {
     ("inputs", "errors"),
     ("inputs", "text_files"),
     ("modeling", "devices"),
+    ("options", "errors"),
     ("pretraining", "pipelines"),
     ("pretraining", "training"),
     ("published", "errors"),
@@ -165,7 +167,6 @@ def test_no_cycle() -> None:
 
 # Rooms and modules that import PyTorch. All others work without it.
 NEED_TORCH = {
-    "bench.others",
     "engines.fitting",
     "engines.onnx_module",
     "engines.packed_layers",
@@ -271,7 +272,7 @@ def test_importing_the_keras_classes_without_keras_is_an_error() -> None:
 
 def test_importing_the_server_without_its_libraries_is_an_error() -> None:
     """The settings and the command of the server do not need its libraries."""
-    code = IMPORT_ALL.format(extras=EXTRAS, modules=["serving.settings", "cli.serve", "serving.server"])
+    code = IMPORT_ALL.format(extras=EXTRAS, modules=["serving.settings", "cli.verbs", "serving.server"])
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert "the server needs libraries that are not installed (fastapi" in result.stderr
     assert "pip install 'albertkit[serve]'" in result.stderr

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-import typer.main
 from places import ROOT
 from pretraining_runs import write_pretraining_data
 from quick_runs import quick_runs  # noqa: F401  # a fixture
 from safetensors.torch import load_file
 
-from albertkit.cli.main import make_app
+from albertkit.cli.main import flags_of
 from albertkit.config import AlbertConfig
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining import masking
@@ -91,10 +90,9 @@ def test_the_commands_of_the_header_exist(recipe: str) -> None:
     """Check the flags of every command in the header, and that the last command starts this recipe."""
     text = (ROOT / recipe).read_text().replace("\\\n#", "")
     commands = [line.split() for line in re.findall(r"^#   ((?:albertkit|torchrun) .*)$", text, re.MULTILINE)]
-    verbs = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
     for command in commands:
         verb, *arguments = command[command.index("albertkit") + 1 :]
-        known = {flag for option in verbs[verb].params for flag in option.opts}
+        known = {flag.option for flag in flags_of(verb)}
         assert {argument for argument in arguments if argument.startswith("-")} <= known
     assert commands[-1][commands[-1].index("--recipe") + 1] == recipe
     assert ("torchrun" in commands[-1]) == (recipe in PAPER)

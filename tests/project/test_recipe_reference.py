@@ -4,10 +4,9 @@ from collections.abc import Callable
 from types import ModuleType
 
 import pytest
-import typer
 from places import ROOT
 
-from albertkit.cli.main import make_app
+from albertkit.cli.main import flags_of
 
 PAGE = ROOT / "docs" / "reference" / "recipes.md"
 VERBS = ("pretrain", "finetune", "train-tokenizer", "prepare", "serve")
@@ -44,8 +43,7 @@ def test_only_numbers_have_units(reference: ModuleType) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_key_is_a_flag(reference: ModuleType, verb: str) -> None:
-    commands = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
-    flags = {name for option in commands[verb].params for name in option.opts if name.startswith("--")}
+    flags = {flag.option for flag in flags_of(verb)}
     tables = [
         name for name in reference.TABLES if name.partition("/")[0] == verb and name != "pretrain/model"
     ]

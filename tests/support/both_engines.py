@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from albertkit.engines.choosing import make_engine
-from albertkit.pipelines import interface
+from albertkit.pipelines import core
 
 
 @pytest.fixture(scope="module", params=["onnx", "torch"])
@@ -20,5 +20,5 @@ def engine_of_pipelines(request: pytest.FixtureRequest) -> Iterator[str]:
         return make_engine(model, request.param if name == "auto" else name)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interface, "make_engine", choose_engine)
+        patch.setattr(core, "make_engine", choose_engine)
         yield request.param

@@ -54,7 +54,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
 def run_predict(run: Run, model: Path, source: Path, output: Path, *flags: str) -> Result:
     """Run `predict` for text classification on the CPU."""
     places = ("--model", model, "--input", source, "--output", output)
-    return run("predict", "text-classification", *places, "--device", "cpu", *flags)
+    return run("predict", *places, "--device", "cpu", *flags)
 
 
 def assert_one_line_error(result: Result, *expected: str) -> None:

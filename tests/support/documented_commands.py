@@ -47,8 +47,7 @@ SMALLER: dict[str, dict[str, str]] = {
         "recipes/paper/albert-base-v2.toml": f"recipes/smoke.toml {ONE_STEP}",
     },
     "how-to/speed.md": {
-        # tests/bench runs it with transformers
-        "--against transformers,": "--lengths 16 --batches 4 --rounds 1 --minutes 0.02 --against ",
+        "albertkit bench": "albertkit bench --lengths 16 --batches 4 --rounds 1 --minutes 0.02",
         "--calibrate dev.tsv": "--calibrate dev.tsv --max-drop 100",
     },
     "how-to/embed.md": {"finetune sentence-embedding": f"finetune sentence-embedding {STEPS}"},

@@ -1,1 +1,1 @@
-"""The command line: one module for each subcommand, which parses flags and prints results."""
+"""The command line: flags from public functions and from the options of tasks."""

@@ -1,111 +1,306 @@
-"""The `albertkit` command: its verbs, and errors as one line."""
+"""The `albertkit` command: its subcommands, and errors as one line."""
 
 import codecs
-import importlib
+import inspect
 import io
 import logging
-import re
 import sys
 import warnings
-from collections.abc import Iterable
-from typing import Annotated, Any
-
-import typer
-from rich.markup import escape
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from albertkit import __version__
-from albertkit.errors import AlbertKitError, did_you_mean, nearest
+from albertkit.errors import AlbertKitError, TooLongError, nearest
 from albertkit.logs import lines_shown
 
-PANELS = {
-    "Use a model on text": (
-        *("fill-mask", "classify", "tag", "answer", "choose", "order", "embed"),
-        *("serve", "playground"),
+
+class Verb(NamedTuple):
+    """A subcommand in the help."""
+
+    panel: str
+    help: str
+    example: str
+
+
+_TEXT, _RAW = "Use a model on text", "Train a model from raw text"
+_LABELED, _FILES = "Fine-tune and evaluate on labeled data", "Convert, export and inspect models"
+VERBS: Mapping[str, Verb] = {
+    "fill-mask": Verb(
+        _TEXT,
+        "Predict the word at each [MASK] of a text.",
+        'fill-mask "The captain opened the [MASK]." --top-k 3',
     ),
-    "Train a model from raw text": ("train-tokenizer", "prepare", "pretrain"),
-    "Fine-tune and evaluate on labeled data": ("finetune", "evaluate", "predict"),
-    "Convert, export and inspect models": ("convert", "export", "bench", "inspect"),
+    "classify": Verb(
+        _TEXT,
+        "Classify texts or pairs of texts. In a .tsv file, the second column has the second texts.",
+        'classify "A wonderful film." --model my-model',
+    ),
+    "tag": Verb(
+        _TEXT,
+        "Find entities, chunks or parts of speech in texts of any length.",
+        'tag "Queen Anne opened the harbor of Leith." --model my-model',
+    ),
+    "answer": Verb(
+        _TEXT,
+        "Answer questions with spans of a context of any length. In a .tsv file, the first column has the "
+        "questions and the second the contexts.",
+        'answer "Who opened it?" --context "Queen Anne opened the harbor." --model my-model',
+    ),
+    "choose": Verb(
+        _TEXT,
+        "Choose the best of several answers to a question. In a .tsv file, the first column has the context, "
+        "the second the question, and each further column a choice.",
+        'choose fox ship --context "It left the harbor." --question "What was it?" --model M',
+    ),
+    "order": Verb(
+        _TEXT,
+        "Predict whether two texts are in order or swapped. In a .tsv file, each line has two columns.",
+        'order "There was once a king." "He had three daughters."',
+    ),
+    "embed": Verb(
+        _TEXT,
+        "Compute the vectors (embeddings) of texts. For several texts, show their cosine similarities.",
+        'embed "A dog barks." "The cat sleeps." --output vectors.npy',
+    ),
+    "serve": Verb(
+        _TEXT,
+        "Serve models over HTTP with a JSON API, until SIGTERM or Ctrl-C. The server describes its API at "
+        "/openapi.json.",
+        "serve --model bundled --model reviews=runs/reviews --port 8080",
+    ),
+    "playground": Verb(
+        _TEXT,
+        "Serve a page for trying models in your browser, to this machine only, until Ctrl-C.",
+        "playground --model bundled --model reviews=runs/reviews",
+    ),
+    "train-tokenizer": Verb(
+        _RAW,
+        "Train a SentencePiece tokenizer with ALBERT's settings.",
+        "train-tokenizer books/*.txt --vocab-size 8192 --output tokenizer",
+    ),
+    "prepare": Verb(
+        _RAW,
+        "Tokenize raw text and write it as shards, for pretraining.",
+        "prepare books/*.txt --tokenizer tokenizer --holdout-every 40 --output shards",
+    ),
+    "pretrain": Verb(
+        _RAW,
+        "Pretrain a model on masked language modeling and sentence order, or resume a run. To use several "
+        "processes or machines: torchrun --nproc-per-node 8 -m albertkit pretrain ...",
+        "pretrain --recipe recipes/mini.toml --data shards --tokenizer tokenizer --output run",
+    ),
+    "finetune": Verb(
+        _LABELED,
+        "Fine-tune a model on labeled data and report its metrics.",
+        "finetune text-classification --train train.csv --validation dev.csv --output run",
+    ),
+    "evaluate": Verb(
+        _LABELED,
+        "Evaluate a fine-tuned model on labeled data, or one model for each task of a benchmark suite.",
+        "evaluate --model run --data test.csv --output run/test",
+    ),
+    "predict": Verb(
+        _LABELED,
+        "Write a prediction for each example of a file of any size. To resume after an interruption, run the "
+        "same command again.",
+        "predict --model run --input new.jsonl --output answers.jsonl",
+    ),
+    "convert": Verb(
+        _FILES,
+        "Convert a checkpoint to another format, and report every tensor.",
+        "convert albert_base_v2.tar.gz albert-base-v2 --verify",
+    ),
+    "export": Verb(_FILES, "Export a model for other runtimes.", "export onnx bundled bundled.onnx"),
+    "export onnx": Verb(
+        _FILES,
+        "Export a model to ONNX, and compare its outputs with the NumPy reference. If they differ, the "
+        "command fails and writes no file. With --int8, it fails if the accuracy drop exceeds --max-drop.",
+        "export onnx my-model my-model.onnx",
+    ),
+    "export web": Verb(
+        _FILES,
+        "Export a model for transformers.js, in browsers and in Node.js. The new folder has onnx/model.onnx, "
+        "onnx/model_quantized.onnx (int8), config.json and the tokenizer files.",
+        "export web my-model my-model-web",
+    ),
+    "inspect": Verb(
+        _FILES,
+        "Inspect a model: its size and cost, or its attention. `albertkit inspect MODEL` is short for "
+        "`albertkit inspect model MODEL`.",
+        "inspect bundled",
+    ),
+    "inspect model": Verb(
+        _FILES,
+        "Show a model's dimensions, parameters, memory, operations and tokenizer.",
+        "inspect model bundled",
+    ),
+    "inspect attention": Verb(
+        _FILES,
+        "Show the attention of each token by layer and head, and how the hidden states change by layer. The "
+        "command prints a table of the layers. For the attention itself, use --html or --json.",
+        'inspect attention "The captain opened the door." --html attention.html',
+    ),
+    "bench": Verb(
+        _FILES,
+        "Measure a model's speed by engine, text length and batch size, also as a share of the speed of a "
+        "large matrix product on this machine.",
+        "bench --plot bench.png",
+    ),
 }
-"""Panel in the help -> its verbs. A file has a function with the name of its verb, or a group `app`."""
-VERBS = {verb: panel for panel, verbs in PANELS.items() for verb in verbs}
-_FILES = {"playground": "serve"}
+"""Subcommand -> its help. `export` and `inspect` have subcommands of their own."""
+GROUPS = ("export", "inspect")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(__version__)
-        raise typer.Exit
+def flags_of(verb: str) -> list[Any]:
+    """Return the flags of a subcommand."""
+    from albertkit.cli import text
+
+    if verb in text.TASKS:
+        return text.flags(verb)
+    from albertkit.cli import verbs
+
+    return verbs.COMMANDS[verb].flags()
 
 
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
-    ] = False,
-) -> None:
-    pass
+def make_app(verbs: Iterable[str] = VERBS, *, show_all: bool = False) -> Any:
+    """Return the command line with the flags of some subcommands, and only the help of the others."""
+    from cyclopts import App, Group
 
+    from albertkit.cli.parameters import group
 
-def make_app(verbs: Iterable[str] = VERBS) -> typer.Typer:
-    """Return the command line with some verbs, and import only their files."""
-    app = typer.Typer(
+    panels = {panel: Group(panel, sort_key=number) for number, panel in enumerate(dict.fromkeys(
+        verb.panel for verb in VERBS.values()))}  # fmt: skip
+    common: dict[str, Any] = {"help_format": "plaintext", "help_flags": ["--help", "-h"], "version_flags": []}
+    root = App(
         name="albertkit",
-        help="Pretrain, fine-tune, run and serve ALBERT models. "
-        "Without --model, commands use a bundled model, which needs no download.\n\n"
-        'Example: albertkit fill-mask "She opened the [MASK] and went into the room."',
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        help="Pretrain, fine-tune, run and serve ALBERT models. Without --model, commands use a bundled "
+        'model, which needs no download.\n\nExample: albertkit fill-mask "She opened the [MASK] and went '
+        'into the room."',
+        version=__version__,
+        version_flags=["--version"],
+        help_format="plaintext",
+        help_flags=["--help", "-h"],
     )
-    app.callback()(_options)
-    for verb in verbs:
-        name = verb.replace("-", "_")
-        module = importlib.import_module(f"albertkit.cli.{_FILES.get(name, name)}")
-        if hasattr(module, "app"):
-            app.add_typer(module.app, name=verb, rich_help_panel=VERBS[verb])
+    apps = {"": root}
+    wanted = {*verbs}
+    for name, verb in VERBS.items():
+        parent, _, last = name.rpartition(" ")
+        is_short = name not in wanted  # then only the root's help shows it
+        help = verb.help.partition(". ")[0].removesuffix(".") + "."
+        if not is_short:
+            rest = "" if name in GROUPS or show_all else "\n\n--help-all shows further options and details."
+            help = f"{verb.help}\n\nExample: albertkit {verb.example}{rest}"
+        panel = panels[verb.panel] if not parent else "Commands"
+        app = App(
+            name=last,
+            help=help,
+            group=panel,
+            sort_key=len(apps),
+            group_arguments=group("Arguments"),
+            **common,
+        )
+        app["--help"].show = False
+        if not is_short and name not in GROUPS:
+            app.default(_command(name, show_all=show_all))
+        apps[parent].command(app)
+        apps[name] = app
+    return root
+
+
+def _command(verb: str, *, show_all: bool) -> Any:
+    """Return the function of a subcommand, with the signature that cyclopts reads."""
+    flags = flags_of(verb)
+    ordered = sorted(flags, key=lambda flag: not flag.is_positional)
+    signature = inspect.Signature([flag.parameter(show_all=show_all) for flag in ordered])
+    splits = {flag.name: flag.splits for flag in flags if flag.splits}
+
+    def call(*args: Any, **kwargs: Any) -> None:
+        given = {
+            name: _split(name, value, splits[name]) if name in splits else value
+            for name, value in signature.bind(*args, **kwargs).arguments.items()
+            if value is not None
+        }
+        from albertkit.cli import text
+
+        if verb in text.TASKS:
+            text.run(verb, given)
         else:
-            app.command(verb, rich_help_panel=VERBS[verb])(getattr(module, name))
-    return app
+            from albertkit.cli import verbs
+
+            verbs.COMMANDS[verb].run(given)
+
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
 
 
-def _needed(arguments: list[str]) -> Iterable[str]:
-    """Return the verbs to import: only the one that a command line names, because imports take long."""
-    first = arguments[0] if arguments else ""
-    if first == "--version":
-        return []
-    return [first] if first in VERBS else VERBS
+def _split(name: str, value: str, kind: type) -> list[Any]:
+    """Return the parts of a value between commas."""
+    parts = [part.strip() for part in value.split(",") if part.strip()]
+    try:
+        return [kind(part) for part in parts]
+    except ValueError as error:
+        from albertkit.errors import ConfigError
 
-
-def _in_words(error: Exception) -> str:
-    """Return the message of an error; for operating system errors, the file comes first, without a number."""
-    if type(error).__module__ == "builtins" and isinstance(error, OSError) and error.strerror:
-        message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-        if isinstance(error, FileNotFoundError) and str(error.filename) == "-":
-            message += ". Pass the name of a file: '-' does not mean standard input here."
-        return message
-    return str(error)
+        raise ConfigError(
+            f"--{name.replace('_', '-')} is {value!r}. Expected whole numbers separated by commas."
+        ) from error
 
 
 def run() -> None:
     """Run the command line. Expected errors are one line on stderr with exit status 1, wrong usage 2."""
+    arguments = sys.argv[1:]
+    if arguments == ["--version"]:
+        print(__version__)
+        sys.exit(0)
     warnings.showwarning = _print_warning
     _set_encoding()
+    show_all = "--help-all" in arguments
+    arguments = ["--help" if argument == "--help-all" else argument for argument in arguments]
+    for index in range(len(arguments) - 1, 0, -1):  # cyclopts takes a hyphen alone for an option
+        if arguments[index] == "-" and arguments[index - 1].startswith("--"):
+            arguments[index - 1 : index + 1] = [f"{arguments[index - 1]}=-"]
+    verb, arguments = _find_verb(arguments)
     try:
-        # The name also applies to `python -m`. The library itself would print wrong usage in a box.
         with lines_shown(always=True):
-            status = make_app(_needed(sys.argv[1:]))(prog_name="albertkit", standalone_mode=False)
-        sys.exit(status if isinstance(status, int) else 0)
+            _run(verb, arguments, show_all=show_all)
+        sys.exit(0)
     except KeyboardInterrupt:
         sys.exit(130)
     except (AlbertKitError, OSError) as error:
         _print_error(_in_words(error))
         sys.exit(1)
-    except Exception as error:
-        if not is_usage_error(error):
-            raise
-        if type(error).__name__ == "NoArgsIsHelpError":
-            error.show()  # type: ignore[attr-defined]  # the help, which is asked for by giving no arguments
+
+
+def _find_verb(arguments: list[str]) -> tuple[str, list[str]]:
+    """Return the subcommand that arguments name, or "", and the arguments with `model` after `inspect`."""
+    first, second = (*arguments, "", "")[:2]
+    if first == "inspect" and second and f"inspect {second}" not in VERBS and second not in ("--help", "-h"):
+        arguments, second = [first, "model", *arguments[1:]], "model"
+    verb = f"{first} {second}" if f"{first} {second}" in VERBS else first
+    return (verb if verb in VERBS else ""), arguments
+
+
+def _run(verb: str, arguments: list[str], *, show_all: bool) -> None:
+    from cyclopts.exceptions import CycloptsError
+
+    if arguments[:1] in (["--show-completion"], ["--install-completion"], ["__complete"]):
+        app = make_app(show_all=True)
+        shell: Any = arguments[1] if len(arguments) > 1 else None
+        if arguments[0] == "--show-completion":
+            print(app.generate_completion(shell=shell))
+        elif arguments[0] == "--install-completion":
+            print(f"completion installed in {app.install_completion(shell=shell)}")
         else:
-            _print_error(usage_error(error))
+            app(arguments)
+        return
+    app = make_app([verb], show_all=show_all)
+    if not arguments or (verb in GROUPS and len(arguments) == 1):
+        app.help_print(arguments)
+        sys.exit(2 if arguments else 0)
+    try:
+        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        _print_error(_usage_error(error, verb))
         sys.exit(2)
 
 
@@ -127,45 +322,36 @@ def _print_warning(message: Warning | str, *_: object) -> None:
 
 def _print_error(message: str) -> None:
     from rich.console import Console
+    from rich.markup import escape
 
     console = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
     console.print(f"[red]error:[/] {escape(message)}")
 
 
-def is_usage_error(error: Exception) -> bool:
-    """Return whether an error comes from the command-line library, whichever copy of Click it uses."""
-    return hasattr(error, "format_message") and hasattr(error, "exit_code")
+def _in_words(error: Exception) -> str:
+    """Return the message of an error with the flag that helps; for errors of files, the file first."""
+    if isinstance(error, TooLongError):
+        return f"{error.reason} Split it into shorter texts, or pass --truncation."
+    if type(error).__module__ == "builtins" and isinstance(error, OSError) and error.strerror:
+        message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        if isinstance(error, FileNotFoundError) and str(error.filename) == "-":
+            message += ". Pass the name of a file: '-' does not mean standard input here."
+        return message
+    return str(error)
 
 
-def usage_error(error: Any) -> str:
-    """Return a usage error as one line: the mistake, the nearest name or the usage, and how to get help."""
-    if type(error).__name__ == "NoSuchOption":
-        meant = _nearest_option(error)
-        message = error.message + (f" (did you mean {meant}?)" if meant else _usage(error.ctx))
+def _usage_error(error: Any, verb: str) -> str:
+    """Return a usage error as one line: the mistake, the nearest flag, and how to get help."""
+    token = getattr(error, "token", None)
+    if type(error).__name__ == "UnknownOptionError" and token is not None:
+        message = f"Unknown option: {token.keyword or token.value}."
+        options = (
+            {flag.name: flag.option for flag in flags_of(verb)}
+            if verb in VERBS and verb not in GROUPS
+            else {}
+        )
+        meant = nearest((token.keyword or token.value).lstrip("-").replace("-", "_"), options)
+        message += f" Did you mean {options[meant]}?" if meant else ""
     else:
-        message = " ".join(error.format_message().split()).rstrip(".")
-        if choice := re.search(r"'([^']*)' is not one of (.*)", message):
-            message += did_you_mean(choice[1], re.findall(r"'([^']*)'", choice[2]))
-    command = error.ctx.command_path if getattr(error, "ctx", None) else "albertkit"
-    return f"{message}{'' if message.endswith('?') else '.'} See {command} --help"
-
-
-def _usage(context: Any) -> str:
-    """Return how to call a command that has required positional arguments, as the end of an error."""
-    parameters = context.command.params if context else []
-    needed = [one.name.upper() for one in parameters if one.required and one.param_type_name == "argument"]
-    return f". Usage: {context.command_path} {' '.join(needed)} [OPTIONS]" if needed else ""
-
-
-def _nearest_option(error: Any) -> str | None:
-    """Return the option that a mistaken one probably means."""
-    parameters = error.ctx.command.get_params(error.ctx) if error.ctx else []
-    options = {
-        option.lstrip("-").replace("-", "_"): option
-        for parameter in parameters
-        for option in (*parameter.opts, *parameter.secondary_opts)
-        if option.startswith("--")
-    }
-    wanted = error.option_name.lstrip("-").replace("-", "_")
-    initials = {"".join(word[:1] for word in name.split("_")): name for name in options if "_" in name}
-    return options.get(nearest(wanted, options) or initials.get(wanted, ""))
+        message = " ".join(str(error).split())
+    return f"{message} See albertkit {verb or ''}".rstrip() + " --help"

@@ -1,25 +1,32 @@
 """Print answers as text for people, and as JSON for programs."""
 
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import typer
-
 if TYPE_CHECKING:
+    import numpy as np
     from rich.console import Console
     from rich.table import Table
+
+    from albertkit.bench import BenchReport, Timing
+    from albertkit.inspection.attention import AttentionReport
 
 _UNLIMITED = 1 << 20  # larger than the width of any cell
 _LONG_WORD = 20  # in a narrow terminal, longer words are split
 _LONG_BAR = 30
 _SHORT_BAR = 10  # bars are shorter only if a name would be split in a word
+_QUOTED = 30  # characters shown on each side of an answer
+_MAX_COMPARED = 12  # maximum number of texts whose similarity table fits into a terminal
+_MIN_TEXT, _MAX_TEXT = 10, 50  # columns of the texts in this table; with less space, the texts are left out
 
 
 def print_json(value: dict[str, Any]) -> None:
     """Print a value as one line of JSON."""
     from albertkit.files import finite, json_text
 
-    typer.echo(json_text(finite(value), ensure_ascii=False))
+    print(json_text(finite(value), ensure_ascii=False), flush=True)
 
 
 def print_result(result: Any, as_json: bool) -> None:
@@ -27,7 +34,7 @@ def print_result(result: Any, as_json: bool) -> None:
     if as_json:
         print_json(result.to_json())
     else:
-        typer.echo(str(result))
+        print(result)
 
 
 def print_metrics(report: dict[str, Any], as_json: bool) -> None:
@@ -40,7 +47,7 @@ def print_metrics(report: dict[str, Any], as_json: bool) -> None:
     for name, value in metrics.items():
         shown = f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
         beside = f"  (baseline {baseline[name]:.4f})" if name in baseline else ""
-        typer.echo(f"{name:<{width}}  {shown}{beside}")
+        print(f"{name:<{width}}  {shown}{beside}")
 
 
 def as_fields(given: Any) -> dict[str, Any]:
@@ -120,15 +127,15 @@ def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
     print_table(console, table)
 
 
-def print_places(console: "Console", places: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
+def print_spans(console: "Console", spans: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
     """Print one line per span: its label, its text, its probability, its characters."""
-    if not places:
+    if not spans:
         console.print("nothing found", style="dim")
     else:
         table = new_table(show_header=False)
-        for name, text, place in places:
+        for name, text, span in spans:
             cells = [name, text] if text else [name]
-            table.add_row(*cells, f"{100 * place['score']:.3g}%", f"{place['start']}:{place['end']}")
+            table.add_row(*cells, f"{100 * span['score']:.3g}%", f"{span['start']}:{span['end']}")
         print_table(console, table)
     console.print()
 
@@ -137,3 +144,203 @@ def print_cut(console: "Console", answer: dict[str, Any]) -> None:
     """Report the truncated tokens."""
     if "cut" in answer:
         console.print(f"truncated: the last {answer['cut']:,} tokens", style="dim")
+
+
+def print_numbers(console: "Console", labels: Sequence[dict[str, Any]]) -> None:
+    """Print the numbers of a regression; a single number without a name is the score."""
+    for one in labels:
+        is_unnamed = len(labels) == 1 and one["label"] == "LABEL_0"
+        console.print(f"{'score' if is_unnamed else one['label']}  {one['score']:.4g}")
+
+
+def print_masks(console: "Console", text: str, masks: list[list[dict[str, Any]]], tokenizer: Any) -> None:
+    """Print the words for each mask of a text."""
+    print_title(console, text)
+    for number, words in enumerate(masks, start=1):
+        if len(masks) > 1:
+            console.print(f"mask {number}", style="dim")
+        if "window" in words[0]:
+            start, end = words[0]["window"]
+            console.print(f"read: characters {start:,} to {end:,} of {len(text):,}", style="dim")
+        # A word-start mark alone is empty as text, and "old" and "▁old" are the same text. The vocabulary's
+        # spelling tells them apart.
+        counts = Counter(word["token_str"] for word in words)
+        names = [
+            word["token_str"]
+            if word["token_str"] and counts[word["token_str"]] == 1
+            else tokenizer.convert_ids_to_tokens(word["token"])
+            for word in words
+        ]
+        print_bars(console, [(name, word["score"]) for name, word in zip(names, words, strict=True)])
+    console.print()
+
+
+def quote(answer: dict[str, Any], context: str) -> str:
+    """Return an answer with the words around it."""
+    if not answer["answer"]:
+        return "(no answer)"
+    before, after = context[: answer["start"]], context[answer["end"] :]
+    if len(before) > _QUOTED:
+        before = "... " + before[-_QUOTED:].partition(" ")[2]
+    if len(after) > _QUOTED:
+        after = after[:_QUOTED].rpartition(" ")[0] + " ..."
+    return " ".join(f"{before}[{answer['answer']}]{after}".split())
+
+
+def print_vectors(texts: list[str], matrix: "np.ndarray", output: Path | None) -> None:
+    """Print the first numbers of one vector, or the cosines between several."""
+    import numpy as np
+
+    from albertkit.metrics.sentence_embedding import unit
+
+    console = new_console()
+    where = "" if output is None else f", written to {output}"
+    if len(texts) == 1:
+        console.print(f"{matrix.shape[1]} dimensions, norm {np.linalg.norm(matrix):.2f}{where}")
+        console.print(" ".join(f"{number:+.3f}" for number in matrix[0, :8]), "...")
+        return
+    console.print(f"{len(texts)} vectors of {matrix.shape[1]} dimensions{where}")
+    if len(texts) > _MAX_COMPARED:
+        return
+    scaled = unit(matrix)
+    cosines = [[f"{cosine:.2f}" for cosine in row] for row in scaled @ scaled.T]
+    table = new_table(title="cosine similarity", title_justify="left", padding=(0, 1))
+    table.add_column("", no_wrap=True)
+    number_width = max(len(cosine) for row in cosines for cosine in row)
+    text_width = console.width - len(str(len(texts))) - len(texts) * (number_width + 2) - 2
+    has_texts = text_width >= _MIN_TEXT
+    if has_texts:
+        table.add_column("text", no_wrap=True, max_width=min(text_width, _MAX_TEXT), overflow="ellipsis")
+    for number in range(1, len(texts) + 1):
+        table.add_column(str(number), justify="right", no_wrap=True)
+    for number, (text, row) in enumerate(zip(texts, cosines, strict=True), start=1):
+        table.add_row(str(number), *([text] if has_texts else []), *row)
+    print_table(console, table)
+
+
+def print_model(report: dict[str, Any]) -> None:
+    """Print the size and cost of a model."""
+    from albertkit.inspection.model import TOKENS
+
+    console = new_console()
+    console.print(f"{report['model']}  {report['class']}", style="bold")
+    shape, memory, flops = report["shape"], report["memory"], report["flops"]
+    facts = new_table(show_header=False)
+    facts.add_row("hidden size", f"{shape['hidden_size']:,}, embeddings {shape['embedding_size']:,}")
+    facts.add_row(
+        "layers",
+        f"{shape['num_hidden_layers'] * shape['inner_group_num']} executed, "
+        f"{shape['num_hidden_groups'] * shape['inner_group_num']} stored, "
+        f"{shape['num_attention_heads']} heads, feed-forward {shape['intermediate_size']:,}, "
+        f"{shape['hidden_act']}",
+    )
+    facts.add_row("vocabulary", f"{shape['vocab_size']:,} pieces")
+    facts.add_row("maximum length", f"{shape['max_position_embeddings']:,} tokens")
+    if "weights" in report:
+        weights = report["weights"]
+        facts.add_row("stored as", f"{weights['dtype']}, {_megabytes(weights['bytes'])}")
+    facts.add_row(
+        "memory",
+        f"weights {_megabytes(memory['weights_fp32'])} in fp32, {_megabytes(memory['weights_fp16'])} in fp16",
+    )
+    facts.add_row(
+        f"  for {TOKENS} tokens",
+        f"about {_megabytes(memory[f'inference_per_{TOKENS}_tokens'])} in inference, "
+        f"{_megabytes(memory[f'training_per_{TOKENS}_tokens'])} in training (fp32)",
+    )
+    facts.add_row(
+        "MFLOP per token",
+        ", ".join(
+            f"{value / 1e6:,.1f} at {name.removeprefix('per_token_at_')} tokens"
+            for name, value in flops.items()
+            if name.startswith("per_token_at_")
+        )
+        + (f"; {flops['per_masked_word'] / 1e6:,.1f} per masked word" if flops["per_masked_word"] else ""),
+    )
+    if report.get("tokenizer"):
+        facts.add_row("tokenizer", _describe(report["tokenizer"]))
+    print_table(console, facts)
+    table = new_table("parameters")
+    table.add_column("stored", justify="right")
+    table.add_column("as executed", justify="right")
+    for part, one in report["parameters"].items():
+        style = "bold" if part == "total" else None
+        table.add_row(part, f"{one['distinct']:,}", f"{one['executed']:,}", style=style)
+    console.print()
+    print_table(console, table)
+
+
+def _describe(tokenizer: dict[str, Any]) -> str:
+    lower = tokenizer["do_lower_case"]
+    strips = tokenizer.get("strip_accents")  # for WordPiece; None follows lower case
+    kept = tokenizer.get("keep_accents", not (lower if strips is None else strips))
+    return (
+        f"{tokenizer['class']}, {tokenizer['pieces']:,} pieces, {'lower case' if lower else 'cased'}, "
+        f"{'accents kept' if kept else 'accents removed'}"
+    )
+
+
+def _megabytes(number: int) -> str:
+    return f"{number / 1e6:,.1f} MB"
+
+
+def print_attention(report: "AttentionReport", html: Path | None) -> None:
+    """Print how the hidden states change by layer."""
+    console = new_console()
+    print_title(console, report.text if report.text_pair is None else (report.text, report.text_pair))
+    if report.cut:
+        print_cut(console, {"cut": report.cut})
+    table = new_table(title="mean cosine of the vectors", title_justify="left", padding=(0, 1))
+    for name in ("layer", "weights", "with the previous layer", "with the last layer"):
+        table.add_column(name, justify="right")
+    table.add_row("0", "", "", f"{report.cosine_to_last[0].mean():.3f}", style="dim")
+    for number, layer in enumerate(report.layers, start=1):
+        table.add_row(
+            str(number),
+            str(layer.stored),
+            f"{report.cosine_to_previous[number - 1].mean():.3f}",
+            f"{report.cosine_to_last[number].mean():.3f}",
+        )
+    print_table(console, table)
+    if html is None:
+        console.print("--html FILE shows the attention of every layer and head", style="dim")
+    else:
+        console.print(
+            f"{len(report.tokens)} tokens, written to {html} ({html.stat().st_size / 1e3:,.0f} kB): open it "
+            "in a browser",
+        )
+
+
+def print_bench(report: "BenchReport", plot: Path | None) -> None:
+    """Print the machine, and a table of the speeds with a row per size and a column per engine."""
+    console, about = new_console(), report.about
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    device = "" if about["device"] == "cpu" else f"{about['device']}, "
+    console.print(f"{report.model} ({about['class']}, {about['dtype']})", style="bold")
+    console.print(
+        f"{device}{about['processor']}, {about['threads']} threads on {about['cores']} cores; {versions}"
+    )
+    product = f"{report.product / 1e9:,.1f} GFLOP/s ({about['product_library']})"
+    console.print(f"largest matrix product: {product}\n")
+    engines = list(dict.fromkeys(one.engine for one in report.timings))
+    table = new_table()
+    for name in ("batch", "tokens", *engines):
+        dtype = about["computed_in"].get(name, about["dtype"])
+        table.add_column(name if dtype == about["dtype"] else f"{name} ({dtype})", justify="right")
+    rows: dict[tuple[int, int], dict[str, Timing]] = {}
+    for one in sorted(report.timings, key=lambda one: (one.length or 0, one.batch)):
+        rows.setdefault((one.length or 0, one.batch), {})[one.engine] = one
+    for (length, batch), timings in rows.items():
+        tokens = str(length) if length else f"{report.tokens_per_text:.0f} (file)"
+        cells = (timings[engine] for engine in engines)
+        speeds = (f"{one.texts_per_second:,.4g} ({100 * one.share:.0f}%)" for one in cells)
+        table.add_row(str(batch), tokens, *speeds)
+    console.print("texts per second (operations as a share of the largest matrix product's)", style="italic")
+    print_table(console, table)
+    console.print()
+    for name, difference in report.differences.items():
+        console.print(f"{name}: scores differ from {engines[0]} by at most {difference:.1e}", style="dim")
+    for name, reason in report.left_out.items():
+        console.print(f"not measured: {name}: {reason}", style="dim", soft_wrap=True)
+    if plot is not None:
+        console.print(f"plot written to {plot}", style="dim")

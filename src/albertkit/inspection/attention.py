@@ -21,7 +21,7 @@ from albertkit.engines.batches import check_rows, plan
 from albertkit.engines.engine import BatchScores, Engine, Job, Row, every_token
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.engines.onnx_engine import OnnxNetwork
-from albertkit.errors import DataError, short
+from albertkit.errors import DataError, TooLongError, short
 from albertkit.inspection.page import SCALE, attention_page, encoded
 from albertkit.tasks.rows import text_rows
 from albertkit.tokenization.base import TokenizerBase
@@ -147,11 +147,11 @@ def compute_attention(
         parse_special_tokens=parse_special_tokens,
     )
     if len(row.input_ids) > shown:
-        raise DataError(
+        raise TooLongError(
             f"the text {short(text)} has {len(row.input_ids)} tokens, but for this model's attention "
-            f"({config.depth} layers of {config.num_attention_heads} heads) at most "
-            f"{shown} can be shown. Pass a shorter text, or allow truncation (truncation=True in Python, "
-            "--truncate on the command line)."
+            f"({config.depth} layers of {config.num_attention_heads} heads) at most {shown} can be shown.",
+            len(row.input_ids),
+            shown,
         )
     (inside,) = (engine or InsideEngine(model)).run([row])
     executed = executed_layers(config, "")

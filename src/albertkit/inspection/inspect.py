@@ -18,7 +18,7 @@ def inspect_attention(
     model: str | Path | Model = BUNDLED,
     tokenizer: str | Path | TokenizerBase | None = None,
     html: str | Path | None = None,
-    truncate: bool = False,
+    truncation: bool = False,
     device: str | None = None,
 ) -> AttentionReport:
     """Compute the attention of each token by layer and head, and how the hidden states change by layer.
@@ -29,7 +29,7 @@ def inspect_attention(
         model: folder or hub name of a model, or a loaded model.
         tokenizer: the tokenizer of a loaded model.
         html: new file for an HTML page with the attention of every layer and head; None to write no page.
-        truncate: whether to truncate a text that is too long instead of raising an error.
+        truncation: whether to truncate a text that is too long instead of raising an error.
         device: "cpu", "cuda" and so on; None for the best available device.
 
     Returns:
@@ -42,7 +42,7 @@ def inspect_attention(
     if html is not None:
         check_new_file(Path(html))
     encode = pipeline("feature-extraction", model, tokenizer=tokenizer, device=device)
-    report = compute_attention(encode.model, encode.tokenizer, text, pair, truncation=truncate)
+    report = compute_attention(encode.model, encode.tokenizer, text, pair, truncation=truncation)
     result = replace(report, model=_name(model))
     if html is not None:
         with atomic_path(Path(html)) as temporary:

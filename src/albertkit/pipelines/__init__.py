@@ -3,100 +3,34 @@
     fill = pipeline("fill-mask")                     # the bundled model
     fill("The captain opened the [MASK].", top_k=3)  # [{score, token, token_str, sequence}, ...]
 
-For one text, a pipeline returns one answer, and for a list of texts, a list of answers. For any other
-iterable or a file (a `Path`), it returns a generator, which reads a few batches ahead. Texts of similar
-length share a batch. The answers keep the order of the texts and do not depend on the batch.
-
-This file creates pipelines. Each pipeline class has its own file.
+Texts of similar length share a batch. The answers keep the order of the texts and do not depend on the batch.
 """
 
 from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any
 
 from albertkit.checkpoints.formats import load_config
 from albertkit.config import AlbertConfig, is_misspelled, one_of
 from albertkit.devices import Device, read_device
 from albertkit.engines.choosing import engine_device, load_complete_model
 from albertkit.engines.light_model import Model, class_name, class_names
-from albertkit.errors import ConfigError, did_you_mean
+from albertkit.errors import ConfigError, did_you_mean, short
 from albertkit.heads import HEADS
 from albertkit.hub import BUNDLED
-from albertkit.pipelines.feature_extraction import FeatureExtractionPipeline
-from albertkit.pipelines.interface import SHARED, Pipeline, name_with_package
-from albertkit.pipelines.limits import check_dict
-from albertkit.pipelines.masked_lm import FillMaskPipeline
-from albertkit.pipelines.multiple_choice import MultipleChoicePipeline
-from albertkit.pipelines.own_task import TaskPipeline
-from albertkit.pipelines.question_answering import QuestionAnsweringPipeline
-from albertkit.pipelines.sentence_order import SentenceOrderPipeline
-from albertkit.pipelines.text_classification import TextClassificationPipeline
-from albertkit.pipelines.token_classification import TokenClassificationPipeline
-from albertkit.pipelines.zero_shot_classification import ZeroShotClassificationPipeline
-from albertkit.tasks.registry import TASKS, needs_class, task_of, user_task_of
+from albertkit.pipelines.core import Pipeline, check_options, find_definition, name_with_package
+from albertkit.pipelines.tasks import ALIASES, DEFINITIONS, Definition
+from albertkit.tasks.registry import TASKS, needs_class, user_task_of
 from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.vocabularies import load_tokenizer
 
-__all__ = [
-    "FeatureExtractionPipeline",
-    "FillMaskPipeline",
-    "MultipleChoicePipeline",
-    "Pipeline",
-    "QuestionAnsweringPipeline",
-    "SentenceOrderPipeline",
-    "TextClassificationPipeline",
-    "TokenClassificationPipeline",
-    "ZeroShotClassificationPipeline",
-    "pipeline",
-]
+__all__ = ["Pipeline", "pipeline"]
 
-_CLASSES: tuple[type[Pipeline], ...] = (
-    FillMaskPipeline,
-    FeatureExtractionPipeline,
-    TextClassificationPipeline,
-    TokenClassificationPipeline,
-    QuestionAnsweringPipeline,
-    MultipleChoicePipeline,
-    SentenceOrderPipeline,
-    ZeroShotClassificationPipeline,
-)
-_PIPELINES: dict[str, type[Pipeline]] = {name: one for one in _CLASSES for name in (one.task, *one.aliases)}
+_SHARED = ("device", "batch_size", "batch_tokens", "num_workers", "engine")
 
 
-@overload
-def pipeline(task: Literal["fill-mask"], model: Any = None, **options: Any) -> FillMaskPipeline: ...
-@overload
-def pipeline(
-    task: Literal["feature-extraction"], model: Any = None, **options: Any
-) -> FeatureExtractionPipeline: ...
-@overload
-def pipeline(
-    task: Literal["text-classification", "sentiment-analysis"], model: Any = None, **options: Any
-) -> TextClassificationPipeline: ...
-@overload
-def pipeline(
-    task: Literal["token-classification", "ner"], model: Any = None, **options: Any
-) -> TokenClassificationPipeline: ...
-@overload
-def pipeline(
-    task: Literal["question-answering"], model: Any = None, **options: Any
-) -> QuestionAnsweringPipeline: ...
-@overload
-def pipeline(
-    task: Literal["multiple-choice"], model: Any = None, **options: Any
-) -> MultipleChoicePipeline: ...
-@overload
-def pipeline(task: Literal["sentence-order"], model: Any = None, **options: Any) -> SentenceOrderPipeline: ...
-@overload
-def pipeline(
-    task: Literal["zero-shot-classification"], model: Any = None, **options: Any
-) -> ZeroShotClassificationPipeline: ...
-@overload
-def pipeline(task: Task | type[Task], model: Any = None, **options: Any) -> TaskPipeline: ...
-@overload
-def pipeline(task: str | None = None, model: Any = None, **options: Any) -> Pipeline: ...
 def pipeline(
     task: str | Task | type[Task] | None = None,
     model: str | Path | Model | None = None,
@@ -145,9 +79,10 @@ def pipeline(
         model_kwargs: further arguments for the model's `from_pretrained`, such as `attn_implementation`, or
             `{"disable_mmap": True}` to copy the weights into memory instead of mapping their file. It can
             also contain the arguments from `device_map` to `local_files_only` above.
-        pipeline_class: your own class, derived from one of the pipeline classes.
+        pipeline_class: your own class, derived from `Pipeline`.
         defaults: `batch_size` (maximum number of rows in a batch), `batch_tokens` (maximum number of tokens
-            in a batch), `engine`, and default arguments of every call, such as `top_k=3`.
+            in a batch), `engine`, and default options of every call, such as `top_k=3`; see
+            `albertkit.options`.
 
     Returns:
         The pipeline. Call it with inputs.
@@ -159,48 +94,49 @@ def pipeline(
         TokenizerError: the tokenizer is damaged, or is not an ALBERT tokenizer.
     """
     del trust_remote_code
-    is_unknown = isinstance(task, str) and task not in _PIPELINES
-    if is_unknown and isinstance(model, str) and model in _PIPELINES and not Path(model).exists():
-        raise ConfigError(f"the arguments are swapped. The task comes first: pipeline({model!r}, {task!r})")
     if isinstance(tokenizer, AlbertConfig):  # the third argument of `transformers`
         raise ConfigError("the third argument is the tokenizer, but received a config. Pass config=...")
     if not isinstance(model, str | Path | None) and not class_names(model):
         raise ConfigError(
             f"Expected a folder, a hub name or a loaded model of albertkit, got {name_with_package(model)}."
         )
-    given_class: Any = pipeline_class
-    if given_class is not None and not (isinstance(given_class, type) and issubclass(given_class, Pipeline)):
-        raise ConfigError(f"pipeline_class is {pipeline_class!r}. Expected a class derived from a pipeline.")
-    hub_options, model_kwargs = _take(
-        check_dict("model_kwargs", model_kwargs, expected="arguments of the model's from_pretrained"),
-        device_map=device_map,
-        dtype=dtype,
-        torch_dtype=torch_dtype,
-        revision=revision,
-        cache_dir=cache_dir,
-        token=token,
-        local_files_only=local_files_only,
-    )
+    if not isinstance(model_kwargs, Mapping | None):
+        raise ConfigError(f"model_kwargs is {short(model_kwargs)}. Expected a dict.")
+    model_kwargs = dict(model_kwargs or {})
+    hub_options = {
+        "device_map": device_map,
+        "dtype": dtype,
+        "torch_dtype": torch_dtype,
+        "revision": revision,
+        "cache_dir": cache_dir,
+        "token": token,
+        "local_files_only": local_files_only,
+    }
+    for name in hub_options.keys() & model_kwargs.keys():
+        if hub_options[name]:
+            raise ConfigError(f"{name} is passed twice, directly and in model_kwargs. Pass it once.")
+        hub_options[name] = model_kwargs.pop(name)
     device_map, dtype, torch_dtype = map(hub_options.pop, ("device_map", "dtype", "torch_dtype"))
     if device is not None and device_map is not None:
         raise ConfigError("device and device_map are the same argument. Pass only device.")
-    chosen = pipeline_class or _choose_class(task, model, config, hub_options)
+    definition = _choose_definition(task, model, config, hub_options)
     device = one_of(device=device, device_map=device_map)
     if isinstance(model, str | Path | None):
         device = engine_device(defaults.get("engine"), device)
     place = read_device(device)
     dtype = one_of(dtype=dtype, torch_dtype=torch_dtype)
     if pipeline_class is None:  # before a model is downloaded
-        names = signature(pipeline).parameters
-        ours = [one for one in names if any(is_misspelled(name, [one]) for name in defaults)]
-        chosen.check_options(defaults, [*SHARED, *ours], without=chosen.without_defaults)
+        ours = [
+            one for one in signature(pipeline).parameters if any(is_misspelled(x, [one]) for x in defaults)
+        ]
+        check_options(definition, defaults, [*_SHARED, *ours])
     if isinstance(model, str | Path | None):
         model = BUNDLED if model is None else model
         tokenizer = model if tokenizer is None else tokenizer
         model = load_complete_model(
             model,
-            chosen.architecture,
-            task=chosen.task,
+            definition.architectures[0],
+            task=definition.name,
             device=place,
             config=config,
             dtype=dtype,
@@ -218,65 +154,46 @@ def pipeline(
         defaults["device"] = place
     if isinstance(tokenizer, str | Path):
         tokenizer = load_tokenizer(tokenizer, use_fast=use_fast, **hub_options)
-    return chosen(model, tokenizer, **defaults)
+    chosen = definition.name if definition.name in DEFINITIONS else task
+    return (pipeline_class or Pipeline)(model, tokenizer, chosen, **defaults)
 
 
-def _take(given: Mapping[str, Any], **direct: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments, which may be in `model_kwargs`, and the other entries of `model_kwargs`."""
-    rest = dict(given)
-    for name in direct.keys() & rest.keys():
-        if direct[name]:
-            raise ConfigError(f"{name} is passed twice, directly and in model_kwargs. Pass it once.")
-        direct[name] = rest.pop(name)
-    return direct, rest
-
-
-def _choose_class(
+def _choose_definition(
     task: str | Task | type[Task] | None,
     model: str | Path | Model | None,
     config: AlbertConfig | str | Path | None,
     hub_options: dict[str, Any],
-) -> type[Pipeline]:
-    """Return the pipeline class of a task; None means the task of the model's class."""
+) -> Definition:
+    """Return the definition of a task; None means the task of the model's class."""
     if isinstance(task, Task | type):
-        return TaskPipeline.of(task_of(task))
-    chosen = _PIPELINES.get(task) if isinstance(task, str) else None
-    if chosen is not None and (model is None or chosen.task not in TASKS):
-        return chosen
-    known = f"one of {', '.join(_PIPELINES)}"
-    names: list[str] = []
+        return find_definition(task)
+    name = ALIASES.get(task, task) if task is not None else ""
+    if name in DEFINITIONS and (model is None or name not in TASKS):
+        return DEFINITIONS[name]
+    known = f"one of {', '.join([*DEFINITIONS, *ALIASES])}"
+    classes: list[str] = []
+    loaded = None
     try:
         if not isinstance(model, str | Path | None):
-            loaded, names = model.config, [class_name(model)]
+            loaded, classes = model.config, [class_name(model)]
         elif model is not None:
             loaded = load_config(config or model, **hub_options)
-            names = loaded.architectures or []
-        else:
-            loaded = None
+            classes = loaded.architectures or []
     except OSError:
-        if chosen is not None or task is None:
-            raise
-        loaded = None  # there is no such model, but the name of the task is the first problem
+        if name in DEFINITIONS or task is None:
+            raise  # otherwise, the name of the task is the first problem
     if (own := user_task_of(loaded)) is not None:
         raise needs_class(str(model) if isinstance(model, str | Path) else "the model", own)
-    if chosen is not None:
-        return chosen
+    if name in DEFINITIONS:
+        return DEFINITIONS[name]
     if task is not None:
+        meant = did_you_mean(str(task), [*DEFINITIONS, *ALIASES])
+        raise ConfigError(f"there is no pipeline for the task {task!r}{meant}. Expected {known}.")
+    head = next((one for one in classes if one in HEADS), None)
+    if head is None or HEADS[head].task not in DEFINITIONS:
+        of_head = f", because it is for {HEADS[head].task}" if head else ""
         raise ConfigError(
-            f"there is no pipeline for the task {task!r}{did_you_mean(str(task), _PIPELINES)}. "
-            f"Expected {known}."
+            f"the task is None, and {head or 'the class'}, the class of the model, has no pipeline{of_head}. "
+            f"Expected a task, {known}, or a `Task` of your own."
         )
-    if model is None:
-        raise ConfigError(f"the task is None and so is the model. Expected a task, {known}.")
-    name = next((name for name in names if name in HEADS), None)
-    if name is None:
-        raise ConfigError(
-            f"the task is None, and the class {', '.join(names) or 'unknown'} of the model does not imply "
-            f"it. Expected a task, {known}."
-        )
-    if HEADS[name].task not in _PIPELINES:
-        raise ConfigError(
-            f"the task is None, and {name}, the class of the model, has no pipeline, because it is for "
-            f"{HEADS[name].task}. Expected a task, {known}, or a `Task` of your own."
-        )
-    return _PIPELINES[HEADS[name].task]
+    return DEFINITIONS[HEADS[head].task]

@@ -15,9 +15,8 @@ from albertkit.engines.engine import BATCH_TOKENS, Engine, Row
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import CheckpointError, short
 from albertkit.heads import HEADS, Output
-from albertkit.pipelines import pipeline
-from albertkit.pipelines.interface import Pipeline
-from albertkit.pipelines.zero_shot_classification import find_entailment
+from albertkit.pipelines import Pipeline, pipeline
+from albertkit.pipelines.tasks import find_entailment
 from albertkit.serving.api_errors import ApiError
 from albertkit.serving.batching import QueuedEngine, RowQueue
 from albertkit.serving.settings import ServingSettings

@@ -12,10 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 
-from albertkit.checkpoints.sentence_modules import Pooling
+from albertkit.checkpoints.sentence_modules import Pooling, sentence_modules
 from albertkit.inspection.attention import InsideEngine, compute_attention
-from albertkit.pipelines.interface import Pipeline
-from albertkit.pipelines.zero_shot_classification import TEMPLATE, as_labels
+from albertkit.options import TEMPLATE
+from albertkit.pipelines import Pipeline
 from albertkit.serving import request_fields as fields
 from albertkit.serving import response_schemas as responses
 from albertkit.serving.api_errors import ApiError
@@ -29,7 +29,7 @@ from albertkit.tasks.multiple_choice import GAP
 _NAMES = {"truncate": "truncation", "max_answer_tokens": "max_answer_len"}
 """Name of a field -> name of the option of the pipeline, if they differ."""
 _PLACE = re.compile(r"^input (\d+) \(counted from 0\):")
-_TRUNCATION = re.compile(r"(, or allow truncation )\(truncation=True[^)]*\)")
+_TRUNCATION = re.compile(r", or pass truncation=True\.")
 
 
 class TaskRequest(fields.Strict):
@@ -81,7 +81,7 @@ class TaskRequest(fields.Strict):
 
     def message_for_client(self, message: str) -> str:
         """Return an error message of the pipeline with the names of the request's fields."""
-        advice = r'\1("truncate": true)' if "truncate" in type(self).model_fields else ""
+        advice = ', or set "truncate" to true.' if "truncate" in type(self).model_fields else "."
         place = r"input[\1]:" if isinstance(self.input, list) else "input:"
         return _PLACE.sub(place, _TRUNCATION.sub(advice, message))
 
@@ -175,7 +175,13 @@ class ZeroShotRequest(TaskRequest):
 
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return the labels of each text, best first."""
-        return list(map(as_labels, super().results(pipeline)))
+        return [
+            [
+                {"label": label, "score": score, **({"cut": one["cut"]} if "cut" in one else {})}
+                for label, score in zip(one["labels"], one["scores"], strict=True)
+            ]
+            for one in super().results(pipeline)
+        ]
 
 
 class TagRequest(TaskRequest):
@@ -279,8 +285,8 @@ class EmbeddingsRequest(TaskRequest):
 
     def results(self, pipeline: Any) -> list[Any]:
         """Return the vector of each text."""
-        pooling = self.pooling or pipeline.pooling or "mean"
         config = pipeline.model.config
+        pooling = self.pooling or (None if sentence_modules(config) else "mean")
         size = text_vectors(config, pooling=pooling).size(config.hidden_size)
         if self.dimensions not in (None, size):
             raise ApiError(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from albertkit.engines.engine import Row
-from albertkit.errors import AlbertKitError, DataError, UnknownTokensWarning, short, warn_caller
+from albertkit.errors import AlbertKitError, DataError, TooLongError, UnknownTokensWarning, short, warn_caller
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.batch import read_strategy
 from albertkit.tokenization.model_file import WORD_START
@@ -58,11 +58,8 @@ def text_rows(
     if strategy == "do_not_truncate":
         text, count = texts[long[0]], len(rows[long[0]].input_ids)
         what = f"text {short(text)}" if isinstance(text, str) else f"pair {', '.join(map(short, text))}"
-        raise DataError(
-            f"the {what} has {count} tokens with [CLS] and [SEP], but the maximum is {max_length}. Split it "
-            "into shorter texts, or allow truncation (truncation=True in Python; --truncate, or --truncation "
-            'of finetune, evaluate and predict; "truncate": true in a request)'
-        )
+        reason = f"the {what} has {count} tokens with [CLS] and [SEP], but the maximum is {max_length}."
+        raise TooLongError(reason, count, max_length)
     for number in long:
         # [CLS] and [SEP] of the first text, and at least one of its tokens, must fit beside the second text.
         second = sum(rows[number].token_type_ids)
