@@ -51,7 +51,7 @@ def finetune(
     Example: albertkit finetune text-classification --train train.csv --validation dev.csv --output run
     """
     require("torch", extra="train")
-    from albertkit.finetuning.train import finetune
+    from albertkit.finetuning.finetune import finetune
 
     run = finetune(
         task,

@@ -308,7 +308,7 @@ class Pipeline(PushToHub, ABC):
         """
 
         def answers(examples: list[Any], rows: Sequence[Row], outputs: list[Any]) -> list[Any]:
-            predictions = task.checked_predictions(examples, rows, outputs)
+            predictions = task.predictions(examples, rows, outputs)
             cuts = tokens_cut(rows, examples=len(examples))
             return [
                 answer(example, prediction, {"cut": cut} if cut else {})
@@ -316,7 +316,7 @@ class Pipeline(PushToHub, ABC):
             ]
 
         run = partial(task.run, self.engine)
-        return self._run(inputs, others, features=task.checked_features, run=run, answer=answers, **batching)
+        return self._run(inputs, others, features=task.features, run=run, answer=answers, **batching)
 
     def predict(self, inputs: Any) -> Any:
         """Call the pipeline. scikit-learn expects a method with this name."""

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
 from albertkit.config import SETTINGS_KEY
-from albertkit.datasets.reader import as_source, made_example
-from albertkit.datasets.table import Table
+from albertkit.datasets.rows import Rows, as_source
 from albertkit.engines.light_model import Model
 from albertkit.errors import DataError, short
 from albertkit.pipelines.interface import Batching, Pipeline
@@ -57,12 +56,12 @@ class TaskPipeline(Pipeline):
         """
         if not isinstance(inputs, str | Mapping | Path) and hasattr(inputs, "columns"):
             table = as_source(inputs, name="inputs")
-            inputs = [row.values for row in table.rows()] if isinstance(table, Table) else inputs
+            inputs = [row.values for row in table] if isinstance(table, Rows) else inputs
         return self._run_task(
             inputs,
             others,
             self.bound,
-            lambda example, prediction, cut: self.bound.checked_record(example, prediction) | cut,
+            lambda example, prediction, cut: self.bound.record(example, prediction) | cut,
             **batching,
         )
 
@@ -75,6 +74,6 @@ class TaskPipeline(Pipeline):
         if not isinstance(given, Mapping):
             return given
         try:
-            return made_example(self.bound.example, given)
+            return self.bound.example(given)
         except DataError as error:
             raise DataError(f"the task {self.bound.name} cannot read {short(given)}: {error}") from error

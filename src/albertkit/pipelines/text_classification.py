@@ -9,7 +9,7 @@ from albertkit.errors import ConfigError, DataError, short, warn_caller
 from albertkit.inputs import PAIR_FIELDS
 from albertkit.pipelines.interface import Batching, Pipeline
 from albertkit.pipelines.limits import check_size, read_limits
-from albertkit.tasks.label_kinds import Function
+from albertkit.tasks.labels import Function
 from albertkit.tasks.settings import TaskSettings
 from albertkit.tasks.text_classification import TextClassification
 
