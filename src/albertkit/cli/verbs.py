@@ -105,7 +105,9 @@ class Command:
 
     def flags(self) -> list[Flag]:
         """Return the flags of the command."""
-        groups = dict.fromkeys(("train", "validation", "data", "input", "inputs", "calibrate"), "Data")
+        groups: dict[str, str] = dict.fromkeys(
+            ("train", "validation", "data", "input", "inputs", "calibrate"), "Data"
+        )
         groups |= dict.fromkeys(("output", "json", "html", "plot", "target"), "Output")
         own = of_function(
             self.function, positional=self.positional, groups=groups, kinds=self.kinds, rare=self.rare
@@ -283,7 +285,7 @@ COMMANDS: Mapping[str, Command] = {
         common=_COMMON,
     ),
     "finetune": Command(
-        function="albertkit.finetuning.train:finetune",
+        function="albertkit.finetuning.finetune:finetune",
         settings=("albertkit.finetuning.settings:FinetuningSettings", _LABELED),
         positional=("task",),
         kinds={"task": str, "train": str, "validation": str, "recipe": Path},

@@ -10,9 +10,10 @@ from albertkit.devices import Device, read_device
 from albertkit.engines.choosing import engine_device
 from albertkit.errors import ConfigError, DataError
 from albertkit.files import check_new_folder
-from albertkit.finetuning.evaluation import Evaluation, EvaluationSet
-from albertkit.finetuning.report import PREDICTIONS, REPORT_JSON, write_report
+from albertkit.finetuning.evaluation import Evaluation, EvaluationSet, write_report
 from albertkit.finetuning.trained import (
+    PREDICTIONS,
+    REPORT_JSON,
     check_metric,
     chosen_metric,
     is_run,
@@ -23,9 +24,8 @@ from albertkit.finetuning.trained import (
 from albertkit.logs import lines_shown
 from albertkit.recipe import takes_settings
 from albertkit.tasks.loading import load_splits
-from albertkit.tasks.measuring import OwnMetrics
 from albertkit.tasks.settings import TaskSettings
-from albertkit.tasks.task import Task
+from albertkit.tasks.task import OwnMetrics, Task
 
 logger = logging.getLogger(__name__)
 
@@ -81,42 +81,37 @@ def evaluate(
     if main_metric is not None:
         check_metric(main_metric, task.directions, name="main_metric")
     splits = load_splits(task, {"data": setup.reader}, labels=task.labels)
-    for line in splits.reports["data"].lines():
+    given, read = splits.examples["data"], splits.reports["data"]
+    for line in read.lines():
         logger.info("%s", line)
-    task.check_fit(splits.examples["data"])
-    examples = EvaluationSet(task, splits.examples["data"], batch_tokens=batch_tokens)
-    for line in examples.counts.notes():
-        logger.info("%s: %s", splits.reports["data"].source, line)
-    shared = shared_with_training(model, splits.examples["data"])
-    if shared:
-        logger.info(
-            "%s: %s", splits.reports["data"].source, shared_note(shared, len(splits.examples["data"]))
-        )
-    read = splits.reports["data"].to_json() | {"shared_with_training": shared}
+    task.check_fit(given)
+    examples = EvaluationSet(task, given, batch_tokens=batch_tokens)
+    shared = shared_with_training(model, given)
+    for note in [*examples.counts.notes(), *([shared_note(shared, len(given))] if shared else [])]:
+        logger.info("%s: %s", read.source, note)
     chosen = main_metric or chosen_metric(model, task)
     evaluation = examples.evaluate(loaded, loaded.config, main_metric=chosen, engine=engine)
     evaluation = _with_measured_metric(evaluation, main_metric, otherwise=examples.main_metric)
+    about = {"data": read.to_json() | {"shared_with_training": shared}}
     if output is None:
         evaluation.report.update(
             metrics=evaluation.metrics,
             baseline=evaluation.baseline,
             examples=len(evaluation.examples),
-            data=read,
+            **about,
         )
         return evaluation
-    about = {"task": task.name, "model": model, "data": read}
-    evaluation.report.update(write_report(evaluation, output, about=about))
+    evaluation.report.update(
+        write_report(evaluation, output, about={"task": task.name, "model": model} | about)
+    )
     return evaluation
 
 
 def _with_measured_metric(evaluation: Evaluation, given: str | None, *, otherwise: str) -> Evaluation:
-    """Return the evaluation with another main metric if that of the training was not measured."""
     if evaluation.main_metric in evaluation.metrics:
         return evaluation
     if given is not None:
         check_metric(given, evaluation.metrics, name="main_metric")
-    if otherwise not in evaluation.metrics:
-        raise evaluation.task.lacking(otherwise, evaluation.metrics)
     logger.info(
         f"the model was selected by {evaluation.main_metric}, which is not measured here: the main metric is "
         f"{otherwise}"

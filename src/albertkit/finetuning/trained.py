@@ -12,14 +12,13 @@ from albertkit.checkpoints.formats import load_config
 from albertkit.checkpoints.match import saved_class
 from albertkit.datasets.examples import content_of
 from albertkit.datasets.options import DataOptions, columns_in
-from albertkit.datasets.reader import Reader, as_source, open_table
-from albertkit.datasets.table import DelimitedTable, Table
+from albertkit.datasets.reader import Reader
+from albertkit.datasets.rows import Rows, as_source, read_rows
 from albertkit.devices import CPU, Device
 from albertkit.engines.choosing import load_model
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError, did_you_mean, short, suggestion
 from albertkit.files import read_json, values_sha256
-from albertkit.finetuning.report import REPORT_JSON
 from albertkit.recipe import build, scalar_fields
 from albertkit.tasks.loading import open_reader
 from albertkit.tasks.registry import TASKS, task_for
@@ -30,6 +29,7 @@ from albertkit.vocabularies import load_tokenizer
 
 logger = logging.getLogger(__name__)
 
+REPORT_JSON, PREDICTIONS = "report.json", "predictions.jsonl"
 COLUMNS_KEY = "columns"
 CONTENTS = "training_contents.jsonl"
 """File of a run with a hash of each text, pair or context of its training examples, one per line. Files with
@@ -39,12 +39,7 @@ _OF_LABELS = {"label_column", "label_separator", "negative_column", "answers_col
 
 
 def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
-    """Return the settings for reading examples: those of the fine-tuning, if the model's folder has them.
-
-    Args:
-        model: folder or name.
-        given: settings that override them.
-    """
+    """Return the settings for reading examples: those of the fine-tuning, if the model's folder has them."""
     trained = _report(Path(model)).get("settings", {})
     task = trained.get("task", {}) if isinstance(trained, dict) else None
     if not trained:  # a checkpoint, a copy of only the model, a name on the hub
@@ -66,13 +61,7 @@ def chosen_metric(model: str | Path, task: Task) -> str | None:
 
 
 def check_metric(metric: str, known: Iterable[str], *, name: str) -> None:
-    """Raise ConfigError for an unknown metric.
-
-    Args:
-        metric: its name.
-        known: the names of all metrics.
-        name: the name of the argument with the metric.
-    """
+    """Raise ConfigError for an unknown metric."""
     known = list(known)
     if metric not in known:
         raise ConfigError(
@@ -83,16 +72,7 @@ def check_metric(metric: str, known: Iterable[str], *, name: str) -> None:
 def split_settings(
     settings: type, given: dict[str, Any], *, call: Callable[..., Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split the keyword arguments of a call into fields of `settings` and of `DataOptions`.
-
-    Args:
-        settings: the dataclass.
-        given: keyword arguments.
-        call: the called function, whose arguments errors suggest.
-
-    Raises:
-        ConfigError: an argument is a field of neither.
-    """
+    """Split the keyword arguments of a call into fields of `settings` and of `DataOptions`."""
     known = [{field.name for _, field in scalar_fields(one)} for one in (settings, DataOptions)]
     for name in given:
         if not any(name in names for names in known):
@@ -106,19 +86,7 @@ def split_settings(
 def load_task(
     task: str | Task | None, model: str | Path, settings: TaskSettings, *, device: Device = CPU
 ) -> tuple[Task, Model]:
-    """Return a task with a model that was fine-tuned for it.
-
-    Args:
-        task: its name, or a task of your own; None for the task in the model's config.
-        model: folder or name.
-        settings: settings for reading examples.
-        device: as returned by `albertkit.devices.read_device`.
-
-    Raises:
-        ConfigError: the task is unknown, or the config does not name it.
-        DataError: the model has no head for the task.
-        CheckpointError: the head belongs to another task.
-    """
+    """Return a task with a model that was fine-tuned for it."""
     model = str(model)
     chosen = task_for(load_config(model), model, task)
     loaded, report = load_model(model, chosen.architecture, device=device)
@@ -159,16 +127,6 @@ def open_trained(
     """Load a fine-tuned model and open its data.
 
     Logs the data options that come from the fine-tuning.
-
-    Args:
-        model: folder or name.
-        task: see `load_task`.
-        data: see `datasets.reader.as_source`.
-        given: fields of `TaskSettings` and `DataOptions`, which override those of the fine-tuning.
-        call: see `split_settings`.
-        name: the name of the data in errors.
-        labeled: whether labels are read.
-        device: as returned by `albertkit.devices.read_device`.
     """
     flags, columns = split_settings(TaskSettings, given, call=call)
     settings = task_settings(model, flags)
@@ -182,9 +140,17 @@ def open_trained(
         )
         logger.info("options of the fine-tuning: %s", shown)
     reader = open_reader(bound, source, options, name=name, labeled=labeled)
-    if note := bound.room_note():
+    if note := length_note(bound):
         logger.info("%s", note)
     return Setup(bound, loaded, reader, asdict(settings) | asdict(options))
+
+
+def length_note(task: Task) -> str | None:
+    """Return a note if the maximum length in the settings exceeds the model's maximum, otherwise None."""
+    wanted, limit = task.settings.max_length, task.max_length
+    if wanted is None or wanted <= limit:
+        return None
+    return f"max_length is {wanted}, but the model's maximum is {limit} tokens: using {limit}"
 
 
 def saved_columns(options: DataOptions) -> dict[str, Any]:
@@ -203,19 +169,7 @@ def _changes(options: DataOptions, default: DataOptions) -> dict[str, Any]:
 def data_options(
     model: str | Path, task: Task, data: Any, given: dict[str, Any], *, labeled: bool
 ) -> DataOptions:
-    """Return the data options: those passed, otherwise those of the fine-tuning whose columns the data has.
-
-    Args:
-        model: folder or name of the model.
-        task: the task that reads the data.
-        data: a path, a table, or examples, as `datasets.reader.as_source` returns them.
-        given: the options of this call by name.
-        labeled: whether labels are read.
-
-    Raises:
-        ConfigError: an option has another type.
-        DataError: the source does not exist.
-    """
+    """Return the options passed, otherwise those of the fine-tuning whose columns the data has."""
     options = build(DataOptions, given, where="columns")
     remembered = _report(Path(model)).get(COLUMNS_KEY, {})
     file = Path(model) / REPORT_JSON
@@ -231,10 +185,10 @@ def data_options(
     table = _table(task, data, options)
     if table is None:  # CoNLL files have column numbers
         return replace(options, **{name: one for name, one in trained.items() if _is_number(one)})
-    if isinstance(table, DelimitedTable):
+    if file_format(Path(table.name))[0] in (".csv", ".tsv"):
         options = replace(options, **{name: trained[name] for name in _LAYOUT if name in trained})
         table = _table(task, data, options)
-    present = set(table.columns()) if table else set()
+    present = set(table.columns) if table else set()
     return replace(
         options,
         **{
@@ -246,14 +200,13 @@ def data_options(
     )
 
 
-def _table(task: Task, data: Any, options: DataOptions) -> Table | None:
-    """Return the table of the data, or None for data without named columns."""
+def _table(task: Task, data: Any, options: DataOptions) -> Rows | None:
     if not isinstance(data, str | Path):
-        return data if isinstance(data, Table) else None
+        return data if isinstance(data, Rows) else None
     path = Path(data)
     if not ((path / "state.json").is_file() or file_format(path)[0] in task.table_formats):
         return None
-    return open_table(path, header=options.header, delimiter=options.delimiter)
+    return read_rows(path, header=options.header, delimiter=options.delimiter)
 
 
 def _is_number(value: Any) -> bool:
@@ -275,12 +228,7 @@ def shared_note(shared: int, examples: int) -> str:
 
 
 def shared_with_training(model: str, examples: Sequence[Any]) -> int | None:
-    """Return how many examples have the content of a training example; None if that is unknown.
-
-    Args:
-        model: folder of the model. Only the folder of a run has the hashes of its training examples.
-        examples: evaluated examples.
-    """
+    """Return how many examples have the content of a training example; None if that is unknown."""
     file = Path(model) / CONTENTS
     if not file.is_file():
         return None
@@ -289,7 +237,6 @@ def shared_with_training(model: str, examples: Sequence[Any]) -> int | None:
 
 
 def is_run(folder: Path) -> bool:
-    """Return whether a folder has the report of a fine-tuning run, not of an evaluation."""
     return "settings" in _report(folder)
 
 

@@ -15,16 +15,15 @@ from typing import Any
 import numpy as np
 
 from albertkit.datasets.examples import ChoiceExample
-from albertkit.datasets.multiple_choice import ChoiceTable, RaceFolder
+from albertkit.datasets.official import race
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Reader
 from albertkit.engines.engine import Row, by_example, runs_of_examples
 from albertkit.errors import DataError
 from albertkit.metrics.multiple_choice import choice_scores
 from albertkit.reference import softmax
-from albertkit.tasks.measuring import directions
 from albertkit.tasks.rows import text_rows
-from albertkit.tasks.task import Task
+from albertkit.tasks.task import Task, directions
 
 GAP = "_"
 
@@ -48,14 +47,13 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
     answer = "choice"
     probability = "score"
     metrics = directions("accuracy", "middle", "high")
-    may_lack_room = True  # a question with its choice may leave no room for the context
+    may_be_too_long = True  # a question with its choice may leave no room for the context
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[ChoiceExample]:
-        """Return the reader of a RACE folder or of a table."""
         path = Path(source) if isinstance(source, str) else None
         if path is not None and path.is_dir() and not (path / "state.json").is_file():
-            return RaceFolder(path, labeled=labeled)
-        return ChoiceTable(source, options, labeled=labeled)
+            return race(path, labeled=labeled)
+        return super().reader(source, options, labeled=labeled)
 
     def features(self, examples: Sequence[ChoiceExample]) -> list[Row]:
         """Return one row per choice; each has the index of the right choice in `labels`."""
@@ -79,11 +77,9 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
         ]
 
     def units(self, rows: Sequence[Row]) -> list[list[Row]]:
-        """Return the choices of each example together, because they share a softmax."""
         return runs_of_examples(rows)
 
     def labels_of(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
-        """Return `labels` (B,)."""
         return {"labels": np.array([unit[0].labels for unit in self.units(rows)], np.int64)}
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
@@ -93,7 +89,6 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
     def predictions(
         self, examples: Sequence[ChoiceExample], rows: Sequence[Row], outputs: Sequence[np.ndarray]
     ) -> list[Chosen]:
-        """Return the choice of each example, and the probability of all."""
         predictions = []
         for choices in by_example(rows, outputs, count=len(examples)):
             logits = np.array([logit for _, logit in choices])  # (C,)
@@ -101,7 +96,6 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
         return predictions
 
     def record(self, example: ChoiceExample, prediction: Chosen) -> dict[str, Any]:
-        """Return {choice, text, score, scores}."""
         return {
             "choice": prediction.choice,
             "text": example.choices[prediction.choice],
@@ -110,16 +104,13 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
         }
 
     def truth(self, example: ChoiceExample) -> int | None:
-        """Return the index of the right choice."""
         return example.label
 
     def scores(self, examples: Sequence[ChoiceExample], predictions: Sequence[Chosen]) -> dict[str, float]:
-        """Return the accuracy, and for RACE also the accuracy of its parts."""
         true = [-1 if example.label is None else example.label for example in examples]
         return choice_scores(true, [one.choice for one in predictions], ids=[one.id for one in examples])
 
     def baseline(self, examples: Sequence[ChoiceExample]) -> dict[str, float]:
-        """Return the accuracy of guessing."""
         return {"accuracy": sum(1 / len(example.choices) for example in examples) / len(examples)}
 
     def prior_loss(self, rows: Sequence[Row]) -> float:

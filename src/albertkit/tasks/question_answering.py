@@ -20,17 +20,16 @@ import numpy as np
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import QuestionExample
+from albertkit.datasets.official import squad
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.question_answering import QuestionTable, SquadFile
 from albertkit.datasets.reader import Reader
 from albertkit.engines.engine import Row, by_example, every_token
 from albertkit.errors import ConfigError, DataError, short
 from albertkit.metrics.question_answering import best_threshold, exact_match, score_questions
-from albertkit.tasks.label_kinds import entropy
-from albertkit.tasks.measuring import Judged, directions
-from albertkit.tasks.rows import overlap, owned
+from albertkit.tasks.labels import entropy
+from albertkit.tasks.rows import owned
 from albertkit.tasks.scores import largest, log_sum_exp
-from albertkit.tasks.task import Task
+from albertkit.tasks.task import Decision, Task, directions
 from albertkit.tasks.words import whole_words
 from albertkit.text_files import file_format
 from albertkit.tokenization.encoding import Encoding
@@ -106,7 +105,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     saved_settings = ("max_length", "doc_stride", "max_question_length", "max_answer_length")
     training_multiple = 1  # the loss of this head treats padding as a possible position
     for_predictions = ("offsets",)
-    skips_unlabeled = True  # unlabeled: no window contains the answer
 
     def __init__(self, *, n_best: int = 1) -> None:
         self.n_best = n_best
@@ -125,10 +123,9 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         self.max_question_length = min(settings.max_question_length or self.max_length, self.max_length // 2)
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[QuestionExample]:
-        """Return the reader of a SQuAD file (.json) or of a table."""
         if isinstance(source, str) and file_format(Path(source))[0] == ".json":
-            return SquadFile(source, labeled=labeled)
-        return QuestionTable(source, options, labeled=labeled)
+            return squad(source, labeled=labeled)
+        return super().reader(source, options, labeled=labeled)
 
     def saved(self, examples: Sequence[QuestionExample]) -> dict[str, Any]:
         """Also remove the threshold of the initial model; `tuned` chooses a new one."""
@@ -137,7 +134,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     def check(
         self, training: Sequence[QuestionExample], validation: Sequence[QuestionExample], batch_size: int
     ) -> str | None:
-        """Return how many training questions have no answer."""
         silent = sum(example.is_impossible for example in training)
         return f"{silent:,} of {len(training):,} training questions have no answer" if silent else None
 
@@ -146,9 +142,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
         Training uses the first of several answers. An example has no labels if no window contains its whole
         answer, because "no answer" would be wrong, or if it has no answers and is not `is_impossible`.
-
-        Raises:
-            DataError: a question is too long and must not be truncated, or an answer is not in the context.
         """
         return [row for number, example in enumerate(examples) for row in self._rows(number, example)]
 
@@ -159,7 +152,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             example.context,
             truncation="only_second",
             max_length=self.max_length,
-            stride=overlap(self.settings.doc_stride, room=self.max_length - length - 3),
+            stride=min(self.settings.doc_stride, (self.max_length - length - 3) // 2),
             return_overflowing_tokens=True,
         )
         windows: list[Any] = sorted(encoded.encodings or [], key=lambda one: one.window.second.start)
@@ -187,7 +180,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     def _labels(
         self, example: QuestionExample, offsets: list[tuple[int, int]], windows: list[range], before: int
     ) -> Sequence[tuple[int, int] | None]:
-        """Return the label of each window, which has `before` tokens before its part of the context."""
         if example.is_impossible or not example.answers:
             return [NO_ANSWER if example.is_impossible else None] * len(windows)
         first, last = self._locate_answer(example, offsets)
@@ -228,23 +220,23 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             )
         return first, last
 
+    def units(self, rows: Sequence[QuestionRow]) -> list[list[QuestionRow]]:
+        """Return each row alone, without the rows of examples whose answer is in no window."""
+        return [[row] for row in rows if row.labels is not None]
+
     def labels_of(self, rows: Sequence[QuestionRow]) -> dict[str, np.ndarray]:
-        """Return `start_positions` and `end_positions`, (B,) each."""
         starts, ends = np.array([row.labels for row in rows], np.int64).T
         return {"start_positions": starts, "end_positions": ends}
 
     def read(self, row: QuestionRow) -> Sequence[int]:
-        """Return all tokens."""
         return every_token(row)
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
-        """Return the start and end logits (2, T) of a row."""
         return scores.T
 
     def predictions(
         self, examples: Sequence[QuestionExample], rows: Sequence[QuestionRow], outputs: Sequence[np.ndarray]
     ) -> list[Answered]:
-        """Return the best answers to each question, and the score of "no answer"."""
         return [
             self._prediction(example.context, own)
             for example, own in zip(examples, by_example(rows, outputs, count=len(examples)), strict=True)
@@ -290,7 +282,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
     @property
     def cut_note(self) -> str:
-        """A note on the questions that are truncated."""
         return f"questions are longer than {self.max_question_length} tokens and are truncated"
 
     def troubles(self, rows: Sequence[QuestionRow]) -> Counter[str]:
@@ -319,7 +310,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         return self.with_config(config)
 
     def main_metric(self, examples: Sequence[QuestionExample]) -> str:
-        """Return F1, or F1 at the best threshold if some questions have no answer."""
         return "f1" if self.for_examples(examples).threshold is None else "best_f1"
 
     def scores(
@@ -359,19 +349,16 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         return {THRESHOLD_KEY: (threshold + min(above)) / 2 if above else threshold}
 
     def baseline(self, examples: Sequence[QuestionExample]) -> dict[str, float]:
-        """Return the scores of answering nothing, if "no answer" is possible."""
         share = sum(example.is_impossible for example in examples) / len(examples)
         return dict.fromkeys(("exact", "f1", "best_exact", "best_f1"), share) if share else {}
 
-    def judge(self, example: QuestionExample, prediction: Answered) -> list[Judged]:
-        """Return the decision on the best answer, which may be "no answer"."""
+    def decisions(self, example: QuestionExample, prediction: Answered) -> list[Decision]:
         answer = prediction.ranked(self.threshold)[0]
         texts = [text for text, _ in example.answers] or [""]
         right = any(exact_match(text, answer.text) for text in texts)
-        return [Judged(texts[0], answer.text, right, min(answer.score, 1.0))]
+        return [Decision(texts[0], answer.text, right, min(answer.score, 1.0))]
 
     def record(self, example: QuestionExample, prediction: Answered) -> dict[str, Any]:
-        """Return {answer, start, end, score, no_answer_difference}."""
         answer = prediction.ranked(self.threshold)[0]
         return {
             "answer": answer.text,

@@ -22,16 +22,15 @@ import numpy as np
 from albertkit.checkpoints.sentence_modules import TASK
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import PairExample
+from albertkit.datasets.official import glue
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Reader
-from albertkit.datasets.sentence_embedding import GluePairs, PairTable
 from albertkit.engines.engine import Row, by_example, runs_of_examples
 from albertkit.errors import ConfigError, DataError
 from albertkit.metrics.classification import pearson, spearman
 from albertkit.metrics.sentence_embedding import find, retrieval_scores, unit
 from albertkit.tasks.feature_extraction import TextVectors, text_vectors
-from albertkit.tasks.measuring import Judged, directions
-from albertkit.tasks.task import Task
+from albertkit.tasks.task import Decision, Task, directions
 
 CONSTANT = 0.01  # root mean square distance of unit vectors from their mean, below which they count as equal
 _KINDS = {
@@ -67,10 +66,8 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
     objective = "embedding"
     output = "hidden_states"
     unused = ("pooler.",)
-    axes = ("score", "cosine")
 
     def use_config(self, config: AlbertConfig) -> None:
-        """Use the pooling in the settings, or the pooling of the model if the settings have none."""
         super().use_config(config)
         settings = self.settings
         self.modules = text_vectors(config, pooling=settings.pooling, normalize=settings.normalize)
@@ -80,30 +77,22 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         self._vectors = TextVectors(self.tokenizer, self.modules, max_length=self.max_length)
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[PairExample]:
-        """Return the reader of a GLUE split or of a table."""
         if options.glue is not None and isinstance(source, str):
             path = Path(source)
-            return GluePairs(path.parent, options.glue, path.name, labeled=labeled)
-        return PairTable(source, options, labeled=labeled)
+            return glue(path.parent, options.glue, path.name, labeled=labeled, example_class=PairExample)
+        return super().reader(source, options, labeled=labeled)
 
     def is_labeled(self, example: PairExample) -> bool:
         """Return True: single texts and pairs are training examples without a score."""
         return True
 
     def saved(self, examples: Sequence[PairExample]) -> dict[str, Any]:
-        """Also return the config entries that describe how vectors are computed."""
         return super().saved(examples) | replace(self.modules, max_length=self.max_length).entries()
 
     def check(
         self, training: Sequence[PairExample], validation: Sequence[PairExample], batch_size: int
     ) -> str:
-        """Return a note on what is trained: it depends on the kind of examples.
-
-        Raises:
-            ConfigError: the model's pooling or modules cannot be trained, a batch has a single example, or
-                single texts are trained without dropout.
-            DataError: all scores are equal, or the validation examples are single texts.
-        """
+        """Return a note on what is trained: it depends on the kind of examples."""
         kind, config = _kind(training), self.config
         if self.modules.steps:
             after = ", ".join(type(one).__name__ for one in self.modules.steps)
@@ -130,7 +119,6 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         return _KINDS[kind]
 
     def features(self, examples: Sequence[PairExample]) -> list[Row]:
-        """Return one row per text, one to three for each example. `labels` is the score, or None."""
         texts = [
             (number, text)
             for number, example in enumerate(examples)
@@ -152,17 +140,14 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         return {}
 
     def read(self, row: Row) -> Sequence[int]:
-        """Return the positions of the tokens that are pooled."""
         return self._vectors.read(row)
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
-        """Return the vector (D,) of a row, computed from its hidden states (R, H)."""
         return self._vectors.vector(scores)
 
     def predictions(
         self, examples: Sequence[PairExample], rows: Sequence[Row], outputs: Sequence[np.ndarray]
     ) -> list[Embedded]:
-        """Return the vectors of each example's texts, and the cosine similarity of the first two."""
         predictions = []
         for own in by_example(rows, outputs, count=len(examples)):
             vectors = [vector for _, vector in own]
@@ -205,7 +190,6 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         ]
 
     def record(self, example: PairExample, prediction: Embedded) -> dict[str, Any]:
-        """Return {vector} for a single text, else {similarity}; with candidates also {rank, nearest}."""
         if prediction.similarity is None:
             return {"vector": prediction.vectors[0].tolist()}
         found: dict[str, Any] = {"similarity": prediction.similarity}
@@ -214,11 +198,9 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         return found
 
     def truth(self, example: PairExample) -> str | float | None:
-        """Return the score, or for matching pairs the second text."""
         return example.pair if example.score is None else example.score
 
     def scores(self, examples: Sequence[PairExample], predictions: Sequence[Embedded]) -> dict[str, float]:
-        """Return the correlations of similarities and scores; for matching pairs, the retrieval metrics."""
         if _kind(examples, alone=False) == "scored":
             true = [example.score or 0.0 for example in examples]
             cosines = [prediction.similarity or 0.0 for prediction in predictions]
@@ -227,14 +209,12 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         return retrieval_scores([one.rank for one in predictions if one.rank is not None])
 
     def main_metric(self, examples: Sequence[PairExample]) -> str:
-        """Return Spearman's correlation for pairs with scores, else the mean reciprocal rank."""
         return "spearman" if _kind(examples, alone=False) == "scored" else "mrr"
 
-    def judge(self, example: PairExample, prediction: Embedded) -> list[Judged]:
-        """Return the score with the cosine similarity, or the second text with the nearest candidate."""
+    def decisions(self, example: PairExample, prediction: Embedded) -> list[Decision]:
         if example.score is not None:
-            return [Judged(example.score, prediction.similarity, example.score == prediction.similarity)]
-        return [Judged(example.pair, prediction.nearest, prediction.rank == 1)]
+            return [Decision(example.score, prediction.similarity, example.score == prediction.similarity)]
+        return [Decision(example.pair, prediction.nearest, prediction.rank == 1)]
 
     def constant_answer(self, examples: Sequence[PairExample], predictions: Sequence[Embedded]) -> str | None:
         """Return "one vector" if the vectors of different texts are almost equal, else None."""

@@ -12,22 +12,20 @@ from typing import Any
 import numpy as np
 
 from albertkit.config import AlbertConfig
-from albertkit.datasets.examples import Label, TextExample
-from albertkit.datasets.glue import GlueSplit
+from albertkit.datasets.cells import Label
+from albertkit.datasets.examples import TextExample
+from albertkit.datasets.official import glue
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Reader
-from albertkit.datasets.text_classification import EntailmentFile, TextTable
 from albertkit.engines.engine import Row
 from albertkit.errors import ConfigError, DataError, short
 from albertkit.metrics.classification import multi_label_cross_entropy
 from albertkit.reference import softmax
-from albertkit.tasks.label_kinds import CLASS, NUMBER, SEVERAL, Function
-from albertkit.tasks.labels import LabelSet, infer_labels
-from albertkit.tasks.measuring import directions
+from albertkit.tasks.labels import CLASS, NUMBER, SEVERAL, Function, LabelSet, infer_labels
 from albertkit.tasks.rows import text_rows
 from albertkit.tasks.scores import sigmoid
 from albertkit.tasks.settings import ProblemType
-from albertkit.tasks.task import Task
+from albertkit.tasks.task import Task, directions
 
 CONSTANT = 1e-3
 """Spread of a label's probabilities, relative to their mean, below which they count as constant. It is below
@@ -92,24 +90,18 @@ class TextClassification(Task[TextExample, Row, Classified]):
         self.probability = type(self).probability if self.labels.kind is CLASS else None
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[TextExample]:
-        """Return the reader of a GLUE split, of an RTE file, or of a table."""
-        if isinstance(source, str):
+        if options.glue is not None and isinstance(source, str):
             path = Path(source)
-            if options.glue is not None:
-                return GlueSplit(path.parent, options.glue, path.name, labeled=labeled)
-            if path.suffix == ".xml":
-                return EntailmentFile(path, labeled=labeled)
-        return TextTable(source, options, labeled=labeled)
+            return glue(path.parent, options.glue, path.name, labeled=labeled)
+        return super().reader(source, options, labeled=labeled)
 
     def find_labels(
         self, examples: Sequence[TextExample], names: tuple[str, ...] | None, problem_type: ProblemType | None
     ) -> LabelSet:
-        """Infer the labels and their kind from the examples."""
         given = [example.label for example in examples if example.label is not None]
         return infer_labels(given, names=names, problem_type=problem_type)
 
     def with_label(self, example: TextExample, labels: LabelSet) -> TextExample:
-        """Return an example with its label in the set."""
         if labels.kind is NUMBER and len(labels.names) > 1:
             raise ConfigError(
                 f"the model predicts {len(labels.names)} numbers for a text ({', '.join(labels.names)}), but "
@@ -119,7 +111,6 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return example if example.label is None else replace(example, label=labels.read(example.label))
 
     def saved(self, examples: Sequence[TextExample]) -> dict[str, Any]:
-        """Also return whether the model learns pairs."""
         return super().saved(examples) | {PAIRS_KEY: examples[0].text_pair is not None}
 
     def check_fit(self, examples: Sequence[TextExample]) -> None:
@@ -154,16 +145,13 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return rows
 
     def labels_of(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
-        """Return `labels`: (B,) or, for several labels, (B, K)."""
         return {"labels": np.array([row.labels for row in rows], self.labels.kind.dtype)}
 
     def predictions(
         self, examples: Sequence[TextExample], rows: Sequence[Row], outputs: Sequence[np.ndarray]
     ) -> list[Classified]:
-        """Return label and scores of each example, given the logits (K,) of each row."""
-        kind, names = self.labels.kind, self.labels.names
-        apply = _FUNCTIONS[self.function_to_apply or kind.function]
-        return [Classified(kind.predict(one, names), apply(one).tolist()) for one in outputs]
+        apply = _FUNCTIONS[self.function_to_apply or self.labels.kind.function]
+        return [Classified(self.labels.predict(logits), apply(logits).tolist()) for logits in outputs]
 
     def record(self, example: TextExample, prediction: Classified) -> dict[str, Any]:
         """Return {label, score, scores}: `scores` by label; `score` only for a single class.
@@ -179,30 +167,25 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return {"label": label, "score": max(prediction.scores), "scores": scores}
 
     def truth(self, example: TextExample) -> Any:
-        """Return the label."""
         return list(example.label) if isinstance(example.label, tuple) else example.label
 
     def scores(self, examples: Sequence[TextExample], predictions: Sequence[Classified]) -> dict[str, float]:
-        """Return the metrics of the kind of labels."""
-        kind, names = self.labels.kind, self.labels.names
         true: list[Any] = [one.label for one in examples]
-        found = kind.scores(true, [one.label for one in predictions], names)
-        if kind is SEVERAL and self.function_to_apply in (None, kind.function):
+        scores = self.labels.scores(true, [one.label for one in predictions])
+        if self.labels.kind is SEVERAL and self.function_to_apply in (None, SEVERAL.function):
             probabilities = [one.scores for one in predictions]
-            found["cross_entropy"] = multi_label_cross_entropy(true, probabilities, labels=names)
-        return found
+            scores["cross_entropy"] = multi_label_cross_entropy(true, probabilities, labels=self.labels.names)
+        return scores
 
     def main_metric(self, examples: Sequence[TextExample]) -> str:
-        """Return accuracy, micro F1 for several labels, or Pearson's correlation for numbers."""
-        return self.labels.kind.main_metric(self.labels.names)
+        return self.labels.main_metric
 
     def baseline(self, examples: Sequence[TextExample]) -> dict[str, float]:
-        """Return the share of the most frequent class; for several labels, three metrics."""
-        kind, true = self.labels.kind, [example.label for example in examples]
-        found = kind.baseline(true)
-        if kind is SEVERAL:
-            found["cross_entropy"] = kind.prior_loss([kind.encode(one, self.labels.ids) for one in true])
-        return found
+        labels, true = self.labels, [example.label for example in examples]
+        scores = labels.baseline(true)
+        if labels.kind is SEVERAL:
+            scores["cross_entropy"] = labels.prior_loss([labels.encode(label, "") for label in true])
+        return scores
 
     def constant_answer(
         self, examples: Sequence[TextExample], predictions: Sequence[Classified]
@@ -220,7 +203,6 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return "the same probabilities" if is_constant and differ else None
 
     def learnt_classes(self, rows: Iterable[Row]) -> Counter[int] | None:
-        """Count the classes of rows with a single class."""
         return Counter(row.labels for row in rows) if self.labels.kind is CLASS else None
 
     def prior_loss(self, rows: Sequence[Row]) -> float | None:
@@ -228,5 +210,5 @@ class TextClassification(Task[TextExample, Row, Classified]):
 
         With rare labels, most models that learn have about this loss at first.
         """
-        kind = self.labels.kind
-        return None if kind is SEVERAL else kind.prior_loss([row.labels for row in rows])
+        labels = self.labels
+        return None if labels.kind is SEVERAL else labels.prior_loss([row.labels for row in rows])

@@ -18,19 +18,18 @@ import numpy as np
 
 from albertkit.config import IGNORED_LABEL, AlbertConfig
 from albertkit.datasets.examples import IGNORED, WordsExample
+from albertkit.datasets.official import conll
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import FORMATS, Reader
-from albertkit.datasets.token_classification import ConllFile, WordsTable
+from albertkit.datasets.reader import Reader
+from albertkit.datasets.rows import FORMATS
 from albertkit.engines.engine import Row, by_example
 from albertkit.errors import ConfigError, DataError, did_you_mean
 from albertkit.metrics.token_classification import BEGINS, OUTSIDE, has_no_types, of_scheme
 from albertkit.reference import softmax
-from albertkit.tasks.label_kinds import TAGS
-from albertkit.tasks.labels import LabelSet, infer_tags
-from albertkit.tasks.measuring import Judged, directions
-from albertkit.tasks.rows import overlap, owned
+from albertkit.tasks.labels import TAGS, LabelSet, infer_tags
+from albertkit.tasks.rows import owned
 from albertkit.tasks.settings import ProblemType
-from albertkit.tasks.task import Task
+from albertkit.tasks.task import Decision, Task, directions
 from albertkit.text_files import file_format
 from albertkit.tokenization.encoding import Encoding
 
@@ -87,7 +86,6 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         self.stride = stride
 
     def use_config(self, config: AlbertConfig) -> None:
-        """Read the labels of the model."""
         super().use_config(config)
         labeled = self.settings.labeled_tokens
         if labeled not in ("first", "all"):
@@ -96,11 +94,10 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         self._has_no_types = has_no_types(self.labels.names)
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[WordsExample]:
-        """Return the reader of a table or, for other endings, of a file of CoNLL columns."""
         path = Path(source) if isinstance(source, str) else None
         if path is None or path.is_dir() or file_format(path)[0] in self.table_formats:
-            return WordsTable(source, options, labeled=labeled)
-        return ConllFile(
+            return super().reader(source, options, labeled=labeled)
+        return conll(
             path,
             word_column=_number("words_column", options.words_column or "0"),
             label_column=_number("label_column", options.label_column or "-1"),
@@ -113,11 +110,9 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         names: tuple[str, ...] | None,
         problem_type: ProblemType | None,
     ) -> LabelSet:
-        """Return the labels of the words."""
         return infer_tags([example.labels or () for example in examples], names=names)
 
     def with_label(self, example: WordsExample, labels: LabelSet) -> WordsExample:
-        """Return the example after checking that its labels are in the set."""
         labels.read(example.labels)
         return example
 
@@ -153,7 +148,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
             is_split_into_words=True,
             truncation=True,
             max_length=self.max_length,
-            stride=overlap(self.stride, room=self.max_length - 2),
+            stride=min(self.stride, (self.max_length - 2) // 2),
             return_overflowing_tokens=True,
             parse_special_tokens=False,
         )
@@ -192,7 +187,6 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         return rows
 
     def _piece_labels(self, number: int, example: WordsExample, words: list[int]) -> list[int] | None:
-        """Return the training label of each piece, (P,)."""
         if example.labels is None:
             return None
         where = f"example {example.id or number}"
@@ -211,35 +205,29 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         ]
 
     def _later_label(self, label: str) -> int:
-        """Return the training label of the later pieces of a word."""
         if self.settings.labeled_tokens == "first" or label == IGNORED:
             return IGNORED_LABEL
         inside = f"I{label[1:]}" if self._prefix(label) in [*BEGINS] else label
         return self.labels.ids.get(inside, self.labels.ids[label])
 
     def _prefix(self, label: str) -> str:
-        """Return the prefix of a label; empty for a label without prefix."""
         return label[:1] if label[1:2] == "-" or (self._has_no_types and label != OUTSIDE) else ""
 
     def labels_of(self, rows: Sequence[WordsRow]) -> dict[str, np.ndarray]:
-        """Return `labels` (B, T)."""
         labels = np.full((len(rows), self.padded_length(rows)), IGNORED_LABEL, np.int64)
         for number, row in enumerate(rows):
             labels[number, : len(row.labels)] = row.labels
         return {"labels": labels}
 
     def read(self, row: WordsRow) -> Sequence[int]:
-        """Return the pieces that a row predicts."""
         return row.positions
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
-        """Return the logits (P, K) of these pieces."""
         return scores
 
     def predictions(
         self, examples: Sequence[WordsExample], rows: Sequence[WordsRow], outputs: Sequence[np.ndarray]
     ) -> list[Tagged]:
-        """Return the labels of each example's words, and the scores of their pieces."""
         return [
             self._prediction(example, [row for row, _ in own], np.concatenate([logits for _, logits in own]))
             for example, own in zip(examples, by_example(rows, outputs, count=len(examples)), strict=True)
@@ -276,33 +264,27 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         return found[1:]
 
     def record(self, example: WordsExample, prediction: Tagged) -> dict[str, Any]:
-        """Return {tokens, labels}."""
         return {"tokens": list(example.words), "labels": prediction.labels}
 
     def truth(self, example: WordsExample) -> list[str] | None:
-        """Return the labels."""
         return None if example.labels is None else list(example.labels)
 
     def scores(self, examples: Sequence[WordsExample], predictions: Sequence[Tagged]) -> dict[str, float]:
-        """Return the scores of spans, or of words if the labels follow no scheme."""
         true = [example.labels or () for example in examples]
-        return TAGS.scores(true, [one.labels for one in predictions], self.labels.names)
+        return self.labels.scores(true, [one.labels for one in predictions])
 
     def main_metric(self, examples: Sequence[WordsExample]) -> str:
-        """Return F1 of spans if the labels follow a scheme, otherwise accuracy."""
-        return TAGS.main_metric(self.labels.names)
+        return self.labels.main_metric
 
     def baseline(self, examples: Sequence[WordsExample]) -> dict[str, float]:
-        """Return the share of the most frequent label."""
-        return TAGS.baseline(example.labels or () for example in examples)
+        return self.labels.baseline(example.labels or () for example in examples)
 
-    def judge(self, example: WordsExample, prediction: Tagged) -> list[Judged]:
-        """Return the decisions on the words, with the probability of each word's first piece."""
+    def decisions(self, example: WordsExample, prediction: Tagged) -> list[Decision]:
         confidence: dict[int, float] = {}
         for word, scores in zip(prediction.words, prediction.scores.tolist(), strict=True):
             confidence.setdefault(word, max(scores))
         return [
-            Judged(true, predicted, true == predicted, confidence.get(number))
+            Decision(true, predicted, true == predicted, confidence.get(number))
             for number, (true, predicted) in enumerate(
                 zip(example.labels or (), prediction.labels, strict=True)
             )
@@ -310,7 +292,6 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         ]
 
     def learnt_classes(self, rows: Iterable[WordsRow]) -> Counter[int]:
-        """Count the labels of pieces."""
         counts = Counter(label for row in rows for label in row.labels)
         del counts[IGNORED_LABEL]
         return counts
