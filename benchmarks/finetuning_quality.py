@@ -206,7 +206,7 @@ def theirs(
     import transformers
 
     from albertkit.datasets.options import DataOptions
-    from albertkit.finetuning.objectives import training_inputs
+    from albertkit.finetuning.losses import training_inputs
     from albertkit.finetuning.prepared import prepare, starting_model
     from albertkit.finetuning.settings import FinetuningSettings
     from albertkit.tasks.registry import task_of

@@ -77,7 +77,7 @@ class SeveralTags(Task[Sentence, SentenceRow, Labels]):
         predictions: list[Labels] = [[[] for _ in example.words] for example in examples]
         for row, scores in zip(rows, outputs, strict=True):
             for word, logits in zip(row.first, scores, strict=True):
-                predictions[row.example][word] = list(self.labels.kind.predict(logits, self.labels.names))
+                predictions[row.example][word] = list(self.labels.predict(logits))
         return predictions
 
     def record(self, example: Sentence, prediction: Labels) -> dict[str, Any]:

@@ -17,8 +17,7 @@ from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.pipeline import make_pipeline
 
 from albertkit.datasets.examples import WordsExample
-from albertkit.datasets.question_answering import SquadFile
-from albertkit.datasets.token_classification import ConllFile
+from albertkit.datasets.official import conll, squad
 from albertkit.metrics.question_answering import score_questions
 from albertkit.metrics.token_classification import span_scores
 
@@ -40,7 +39,7 @@ def rte(train: Path, test: Path) -> dict[str, str]:
 
 def conll2000(train: Path, test: Path) -> dict[str, str]:
     """Return the F1 of a linear tagger, and of the most frequent label of each word."""
-    train_examples, test_examples = list(ConllFile(train)), list(ConllFile(test))
+    train_examples, test_examples = list(conll(train)), list(conll(test))
     train_labels = [label for example in train_examples for label in example.labels or ()]
     test_labels = [example.labels for example in test_examples]
     counts = _labels_of_words(train_examples)
@@ -61,7 +60,7 @@ def conll2000(train: Path, test: Path) -> dict[str, str]:
 
 def xquad(_: Path, test: Path) -> dict[str, str]:
     """Return exact match and F1 of the sentence that is most similar to the question by TF-IDF."""
-    examples = list(SquadFile(test))
+    examples = list(squad(test))
     vectorizer = TfidfVectorizer().fit([example.context for example in examples])
     predictions = {}
     for example in examples:

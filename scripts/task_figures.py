@@ -20,17 +20,17 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from pages import command_line, write_table
 from task_baselines import BASELINES
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.text_classification import EntailmentFile
 from albertkit.files import atomic_path, file_sha256
+from albertkit.finetuning.finetune import SEEDS_JSON, finetune
 from albertkit.finetuning.report import REPORT_JSON
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.finetuning.train import SEEDS_JSON, finetune
 from albertkit.hub import resolve
 from albertkit.tasks.settings import TaskSettings
 
@@ -71,9 +71,20 @@ def rte(data: Path, made: Path) -> tuple[Path, Path]:
     """Train on everything except the test set of the third challenge, as in GLUE."""
     splits = {"train": ("rte1_dev", "rte1_test", "rte2_dev", "rte2_test", "rte3_dev"), "test": ("rte3_test",)}
     for split, names in splits.items():
-        examples = (example for name in names for example in EntailmentFile(data / "rte" / f"{name}.xml"))
+        pairs = (
+            pair for name in names for pair in ElementTree.parse(data / "rte" / f"{name}.xml").iter("pair")
+        )
+        rows = (
+            {
+                "text": (pair.findtext("t") or "").strip(),
+                "pair": (pair.findtext("h") or "").strip(),
+                "label": "entailment"
+                if (pair.get("entailment") or pair.get("value")) in ("YES", "TRUE")
+                else "not_entailment",
+            }
+            for pair in pairs
+        )
         with atomic_path(made / f"{split}.jsonl") as file:
-            rows = ({"text": row.text, "pair": row.text_pair, "label": row.label} for row in examples)
             file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return made / "train.jsonl", made / "test.jsonl"
 

@@ -27,8 +27,8 @@ from albertkit.engines.engine import Row, every_token
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import ConfigError
 from albertkit.export.onnx import export_onnx
+from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.predict import predict
-from albertkit.finetuning.train import finetune
 from albertkit.footprint import measure
 from albertkit.pipelines import pipeline
 from albertkit.serving.models import load_model

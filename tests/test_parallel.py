@@ -19,8 +19,7 @@ from random_models import TWO_LAYERS, random_model
 
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError, DataError
-from albertkit.finetuning.predict import predict, predict_file
-from albertkit.finetuning.predictor import Predictor
+from albertkit.finetuning.predict import Predictor, predict, predict_file
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.parallel import ordered_map
 from albertkit.pretraining.prepare import PrepareReport, prepare

@@ -24,7 +24,7 @@ def folder(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 @pytest.fixture(scope="session")
 def classifier(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run of one step on single texts."""
-    from albertkit.finetuning.train import finetune
+    from albertkit.finetuning.finetune import finetune
     from albertkit.training import progress
 
     output = tmp_path_factory.mktemp("classifier")

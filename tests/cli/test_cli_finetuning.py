@@ -10,7 +10,7 @@ from json_lines import read_json_lines
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
-from albertkit.finetuning.predictor import Predictor
+from albertkit.finetuning.predict import Predictor
 from albertkit.finetuning.prepared import prepare
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.metrics.classification import accuracy

@@ -12,7 +12,7 @@ from command_line import Run, assert_one_line_error, run_predict
 from json_lines import read_json_lines, write_json_lines
 from pyarrow import parquet
 
-from albertkit.finetuning.predictor import Asked, Predictor
+from albertkit.finetuning.predict import Asked, Predictor
 from albertkit.logs import ProgressBar
 from albertkit.tasks.loading import CHUNK
 

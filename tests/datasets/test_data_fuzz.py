@@ -188,20 +188,12 @@ def test_json_files_of_data_sets(tmp_path: Path, name: str, value: Any, task: st
 
 
 CONLL = "-DOCSTART- -X- O\n\nThe DT O\nriver NN B-LOC\n\nAnne NNP B-PER\nsang VBD O\n"
-ENTAILMENT = (
-    '<?xml version="1.0"?><entailment-corpus>'
-    + "".join(
-        f'<pair id="{n}" entailment="YES" task="IE"><t>The river.</t><h>It is.</h></pair>' for n in range(4)
-    )
-    + "</entailment-corpus>"
-)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "task", "options"),
     [
         ("x.conll", CONLL, "token-classification", {}),
-        ("x.xml", ENTAILMENT, "text-classification", {}),
         ("CoLA/train.tsv", "a\t1\t*\tHe sang.\nb\t0\t*\tSang he.\n", "text-classification", {"glue": "cola"}),
         (
             "RTE/train.tsv",
@@ -210,7 +202,7 @@ ENTAILMENT = (
             {"glue": "rte"},
         ),
     ],
-    ids=["CoNLL", "XML", "CoLA", "RTE"],
+    ids=["CoNLL", "CoLA", "RTE"],
 )
 def test_text_files_of_data_sets(tmp_path: Path, name: str, content: str, task: str, options: dict) -> None:
     path = tmp_path / name

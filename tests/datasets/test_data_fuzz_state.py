@@ -28,8 +28,7 @@ from structural_fuzz import (
 
 from albertkit.checkpoints.folder import read_folder, write_folder
 from albertkit.checkpoints.keras_file import read_h5
-from albertkit.finetuning.predict import _kept
-from albertkit.finetuning.prediction_files import WRITERS, checked_records
+from albertkit.finetuning.predict import WRITERS, resume
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import data_options, task_settings
 from albertkit.pretraining.prepared_folder import PreparedFolder
@@ -129,24 +128,23 @@ def test_reports(tmp_path: Path) -> None:
     count_refused(read, damaged_json_files(path, seed=13, cases=DATA_CASES))
 
 
-def test_parts_of_predictions(tmp_path: Path) -> None:
+def test_the_file_of_an_interrupted_prediction(tmp_path: Path) -> None:
     about = {"task": "text-classification", "part_size": 2, "model_sha256": "x"}
     record = {"row": 1, "label": "new", "score": 0.5, "scores": {"new": 0.5, "old": 0.5}, "cut": 3}
-    (tmp_path / "about.json").write_text(json.dumps(about))
-    part, rng = tmp_path / "00000000.jsonl", random.Random(14)
-    output = tmp_path / "out"
+    path, output, rng = tmp_path / "partial.jsonl", tmp_path / "out", random.Random(14)
+    head, line = json.dumps(about).encode() + b"\n", json.dumps(record).encode() + b"\n"
 
     def read() -> None:
-        if _kept(tmp_path, about):
-            list(checked_records(tmp_path))
+        if resume(path, about, part_size=2, total=8):
             for write in WRITERS.values():
-                write(tmp_path, output)
+                write(path, output)
 
-    for path, value in ((tmp_path / "about.json", about), (part, record)):
-        part.write_text((json.dumps(record) + "\n") * 2)
-        (tmp_path / "about.json").write_text(json.dumps(about))
-        contents = (damaged_json(value, rng) for _ in range(DATA_CASES // 2))
-        count_refused(read, rewritten(path, contents), largest_growth=DATA_GROWTH)
+    def contents() -> Iterator[bytes]:
+        for _ in range(DATA_CASES // 2):
+            yield damaged_json(about, rng) + b"\n" + line * 2
+            yield head + line + damaged_json(record, rng) + b"\n"
+
+    count_refused(read, rewritten(path, contents()), largest_growth=DATA_GROWTH)
 
 
 def test_run_states(tmp_path: Path) -> None:

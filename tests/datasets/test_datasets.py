@@ -14,14 +14,10 @@ import pytest
 from labeled_files import CLASSES, SEVERAL, Write, label_counts, load_splits, report_of
 
 from albertkit import text_files
-from albertkit.datasets.examples import TextExample
-from albertkit.datasets.multiple_choice import ChoiceTable
+from albertkit.datasets.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
+from albertkit.datasets.official import squad
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.question_answering import QuestionTable
-from albertkit.datasets.reader import as_source
-from albertkit.datasets.table import existing_file
-from albertkit.datasets.text_classification import EntailmentFile, TextTable
-from albertkit.datasets.token_classification import WordsTable
+from albertkit.datasets.rows import as_source, existing_file
 from albertkit.errors import ConfigError, DataError, MissingExtraError
 from albertkit.extras import optional
 
@@ -40,9 +36,9 @@ def test_every_format_gives_the_same_examples(tmp_path: Path, write: Write) -> N
     columns = DataOptions(text_column="body", label_column="stars", id_column="key")
     expected = [TextExample(texts[0], None, "1", "a"), TextExample(texts[1], None, "0", "b")]
     for name in ("a.csv", "a.csv.gz", "a.jsonl", "a.parquet", "a.parquet.gz", "a.arrow"):
-        assert list(TextTable(tmp_path / name, columns)) == expected, name
-    assert list(TextTable(rows, columns)) == expected
-    reader = TextTable(tmp_path / "a.csv", columns)
+        assert list(TextExample.read(tmp_path / name, columns)) == expected, name
+    assert list(TextExample.read(rows, columns)) == expected
+    reader = TextExample.read(tmp_path / "a.csv", columns)
     assert list(reader) == list(reader)
 
 
@@ -59,10 +55,10 @@ def test_pandas_reads_lists_of_parquet_as_arrays(tmp_path: Path) -> None:
     choices = DataOptions(choice_columns="endings", label_column="place")
     read["place"] = row["place"] = 1
     for reader, options in (
-        (TextTable, None),
-        (WordsTable, None),
-        (QuestionTable, None),
-        (ChoiceTable, choices),
+        (TextExample.read, None),
+        (WordsExample.read, None),
+        (QuestionExample.read, None),
+        (ChoiceExample.read, choices),
     ):
         (example,) = reader([read], options)
         assert [example] == list(reader([row], options))
@@ -73,8 +69,8 @@ def test_columns_without_names_have_their_numbers() -> None:
     pd = pytest.importorskip("pandas")
     source = as_source(pd.DataFrame([["a", "x"], ["b", "y"]]), name="train")
     with pytest.raises(DataError, match=r"no column 'text'. The columns are 0, 1\."):
-        TextTable(source)
-    (first, _) = TextTable(source, DataOptions(text_column="0", label_column="1"))
+        TextExample.read(source)
+    (first, _) = TextExample.read(source, DataOptions(text_column="0", label_column="1"))
     assert first == TextExample("a", None, "x", "train, row 1")
 
 
@@ -82,7 +78,7 @@ def test_names_of_columns_are_text() -> None:
     """`csv.DictReader` stores additional cells under None."""
     rows = list(csv.DictReader(["text,label", "a,x", "b,y,z"]))
     with pytest.raises(DataError, match=r"row 2: the name of a column is None\. Expected text"):
-        list(TextTable(rows))
+        list(TextExample.read(rows))
 
 
 def test_plain_files_need_no_library_of_the_extra(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +93,7 @@ def test_plain_files_need_no_library_of_the_extra(write: Write, monkeypatch: pyt
 
 def test_quotes_in_tsv_are_text(write: Write) -> None:
     file = write("a.tsv", 'sentence\tlabel\n"broken quote\t1\nfine\t0\n')
-    assert [one.text for one in TextTable(file, DataOptions(text_column="sentence"))] == [
+    assert [one.text for one in TextExample.read(file, DataOptions(text_column="sentence"))] == [
         '"broken quote',
         "fine",
     ]
@@ -106,13 +102,13 @@ def test_quotes_in_tsv_are_text(write: Write) -> None:
 def test_a_table_without_header_counts_its_columns(write: Write) -> None:
     file = write("a.csv", "0;good;better\n1;bad;worse\n")
     columns = DataOptions(text_column="1", pair_column="2", label_column="0", header=False, delimiter=";")
-    examples = list(TextTable(file, columns))
+    examples = list(TextExample.read(file, columns))
     assert examples[1] == TextExample("bad", "worse", "1", f"{file}, line 2")
 
 
 def test_unusable_rows_are_counted(write: Write) -> None:
     lines = ["text,label", "one,a", "two", ",a", "three,", '"four\nfour",b', "five,b,c", "six,a"]
-    reader = TextTable(write("a.csv", "\n".join([*lines, lines[0], ""])))
+    reader = TextExample.read(write("a.csv", "\n".join([*lines, lines[0], ""])))
     report = report_of(reader)
     assert (report.rows, report.examples) == (8, 3)
     assert {problem: rows.count for problem, rows in report.problems.items()} == {
@@ -130,9 +126,9 @@ def test_unusable_rows_are_counted(write: Write) -> None:
 
 
 def test_without_labels_no_row_is_lost(write: Write) -> None:
-    reader = TextTable(write("a.jsonl", '{"text": "one"}\n{"text": ""}\n{"text": 3}\n'), labeled=False)
+    reader = TextExample.read(write("a.jsonl", '{"text": "one"}\n{"text": ""}\n{"text": 3}\n'), labeled=False)
     assert [(one.text, one.label) for one in reader] == [("one", None), ("", None), ("3", None)]
-    broken = TextTable(write("b.jsonl", '{"text": "one"}\n{"text"\n'), labeled=False)
+    broken = TextExample.read(write("b.jsonl", '{"text": "one"}\n{"text"\n'), labeled=False)
     with pytest.raises(DataError, match=r"b.jsonl, line 2: malformed \(not JSON"):
         list(broken)
 
@@ -169,14 +165,14 @@ def test_without_labels_no_row_is_lost(write: Write) -> None:
             "The columns are sep=;. Delete the first line, which is for Excel",
         ),
         ("a.csv", "", "the file is empty"),
-        ("a.txt", "x", "unknown kind of file. Expected .csv, .tsv"),
+        ("a.txt", "x", "no column 'label'. The columns are text"),
         ("a.parquet", "x", "not a readable .parquet file"),
         ("a.arrow", "", "not a readable .arrow file"),
     ],
 )
 def test_wrong_files_and_columns_are_an_error(write: Write, name: str, content: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        TextTable(write(name, content))
+        TextExample.read(write(name, content))
 
 
 @pytest.mark.parametrize(
@@ -192,8 +188,8 @@ def test_wrong_files_and_columns_are_an_error(write: Write, name: str, content: 
 def test_a_column_with_two_roles_is_an_error(write: Write, options: dict[str, str], message: str) -> None:
     file = write("a.csv", "a,b\nx,y\n")
     with pytest.raises(DataError, match=message):
-        TextTable(file, DataOptions(**{"text_column": "a", "label_column": "b"} | options))
-    assert TextTable(file, DataOptions(text_column="a", label_column="b", id_column="a"))
+        TextExample.read(file, DataOptions(**{"text_column": "a", "label_column": "b"} | options))
+    assert TextExample.read(file, DataOptions(text_column="a", label_column="b", id_column="a"))
 
 
 def test_tables_in_memory_with_two_columns_of_one_name_are_an_error() -> None:
@@ -208,30 +204,30 @@ def test_tables_in_memory_with_two_columns_of_one_name_are_an_error() -> None:
 def test_delimiters(write: Write) -> None:
     file = write("a.csv", "text\tlabel\nx, y\ta\n")
     for delimiter in ("\t", "\\t"):  # a shell passes a tab as two characters
-        assert [(one.text, one.label) for one in TextTable(file, DataOptions(delimiter=delimiter))] == [
-            ("x, y", "a")
-        ]
+        assert [
+            (one.text, one.label) for one in TextExample.read(file, DataOptions(delimiter=delimiter))
+        ] == [("x, y", "a")]
     with pytest.raises(DataError, match=r"line 2: not CSV.*rename the file to \.tsv"):
-        list(TextTable(write("b.csv", 'text\tlabel\n"Yes" or no\ta\n'), DataOptions(delimiter="\t")))
+        list(TextExample.read(write("b.csv", 'text\tlabel\n"Yes" or no\ta\n'), DataOptions(delimiter="\t")))
     for delimiter in (";;", "", '"', "\n"):
         with pytest.raises(ConfigError, match="Expected one character"):
-            TextTable(file, DataOptions(delimiter=delimiter))
+            TextExample.read(file, DataOptions(delimiter=delimiter))
 
 
 def test_quoted_cells_of_a_tsv_file_warn_once(write: Write, caplog: pytest.LogCaptureFixture) -> None:
     rows = ['"The food was ""really"" lovely."\tgood\n', '"""Never"" again."\tbad\n', '"So, ""so""."\tbad\n']
     lines = ["text\tlabel\n", *rows, *rows]
-    table = TextTable(write("a.tsv", "".join(lines)))
+    table = TextExample.read(write("a.tsv", "".join(lines)))
     assert next(iter([*table, *table])).text.startswith('"The food')
     (warning,) = caplog.messages
     assert "a.tsv, line 4: at least 3 cells are quoted" in warning
     # The advice of the warning works.
-    renamed = TextTable(write("a.csv", "".join(lines)), DataOptions(delimiter="\\t"))
+    renamed = TextExample.read(write("a.csv", "".join(lines)), DataOptions(delimiter="\\t"))
     assert [one.text for one in renamed][:2] == ['The food was "really" lovely.', '"Never" again.']
     caplog.clear()
     stray = ['"Yes."', 'He said "yes".', '"Yes," he said, "yes."', '""', '"""', '""Yes""', '"Yes" or ""No""']
-    list(TextTable(write("b.tsv", "text\tlabel\n" + "".join(f"{one}\tx\n" for one in stray * 3))))
-    list(TextTable(write("a.tsv", "".join(lines)), DataOptions(delimiter="\t")))  # as GLUE's files
+    list(TextExample.read(write("b.tsv", "text\tlabel\n" + "".join(f"{one}\tx\n" for one in stray * 3))))
+    list(TextExample.read(write("a.tsv", "".join(lines)), DataOptions(delimiter="\t")))  # as GLUE's files
     assert not caplog.messages
 
 
@@ -244,7 +240,7 @@ def test_columns_of_zeros_and_ones_are_labels(write: Write, kind: str) -> None:
         "jsonl": [json.dumps(dict(zip(names, row, strict=True))) for row in values],
     }
     file = write(f"a.{kind}", "\n".join(lines[kind]) + "\n")
-    splits = load_splits({"train": TextTable(file, DataOptions(label_column="toxic,rude,spam"))})
+    splits = load_splits({"train": TextExample.read(file, DataOptions(label_column="toxic,rude,spam"))})
     assert splits.labels is not None
     assert (splits.labels.kind.problem_type, splits.labels.names) == (SEVERAL, ("toxic", "rude", "spam"))
     assert [one.label for one in splits.examples["train"]] == [("toxic", "spam"), (), ("rude",)]
@@ -252,12 +248,12 @@ def test_columns_of_zeros_and_ones_are_labels(write: Write, kind: str) -> None:
     assert problems["mislabeled"].first[0].endswith("in 'spam'. Expected 0 or 1.")
     assert problems["unlabeled"].count == 1
     with pytest.raises(DataError, match=r"no column 'scam'.* --label-column"):
-        TextTable(file, DataOptions(label_column="toxic,scam"))
+        TextExample.read(file, DataOptions(label_column="toxic,scam"))
 
 
 def test_columns_with_a_single_one_may_be_classes() -> None:
     rows = [{"text": "a", "x": 1, "y": 0}, {"text": "b", "x": 0, "y": 1}, {"text": "c", "x": 1, "y": 1}]
-    table = TextTable(rows, DataOptions(label_column="x,y"))
+    table = TextExample.read(rows, DataOptions(label_column="x,y"))
     splits = load_splits({"train": table}, problem_type=CLASSES)
     assert [one.label for one in splits.examples["train"]] == ["x", "y"]
     assert "Expected exactly one" in splits.reports["train"].problems["mislabeled"].first[0]
@@ -266,37 +262,36 @@ def test_columns_with_a_single_one_may_be_classes() -> None:
 def test_other_sources_that_cannot_be_read(tmp_path: Path, write: Write) -> None:
     write("data.csv", "text,label\n")
     with pytest.raises(DataError, match=r"no such file; the folder has data.csv"):
-        TextTable(tmp_path / "date.csv")
+        TextExample.read(tmp_path / "date.csv")
     for name in [*(f"a{number}.csv" for number in range(12)), "train.csv"]:
         write(name, "text,label\n")
     with pytest.raises(DataError, match=r"no such file; the folder has train.csv, a"):
-        TextTable(tmp_path / "trian.csv")
+        TextExample.read(tmp_path / "trian.csv")
     with pytest.raises(DataError, match=r"/dev/null is a pipe or a device. Expected a regular file"):
-        TextTable("/dev/null")
+        TextExample.read("/dev/null")
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(DataError, match=r"folder\.csv is a folder. Expected a regular file"):
         existing_file(tmp_path / "folder.csv")
     with pytest.raises(DataError, match="a folder that `datasets` has saved"):
-        TextTable(tmp_path)
+        TextExample.read(tmp_path)
     with pytest.raises(DataError, match=r"mapping with the keys train, test\. .* pass one of them"):
-        TextTable({"train": [], "test": []})
-    with pytest.raises(DataError, match=r"mapping with the keys text, label.* a list of dicts, one per row"):
-        TextTable({"text": ["a"], "label": [1]})
+        TextExample.read({"train": [], "test": []})
+    with pytest.raises(DataError, match=r"mapping with the keys text, label.* lists of the same length"):
+        TextExample.read({"text": ["a", "b"], "label": [1]})
     with pytest.raises(ConfigError, match="header and delimiter are for CSV"):
-        TextTable([{"text": "a", "label": 1}], DataOptions(header=False))
+        TextExample.read([{"text": "a", "label": 1}], DataOptions(header=False))
     with pytest.raises(DataError, match="record from line 2: not CSV"):
-        list(TextTable(write("a.csv", 'text,label\n"never closed,1\n')))
+        list(TextExample.read(write("a.csv", 'text,label\n"never closed,1\n')))
     (tmp_path / "latin.csv").write_bytes(b"text,label\nf\xfcr,1\n")
     with pytest.raises(DataError, match=r"latin.csv, line 2: not UTF-8"):
-        list(TextTable(tmp_path / "latin.csv"))
+        list(TextExample.read(tmp_path / "latin.csv"))
 
 
 def test_a_hyphen_is_not_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for reader in (TextTable, EntailmentFile):
-        with pytest.raises(
-            DataError, match=r"^-: no such file. Standard input cannot .* to a file first. Comma"
-        ):
+    message = r"^-: no such file. Standard input cannot .* to a file first. Comma"
+    for reader in (TextExample.read, squad):
+        with pytest.raises(DataError, match=message):
             reader("-")
 
 
@@ -317,10 +312,10 @@ def test_lines_that_end_in_cr_are_an_error(write: Write, name: str, content: str
         r"CRLF. To convert a file: tr '\r' '\n' < OLD > NEW."
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        list(TextTable(path))
+        list(TextExample.read(path))
     for ending in ("\n", "\r\n"):
         path = write(name, content.replace("\n", " ").replace("\r", ending))
-        assert [one.label for one in TextTable(path)] == ["1", "0"]
+        assert [one.label for one in TextExample.read(path)] == ["1", "0"]
 
 
 def test_a_cr_inside_a_line(write: Write) -> None:
@@ -331,13 +326,13 @@ def test_a_cr_inside_a_line(write: Write) -> None:
         "that end in LF or CRLF. Remove the CR, or quote the cell."
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        list(TextTable(path))
+        list(TextExample.read(path))
     for name, content in (("b.csv", 'text,label\n"y\rz",0\n'), ("a.tsv", "text\tlabel\ny\rz\t0\n")):
-        assert [one.text for one in TextTable(write(name, content))] == ["y\rz"]
+        assert [one.text for one in TextExample.read(write(name, content))] == ["y\rz"]
 
 
 def test_long_cells_are_read(write: Write) -> None:
-    (example,) = TextTable(write("a.csv", "text,label\n" + "word " * 100_000 + ",1\n"))
+    (example,) = TextExample.read(write("a.csv", "text,label\n" + "word " * 100_000 + ",1\n"))
     assert len(example.text) == 499_999
 
 
@@ -363,29 +358,29 @@ def test_the_names_of_classes_come_from_the_library_datasets(tmp_path: Path) -> 
     datasets.DatasetDict({"train": data, "test": data}).save_to_disk(tmp_path / "splits")
     sources = (data, tmp_path / "saved", tmp_path / "data.parquet", tmp_path / "splits" / "test")
     for source in sources:
-        texts = TextTable(source)
+        texts = TextExample.read(source)
         assert [one.label for one in texts] == ["all stars", "zero stars"]
         assert report_of(texts).problems["unlabeled"].count == 1
         loaded = load_splits({"train": texts})
         assert loaded.labels is not None
         assert loaded.labels.config_arguments()["id2label"] == {0: "zero stars", 1: "all stars"}
-        words = WordsTable(source)
+        words = WordsExample.read(source)
         assert next(iter(words)).labels == ("B-PER", "O")
-        assert words.label_names() == ("O", "B-PER", "I-PER")
+        assert words.columns.class_names == ("O", "B-PER", "I-PER")
     in_memory = [data.with_format("arrow")[:], *data.with_format("arrow").iter(3)]
     for table in (as_source(one, name="train") for one in in_memory):  # the schema has the names
-        assert [one.label for one in TextTable(table)] == ["all stars", "zero stars"]
-        assert TextTable(table).label_names() == ("zero stars", "all stars")
-        assert WordsTable(table).label_names() == ("O", "B-PER", "I-PER")
+        assert [one.label for one in TextExample.read(table)] == ["all stars", "zero stars"]
+        assert TextExample.read(table).columns.class_names == ("zero stars", "all stars")
+        assert WordsExample.read(table).columns.class_names == ("O", "B-PER", "I-PER")
     with pytest.raises(DataError, match=r"several splits. Pass one of them: .*train"):
-        TextTable(tmp_path / "splits")
+        TextExample.read(tmp_path / "splits")
     with pytest.raises(DataError, match=r"mapping with the keys train, test\. .* pass one of them"):
-        TextTable(datasets.DatasetDict({"train": data, "test": data}))
+        TextExample.read(datasets.DatasetDict({"train": data, "test": data}))
 
 
 def test_half_a_character_is_a_fault(write: Write) -> None:
     lines = [r'{"text": "\ud83d", "label": 1}', r'{"text": "\ud83d\ude00", "label": 0}']
-    reader = TextTable(write("a.jsonl", "\n".join(lines)))
+    reader = TextExample.read(write("a.jsonl", "\n".join(lines)))
     assert [one.text for one in reader] == ["\U0001f600"]
     assert r"line 1: \ud83d is a lone surrogate" in report_of(reader).problems["malformed"].first[0]
 
@@ -393,7 +388,7 @@ def test_half_a_character_is_a_fault(write: Write) -> None:
 def test_sst2(shared: Path) -> None:
     columns = DataOptions(text_column="0", label_column="1", header=False)
     readers = {
-        name: TextTable(shared / "data" / "sst2" / f"{name}.tsv", columns)
+        name: TextExample.read(shared / "data" / "sst2" / f"{name}.tsv", columns)
         for name in ("train", "dev", "test")
     }
     splits = load_splits(readers)
@@ -408,31 +403,16 @@ def test_sst2(shared: Path) -> None:
     assert not any(report.problems for report in splits.reports.values())
 
 
-def test_rte(shared: Path) -> None:
-    counts = {
-        name: len(list(EntailmentFile(shared / "data" / "rte" / f"{name}.xml")))
-        for name in ("rte1_dev", "rte1_test", "rte2_dev", "rte2_test", "rte3_dev", "rte3_test")
-    }
-    assert list(counts.values()) == [567, 800, 400, 800, 800, 800]
-    first = next(iter(EntailmentFile(shared / "data" / "rte" / "rte1_dev.xml")))
-    assert first == TextExample(
-        "Crude oil for April delivery traded at $37.80 a barrel, down 28 cents",
-        "Crude oil prices rose to $37.80 per barrel",
-        "not_entailment",
-        "8",
-    )
-
-
 def test_suffixes_in_capitals(tmp_path: Path) -> None:
     file = tmp_path / "A.CSV.GZ"
     file.write_bytes(gzip.compress(b"text,label\nx,1\n"))
-    assert [one.text for one in TextTable(file)] == ["x"]
+    assert [one.text for one in TextExample.read(file)] == ["x"]
 
 
 def test_tables_in_memory() -> None:
     rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
     for table in (rows, iter(rows), pd.DataFrame(rows), pa.Table.from_pylist(rows)):
-        assert [one.label for one in TextTable(table)] == ["x", "y"]
+        assert [one.label for one in TextExample.read(table)] == ["x", "y"]
     for wrong in (None, 5):
         with pytest.raises(DataError, match=f"the given examples is {wrong}.*Expected a path, a table"):
-            TextTable(wrong)
+            TextExample.read(wrong)

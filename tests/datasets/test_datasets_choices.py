@@ -9,7 +9,7 @@ import pytest
 from labeled_files import Write, label_counts, load_splits, report_of
 
 from albertkit.datasets.examples import ChoiceExample
-from albertkit.datasets.multiple_choice import ChoiceTable, RaceFolder
+from albertkit.datasets.official import race
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import ReadingReport
 from albertkit.errors import DataError
@@ -25,17 +25,17 @@ def test_race_folders(tmp_path: Path, write: Write) -> None:
     }
     write("train/high/2.txt", json.dumps(text))
     write("train/middle/1.txt", json.dumps({**text, "answers": ["E", "B"]}))
-    reader = RaceFolder(tmp_path / "train")
+    reader = race(tmp_path / "train")
     first, second, third = reader
     assert first == ChoiceExample("high/2-0", "They met.", "Who met?", ("he", "she", "it", "they"), 3)
     assert (second.label, third.id, third.label) == (0, "middle/1-1", 1)
     assert report_of(reader).problems["mislabeled"].count == 1
-    assert len(list(RaceFolder(tmp_path / "train" / "middle"))) == 1
+    assert len(list(race(tmp_path / "train" / "middle"))) == 1
     with pytest.raises(DataError, match=r"has no .txt files. Expected a split of RACE"):
-        RaceFolder(tmp_path / "test")
+        race(tmp_path / "test")
     write("train/high/3.txt", "{}")
     with pytest.raises(DataError, match=r"3.txt: not a text of RACE"):
-        list(RaceFolder(tmp_path / "train"))
+        list(race(tmp_path / "train"))
 
 
 def test_tables_of_choices(write: Write) -> None:
@@ -45,7 +45,7 @@ def test_tables_of_choices(write: Write) -> None:
         "1,v,1,x,Al sat.,He,g,a,b,c,d,4\n",
         "2,v,1,x,Al sat.,He,g,a,b,c,d,0\n",
     ]
-    reader = ChoiceTable(write("train.csv", header + "".join(rows)))
+    reader = ChoiceExample.read(write("train.csv", header + "".join(rows)))
     example, last = reader
     assert last.label == 0
     assert example == ChoiceExample(
@@ -61,18 +61,20 @@ def test_tables_of_choices(write: Write) -> None:
         context_column="ctx", question_column="", choice_columns="endings", label_column="answer"
     )
     listed = [{"ctx": "A man", "endings": ["sits.", "eats."], "answer": letter} for letter in ("B", "", "C")]
-    assert [(one.choices, one.label) for one in ChoiceTable(listed, columns)] == [(("sits.", "eats."), 1)]
-    named = ChoiceTable([{**listed[0], "id": "first"}, listed[0]], replace(columns, id_column="id"))
-    assert [one.id for one in named] == ["first", named.table.name + ", row 2"]
+    assert [(one.choices, one.label) for one in ChoiceExample.read(listed, columns)] == [
+        (("sits.", "eats."), 1)
+    ]
+    named = ChoiceExample.read([{**listed[0], "id": "first"}, listed[0]], replace(columns, id_column="id"))
+    assert [one.id for one in named] == ["first", named.source + ", row 2"]
     # A column with gaps holds 1.0, and files of test splits -1.
     places = [1.0, "1.0", np.float32(0), 1.5, 2.0, -1, -1.0, "-1", float("nan")]
-    reader = ChoiceTable([listed[0] | {"answer": place} for place in places], columns)
+    reader = ChoiceExample.read([listed[0] | {"answer": place} for place in places], columns)
     assert [one.label for one in reader] == [1, 1, 0]
     assert {problem: rows.count for problem, rows in report_of(reader).problems.items()} == {
         "mislabeled": 2,
         "unlabeled": 4,
     }
-    splits = load_splits({"train": ChoiceTable(listed, columns)})
+    splits = load_splits({"train": ChoiceExample.read(listed, columns)})
     assert splits.labels is None
     assert label_counts(splits, "train") == {"1": 1}
 
@@ -86,10 +88,10 @@ CHOICES = DataOptions(
 def test_labels_that_count_from_1_are_an_error(labels: list) -> None:
     rows = [{"ctx": "A man", "choices": ["sits", "eats", "runs"], "answer": label} for label in labels]
     with pytest.raises(DataError, match="the labels in 'answer' seem to count from 1"):
-        load_splits({"train": ChoiceTable(rows, CHOICES)})
-    assert len(list(ChoiceTable(rows, CHOICES, labeled=False))) == 4
+        load_splits({"train": ChoiceExample.read(rows, CHOICES)})
+    assert len(list(ChoiceExample.read(rows, CHOICES, labeled=False))) == 4
     # With a label of 0, they count from 0.
-    reader = ChoiceTable([*rows, rows[0] | {"answer": 0}], CHOICES)
+    reader = ChoiceExample.read([*rows, rows[0] | {"answer": 0}], CHOICES)
     assert report_of(reader).problems["mislabeled"].count == sum(int(label) == 3 for label in labels)
 
 
@@ -111,7 +113,7 @@ def test_labels_that_count_from_1_are_an_error(labels: list) -> None:
     ],
 )
 def test_choices_with_labels(choices: object, answer: object, label: int | None) -> None:
-    reader = ChoiceTable([{"ctx": "A man", "choices": choices, "answer": answer}], CHOICES)
+    reader = ChoiceExample.read([{"ctx": "A man", "choices": choices, "answer": answer}], CHOICES)
     found = [(one.choices, one.label) for one in reader]
     assert found == ([] if label is None else [(("sits", "eats"), label)])
 
@@ -119,7 +121,7 @@ def test_choices_with_labels(choices: object, answer: object, label: int | None)
 def test_lists_of_choices_in_cells(write: Write) -> None:
     cells = ['x,1,"[""p"", ""q""]"', "y,0,\"['p', 'q']\"", 'z,0,"p, q"', ",0,[]", 'v,0,"[""p""]"']
     file = write("a.csv", "\n".join(["sent1,label,c", *cells]) + "\n")
-    reader = ChoiceTable(file, DataOptions(question_column="", choice_columns="c"))
+    reader = ChoiceExample.read(file, DataOptions(question_column="", choice_columns="c"))
     report = ReadingReport("")
     assert [one.choices for _, one in reader.read(report)] == [("p", "q")] * 2
     assert report.problems["malformed"].first == [
@@ -140,5 +142,5 @@ def test_questions_of_race_that_are_no_text(
     content = {"article": "x", "questions": [question], "options": [options], "answers": ["A"]}
     write("1.txt", json.dumps(content))
     report = ReadingReport("")
-    assert list(RaceFolder(tmp_path).read(report)) == []
+    assert list(race(tmp_path).read(report)) == []
     assert report.problems["malformed"].count == 1

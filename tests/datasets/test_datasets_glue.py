@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 from labeled_files import CLASSES, NUMBERS, Write, load_splits, report_of
 
-from albertkit.datasets.examples import TextExample
-from albertkit.datasets.glue import TASKS, GlueSplit
+from albertkit.datasets.examples import PairExample, TextExample
+from albertkit.datasets.official import GLUE_TASKS, glue
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.sentence_embedding import GluePairs
 from albertkit.errors import ConfigError, DataError
 from albertkit.tasks.text_classification import TextClassification
 
@@ -47,37 +46,37 @@ GLUE_FILES = {
 def test_the_tasks_of_glue(tmp_path: Path, write: Write, task: str, first: TextExample, count: int) -> None:
     for name, content in GLUE_FILES.items():
         write(name, content)
-    splits = load_splits({"train": GlueSplit(tmp_path, task, "train")})
+    splits = load_splits({"train": glue(tmp_path, task, "train")})
     example = splits.examples["train"][0]
     assert (example.text, example.text_pair, example.label) == (first.text, first.text_pair, first.label)
     assert example.id == first.id or not first.id
     assert len(splits.examples["train"]) == count
     assert splits.labels is not None
-    assert splits.labels.kind.problem_type == (CLASSES if TASKS[task].names else NUMBERS)
-    assert splits.labels.names == (TASKS[task].names or ("LABEL_0",))
+    assert splits.labels.kind.problem_type == (CLASSES if GLUE_TASKS[task].names else NUMBERS)
+    assert splits.labels.names == (GLUE_TASKS[task].names or ("LABEL_0",))
 
 
 def test_faults_and_splits_of_glue(tmp_path: Path, write: Write) -> None:
     for name, content in GLUE_FILES.items():
         write(name, content)
     assert (
-        report_of(GlueSplit(tmp_path / "QQP", "qqp", "train"))
+        report_of(glue(tmp_path / "QQP", "qqp", "train"))
         .problems["malformed"]
         .first[0]
         .endswith("line 3: 4 cells, expected 6")
     )
-    assert report_of(GlueSplit(tmp_path, "mnli", "train")).problems["unlabeled"].count == 1
-    assert list(GlueSplit(tmp_path, "cola", "test")) == [TextExample("Bill whistled.", None, None, "0")]
+    assert report_of(glue(tmp_path, "mnli", "train")).problems["unlabeled"].count == 1
+    assert list(glue(tmp_path, "cola", "test")) == [TextExample("Bill whistled.", None, None, "0")]
     write("MNLI/dev_mismatched.tsv", "index\tsentence1\tsentence2\tgold_label\n0\tA.\tB.\tentailment\n")
-    assert len(list(GlueSplit(tmp_path, "mnli", "validation_mismatched"))) == 1
+    assert len(list(glue(tmp_path, "mnli", "validation_mismatched"))) == 1
     with pytest.raises(ConfigError, match="Expected one of train, validation_matched, validation_mismatched"):
-        GlueSplit(tmp_path, "mnli", "validation")
+        glue(tmp_path, "mnli", "validation")
     with pytest.raises(ConfigError, match="Did you mean 'sst2'"):
-        GlueSplit(tmp_path, "sst-2", "train")
+        glue(tmp_path, "sst-2", "train")
     with pytest.raises(DataError, match=r"dev.tsv: no such file. Expected the folder RTE"):
-        GlueSplit(tmp_path, "rte", "validation")
+        glue(tmp_path, "rte", "validation")
     with pytest.raises(DataError, match=r"no column 'question'. The columns are index, sentence1"):
-        GlueSplit(tmp_path / "RTE", "qnli", "train")
+        glue(tmp_path / "RTE", "qnli", "train")
 
 
 def test_predicting_for_glue_loses_no_row(tmp_path: Path, write: Write) -> None:
@@ -89,21 +88,9 @@ def test_predicting_for_glue_loses_no_row(tmp_path: Path, write: Write) -> None:
     with pytest.raises(DataError, match=r"dev\.tsv, line 3: malformed \(4 cells, expected 6\)"):
         list(read(source, reader, labeled=False))
     with pytest.raises(DataError, match=r"dev\.tsv, line 3: malformed \(4 cells, expected 6\)"):
-        list(GluePairs(tmp_path, "qqp", "validation", labeled=False))
+        list(glue(tmp_path, "qqp", "validation", labeled=False, example_class=PairExample))
     write("QQP/dev.tsv", content.replace("\t3\t4\tEh?\n", "\t3\t4\tEh?\t\t-\n"))
     found = list(read(source, reader, labeled=False))
     assert [(one.text, one.text_pair, one.label) for one in found] == [
         ("Why?", "How?", None), ("Eh?", "", None), ("A?", "B?", None)
     ]  # fmt: skip
-
-
-def test_mrpc_as_microsoft_distributes_it(tmp_path: Path, write: Write) -> None:
-    content = GLUE_FILES["MRPC/train.tsv"]
-    write("MRPC/msr_paraphrase_train.txt", content)
-    write("MRPC/msr_paraphrase_test.txt", content)
-    with pytest.raises(DataError, match=r"Put GLUE's dev_ids.tsv into the folder"):
-        GlueSplit(tmp_path, "mrpc", "train")
-    write("MRPC/dev_ids.tsv", "9\t10\n")
-    assert [one.text for one in GlueSplit(tmp_path, "mrpc", "train")] == ["One."]
-    assert [one.text for one in GlueSplit(tmp_path, "mrpc", "validation")] == ["Two."]
-    assert [one.label for one in GlueSplit(tmp_path, "mrpc", "test")] == ["1", "0"]

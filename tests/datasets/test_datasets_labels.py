@@ -8,22 +8,17 @@ import numpy as np
 import pytest
 from labeled_files import CLASSES, NUMBERS, SEVERAL, Write, label_counts, load_splits, report_of
 
-from albertkit.datasets.multiple_choice import ChoiceTable
+from albertkit.datasets.cells import is_missing, read_label, text_of
+from albertkit.datasets.examples import ChoiceExample, PairExample, QuestionExample, TextExample, WordsExample
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.question_answering import QuestionTable
-from albertkit.datasets.reader import is_missing, text_of
-from albertkit.datasets.sentence_embedding import PairTable
-from albertkit.datasets.text_classification import TextTable, read_label
-from albertkit.datasets.token_classification import WordsTable
 from albertkit.errors import ConfigError, DataError
-from albertkit.tasks.label_kinds import CLASS
-from albertkit.tasks.labels import LabelSet
+from albertkit.tasks.labels import CLASS, LabelSet
 
 
 def loaded_labels(labels: list, **options):
     rows = [{"text": f"text {number}", "label": label} for number, label in enumerate(labels)]
     separator = options.pop("separator", None)
-    splits = load_splits({"train": TextTable(rows, DataOptions(label_separator=separator))}, **options)
+    splits = load_splits({"train": TextExample.read(rows, DataOptions(label_separator=separator))}, **options)
     assert splits.labels is not None
     return (
         splits.labels.kind.problem_type,
@@ -90,13 +85,13 @@ def test_labels_without_information_are_an_error() -> None:
 
 
 def test_an_unknown_label_is_an_error_with_its_row(write: Write) -> None:
-    train = TextTable(write("train.csv", "text,label\na,positive\nb,negative\n"))
-    test = TextTable(write("test.csv", "text,label\na,positive\nb,postive\n"))
+    train = TextExample.read(write("train.csv", "text,label\na,positive\nb,negative\n"))
+    test = TextExample.read(write("test.csv", "text,label\na,positive\nb,postive\n"))
     with pytest.raises(DataError) as caught:
         load_splits({"train": train, "validation": test})
     assert "test.csv, line 3: the label 'postive' is unknown (did you mean 'positive'?)" in str(caught.value)
     assert "Training has negative, positive" in str(caught.value)
-    several = TextTable(write("several.csv", "text,label\na,positive\nb,x\nc,negative\nd,y\n"))
+    several = TextExample.read(write("several.csv", "text,label\na,positive\nb,x\nc,negative\nd,y\n"))
     with pytest.raises(DataError, match=r"line 3: the label 'x' is unknown \(2 rows have an unknown label\)"):
         load_splits({"train": train, "validation": several})
     # The labels of a model are checked against likewise, in every split.
@@ -111,21 +106,21 @@ def test_an_unknown_label_is_an_error_with_its_row(write: Write) -> None:
 def test_errors_about_labels_list_unreadable_rows(write: Write) -> None:
     file = write("train.jsonl", '{"text": "a", "label": "x"}\n{"text": "b", "la\n')
     with pytest.raises(DataError) as caught:
-        load_splits({"train": TextTable(file)})
+        load_splits({"train": TextExample.read(file)})
     assert "every row has the label 'x'" in str(caught.value)
     assert "train.jsonl, line 2" in str(caught.value)
 
 
 def test_labels_written_otherwise_are_the_same_class(write: Write) -> None:
-    train = TextTable(write("train.csv", "text,label\na,1\nb,0\n"))
-    test = TextTable(write("test.csv", "text,label\na,1.0\nb,0.0\n"))
+    train = TextExample.read(write("train.csv", "text,label\na,1\nb,0\n"))
+    test = TextExample.read(write("test.csv", "text,label\na,1.0\nb,0.0\n"))
     splits = load_splits({"train": train, "validation": test})
     assert [one.label for one in splits.examples["validation"]] == ["1", "0"]
     assert label_counts(splits, "validation") == {"1": 1, "0": 1}
 
 
 def test_nan_and_infinite_labels_are_mislabeled(write: Write) -> None:
-    train = TextTable(write("train.csv", "text,label\na,1.5\nb,2.5\nc,?\n"))
+    train = TextExample.read(write("train.csv", "text,label\na,1.5\nb,2.5\nc,?\n"))
     splits = load_splits({"train": train, "validation": train})
     assert splits.reports["validation"].problems["mislabeled"].first == [
         f"{train.source}, line 4: the label '?' is not a number"
@@ -136,7 +131,7 @@ def test_nan_and_infinite_labels_are_mislabeled(write: Write) -> None:
 @pytest.mark.parametrize("label", [[0, 1, 0], np.array([1.0, 1.0]), [True, False, False], "[0.0, 0.0]"])
 def test_a_list_of_zeros_and_ones_is_mislabeled(label: object) -> None:
     """The list has a number for each label. Otherwise its items are the labels."""
-    report = report_of(TextTable([{"text": "a", "label": label}, {"text": "b", "label": [0, 1]}]))
+    report = report_of(TextExample.read([{"text": "a", "label": label}, {"text": "b", "label": [0, 1]}]))
     assert report.examples == 1
     assert report.problems["mislabeled"].first[0].endswith("use one column per label (--label-column A,B).")
 
@@ -144,7 +139,7 @@ def test_a_list_of_zeros_and_ones_is_mislabeled(label: object) -> None:
 @pytest.mark.parametrize("separator", [" ", ", "])
 def test_zeros_and_ones_with_a_separator_are_mislabeled(separator: str) -> None:
     rows = [{"text": "a", "label": separator.join(label)} for label in ("100", "011")]
-    report = report_of(TextTable(rows, DataOptions(label_separator=separator)))
+    report = report_of(TextExample.read(rows, DataOptions(label_separator=separator)))
     assert report.examples == 0
     assert report.problems["mislabeled"].first[0].endswith("use one column per label (--label-column A,B).")
 
@@ -180,9 +175,9 @@ def test_a_single_class_is_an_error_if_the_source_has_more() -> None:
         {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["neg", "pos"])}
     )
     rows = datasets.Dataset.from_dict({"text": ["a", "b", "c"], "label": [0, 0, 1]}, features=features)
-    assert load_splits({"train": TextTable(rows)}).labels == LabelSet(CLASS, ("neg", "pos"))
+    assert load_splits({"train": TextExample.read(rows)}).labels == LabelSet(CLASS, ("neg", "pos"))
     with pytest.raises(DataError, match="every row has the label 'neg'"):
-        load_splits({"train": TextTable(rows.select([0, 1]))})
+        load_splits({"train": TextExample.read(rows.select([0, 1]))})
 
 
 def test_ordered_categories_keep_their_order(tmp_path: Path) -> None:
@@ -190,7 +185,7 @@ def test_ordered_categories_keep_their_order(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
 
     def labels_of(source: Any) -> tuple[tuple[str, ...], list[Any]]:
-        splits = load_splits({"train": TextTable(source)})
+        splits = load_splits({"train": TextExample.read(source)})
         assert splits.labels is not None
         return splits.labels.names, [one.label for one in splits.examples["train"]]
 
@@ -213,7 +208,7 @@ def test_ordered_categories_keep_their_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize("label", ["[1 0]", "[ 1 10]", "[0. 1.]", "['a' 'b']"])
 def test_arrays_written_as_text_are_malformed(label: str) -> None:
     """pandas writes them if the column of a .csv file has arrays."""
-    report = report_of(TextTable([{"text": "a", "label": label}]))
+    report = report_of(TextExample.read([{"text": "a", "label": label}]))
     assert report.problems["malformed"].first[0].endswith("is neither a JSON list nor a JSON object")
 
 
@@ -223,30 +218,30 @@ def test_nothing_in_a_cell_is_never_a_text() -> None:
     missing = [float("nan"), None, " ", np.float32("nan"), pd.NA, pd.NaT]
     for value in missing:
         assert is_missing(value)
-        assert text_of(value) is None
-    assert [text_of(value) for value in ("nan", 3, 0.5, np.int64(3), True)] == ["nan", "3", "0.5", "3", None]
+        assert text_of(value) == ""
+    assert [text_of(value) for value in ("nan", 3, 0.5, np.int64(3), True)] == ["nan", "3", "0.5", "3", ""]
     for value in missing:
-        texts = TextTable(
+        texts = TextExample.read(
             [{"text": value, "label": "a", "id": value}, {"text": "b", "label": value, "id": value}]
         )
         assert report_of(texts).examples == 0
         assert set(report_of(texts).problems) == {"empty", "unlabeled"}
-        (_, second) = TextTable(texts.table, DataOptions(id_column="id"), labeled=False)
+        (_, second) = TextExample.read(texts.rows, DataOptions(id_column="id"), labeled=False)
         assert second.id == "the given examples, row 2"
-        pairs = PairTable(
+        pairs = PairExample.read(
             [{"text": "a", "text_pair": "b", "score": value}, {"text": "a", "text_pair": value, "score": 1}]
         )
         assert set(report_of(pairs).problems) == {"empty", "unlabeled"}
-        indicators = TextTable([{"text": "a", "x": value, "y": 0}], DataOptions(label_column="x,y"))
+        indicators = TextExample.read([{"text": "a", "x": value, "y": 0}], DataOptions(label_column="x,y"))
         assert set(report_of(indicators).problems) == {"unlabeled"}
-        choices = ChoiceTable(
+        choices = ChoiceExample.read(
             [{"sent1": "a", "sent2": "b", "ends": ["c", "d"], "label": value}],
             DataOptions(choice_columns="ends"),
         )
         assert set(report_of(choices).problems) == {"unlabeled"}
-        questions = QuestionTable([{"question": "a", "context": "b", "answers": value}])
+        questions = QuestionExample.read([{"question": "a", "context": "b", "answers": value}])
         assert set(report_of(questions).problems) == {"unlabeled"}
-    words = WordsTable(
+    words = WordsExample.read(
         [
             {"tokens": ["a", one], "ner_tags": ["O", other]}
             for one, other in ((float("nan"), "O"), ("b", None))
@@ -256,27 +251,29 @@ def test_nothing_in_a_cell_is_never_a_text() -> None:
         "malformed": 1,
         "unlabeled": 1,
     }
-    several = TextTable([{"text": "a", "label": one} for one in (["x", float("nan")], ["x", ""], [" "])])
+    several = TextExample.read(
+        [{"text": "a", "label": one} for one in (["x", float("nan")], ["x", ""], [" "])]
+    )
     assert report_of(several).problems["mislabeled"].count == 3
 
 
 @pytest.mark.parametrize("number", [10**400, float("inf")])
 def test_numbers_that_are_not_finite_are_mislabeled(number: float) -> None:
     for label in (number, [number]):
-        report = report_of(TextTable([{"text": "a", "label": label}]))
+        report = report_of(TextExample.read([{"text": "a", "label": label}]))
         assert (
             report.problems["mislabeled"]
             .first[0]
             .endswith("Expected text, a finite number or a list of them.")
         )
-    report = report_of(PairTable([{"text": "a", "text_pair": "b", "score": number}]))
+    report = report_of(PairExample.read([{"text": "a", "text_pair": "b", "score": number}]))
     assert report.problems["mislabeled"].first[0].endswith("in 'score' is not a number")
 
 
 def test_classes_of_columns_with_gaps() -> None:
     """A column of whole numbers in which one is missing is a column of floats."""
     rows = [{"tokens": ["a", "b"], "ner_tags": [1.0, 0.0]}]
-    assert next(iter(WordsTable(rows))).labels == ("1", "0")
+    assert next(iter(WordsExample.read(rows))).labels == ("1", "0")
     assert LabelSet(CLASS, ("0", "1")).read(1) == "1"
     assert read_label(1.0, separator=None, names=("no", "yes")) == "yes"
     assert read_label(-1.0, separator=None, names=("no", "yes")) is None

@@ -8,12 +8,12 @@ import pytest
 from labeled_files import Write, report_of
 
 from albertkit.datasets.examples import QuestionExample
-from albertkit.datasets.question_answering import QuestionTable, SquadFile
+from albertkit.datasets.official import squad
 from albertkit.datasets.reader import ReadingReport
 from albertkit.errors import DataError
 
 
-def squad(*questions: dict, context: str = "Rome is in Italy. Rome is old.") -> str:
+def squad_json(*questions: dict, context: str = "Rome is in Italy. Rome is old.") -> str:
     paragraph = {"context": context, "qas": list(questions)}
     return json.dumps({"data": [{"title": "t", "paragraphs": [paragraph]}]})
 
@@ -24,14 +24,14 @@ def asked(name: str, *answers: tuple[str, int], **more) -> dict:
 
 
 def test_squad_files(write: Write) -> None:
-    content = squad(
+    content = squad_json(
         asked("a", ("Italy", 11), ("in Italy", 8)),
         asked("b", ("Rome", 17)),  # shifted by one
         asked("c", is_impossible=True, plausible_answers=[{"text": "Rome", "answer_start": 0}]),
         asked("d"),
         asked("e", ("Paris", 0)),
     )
-    reader = SquadFile(write("dev.json", content))
+    reader = squad(write("dev.json", content))
     context = "Rome is in Italy. Rome is old."
     assert list(reader) == [
         QuestionExample("a", "Where?", context, (("Italy", 11), ("in Italy", 8))),
@@ -41,17 +41,17 @@ def test_squad_files(write: Write) -> None:
     problems = report_of(reader).problems
     assert problems["unlabeled"].first == [f"{reader.source}, question d"]
     assert "'Paris' is not in the context" in problems["mislabeled"].first[0]
-    assert len(list(SquadFile(reader.path, labeled=False))) == 5
+    assert len(list(squad(reader.source, labeled=False))) == 5
     with pytest.raises(DataError, match="two questions have the id 'a'"):
-        list(SquadFile(write("twice.json", squad(asked("a", ("Rome", 0)), asked("a", ("Rome", 0))))))
+        list(squad(write("twice.json", squad_json(asked("a", ("Rome", 0)), asked("a", ("Rome", 0))))))
     with pytest.raises(DataError, match="expected the JSON of SQuAD"):
-        list(SquadFile(write("other.json", '{"questions": []}')))
+        list(squad(write("other.json", '{"questions": []}')))
     with pytest.raises(DataError, match=r"an object with a list 'data'\. For an array of objects: jq -c"):
-        list(SquadFile(write("array.json", '[{"question": "a"}]')))
+        list(squad(write("array.json", '[{"question": "a"}]')))
     with pytest.raises(DataError, match=r"cut.json: damaged\. Expected the JSON of SQuAD \(Expecting value"):
-        list(SquadFile(write("cut.json", '{"data": [')))
+        list(squad(write("cut.json", '{"data": [')))
     with pytest.raises(DataError, match="article 0: not SQuAD's layout"):
-        list(SquadFile(write("other.json", '{"data": [{}]}')))
+        list(squad(write("other.json", '{"data": [{}]}')))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_squad_files(write: Write) -> None:
     ],
 )
 def test_answers_without_an_offset(context: str, answer: str, start: int, moved: str | None) -> None:
-    reader = QuestionTable([{"question": "Q?", "context": context, "answers": answer}])
+    reader = QuestionExample.read([{"question": "Q?", "context": context, "answers": answer}])
     report = ReadingReport("")
     assert [one.answers for _, one in reader.read(report)] == [((answer, start),)]
     assert [one.first for one in report.problems.values()] == (
@@ -86,9 +86,9 @@ def test_answers_without_an_offset(context: str, answer: str, start: int, moved:
 )
 def test_answers_at_another_offset_are_counted(write: Write, given: int, start: int, moved: bool) -> None:
     context = "smoking is what a king hates"
-    file = SquadFile(write("a.json", squad(asked("a", ("king", given)), context=context)))
+    file = squad(write("a.json", squad_json(asked("a", ("king", given)), context=context)))
     answers = {"text": ["king"], "answer_start": [given]}
-    for reader in (file, QuestionTable([{"question": "Q?", "context": context, "answers": answers}])):
+    for reader in (file, QuestionExample.read([{"question": "Q?", "context": context, "answers": answers}])):
         report = ReadingReport("")
         assert [one.answers for _, one in reader.read(report)] == [(("king", start),)]
         assert (report.rows, report.examples) == (1, 1)
@@ -100,7 +100,7 @@ def test_answers_at_another_offset_are_counted(write: Write, given: int, start: 
 
 
 def test_an_answer_outside_of_the_context_is_counted(write: Write) -> None:
-    reader = SquadFile(write("a.json", squad(asked("a", ("Paris", 0), ("Rome", 0)))))
+    reader = squad(write("a.json", squad_json(asked("a", ("Paris", 0), ("Rome", 0)))))
     report = report_of(reader)
     assert report.problems["moved"].first == [f"{reader.source}, question a: 'Paris' is not in the context"]
     assert report.lines()[0] == f"{reader.source}: 1 example"
@@ -113,20 +113,20 @@ def test_tables_of_questions() -> None:
         {"question": "Q?", "context": "In Rome.", "answers": "Rome"},
         {"question": "Q?", "context": "In Rome.", "answers": None},
     ]
-    reader = QuestionTable(rows)
+    reader = QuestionExample.read(rows)
     assert [(one.answers, one.is_impossible) for one in reader] == [
         ((("Rome", 3),), False),
         ((), True),
         ((("Rome", 3),), False),
     ]
     assert report_of(reader).problems["unlabeled"].count == 1
-    report = report_of(QuestionTable([{"question": "Q?", "context": "In Rome.", "answers": 5}]))
+    report = report_of(QuestionExample.read([{"question": "Q?", "context": "In Rome.", "answers": 5}]))
     assert "row 1: expected the text of an answer" in report.problems["mislabeled"].first[0]
 
 
 def test_xquad(shared: Path) -> None:
     for language in ("en", "de", "ru", "zh"):
-        reader = SquadFile(shared / "data" / "xquad" / f"xquad.{language}.json")
+        reader = squad(shared / "data" / "xquad" / f"xquad.{language}.json")
         report = report_of(reader)
         assert (report.examples, report.problems) == (1190, {})
         for one in reader:
@@ -154,7 +154,7 @@ def test_xquad(shared: Path) -> None:
 def test_layouts_of_answers(given: object, answers: tuple | None) -> None:
     rows = [{"question": "where", "context": "Rome is old.", "answers": given}]
     report = ReadingReport("")
-    found = [one.answers for _, one in QuestionTable(rows).read(report)]
+    found = [one.answers for _, one in QuestionExample.read(rows).read(report)]
     assert found == ([] if answers is None else [answers])
     assert ("mislabeled" in report.problems) is (answers is None)
 
@@ -162,7 +162,7 @@ def test_layouts_of_answers(given: object, answers: tuple | None) -> None:
 @pytest.mark.parametrize("data", [5, {"a": 1}, "text", [3], [{"paragraphs": [{"context": "a", "qas": "q"}]}]])
 def test_squad_files_of_other_layouts(write: Write, data: object) -> None:
     with pytest.raises(DataError, match=r"a.json.*(expected the JSON of SQuAD|not SQuAD's layout)"):
-        list(SquadFile(write("a.json", json.dumps({"data": data}))))
+        list(squad(write("a.json", json.dumps({"data": data}))))
 
 
 @pytest.mark.parametrize(
@@ -172,4 +172,4 @@ def test_squad_answers_of_other_types(write: Write, answer: object) -> None:
     question = {"id": 1, "question": "q", "answers": [answer]}
     content = {"data": [{"paragraphs": [{"context": "a b", "qas": [question]}]}]}
     with pytest.raises(DataError, match=r"a.json, article 0: not SQuAD's layout"):
-        list(SquadFile(write("a.json", json.dumps(content))))
+        list(squad(write("a.json", json.dumps(content))))

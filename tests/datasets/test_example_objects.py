@@ -39,34 +39,33 @@ def read(*examples: Any, labeled: bool = True, task: str | None = None) -> list[
         (TEXT, {"text": " "}, "no text"),
         (TEXT, {"text": None}, "no text"),
         (TEXT, {"text_pair": "b"}, "has a text_pair, but the first example has none"),
-        (TEXT, {"label": None}, "no label"),
-        (TEXT, {"label": float("nan")}, "no label"),
+        (TEXT, {"label": None}, "unlabeled"),
+        (TEXT, {"label": float("nan")}, "unlabeled"),
         (TEXT, {"label": ("a", None)}, "None is not a label"),
         (TEXT, {"label": {"a"}}, "not a label"),
         (PAIR, {"pair": ""}, "no text in 'pair'"),
-        (PAIR, {"pair": None}, "has no pair, but the first example has one"),
-        (PAIR, {"score": None}, "has no score, but the first example has one"),
-        (PAIR, {"score": float("nan")}, "the score is nan. Expected a number"),
-        (PAIR, {"score": "high"}, "the score is 'high'. Expected a number"),
+        (PAIR, {"pair": None}, "no text in 'pair'"),
+        (PAIR, {"score": None}, "unlabeled"),
+        (PAIR, {"score": float("nan")}, "unlabeled"),
+        (PAIR, {"score": "high"}, "'high' in 'score' is not a number"),
         (PAIR, {"negative": "the fox"}, "both a negative and a score"),
-        (PairExample("the river"), {"negative": "the fox"}, "a negative but no pair"),
-        (WORDS, {"words": "the river"}, "words is 'the river'. Expected a list of words"),
+        (PairExample("the river"), {"negative": "the fox"}, "a negative or a score, but no pair"),
         (WORDS, {"words": ()}, "no words"),
         (WORDS, {"words": ("the", None)}, "word 2 is None"),
-        (WORDS, {"labels": "OX"}, "labels is 'OX'. Expected a list of labels"),
-        (WORDS, {"labels": None}, "no labels"),
+        (WORDS, {"labels": "OX"}, "2 words and 1 labels"),
+        (WORDS, {"labels": None}, "unlabeled"),
         (WORDS, {"labels": ("O",)}, "2 words and 1 labels"),
         (WORDS, {"labels": ("O", None)}, "no label for word 2"),
-        (QUESTION, {"answers": "here"}, r"answers is 'here'. Expected pairs \(text, start\)"),
-        (QUESTION, {"answers": (("fox", "7"),)}, r"Expected pairs \(text, start\)"),
-        (QUESTION, {"answers": ()}, "no answers. .*is_impossible=True"),
+        (QUESTION, {"answers": "here"}, "'here' is not in the context"),
+        (QUESTION, {"answers": (("fox", "7"),)}, "expected the text of an answer"),
+        (QUESTION, {"answers": ()}, "unlabeled"),
         (QUESTION, {"answers": (("dog", 7),)}, "'dog' is not in the context"),
         (QUESTION, {"question": ""}, "no question"),
         (QUESTION, {"context": " "}, "no context"),
         (CHOICE, {"context": ""}, "no text in 'context'"),
         (CHOICE, {"choices": ("old",)}, "1 of 2 choices have a text"),
-        (CHOICE, {"choices": "old"}, "choices is 'old'. Expected a list of texts"),
-        (CHOICE, {"label": None}, "no label"),
+        (CHOICE, {"choices": "old"}, "'old' is neither a JSON list"),
+        (CHOICE, {"label": None}, "unlabeled"),
         (CHOICE, {"label": 2}, "the label is 2, but there are 2 choices"),
     ],
 )  # fmt: skip
@@ -135,9 +134,7 @@ def test_answers_at_another_offset_are_counted() -> None:
     reader = open_reader(task_of("question-answering"), given, DataOptions(), name="x")
     report = ReadingReport("x")
     assert [one.answers for _, one in reader.read(report)] == [QUESTION.answers] * 2
-    assert report.problems["moved"].first == [
-        "x, example 2: the answers are (('fox', 7),), not (('fox', 0),)"
-    ]
+    assert report.problems["moved"].first == ["x, example 2: 'fox' is at 7, not at 0"]
 
 
 def test_data_without_labels_cannot_be_evaluated(tmp_path: Path) -> None:
@@ -148,12 +145,3 @@ def test_data_without_labels_cannot_be_evaluated(tmp_path: Path) -> None:
     reader = open_reader(task, str(folder / "test"), DataOptions(glue="rte"), name="data")
     with pytest.raises(DataError, match=r"there are no usable examples:\n.*\n  unlabeled: 1"):
         load_splits(task, {"data": reader})
-
-
-def test_xml_is_read_as_the_challenges_of_entailment(tmp_path: Path) -> None:
-    file = tmp_path / "data.xml"
-    for text in ("<a><b>text</b></a>", "plain"):
-        file.write_text(text)
-        reader = open_reader(task_of("text-classification"), str(file), DataOptions(), name="train")
-        with pytest.raises(DataError, match=r"data.xml.*PASCAL.*<pair.*In Python.*iterable of dicts"):
-            list(reader)

@@ -19,12 +19,12 @@ from albertkit.engines.choosing import make_engine
 from albertkit.errors import ConfigError
 from albertkit.finetuning import report
 from albertkit.finetuning.evaluate import evaluate
+from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.finetuning.train import finetune
 from albertkit.finetuning.trained import load_task
 from albertkit.metrics.classification import class_scores
-from albertkit.tasks.measuring import Judged
 from albertkit.tasks.settings import TaskSettings
+from albertkit.tasks.task import Decision
 from albertkit.training.progress import read_metrics
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -49,8 +49,8 @@ def test_the_report_is_of_the_predictions(classifier: Path, data: Path) -> None:
 
 def test_labels_with_dollar_signs_are_no_formulas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "write_picture", lambda figure, *_, **__: figure.draw_without_rendering())
-    judged = [Judged("US$ 5% to US$ 10%", "$10_$20", right=False)]
-    report._draw_confusion(tmp_path, judged, ["$10_$20", "US$ 5% to US$ 10%"])
+    decisions = [Decision("US$ 5% to US$ 10%", "$10_$20", is_right=False)]
+    report._draw_confusion(tmp_path, decisions, ["$10_$20", "US$ 5% to US$ 10%"])
 
 
 def test_a_measurement_takes_paths_and_strings(classifier: Path, data: Path, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from json_lines import write_json_lines
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
 from albertkit.engines.engine import Row
-from albertkit.finetuning.collapse import collapse, prior_loss
-from albertkit.finetuning.objectives import balanced_weights
+from albertkit.finetuning.finetune import collapse, prior_loss
+from albertkit.finetuning.losses import balanced_weights
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.tasks.question_answering import QuestionAnswering
 from albertkit.tasks.text_classification import Classified, TextClassification

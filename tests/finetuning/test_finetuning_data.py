@@ -14,8 +14,7 @@ from json_lines import write_json_lines
 from albertkit.datasets.examples import QuestionExample, TextExample, WordsExample
 from albertkit.datasets.options import DataOptions
 from albertkit.finetuning.prepared import Prepared, prepare
-from albertkit.tasks.label_kinds import CLASS, SEVERAL, TAGS
-from albertkit.tasks.labels import LabelSet
+from albertkit.tasks.labels import CLASS, SEVERAL, TAGS, LabelSet
 from albertkit.tasks.registry import TASKS
 from albertkit.tasks.settings import TaskSettings
 

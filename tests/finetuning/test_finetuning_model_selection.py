@@ -15,8 +15,8 @@ from json_lines import write_json_lines
 
 from albertkit.datasets.examples import QuestionExample
 from albertkit.errors import ConfigError, TrainingError
-from albertkit.finetuning import run as run_module
-from albertkit.finetuning.train import best_run, finetune
+from albertkit.finetuning import finetune as run_module
+from albertkit.finetuning.finetune import best_run, finetune
 from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
 from albertkit.metrics.multiple_choice import choice_scores
 from albertkit.metrics.sentence_embedding import retrieval_scores

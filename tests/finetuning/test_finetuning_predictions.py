@@ -18,12 +18,11 @@ from albertkit import devices
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import TextExample
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import open_table
+from albertkit.datasets.rows import read_rows
 from albertkit.engines.choosing import make_engine
 from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.evaluate import evaluate
-from albertkit.finetuning.predict import predict, predict_file
-from albertkit.finetuning.predictor import Asked, Predictor
+from albertkit.finetuning.predict import Asked, Predictor, predict, predict_file
 from albertkit.finetuning.prepared import prepare, starting_model
 from albertkit.finetuning.trained import load_task, task_settings
 from albertkit.modeling import auto
@@ -168,7 +167,7 @@ def test_the_tsv_file_is_read_as_it_was_written(
         "number of cells in which spaces replace tabs or line breaks: 1. A .tsv file cannot contain them. To "
         "keep them, write a .jsonl, .csv or .parquet file."
     ]
-    read = [row.values["text"] for row in open_table(tmp_path / "out.tsv").rows()]
+    read = [row.values["text"] for row in read_rows(tmp_path / "out.tsv")]
     assert read == [*said[:2], 'the lost  "house"', said[3]]
     again = predict(classifier, input=tmp_path / "out.tsv", text_column="text")
     before = predict(classifier, input=source)

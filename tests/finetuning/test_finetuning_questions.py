@@ -16,10 +16,9 @@ from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import QuestionExample
 from albertkit.datasets.options import DataOptions
 from albertkit.finetuning.batches import UnitBatch
-from albertkit.finetuning.evaluation import Evaluation
-from albertkit.finetuning.objectives import HeadObjective, training_inputs
-from albertkit.finetuning.predict import predict_file
-from albertkit.finetuning.predictor import Predictor
+from albertkit.finetuning.evaluate import Evaluation
+from albertkit.finetuning.losses import HeadObjective, training_inputs
+from albertkit.finetuning.predict import Predictor, predict_file
 from albertkit.finetuning.prepared import prepare
 from albertkit.finetuning.trained import load_task
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
@@ -167,10 +166,10 @@ def test_the_report_has_the_measured_metrics(threshold: float | None, silent: bo
     assert given.threshold == threshold
     said = [task.record(*pair)["answer"] for pair in zip(examples, (sure, unsure), strict=True)]
     assert said == ["" if silent else "key", ""]
-    judged = [task.judge(*pair)[0] for pair in zip(examples, (sure, unsure), strict=True)]
+    judged = [task.decisions(*pair)[0] for pair in zip(examples, (sure, unsure), strict=True)]
     assert [one.predicted for one in judged] == said
     scores = task.scores(examples, [sure, unsure])
-    assert scores["exact"] == sum(one.right for one in judged) / 2 == (0.5 if silent else 1.0)
+    assert scores["exact"] == sum(one.is_right for one in judged) / 2 == (0.5 if silent else 1.0)
     assert (scores["total"], scores["no_answer_exact"], scores["best_exact"]) == (2, 1.0, 1.0)
     for name in ("best_exact", "best_f1"):  # parts of the data are measured at the model's threshold
         found = Evaluation(task, examples, [sure, unsure], scores, name, [8, 8], 0, Counter())

@@ -9,8 +9,8 @@ import pytest
 from finetuning_runs import FAST, texts
 
 from albertkit.finetuning.evaluate import evaluate
+from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.predict import predict
-from albertkit.finetuning.train import finetune
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 

@@ -15,13 +15,12 @@ from sentence_pairs import text_pairs
 from two_processes import in_two_processes
 
 from albertkit.datasets.examples import PairExample
+from albertkit.datasets.official import glue
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import ReadingReport
-from albertkit.datasets.sentence_embedding import GluePairs, PairTable
 from albertkit.errors import ConfigError, DataError
-from albertkit.finetuning.run import FinetuningRun
+from albertkit.finetuning.finetune import FinetuningRun, finetune
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.finetuning.train import finetune
 from albertkit.metrics.classification import pearson, spearman
 from albertkit.metrics.sentence_embedding import retrieval_scores
 from albertkit.modeling.model import AlbertModel
@@ -46,30 +45,34 @@ def test_columns_of_pairs() -> None:
         {"anchor": "a", "positive": "b", "negative": "c"},
         {"anchor": "a", "positive": "", "negative": "c"},
     ]
-    found, report = read(PairTable(rows))
+    found, report = read(PairExample.read(rows))
     assert [(one.text, one.pair, one.negative, one.score) for one in found] == [("a", "b", "c", None)]
     assert report.problems["empty"].count == 1
-    found, _ = read(PairTable(rows, labeled=False))
+    found, _ = read(PairExample.read(rows, labeled=False))
     assert [(one.text, one.pair, one.negative) for one in found] == [("a", "b", None), ("a", "", None)]
     graded = [
         {"x": "a", "y": "b", "z": "3.5"},
         {"x": "a", "y": "b", "z": "same"},
         {"x": "a", "y": "b", "z": ""},
     ]
-    found, report = read(PairTable(graded, DataOptions(text_column="x", pair_column="y", label_column="z")))
+    found, report = read(
+        PairExample.read(graded, DataOptions(text_column="x", pair_column="y", label_column="z"))
+    )
     assert [one.score for one in found] == [3.5]
     assert {name: one.count for name, one in report.problems.items()} == {"mislabeled": 1, "unlabeled": 1}
-    found, _ = read(PairTable([{"sentence1": "a", "sentence2": "b"}], DataOptions(text_column="sentence2")))
+    found, _ = read(
+        PairExample.read([{"sentence1": "a", "sentence2": "b"}], DataOptions(text_column="sentence2"))
+    )
     assert (found[0].text, found[0].pair) == ("b", None)  # not a pair of the text with itself
-    found, _ = read(PairTable([{"text": "a", "label": "news"}]))
+    found, _ = read(PairExample.read([{"text": "a", "label": "news"}]))
     assert (found[0].text, found[0].pair, found[0].score) == ("a", None, None)
     with pytest.raises(DataError, match=r"no column 'text'. The columns are x, y, z"):
-        PairTable(graded)
+        PairExample.read(graded)
     with pytest.raises(DataError, match="Remove or rename the other"):
-        PairTable([rows[0] | {"score": 1.0}])
+        PairExample.read([rows[0] | {"score": 1.0}])
     for option, flag in (("negative_column", "--negative-column"), ("label_column", "--label-column")):
         with pytest.raises(DataError, match=f"{flag} 'x' needs a column of second texts.*--pair-column"):
-            PairTable([{"text": "a", "x": 1.0}], DataOptions(**{option: "x"}))
+            PairExample.read([{"text": "a", "x": 1.0}], DataOptions(**{option: "x"}))
 
 
 def test_sts_b(tmp_path: Path) -> None:
@@ -84,10 +87,10 @@ def test_sts_b(tmp_path: Path) -> None:
         ('A "plane', "An air plane", 4.75, "0"),
         ('A "plane', "An air plane", 0.0, "1"),
     ]
-    found, _ = read(GluePairs(tmp_path, "stsb", "test"))
+    found, _ = read(glue(tmp_path, "stsb", "test", example_class=PairExample))
     assert found[0].score is None
     with pytest.raises(ConfigError, match="Expected one of stsb, mrpc, qqp"):
-        GluePairs(tmp_path, "rte", "train")
+        glue(tmp_path, "rte", "train", example_class=PairExample)
 
 
 @pytest.fixture(scope="module")

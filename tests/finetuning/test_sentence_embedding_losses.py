@@ -14,8 +14,7 @@ from training_losses import embedding_loss_of
 
 from albertkit.datasets.examples import PairExample
 from albertkit.finetuning.batches import UnitBatch
-from albertkit.finetuning.embedding_losses import contrastive_loss, embedding_loss, ranking_loss
-from albertkit.finetuning.objectives import EmbeddingObjective
+from albertkit.finetuning.losses import EmbeddingObjective, contrastive_loss, embedding_loss, ranking_loss
 from albertkit.metrics.sentence_embedding import find, retrieval_scores
 from albertkit.modeling.model import AlbertModel
 from albertkit.tasks.sentence_embedding import Embedded, SentenceEmbedding

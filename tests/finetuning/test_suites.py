@@ -15,7 +15,7 @@ from places import ROOT
 from random_models import save_random_model
 
 from albertkit.config import AlbertConfig
-from albertkit.datasets.glue import TASKS
+from albertkit.datasets.official import GLUE_TASKS
 from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.published_figures import DOWNSTREAM, TABLES
 from albertkit.finetuning.suites import SUITES, average, evaluate_suite
@@ -97,10 +97,10 @@ def models(tmp_path_factory: pytest.TempPathFactory, tokenizer: AlbertTokenizer)
         save_random_model(model_class, tokenizer, folder / name, seed=len(name), **settings)
 
     for task, name in (("cola", "glue_cola"), ("mnli", "mnli"), ("qnli", "glue_qnli"), ("stsb", "glue_stsb")):
-        of_glue = TASKS[task].names
+        of_glue = GLUE_TASKS[task].names
         labels = {
             "id2label": dict(enumerate(of_glue or ("score",))),
-            "problem_type": "single_label_classification" if TASKS[task].names else "regression",
+            "problem_type": "single_label_classification" if GLUE_TASKS[task].names else "regression",
         }
         save(name, AlbertForSequenceClassification, **labels)
     save("squad1", AlbertForQuestionAnswering)

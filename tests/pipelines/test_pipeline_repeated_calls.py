@@ -15,7 +15,7 @@ from training_losses import loss_of
 
 from albertkit.datasets.examples import ChoiceExample, PairExample, QuestionExample, TextExample, WordsExample
 from albertkit.engines.plain import PlainEngine
-from albertkit.finetuning.objectives import training_batch, training_inputs
+from albertkit.finetuning.losses import training_batch, training_inputs
 from albertkit.modeling.model import AlbertModel
 from albertkit.pipelines import Pipeline
 from albertkit.tasks.multiple_choice import MultipleChoice

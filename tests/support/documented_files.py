@@ -14,7 +14,7 @@ from pathlib import Path
 from places import ROOT
 
 import albertkit
-from albertkit.datasets.glue import TASKS
+from albertkit.datasets.official import GLUE_TASKS
 
 Make = Callable[[Path, list[str], dict[str, str]], None]
 """A function of a path, 200 small texts and an environment with `albertkit`. It writes a file or folder."""
@@ -84,7 +84,7 @@ def write_letters(path: Path, texts: list[str], _: dict[str, str]) -> None:
 def write_glue(path: Path, texts: list[str], _: dict[str, str]) -> None:
     """Write two splits of each GLUE task on the pages, in its layout."""
     for name in ("cola", "sst2", "qqp", "qnli", "wnli", "stsb"):
-        task = TASKS[name]
+        task = GLUE_TASKS[name]
         columns = task.columns or tuple(column for column in (task.text, task.pair, task.label) if column)
         (path / task.folder).mkdir(parents=True)
         for split in ("train", "dev"):

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from albertkit.finetuning.run import FinetuningRun
+from albertkit.finetuning.finetune import FinetuningRun, finetune
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.finetuning.train import finetune
 
 CPU = torch.device("cpu")
 FAST = FinetuningSettings(

@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 
-from albertkit.datasets.glue import GlueSplit
-from albertkit.datasets.multiple_choice import ChoiceTable, RaceFolder
-from albertkit.datasets.question_answering import QuestionTable, SquadFile
 from albertkit.datasets.reader import ReadingReport
-from albertkit.datasets.text_classification import EntailmentFile, TextTable
-from albertkit.datasets.token_classification import ConllFile, WordsTable
 from albertkit.tasks import loading
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.question_answering import QuestionAnswering
@@ -24,11 +19,12 @@ Write = Callable[[str, str], Path]
 
 CLASSES, NUMBERS, SEVERAL = "single_label_classification", "regression", "multi_label_classification"
 
-TASK_OF: dict[type, type[Task]] = {
-    **dict.fromkeys((TextTable, GlueSplit, EntailmentFile), TextClassification),
-    **dict.fromkeys((ConllFile, WordsTable), TokenClassification),
-    **dict.fromkeys((SquadFile, QuestionTable), QuestionAnswering),
-    **dict.fromkeys((ChoiceTable, RaceFolder), MultipleChoice),
+# A field that only the examples of one task have.
+TASK_OF: dict[str, type[Task]] = {
+    "text_pair": TextClassification,
+    "words": TokenClassification,
+    "answers": QuestionAnswering,
+    "choices": MultipleChoice,
 }
 
 
@@ -45,7 +41,8 @@ def write(tmp_path: Path) -> Write:
 
 def load_splits(readers: dict[str, Any], **options: Any) -> loading.Splits:
     """Load splits for the task of their readers."""
-    (task,) = {TASK_OF[type(reader)] for reader in readers.values()}
+    names = {name for reader in readers.values() for name in reader.columns.names}
+    (task,) = (TASK_OF[name] for name in names & TASK_OF.keys())
     return loading.load_splits(task(), readers, **options)
 
 

@@ -10,12 +10,10 @@ from random_models import TWO_LAYERS, save_random_model
 
 from albertkit.datasets.examples import TextExample
 from albertkit.engines.engine import Row
-from albertkit.finetuning.run import FinetuningRun
-from albertkit.finetuning.train import finetune
+from albertkit.finetuning.finetune import FinetuningRun, finetune
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.tasks.label_kinds import CLASS
-from albertkit.tasks.labels import LabelSet
+from albertkit.tasks.labels import CLASS, LabelSet
 from albertkit.tasks.rows import text_rows
 from albertkit.tasks.task import Task
 from albertkit.tokenization.tokenizer import AlbertTokenizer

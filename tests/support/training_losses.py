@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from albertkit.engines.engine import Row
-from albertkit.finetuning.embedding_losses import embedding_loss
-from albertkit.finetuning.objectives import (
+from albertkit.finetuning.losses import (
+    embedding_loss,
     text_numbers,
     text_scores,
     training_inputs,

@@ -30,7 +30,7 @@ from places import ROOT
 COMMANDS = ("albertkit", "pip", "python", "torchrun")
 IMPORTED = (
     "albertkit.cli.main",
-    "albertkit.finetuning.train",
+    "albertkit.finetuning.finetune",
     "albertkit.finetuning.suites",
     "albertkit.pipelines",
     "albertkit.pretraining.prepare",

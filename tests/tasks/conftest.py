@@ -8,8 +8,7 @@ import pytest
 from random_models import random_model
 from small_task import FAST, ROWS, Small, tiny_model, train
 
-from albertkit.finetuning.run import FinetuningRun
-from albertkit.finetuning.train import finetune
+from albertkit.finetuning.finetune import FinetuningRun, finetune
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 

@@ -16,13 +16,11 @@ from small_task import FAST, ROWS, Small, changed, train
 from albertkit.datasets.examples import TextExample
 from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.evaluate import evaluate
+from albertkit.finetuning.finetune import FinetuningRun, finetune
 from albertkit.finetuning.predict import predict
-from albertkit.finetuning.run import FinetuningRun
-from albertkit.finetuning.train import finetune
 from albertkit.pipelines import pipeline
-from albertkit.tasks.label_kinds import CLASS, NUMBER, SEVERAL
-from albertkit.tasks.labels import LabelSet
-from albertkit.tasks.measuring import Metric
+from albertkit.tasks.labels import CLASS, NUMBER, SEVERAL, LabelSet
+from albertkit.tasks.task import Metric
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 OWN = runpy.run_path(str(ROOT / "examples" / "own_task.py"))
@@ -162,17 +160,6 @@ def test_repr_and_records_of_results(classifier: FinetuningRun) -> None:
     assert [one["true"] for one in found.records] == [row["label"] for row in ROWS]
 
 
-def test_reader_must_return_a_reader(model: Path, tmp_path: Path) -> None:
-    def generated(self: Any, source: Any, options: Any, *, labeled: bool = True) -> Any:
-        yield from ROWS
-
-    for reader in (generated, lambda *_, labeled=True: ROWS):
-        with pytest.raises(
-            ConfigError, match=r"`reader` of small returned .* return super\(\).reader\(rows, op"
-        ):
-            train(changed(reader=reader)(), model, tmp_path / "run", train="rows.txt")
-
-
 def test_skipped_rows_are_logged_with_their_file(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -184,8 +171,8 @@ def test_skipped_rows_are_logged_with_their_file(
             return super().reader(rows, options, labeled=labeled)
 
     train(Named(), model, tmp_path / "run", train="rows.txt")
-    assert "rows.txt: 10 examples, 1 skipped" in caplog.messages
-    assert "    rows.txt, row 11: no 'text'" in caplog.messages
+    assert "the given examples: 10 examples, 1 skipped" in caplog.messages
+    assert "    the given examples, row 11: no 'text'" in caplog.messages
 
 
 def test_unlabeled_examples_are_skipped_and_counted(

@@ -12,7 +12,7 @@ from albertkit.datasets.options import DataOptions
 from albertkit.engines.engine import Row
 from albertkit.engines.plain import PlainEngine
 from albertkit.errors import ConfigError, DataError
-from albertkit.finetuning.objectives import training_batch, training_inputs
+from albertkit.finetuning.losses import training_batch, training_inputs
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import (

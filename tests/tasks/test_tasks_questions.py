@@ -11,16 +11,16 @@ from training_losses import CPU, loss_of
 
 from albertkit.datasets.examples import QuestionExample
 from albertkit.errors import ConfigError, DataError
-from albertkit.finetuning.objectives import training_inputs
+from albertkit.finetuning.losses import training_inputs
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.tasks.question_answering import QuestionAnswering, whole_words
-from albertkit.tasks.rows import overlap, owned
+from albertkit.tasks.rows import owned
 
 
 class TestWindows:
     @given(st.integers(1, 200), st.integers(2, 40), st.integers(0, 20))
     def test_each_token_belongs_to_the_window_with_most_context(self, length, size, stride):
-        stride = overlap(stride, room=size)
+        stride = min(stride, size // 2)
         starts = [0]
         while starts[-1] + size < length:
             starts.append(starts[-1] + size - stride)

@@ -77,7 +77,7 @@ class TestTokenClassification:
             assert row.labels == [-100, *[-100] * first, 1, *later, -100]
             logits = np.eye(4)[[0] * first + [1] * second]
             (tagged,) = task.predictions([example], [row], [logits])
-            assert [one.right for one in task.judge(example, tagged)] == [True]
+            assert [one.is_right for one in task.decisions(example, tagged)] == [True]
             assert task.scores([example], [tagged])["accuracy"] == 1.0
 
     def test_labels_without_types(self, tokenizer):

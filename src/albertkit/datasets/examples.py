@@ -1,22 +1,109 @@
-"""Labeled examples, which readers yield and tasks convert to features. No torch, no vocabulary.
+"""Labeled examples: dataclasses with the original texts and label names, made from the rows of a source.
 
-An example has the original text and label names; only tasks know ids. A label of None means that the example
-has no label, as in the test files of GLUE.
+Each class has `read(source, options)`, the reader of a table, and `from_row`. A label of None means that the
+example has no label, as in the test files of GLUE. Only tasks know ids.
 """
 
-from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from numbers import Integral
+from typing import Any, Self
 
-Label = str | float | tuple[str, ...]
-"""A class name, a number (regression), or several class names (multi-label)."""
+from albertkit.datasets.cells import (
+    Label,
+    as_list,
+    class_name,
+    is_missing,
+    nested,
+    number_of,
+    parts_of,
+    read_indicators,
+    read_label,
+    text_of,
+    whole_name,
+)
+from albertkit.datasets.options import DataOptions, columns_in
+from albertkit.datasets.reader import Columns, Reader, Warn
+from albertkit.datasets.rows import ClassNames, Row, RowError, Rows, read_rows
+from albertkit.errors import ConfigError, DataError, short
 
 IGNORED = "-100"
 """The label of a word that training and metrics ignore."""
 
+UNANSWERED = "so it has no prediction"
+"""End of the detail of a row without text that is an example, because predictions must match the rows."""
+
+# Han with its extensions and iteration marks, Hiragana and Katakana
+CHARACTER_WORD = re.compile(
+    r"[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+
+class _Example:
+    """Base class of examples that can be read from tables."""
+
+    __slots__ = ()
+
+    @classmethod
+    def read(cls, source: Any, options: DataOptions | None = None, *, labeled: bool = True) -> Reader[Self]:
+        """Return the reader of a table.
+
+        Args:
+            source: the path of a file or folder, a table, or an iterable of dicts.
+            options: columns and layout. Column names that are not given have the usual defaults.
+            labeled: whether to read labels, and leave out rows without labels.
+
+        Raises:
+            DataError: the source or a column does not exist.
+        """
+        options = options or DataOptions()
+        rows = read_rows(source, header=options.header, delimiter=options.delimiter)
+        columns = cls.find_columns(rows, options, labeled)
+        rows.check_columns({"--id-column": options.id_column})
+        return cls.reader(rows, columns)
+
+    @classmethod
+    def reader(cls, rows: Rows, columns: Columns) -> Reader[Any]:
+        """Return the reader of rows with known columns."""
+        return Reader(rows, lambda row, warn: cls.from_row(row, columns, warn), columns)
+
+    @classmethod
+    def find_columns(cls, rows: Rows, options: DataOptions, labeled: bool) -> Columns:
+        """Return the columns of a table; raise DataError if it lacks one."""
+        raise NotImplementedError
+
+    @classmethod
+    def fields_of(cls, first: Any, labeled: bool) -> Columns:
+        """Return the columns of rows whose values are the fields of examples, given the first example."""
+        optional = ("text_pair", "pair", "score")  # either all examples have them, or none
+        given = {one.name: one.name for one in fields(first)}
+        names = {name: None if name in optional and getattr(first, name) is None else name for name in given}
+        return Columns(names=names, labeled=labeled, id="id")
+
+    @classmethod
+    def from_row(cls, row: Row, columns: Columns, warn: Warn) -> Self:
+        """Return the example of a row; raise `RowError` if the row cannot be used."""
+        raise NotImplementedError
+
+
+def _texts(row: Row, columns: Columns, fields: Sequence[str], warn: Warn) -> dict[str, str]:
+    """Return the texts of a row by field. Without labels, an empty text is only counted."""
+    named = {field: column for field in fields if (column := columns.names.get(field)) is not None}
+    texts = {field: text_of(row.values.get(column)) for field, column in named.items()}
+    for field, text in texts.items():
+        if not text:
+            value = row.values.get(named[field])
+            detail = f"no text in {named[field]!r}" + ("" if is_missing(value) else f", but {short(value)}")
+            if columns.labeled:
+                raise RowError("empty", detail)
+            warn("empty", f"{detail}, {UNANSWERED}")
+            break
+    return texts
+
 
 @dataclass(frozen=True, slots=True)
-class TextExample:
+class TextExample(_Example):
     """A text or a pair of texts with a class, a number, or several classes."""
 
     text: str
@@ -24,9 +111,56 @@ class TextExample:
     label: Label | None = None
     id: str = ""
 
+    @classmethod
+    def find_columns(cls, rows: Rows, options: DataOptions, labeled: bool) -> Columns:
+        """Return the columns of the texts and the labels; several columns of labels have 0 or 1 each."""
+        names = columns_in(options.label_column or "label", rows.columns)
+        label = names[0] if len(names) == 1 else names
+        rows.check_columns(
+            {
+                "--text-column": options.text_column,
+                "--pair-column": options.pair_column,
+                "--label-column": label if labeled else None,
+            }
+        )
+        return Columns(
+            names={"text": options.text_column, "text_pair": options.pair_column, "label": label},
+            labeled=labeled,
+            id=options.id_column,
+            class_names=rows.class_names(label) if isinstance(label, str) else label,
+            separator=options.label_separator,
+        )
+
+    @classmethod
+    def from_row(cls, row: Row, columns: Columns, warn: Warn) -> Self:
+        """Return the text, or the pair, with its label as written; `LabelSet.read` interprets it.
+
+        Several columns of labels contain 0 or 1 each, and are the labels of a multi-label task.
+        """
+        texts, label = _texts(row, columns, ("text", "text_pair"), warn), None
+        if columns.labeled:
+            column = columns.names["label"]
+            if isinstance(column, str):
+                value = row.values.get(column)
+                label = read_label(value, separator=columns.separator, names=columns.class_names)
+            else:
+                label = read_indicators(row.values, column)
+            if label is None:
+                raise RowError("unlabeled")
+        return cls(**texts, label=label, id=columns.id_of(row))
+
+
+USUAL_COLUMNS = {
+    "text": ("text", "sentence1", "anchor", "query", "question"),
+    "pair": ("text_pair", "sentence2", "positive", "answer"),
+    "negative": ("negative",),
+    "score": ("score", "label", "similarity"),
+}
+"""The usual names of the columns of pairs, in order of preference."""
+
 
 @dataclass(frozen=True, slots=True)
-class PairExample:
+class PairExample(_Example):
     """Two texts that belong together, two texts with a similarity score, or a single text."""
 
     text: str
@@ -37,18 +171,129 @@ class PairExample:
     """Similarity score, higher for more similar texts; None for texts that belong together."""
     id: str = ""
 
+    @classmethod
+    def find_columns(cls, rows: Rows, options: DataOptions, labeled: bool) -> Columns:
+        """Return the columns: those of the options, otherwise those with usual names."""
+        default_text = options.text_column == DataOptions().text_column
+        given = {
+            "text": None if default_text else options.text_column,
+            "pair": options.pair_column,
+            "negative": options.negative_column,
+            "score": options.label_column,
+        }
+        free = {*rows.columns} - {*given.values()}
+        names = {
+            field: given[field] or next((name for name in usual if name in free), None)
+            for field, usual in USUAL_COLUMNS.items()
+        }
+        if not labeled or names["pair"] is None:
+            names["negative"] = names["score"] = None
+            for field, flag in (("negative", "--negative-column"), ("score", "--label-column")):
+                if labeled and given[field] is not None:
+                    raise DataError(
+                        f"{rows.name}: {flag} {given[field]!r} needs a column of second texts. Set it with "
+                        "--pair-column (in Python pair_column=)."
+                    )
+        rows.check_columns(
+            {
+                "--text-column": names["text"] or USUAL_COLUMNS["text"][0],
+                "--pair-column": names["pair"],
+                "--negative-column": names["negative"],
+                "--label-column": names["score"],
+            }
+        )
+        if names["negative"] and names["score"]:
+            raise DataError(
+                f"{rows.name}: the file has a column of negatives, {names['negative']!r}, and a column of "
+                f"scores, {names['score']!r}. Expected only one of them. Remove or rename the other."
+            )
+        return Columns(names=names, labeled=labeled, id=options.id_column)
+
+    @classmethod
+    def from_row(cls, row: Row, columns: Columns, warn: Warn) -> Self:
+        """Return the texts with their score."""
+        labeled = columns.labeled
+        texts = _texts(row, columns, ("text", "pair", "negative") if labeled else ("text", "pair"), warn)
+        score, column = None, columns.names["score"]
+        if labeled and column is not None:
+            value = row.values.get(column)
+            if is_missing(value):
+                raise RowError("unlabeled")
+            score = number_of(value)
+            if score is None:
+                raise RowError("mislabeled", f"{short(value)} in {column!r} is not a number")
+        if "pair" not in texts and ("negative" in texts or score is not None):
+            raise RowError("malformed", "the example has a negative or a score, but no pair")
+        if "negative" in texts and score is not None:
+            raise RowError("malformed", "the example has both a negative and a score. Expected only one")
+        return cls(**texts, score=score, id=columns.id_of(row))
+
 
 @dataclass(frozen=True, slots=True)
-class WordsExample:
+class WordsExample(_Example):
     """The words of a sentence, each with a label; `IGNORED` for none."""
 
     words: tuple[str, ...]
     labels: tuple[str, ...] | None = None
     id: str = ""
 
+    @classmethod
+    def find_columns(cls, rows: Rows, options: DataOptions, labeled: bool) -> Columns:
+        """Return the columns of the words and of their labels."""
+        words, labels = options.words_column or "tokens", options.label_column or "ner_tags"
+        rows.check_columns({"--words-column": words, "--label-column": labels if labeled else None})
+        return Columns(
+            names={"words": words, "labels": labels},
+            labeled=labeled,
+            id=options.id_column,
+            class_names=rows.class_names(labels),
+        )
+
+    @classmethod
+    def from_row(cls, row: Row, columns: Columns, warn: Warn) -> Self:
+        """Return the sentence with its labels: lists, or text that is split at spaces."""
+        column = columns.names["words"]
+        words = parts_of(row.values.get(column))
+        if not words:
+            if columns.labeled:
+                raise RowError("empty", f"no words in {column!r}")
+            warn("empty", f"no words in {column!r}, {UNANSWERED}")
+        for number, word in enumerate(words, start=1):
+            if not isinstance(word, str) and not text_of(word):
+                raise RowError("malformed", f"word {number} is {short(word)}. Expected text.")
+        texts, labels = tuple(map(str, words)), None
+        if columns.labeled:
+            given = parts_of(row.values.get(columns.names["labels"]))
+            if not given:
+                raise RowError("unlabeled")
+            labels = _word_labels(given, texts, names=columns.class_names)
+        return cls(texts, labels, columns.id_of(row))
+
+
+def _word_labels(given: Sequence[Any], words: Sequence[str], *, names: ClassNames) -> tuple[str, ...]:
+    if len(given) != len(words):
+        raise RowError("mislabeled", f"{len(words)} words and {len(given)} labels")
+    labels = [
+        IGNORED if str(label) in (IGNORED, f"{IGNORED}.0") else read_label(label, names=names)
+        for label in given
+    ]
+    for number, (word, label) in enumerate(zip(words, labels, strict=True), start=1):
+        if label is None:
+            raise RowError("unlabeled", f"no label for word {number}")
+        if isinstance(label, tuple):
+            raise RowError(
+                "mislabeled",
+                f"word {number} has the label {short(given[number - 1])}. Expected one label for each word.",
+            )
+        if not word.strip():
+            raise RowError("malformed", f"word {number} is {short(word)}, with the label {short(label)}")
+    if {*labels} == {IGNORED}:
+        raise RowError("unlabeled", f"each word has the label {IGNORED}")
+    return tuple(class_name(label) if isinstance(label, float) else str(label) for label in labels)
+
 
 @dataclass(frozen=True, slots=True)
-class QuestionExample:
+class QuestionExample(_Example):
     """A question about a context, and the answers with their positions in the context."""
 
     id: str
@@ -60,9 +305,128 @@ class QuestionExample:
     is_impossible: bool = False
     """Whether the context does not answer the question (SQuAD 2.0)."""
 
+    @classmethod
+    def find_columns(cls, rows: Rows, options: DataOptions, labeled: bool) -> Columns:
+        """Return the columns, by default those of SQuAD in `datasets`."""
+        question, context = options.question_column or "question", options.context_column or "context"
+        rows.check_columns(
+            {
+                "--question-column": question,
+                "--context-column": context,
+                "--answers-column": options.answers_column if labeled else None,
+            }
+        )
+        names = {"question": question, "context": context, "answers": options.answers_column}
+        return Columns(names=names, labeled=labeled, id=options.id_column)
+
+    @classmethod
+    def from_row(cls, row: Row, columns: Columns, warn: Warn) -> Self:
+        """Return the question with its answers, each at its closest occurrence in the context.
+
+        Answers are {"text": [...], "answer_start": [...]} as in `datasets`, where two empty lists mean that
+        there is no answer; a list of pairs (text, start); or the text of one answer, whose first occurrence
+        in the context is used. Files with shifted indices are common (other line ends, translated data), so
+        an answer that is not at its index is searched in the context, and counted as moved.
+        """
+        names, values = columns.names, row.values
+        answers, is_impossible = list[tuple[str, int | None]](), False
+        if columns.labeled:
+            answers, is_impossible = _answers(values.get(names["answers"]))
+            if "is_impossible" in names:
+                is_impossible = bool(values.get(names["is_impossible"]))
+        # The context is not changed, because answers count its characters.
+        question, context = text_of(values.get(names["question"])), values.get(names["context"])
+        if not question or not isinstance(context, str) or not context.strip():
+            raise RowError("empty", f"no {'context' if question else 'question'}")
+        identity = columns.id_of(row)
+        if not columns.labeled or is_impossible:
+            return cls(identity, question, context, (), is_impossible)
+        if not answers:
+            raise RowError("unlabeled")
+        located, notes = [], list[str]()
+        for answer, near in answers:
+            start = _nearest(context, answer, near or 0)
+            if start is None:
+                notes.append(f"{short(answer)} is not in the context")
+                continue
+            located.append((answer, start))
+            if near not in (start, None):
+                notes.append(f"{short(answer)} is at {start}, not at {near}")
+            elif near is None and not _between_words(context, start, start + len(answer)):
+                notes.append(f"{short(answer)} is only inside a word, at {start}")
+        if not located:
+            raise RowError("mislabeled", f"{short(answers[0][0])} is not in the context")
+        if notes:
+            warn("moved", "; ".join(notes))
+        return cls(identity, question, context, tuple(located))
+
+
+def _answers(given: Any) -> tuple[list[tuple[str, int | None]], bool]:
+    """Return the answers in a cell, and whether the cell says that there is none."""
+    if isinstance(given, str) and given.startswith(("{'", '{"')):
+        try:
+            given = nested(given)
+        except RowError as error:
+            raise RowError("mislabeled", error.detail) from error
+    if isinstance(given, str) or is_missing(given):
+        return ([] if is_missing(given) else [(given, None)]), False
+    answers: Any = None
+    if isinstance(given, Mapping) and {"text", "answer_start"} <= given.keys():
+        texts, starts = as_list(given["text"]), as_list(given["answer_start"])
+        if isinstance(texts, str):
+            texts, starts = [texts], [starts]
+        if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
+            answers = list(zip(texts, starts, strict=True))
+    elif isinstance(given, list | tuple) and all(isinstance(answer, list | tuple) for answer in given):
+        answers = [tuple(answer) for answer in given]
+    if answers is not None and all(_is_answer(answer) for answer in answers):
+        return answers, not answers
+    raise RowError(
+        "mislabeled",
+        f"expected the text of an answer, or {{'text': [...], 'answer_start': [...]}}, found {short(given)}",
+    )
+
+
+def _is_answer(answer: Sequence[Any]) -> bool:
+    """Return whether an answer is a text and the index of a character."""
+    if len(answer) != 2:
+        return False
+    text, start = answer
+    return isinstance(text, str) and isinstance(start, Integral) and not isinstance(start, bool)
+
+
+def _nearest(context: str, text: str, near: int) -> int | None:
+    """Return the index of the occurrence of a text in the context closest to the expected index.
+
+    Occurrences that begin and end between words come first.
+    """
+    if not text.strip():
+        return None
+    if near >= 0 and context.startswith(text, near):
+        return near
+    starts = [match.start() for match in re.finditer(f"(?={re.escape(text)})", context)]
+    return min(
+        starts,
+        key=lambda start: (not _between_words(context, start, start + len(text)), abs(start - near)),
+        default=None,
+    )
+
+
+def _between_words(context: str, start: int, end: int) -> bool:
+    return not (inside_word(context, start) or inside_word(context, end))
+
+
+def inside_word(text: str, index: int) -> bool:
+    """Return whether the characters before and at an index belong to one word: both are letters or digits.
+
+    In scripts without spaces, every character is a word.
+    """
+    pair = text[index - 1 : index + 1]
+    return len(pair) == 2 and pair.isalnum() and not CHARACTER_WORD.search(pair)
+
 
 @dataclass(frozen=True, slots=True)
-class ChoiceExample:
+class ChoiceExample(_Example):
     """A context with an optional question, and the choices, of which exactly one is right (RACE, SWAG)."""
 
     id: str
@@ -71,6 +435,122 @@ class ChoiceExample:
     choices: tuple[str, ...]
     label: int | None = None
     """The index of the right choice, from 0."""
+
+    @classmethod
+    def find_columns(cls, rows: Rows, options: DataOptions, labeled: bool) -> Columns:
+        """Return the columns, by default those of SWAG."""
+        context, label = options.context_column or "sent1", options.label_column or "label"
+        question = "sent2" if options.question_column is None else options.question_column or None
+        choices = columns_in(options.choice_columns, rows.columns)
+        if not choices:
+            raise ConfigError("choices names no column. Expected one per choice, or one column with lists.")
+        rows.check_columns(
+            {
+                "--context-column": context,
+                "--question-column": question,
+                "--choice-columns": choices,
+                "--label-column": label if labeled else None,
+            }
+        )
+        names = {"context": context, "question": question, "choices": choices, "label": label}
+        return Columns(names=names, labeled=labeled, id=options.id_column)
+
+    @classmethod
+    def reader(cls, rows: Rows, columns: Columns) -> Reader[Any]:
+        """Return the reader, which raises DataError at the end if the labels seem to count from 1."""
+        seen = set[str]()
+
+        def example(row: Row, warn: Warn) -> Self:
+            try:
+                choice = cls.from_row(row, columns, warn)
+            except _OneTooHigh:
+                seen.add("too high")
+                raise
+            if choice.label == 0:
+                seen.add("0")
+            return choice
+
+        def after() -> None:
+            if seen == {"too high"}:
+                raise DataError(
+                    f"{rows.name}: the labels in {columns.names['label']!r} seem to count from 1: none is 0, "
+                    "and some are the number of choices. Expected the index of the right choice, from 0. "
+                    "Subtract 1 from each."
+                )
+
+        return Reader(rows, example, columns, after=after)
+
+    @classmethod
+    def from_row(cls, row: Row, columns: Columns, warn: Warn) -> Self:
+        """Return the question with its choices.
+
+        The label is the index of the right choice, from 0, or its letter, from A. Choices that are
+        {"text": [...], "label": [...]}, or a list of {"text": ..., "label": ...}, have labels of their own.
+        """
+        del warn
+        names, values = columns.names, row.values
+        context = text_of(values.get(names["context"]))
+        question = text_of(values.get(names["question"])) if names["question"] else ""
+        cells, own_labels = _choices(values, names["choices"])
+        if not context:
+            raise RowError("empty", f"no text in {names['context']!r}")
+        texts = tuple(filter(None, map(text_of, cells)))
+        if len(texts) < (expected := max(2, len(cells))):
+            raise RowError("empty", f"{len(texts)} of {expected} choices have a text")
+        label = None
+        if columns.labeled:
+            written = values.get(names["label"])
+            if is_missing(written) or str(written).strip() in ("-1", "-1.0"):
+                raise RowError("unlabeled")
+            label = read_choice(written, texts, own_labels)
+        return cls(columns.id_of(row), context, question or None, texts, label)
+
+
+def _choices(values: Mapping[str, Any], columns: str | Sequence[str]) -> tuple[list[Any], list[str]]:
+    """Return the cells of the choices, and their labels if they have any."""
+    columns = [columns] if isinstance(columns, str) else columns
+    cells = [as_list(values.get(column)) for column in columns]
+    if len(cells) > 1:
+        return cells, []
+    cell = nested(cells[0]) if isinstance(cells[0], str) else cells[0]
+    if isinstance(cell, Mapping) and "text" in cell:
+        texts, labels = as_list(cell["text"]), as_list(cell.get("label"))
+    elif isinstance(cell, list | tuple) and all(isinstance(choice, Mapping) for choice in cell):
+        texts, labels = [choice.get("text") for choice in cell], [choice.get("label") for choice in cell]
+    else:
+        texts, labels = cell, None
+    if not isinstance(texts, list | tuple):
+        return [texts], []
+    labeled = isinstance(labels, list | tuple) and len(labels) == len(texts) and None not in labels
+    return list(texts), [class_name(label) for label in labels or ()] if labeled else []
+
+
+class _OneTooHigh(RowError):  # noqa: N818 - a kind of RowError
+    """A label that would be the last choice if labels counted from 1."""
+
+
+def read_choice(written: Any, choices: Sequence[str], labels: Sequence[str] = ()) -> int:
+    """Return the index of the right choice from a label: a number from 0, a letter from A, or its own label.
+
+    The number may be a float, because tables with gaps write 1 as 1.0.
+
+    Raises:
+        RowError: there is no such choice.
+    """
+    text = str(written).strip()
+    if (name := class_name(text)) in labels:
+        return labels.index(name)
+    if any(map(whole_name, labels)):  # then a number is no index
+        raise RowError("mislabeled", f"the label is {short(written)}, not one of {', '.join(labels)}")
+    index = None
+    if len(text) == 1 and text.isalpha() and text.isascii():
+        index = ord(text.upper()) - ord("A")
+    elif number := re.fullmatch(r"(\d{1,9})(\.0+)?", text):
+        index = int(number[1])
+    if index is None or index >= len(choices):
+        error = _OneTooHigh if name == str(len(choices)) else RowError
+        raise error("mislabeled", f"the label is {short(written)}, but there are {len(choices)} choices")
+    return index
 
 
 def content_of(example: Any) -> Hashable:

@@ -1,47 +1,18 @@
-"""Readers: yield the examples of labeled data, with a report of the rows left out and why.
+"""Read examples from rows, with a report of the rows left out and why."""
 
-| source | read as |
-|---|---|
-| the path of a file or folder | its format, by its name |
-| a list of dicts, a DataFrame, an Arrow table, a `datasets.Dataset` | a table |
-| any other iterable | the examples themselves |
-"""
-
-import ast
-import json
-import math
-import re
-from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from numbers import Number
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar
 
-from albertkit.datasets.arrow_table import ArrowTable, arrow_categories
-from albertkit.datasets.options import DataOptions
-from albertkit.datasets.table import (
-    DelimitedTable,
-    JsonLinesTable,
-    ObjectTable,
-    Problem,
-    Row,
-    RowError,
-    Table,
-    existing_file,
-)
-from albertkit.errors import ConfigError, DataError, short
-from albertkit.text_files import COMPRESSIONS, file_format
+from albertkit.datasets.cells import is_missing
+from albertkit.datasets.rows import ClassNames, Problem, Row, RowError, Rows
+from albertkit.errors import DataError, short
 
 ExampleT = TypeVar("ExampleT")
-FORMATS = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
+Warn = Callable[[Problem, str], None]
+"""Counts a problem of a row that is used nevertheless, with a detail."""
 
-UNANSWERED = "so it has no prediction"
-"""End of the detail of a row without text that is an example, because predictions must match the rows."""
-
-SHOWN = 5
-"""Number of rows listed per problem."""
+_SHOWN = 5  # rows listed per problem
 
 
 @dataclass
@@ -60,8 +31,6 @@ class ReadingReport:
     rows: int = 0
     examples: int = 0
     problems: dict[Problem, ProblemRows] = field(default_factory=dict)
-    counts_all: bool = False
-    """Whether to count unreadable rows without labels instead of raising an error for the first."""
 
     def add(self, problem: Problem, origin: str, detail: str = "") -> None:
         """Count a row that is left out, or whose answers have moved.
@@ -73,7 +42,7 @@ class ReadingReport:
         """
         rows = self.problems.setdefault(problem, ProblemRows())
         rows.count += 1
-        if len(rows.first) < SHOWN:
+        if len(rows.first) < _SHOWN:
             rows.first.append(f"{origin}: {detail}" if detail else origin)
 
     def lines(self) -> list[str]:
@@ -83,332 +52,141 @@ class ReadingReport:
         lines = [f"{self.source}: {self.examples:,} example{'s' * (self.examples != 1)}{also}"]
         for problem, rows in self.problems.items():
             lines.append(f"  {problem}: {rows.count:,}")
-            lines += [f"    {one}" for one in rows.first]
+            lines += [f"    {row}" for row in rows.first]
             if rows.count > len(rows.first):
                 lines.append("    ...")
         return lines
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain values."""
-        report = asdict(self)
-        del report["counts_all"]
-        return report
+        return asdict(self)
 
 
-class Reader(ABC, Generic[ExampleT]):
-    """The examples of a source, streamed if its format allows.
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The columns of the rows, by the field of the example that they fill."""
 
-    With `labeled`, rows that cannot be used are left out and counted in the report. Otherwise labels are not
-    read, and every row must be an example, in order, because predictions must match the rows.
+    names: Mapping[str, Any]
+    """Field -> column, columns, or None."""
+    labeled: bool = True
+    """Whether labels are read. Otherwise every row must be an example, because predictions match the rows."""
+    id: str | None = None
+    """Column of the ids; without, an id is the location of the row."""
+    class_names: ClassNames = None
+    """All labels in order, if the source defines them."""
+    separator: str | None = None
+    """Separator between the labels in one cell."""
 
-    Args:
-        source: the name of the source in error messages.
-        labeled: whether examples must have labels.
+    def id_of(self, row: Row) -> str:
+        """Return the id of the example of a row."""
+        name = row.values.get(self.id) if self.id else None
+        if isinstance(name, float) and name.is_integer():  # a column with gaps
+            name = int(name)
+        return row.origin if is_missing(name) else str(name)
+
+
+@dataclass
+class Reader(Generic[ExampleT]):
+    """The examples of a source, which are read when the reader is iterated.
+
+    With labels, rows that cannot be used are left out and counted in the report. Without, every row must be
+    an example, in order, because predictions must match the rows.
     """
 
-    def __init__(self, source: str, *, labeled: bool) -> None:
-        self.source = source
-        self.labeled = labeled
+    rows: Rows
+    example: Callable[[Row, Warn], ExampleT]
+    """Returns the example of a row, or raises `RowError`."""
+    columns: Columns
+    is_strict: bool = False
+    """Whether an example that cannot be used is an error, also with labels."""
+    after: Callable[[], None] = lambda: None
+    """Checks all rows at the end of a reading."""
 
-    @abstractmethod
-    def rows(self) -> Iterator[Row]:
-        """Yield the rows of the source.
+    @property
+    def source(self) -> str:
+        """The name of the source in messages."""
+        return self.rows.name
 
-        Raises:
-            DataError: the source is invalid.
-        """
-
-    @abstractmethod
-    def example(self, row: Row, report: ReadingReport) -> ExampleT:
-        """Return the example of a row.
-
-        Raises:
-            RowError: the row cannot be used.
-        """
-
-    def read(self, report: ReadingReport) -> Iterator[tuple[str, ExampleT]]:
+    def read(self, report: ReadingReport, *, counts_all: bool = False) -> Iterator[tuple[str, ExampleT]]:
         """Yield each example after its origin ("train.csv, line 12"), and count rows and examples.
 
+        Args:
+            report: the report to fill.
+            counts_all: whether to count rows that cannot be used, instead of raising an error for the first.
+
         Raises:
-            DataError: the source is invalid, or (without `labeled`) a row cannot be used.
+            DataError: the source is invalid, or (without labels) a row cannot be used.
         """
-        for row in self.rows():
+        for row in self.rows:
             report.rows += 1
+
+            def warn(problem: Problem, detail: str, origin: str = row.origin) -> None:
+                report.add(problem, origin, detail)
+
             try:
                 if row.fault:
                     raise RowError("malformed", row.fault)
-                example = self.example(row, report)
+                example = self.example(row, warn)
             except RowError as error:
-                if not self.labeled and not report.counts_all:
+                if self.is_strict or not (self.columns.labeled or counts_all):
                     detail = f" ({error.detail})" if error.detail else ""
                     raise DataError(f"{row.origin}: {error.problem}{detail}") from error
                 report.add(error.problem, row.origin, error.detail)
             else:
                 report.examples += 1
                 yield row.origin, example
-
-    def label_names(self) -> tuple[str, ...] | None:
-        """Return all labels in order if the source itself defines them."""
-        return None
+        self.after()
 
     def __iter__(self) -> Iterator[ExampleT]:
         """Yield only the examples."""
         for _, example in self.read(ReadingReport(self.source)):
             yield example
 
-    def texts(self, row: Row, columns: Sequence[str], report: ReadingReport) -> list[str]:
-        """Return the texts of a row.
 
-        Without labels, an empty text is counted in the report, so that predictions match the rows.
+def read_objects(
+    examples: Sequence[Any], name: str, *, example_class: type | None, labeled: bool
+) -> Reader[Any]:
+    """Return the reader of examples in memory.
 
-        Raises:
-            RowError: a text is empty, and the row needs a label.
-        """
-        texts = [text_of(row.values.get(column)) or "" for column in columns]
-        if "" in texts:
-            empty = columns[texts.index("")]
-            value = row.values.get(empty)
-            detail = f"no text in {empty!r}" + ("" if is_missing(value) else f", but {short(value)}")
-            if self.labeled:
-                raise RowError("empty", detail)
-            report.add("empty", row.origin, f"{detail}, {UNANSWERED}")
-        return texts
-
-
-class TableReader(Reader[ExampleT]):
-    """The examples of a table, one per usable row.
+    Objects of the classes in `examples.py` are read like the rows of a table, whose columns are their fields.
+    All others are examples of a task of your own, which are not changed. An object that cannot be used is an
+    error.
 
     Args:
-        source: the path of a file or folder, a table, or an iterable of mappings.
-        options: columns and layout. Column names that are not given have the usual defaults.
-        labeled: whether to read labels, and leave out rows without labels.
-
-    Raises:
-        DataError: the source or a column does not exist.
-    """
-
-    _class_names: tuple[str, ...] | None = None
-
-    def __init__(self, source: Any, options: DataOptions | None = None, *, labeled: bool = True) -> None:
-        self.options = options or DataOptions()
-        self.table = open_table(source, header=self.options.header, delimiter=self.options.delimiter)
-        super().__init__(self.table.name, labeled=labeled)
-        self.check_columns()
-        self.table.check_columns({"--id-column": self.options.id_column})
-
-    @abstractmethod
-    def check_columns(self) -> None:
-        """Raise DataError if the table lacks a required column."""
-
-    def rows(self) -> Iterator[Row]:
-        """Yield the rows of the table."""
-        return self.table.rows()
-
-    def label_names(self) -> tuple[str, ...] | None:
-        """Return the names of the classes if the table defines them."""
-        return self._class_names
-
-    def rename(self, name: str) -> None:
-        """Change the name of a table in memory, for reports and errors."""
-        if isinstance(self.table, ObjectTable):
-            self.source = self.table.name = name
-
-    def name_of(self, row: Row) -> str:
-        """Return the id of the example of a row; without a column of ids, the file and the line."""
-        name = row.values.get(self.options.id_column) if self.options.id_column else None
-        if isinstance(name, float) and name.is_integer():  # a column with gaps
-            name = int(name)
-        return row.origin if is_missing(name) else str(name)
-
-
-class MappingTable(TableReader[Any]):
-    """The rows of any table, converted to examples by a function.
-
-    Args:
-        source: see `TableReader`.
-        make: returns the example of a row, see `made_example`. If it raises DataError, the row is left out
-            and counted.
-        options: columns and layout.
+        examples: the objects.
+        name: their name in messages.
+        example_class: the class of the examples; None for any.
         labeled: whether examples must have labels.
     """
+    make = getattr(example_class, "from_row", None)
+    columns = Columns(names={}, labeled=labeled)
+    if make is not None and isinstance(examples[0], example_class or object):
+        columns = example_class.fields_of(examples[0], labeled)  # type: ignore[union-attr]
 
-    def __init__(
-        self,
-        source: Any,
-        make: Callable[[Mapping[str, Any]], Any],
-        options: DataOptions | None = None,
-        *,
-        labeled: bool = True,
-    ) -> None:
-        self.make = make
-        super().__init__(source, options, labeled=labeled)
+    def rows() -> Iterator[Row]:
+        for number, example in enumerate(examples, start=1):
+            yield Row(f"{name}, example {number}", {"": example})
 
-    def check_columns(self) -> None:
-        """Check nothing: the function reads the columns."""
+    def read(row: Row, warn: Warn) -> Any:
+        example = row.values[""]
+        if isinstance(example, Mapping | str) or not isinstance(example, example_class or object):
+            expected = f"a `{example_class.__name__}`" if example_class else "an example"
+            given = f"{short(example)} ({type(example).__name__})"
+            raise DataError(f"{row.origin}: received {given}. Expected {expected}, or only dicts.")
+        if make is None:
+            return example
+        values = {one.name: getattr(example, one.name) for one in fields(example)}
+        for field_name, column in columns.names.items():
+            if column is None and values[field_name] is not None and (labeled or field_name != "score"):
+                raise DataError(
+                    f"{row.origin}: the example has a {field_name}, but the first example has none. Pass "
+                    "examples of one kind."
+                )
+        given = columns
+        if values.get("negative", "") is None:
+            given = replace(columns, names={**columns.names, "negative": None})
+        made = make(Row(row.origin, values), given, warn)
+        changes = {one.name: getattr(made, one.name) for one in fields(made) if one.name != "id"}
+        return replace(example, **changes)
 
-    def example(self, row: Row, report: ReadingReport) -> Any:
-        """Return the function's example of a row."""
-        try:
-            return made_example(self.make, row.values)
-        except DataError as error:
-            raise RowError("malformed", str(error)) from error
-
-
-def made_example(make: Callable[[Mapping[str, Any]], Any], values: Mapping[str, Any]) -> Any:
-    """Return a function's example of a row, a mapping from column to value.
-
-    Raises:
-        DataError: the function raised DataError, LookupError, TypeError or ValueError.
-    """
-    try:
-        return make(values)
-    except KeyError as error:
-        raise DataError(f"no {error}") from error
-    except (LookupError, TypeError, ValueError) as error:
-        raise DataError(str(error)) from error
-
-
-def as_source(data: Any, *, name: str) -> str | Table | list[Any]:
-    """Return data as a path, a table, or a list of examples.
-
-    Args:
-        data: a path; a list of dicts; a DataFrame of pandas or polars; an Arrow table; a `datasets.Dataset`;
-            or any iterable of examples.
-        name: the name of data in memory in error messages.
-
-    Raises:
-        DataError: the data has another type, no examples, or two columns with the same name.
-    """
-    if isinstance(data, Table):
-        return data
-    if isinstance(data, (str, Path)):
-        return str(data)
-    columns = getattr(data, "column_names", getattr(data, "columns", ()))
-    for column, count in Counter(map(str, columns if isinstance(columns, Iterable) else ())).items():
-        if count > 1:  # a row as a dict would have only one of them
-            raise DataError(f"{name}: {count} columns are named {column!r}. Rename all but one.")
-    schema, categories = None, {}
-    if hasattr(data, "to_pylist"):
-        schema, categories = getattr(data, "schema", None), arrow_categories(data)
-        data = data.to_pylist()
-    elif hasattr(data, "to_dicts"):
-        data = data.to_dicts()
-    elif hasattr(data, "to_dict") and hasattr(data, "columns"):
-        data = data.set_axis([str(name) for name in data.columns], axis=1)
-        dtypes = {name: data[name].dtype for name in data.columns}
-        categories = {
-            name: [*one.categories] for name, one in dtypes.items() if getattr(one, "ordered", False)
-        }
-        data = data.to_dict("records")
-    if not isinstance(data, Iterable):
-        raise DataError(
-            f"{name} is {short(data)} ({type(data).__name__}). Expected a path, a table or an "
-            "iterable of examples."
-        )
-    features = getattr(data, "features", None)  # the features of an IterableDataset, whose rows are read once
-    if isinstance(data, Iterator) or not hasattr(data, "__len__"):
-        data = list(data)
-    if isinstance(data, Mapping) or hasattr(data, "column_names"):
-        return ObjectTable(data, name=name)
-    first = next(iter(data), None)
-    if first is None:
-        raise DataError(f"{name} has no examples. Expected at least one.")
-    if isinstance(first, str):
-        raise DataError(
-            f"{name} is an iterable of texts, such as {short(first)}. Expected dicts, such as "
-            '{"text": ...}, or examples. To read a file, pass only its path.'
-        )
-    if not isinstance(first, Mapping):
-        return list(data)
-    return ObjectTable(data, name=name, features=features, schema=schema, categories=categories)
-
-
-def open_table(source: Any, *, header: bool = True, delimiter: str | None = None) -> Table:
-    """Return the table of a source.
-
-    Args:
-        source: the path of a file, or of a folder of `datasets`; or rows in memory, see `as_source`.
-        header: whether the first row of a CSV or TSV file names the columns; without, they are "0", "1", ...
-        delimiter: separator between cells, if it differs from the default of the ending.
-
-    Raises:
-        DataError: the file does not exist, or has an unknown format.
-        ConfigError: header or delimiter is set for a source that has none.
-    """
-    path = Path(source) if isinstance(source, (str, Path)) else None
-    kind = file_format(path)[0] if path else None
-    if path and kind in (".csv", ".tsv"):
-        return DelimitedTable(existing_file(path), header=header, delimiter=delimiter)
-    if not header or delimiter is not None:
-        raise ConfigError("header and delimiter are for CSV and TSV files. Omit them for this source.")
-    if path is None:
-        # Other rows are not copied: a `datasets.IterableDataset` may be larger than memory.
-        is_copied = isinstance(source, Iterator) or hasattr(source, "columns")
-        rows: Any = as_source(source, name="the given examples") if is_copied else source
-        return rows if isinstance(rows, Table) else ObjectTable(rows)
-    if path.is_dir():
-        return ArrowTable.folder(path)
-    if kind == ".jsonl":
-        return JsonLinesTable(existing_file(path))
-    if kind in (".parquet", ".arrow"):
-        return ArrowTable([existing_file(path)], name=str(path))
-    todo = {
-        ".json": f". If it is an array of objects: jq -c '.[]' {path} > lines.jsonl",
-        ".xlsx": ". Save the sheet as .csv",
-    }
-    raise DataError(
-        f"{existing_file(path)}: unknown kind of file. Expected {', '.join(FORMATS)}, optionally with "
-        f"{', '.join(COMPRESSIONS)} after it, a folder saved by `datasets`, "
-        f"or in Python an iterable of examples{todo.get(kind or '', '')}."
-    )
-
-
-def nested(cell: str) -> Any:
-    """Return the list or object in a text cell, written as JSON or as a Python literal.
-
-    Raises:
-        RowError: the cell is neither. NumPy's notation does not count, because it has no commas.
-    """
-    for read in (json.loads, ast.literal_eval):
-        try:
-            found = read(cell)
-        except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
-            continue
-        if isinstance(found, (list, dict)) and (read is json.loads or not _ADJACENT.search(cell)):
-            return found
-    raise RowError("malformed", f"{short(cell)} is neither a JSON list nor a JSON object")
-
-
-_ADJACENT = re.compile(r"""['"]\s+['"]""")  # Python would join two strings without a comma between them
-
-
-def as_list(value: Any) -> Any:
-    """Return an array or a tensor as a list or a Python number: pandas reads lists as arrays."""
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
-def text_of(value: Any) -> str | None:
-    """Return a cell as text, or None if it is empty or neither text nor a number."""
-    if is_missing(value) or isinstance(value, bool):
-        return None
-    return str(value).strip() if isinstance(value, str | Number) else None
-
-
-def number_of(value: Any) -> float | None:
-    """Return a cell or a label as a finite number, or None."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
-
-
-def is_missing(value: Any) -> bool:
-    """Return whether a cell is empty: None, blank text, NaN, or NA or NaT of pandas."""
-    if isinstance(value, str):
-        return not value.strip()
-    return (
-        value is None
-        or type(value).__name__ in ("NAType", "NaTType")
-        or (isinstance(value, Number) and value != value)
-    )
+    return Reader(Rows(name, rows), read, columns, is_strict=True)

@@ -1,18 +1,21 @@
 """Predict with a fine-tuned model for data of any size, in order: `predict`.
 
-Predictions to a file are resumable and need constant memory. Each part of a few thousand examples is written
-completely, into a folder next to the output. An interrupted run continues after the last part. At the end,
-the parts are merged into the output.
+Predictions to a file need constant memory and can be resumed. Each part of a few thousand examples is
+appended to a file of JSON lines next to the output. An interrupted run continues after its last complete
+part. At the end, the lines are converted to the format of the output.
 """
 
+import csv
 import hashlib
+import json
 import logging
-import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice, repeat
+from operator import ne
 from pathlib import Path
 from typing import Any
 
@@ -20,28 +23,36 @@ import numpy as np
 
 from albertkit.checkpoints.arrays import to_numpy
 from albertkit.config import AlbertConfig
+from albertkit.datasets.cells import is_missing
+from albertkit.datasets.examples import UNANSWERED
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import UNANSWERED, Reader, ReadingReport, TableReader
+from albertkit.datasets.reader import Reader, ReadingReport
+from albertkit.datasets.rows import read_rows
 from albertkit.devices import CPU, Device, read_device
-from albertkit.engines.choosing import engine_device
+from albertkit.engines.choosing import engine_device, make_engine
+from albertkit.engines.engine import Engine
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import ConfigError, DataError
-from albertkit.extras import require
-from albertkit.files import atomic_path, made_folder, read_json, values_sha256, write_json
-from albertkit.finetuning.prediction_files import WRITERS, checked_records, part_files, read_records
-from albertkit.finetuning.predictor import Asked, Predictor
+from albertkit.extras import optional, require
+from albertkit.files import atomic_path, finite, full_disk_named, json_text, made_folder, values_sha256
 from albertkit.finetuning.trained import open_trained
 from albertkit.logs import ProgressBar, lines_shown
 from albertkit.parallel import RUNNERS, check_runner, ordered_map
 from albertkit.recipe import takes_settings
 from albertkit.results import ROWS_SHOWN, Result
 from albertkit.tasks.loading import CHUNK, chunks, features_of_all
+from albertkit.tasks.rows import UnknownTokens, tokens_cut
 from albertkit.tasks.settings import TaskSettings
 from albertkit.tasks.task import Task
+from albertkit.text_files import lone_surrogate
 
+pa = optional("pyarrow", extra="arrow")
+parquet = optional("pyarrow.parquet", extra="arrow")
 logger = logging.getLogger(__name__)
 
-_ABOUT = "about.json"
+SCORES = "scores"
+SCORE_PREFIX = "score_"
+_SPACES = str.maketrans("\t\r\n", "   ")
 _NAMES = {"model_sha256": "model", "input_sha256": "content of the input"}
 
 
@@ -66,7 +77,7 @@ class Predictions(Result):
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if self.path is None:
             return iter(self.records)
-        return read_records(self.path, self.types)
+        return _read_output(self.path, self.types)
 
     def __getitem__(self, place: Any) -> Any:
         return self.records[place] if self.path is None else list(self)[place]
@@ -170,6 +181,115 @@ def predict(
     return made
 
 
+@dataclass(frozen=True)
+class Asked:
+    """An example with the input values that its prediction repeats."""
+
+    example: Any
+    row: int
+    """The number of the example's row in the input, from 1."""
+    id: str | None = None
+    """The id in the input, if there is one."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """The kept columns of the input."""
+    problem: str | None = None
+    """The reason why the example has no prediction."""
+
+    def beside(self, prediction: dict[str, Any]) -> dict[str, Any]:
+        """Return the columns before the prediction's; columns with the same names are renamed input_NAME."""
+        found: dict[str, Any] = {"row": self.row}
+        if self.id is not None:
+            found["id"] = self.id
+        taken = {*found, *prediction, SCORES, "cut", "problem"}
+        for name, value in self.kept.items():
+            new = name
+            while new in taken or new.startswith(SCORE_PREFIX) or (new != name and new in self.kept):
+                new = f"input_{new}"
+            found[new] = None if is_missing(value) and not isinstance(value, str) else finite(value)
+        return found
+
+
+@dataclass
+class Predictor:
+    """A task with its model. It can be pickled for other processes."""
+
+    task: Task
+    model: Model
+    batch_tokens: int | None = None
+    """Maximum number of tokens per batch; None for a default that suits the device."""
+    engine: str = "auto"
+    """One of `engines.choosing.ENGINES`."""
+    _has_warned: bool = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_computing"}
+
+    @cached_property
+    def _computing(self) -> Engine:
+        return make_engine(self.model, self.engine)
+
+    def to(self, device: Device) -> "Predictor":
+        """Move the model to a device before predicting; a light model stays on the CPU."""
+        device = read_device(device)
+        if device != CPU or not isinstance(self.model, LightModel):
+            self.model.to(device)
+        return self
+
+    def __call__(self, asked: Sequence[Asked]) -> str:
+        """Return one line of JSON per example.
+
+        Raises:
+            DataError: a value contains a lone surrogate. See also `records`.
+        """
+        lines = []
+        for record in self.records(asked):
+            lines.append(json_text(record, default=_plain) + "\n")
+            text = json_text(record, default=_plain, ensure_ascii=False) if "\\ud" in lines[-1] else ""
+            if lone := lone_surrogate(text):
+                raise DataError(
+                    f"row {record['row']}: the prediction contains {lone}, a lone surrogate, which no file "
+                    "can contain. Correct the input or the `record` of the task."
+                )
+        return "".join(lines)
+
+    def records(self, asked: Sequence[Asked]) -> list[dict[str, Any]]:
+        """Return the columns of each prediction; `cut` is the number of removed tokens.
+
+        An example without text has None in the columns of the prediction, and a column `problem`.
+
+        Raises:
+            DataError: the examples are of another kind than those that the model was fine-tuned on.
+        """
+        examples = [one.example for one in asked]
+        self.task.check_fit(examples)
+        rows = self.task.features(examples)
+        unknown = UnknownTokens(self.task.tokenizer)
+        if not self._has_warned:  # once per process
+            unknown.add(rows, count=len(examples))
+            self._has_warned = unknown.warn()
+        with_tokens = {row.example for row in rows if unknown.has_text(row)}
+        outputs = self.task.run(self._computing, rows, batch_tokens=self.batch_tokens)
+        predictions = self.task.predictions(examples, rows, outputs)
+        records = []
+        for number, (one, prediction) in enumerate(zip(asked, predictions, strict=True)):
+            record = self.task.record(one.example, prediction)
+            problem = one.problem or (None if number in with_tokens else "no tokens")
+            if problem:
+                record = {
+                    name: dict.fromkeys(value) if isinstance(value, dict) else None
+                    for name, value in record.items()
+                }
+            records.append(one.beside(record) | record | ({"problem": problem} if problem else {}))
+        if self.task.truncates:  # then every example has the number of removed tokens
+            for record, cut in zip(records, tokens_cut(rows, examples=len(records)), strict=True):
+                record["cut"] = cut
+        return records
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
 def _predict_in_memory(predictor: Predictor, reader: Reader[Any], keep_columns: bool) -> Predictions:
     _checked(reader, predictor.task, keep_columns)
     records: list[dict[str, Any]] = []
@@ -194,73 +314,99 @@ def predict_file(
 ) -> Predictions:
     """Write the predictions for all examples of a reader, one row per example; see `predict`.
 
-    `about` has the settings of this run, as JSON values. Parts of a run with other settings, another model or
-    another input are not continued. A part has `part_size` examples. All runners write the same parts, so one
-    can continue a run of another.
-
-    Raises:
-        ConfigError: `keep_columns` is set for an input that is not a table, the runner is unknown, or the Ray
-            cluster does not have enough workers.
-        MissingExtraError: the output is a Parquet file, and pyarrow is not installed.
-        DataError: rows cannot be read, the output has an unknown format, exists or is part of the input, its
-            folder has parts of another run, or a part failed.
+    `about` has the settings of this run. An interrupted run with other settings, another model or another
+    input is not continued. All runners compute the same parts of `part_size` examples, so one can
+    continue a run of another.
     """
     _check_output(Path(reader.source), output)
-    parts = output.with_name(f".{output.name}.parts")
     about = about | {
         "part_size": part_size,
         "keep_columns": keep_columns,
         "model_sha256": model_sha256(predictor.model, predictor.task.config),
-        "input_sha256": values_sha256(row.values for row in reader.rows()),
+        "input_sha256": values_sha256(row.values for row in reader.rows),
     }
     if predictor.engine == "onnx-int8":  # the scores of all other engines are equal up to rounding
         about["engine"] = predictor.engine
-    done = _kept(parts, about)
+    lines = output.with_name(f".{output.name}.partial.jsonl")
     total = _checked(reader, predictor.task, keep_columns)
-    count = min(len(done) * part_size, total)
-    if done:
+    count = resume(lines, about, part_size, total)
+    if count:
         logger.info(
-            f"resuming after {count:,} of {total:,} predictions, which an interrupted run kept in {parts}"
+            f"resuming after {count:,} of {total:,} predictions, which an interrupted run kept in {lines}"
         )
-    examples = islice(_asked(reader, keep_columns), count, None)
     finished = ordered_map(
         predictor,
-        chunks(examples, part_size),
+        chunks(islice(_asked(reader, keep_columns), count, None), part_size),
         runner=runner,
         workers=1 if runner == "local" else workers,
         device=device,
         name=lambda part: f"rows {part[0].row} to {part[-1].row}",
         hint="the predictions before it are kept, and the same command resumes the work",
     )
-    with made_folder(output.parent):
+    with made_folder(output.parent), full_disk_named(lines):
         try:
-            if not done:
-                parts.mkdir(exist_ok=True)
-                write_json(parts / _ABOUT, about, indent=None)
-            with closing(finished):
-                for number, text in enumerate(finished, start=len(done)):
-                    with atomic_path(parts / f"{number:08d}.jsonl") as file:
-                        file.write_text(text, encoding="utf-8")
+            with closing(finished), lines.open("a", encoding="utf-8") as file:
+                if not count:
+                    file.write(json_text(about, default=str) + "\n")
+                for text in finished:
+                    file.write(text)
+                    file.flush()
                     count += text.count("\n")
                     progress(count, total)
             cut, types = [], dict[str, Counter[type]]()
-            for record in checked_records(parts):
+            for record in _records(lines):
                 if left_out := record.get("cut", 0):
                     cut.append(left_out)
                 for name, value in record.items():
                     types.setdefault(name, Counter())[type(value)] += 1
             with atomic_path(output) as file:
-                WRITERS[output.suffix.lower()](parts, file)
+                WRITERS[output.suffix.lower()](lines, file)
         except BaseException as error:
-            if part_files(parts):
+            if count:
                 how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
-                kept = f"kept in {parts}; the same command resumes the work"
+                kept = f"kept in {lines}; the same command resumes the work"
                 logger.info(f"{how}: {count:,} of {total:,} predictions are {kept}")
             else:
-                shutil.rmtree(parts, ignore_errors=True)
+                lines.unlink(missing_ok=True)
             raise
-    shutil.rmtree(parts)
+    lines.unlink()
     return Predictions(count, cut, output, types=types)
+
+
+def resume(lines: Path, about: dict[str, Any], part_size: int, total: int) -> int:
+    """Cut the file of an interrupted run after its last complete part, and return its predictions.
+
+    Raises:
+        DataError: the file is damaged, or is that of a run with other settings or data.
+    """
+    if not lines.is_file():
+        return 0
+    with lines.open("rb+") as file:
+        head = file.readline()
+        if not head.endswith(b"\n"):
+            file.truncate(0)
+            return 0
+        try:
+            before = dict(json.loads(head))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise DataError(f"{lines} is damaged ({error}). Delete the file to start again.") from error
+        about = json.loads(json_text(about, default=str))
+        if names := [name for name in before | about if before.get(name) != about.get(name)]:
+            listed = ", ".join(_NAMES.get(name, name) for name in names)
+            raise DataError(
+                f"{lines} has predictions of an interrupted run with different {listed}. Run the original "
+                "command again to finish it, or delete the file to start again."
+            )
+        count, end = 0, file.tell()
+        complete, position = count, end
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            count, position = count + 1, position + len(line)
+            if count % part_size == 0 or count == total:
+                complete, end = count, position
+        file.truncate(end)
+    return complete
 
 
 def _check_output(source: Path, output: Path) -> None:
@@ -286,12 +432,13 @@ def _check_output(source: Path, output: Path) -> None:
 def _checked(reader: Reader[Any], task: Task, keep_columns: bool) -> int:
     """Return the number of examples, after reading all of them once and checking that they can be used."""
     if keep_columns:
-        if not isinstance(reader, TableReader):
+        if not reader.rows.columns:
             raise ConfigError(f"keep_columns is for tables, but {reader.source} has no columns. Omit it.")
-        reader.table.check_columns({"--keep-columns": reader.table.columns()})
-    report = ReadingReport(reader.source, counts_all=True)
-    examples = (example for _, example in reader.read(report))
-    for _ in features_of_all(task, examples) if task.refuses else examples:
+        reader.rows.check_columns({"--keep-columns": reader.rows.columns})
+    report = ReadingReport(reader.source)
+    examples = (example for _, example in reader.read(report, counts_all=True))
+    may_fail = task.may_be_too_long or not (task.settings.truncation or task.reads_windows)
+    for _ in features_of_all(task, examples) if may_fail else examples:
         pass
     if wrong := report.rows - report.examples:
         problems = report.problems.values()
@@ -311,37 +458,16 @@ def _checked(reader: Reader[Any], task: Task, keep_columns: bool) -> int:
 def _asked(reader: Reader[Any], keep_columns: bool) -> Iterator[Asked]:
     """Yield the examples with their row numbers and the columns to keep."""
     report = ReadingReport(reader.source)
-    table = reader.table if keep_columns and isinstance(reader, TableReader) else None
-    own_id = reader.options.id_column if isinstance(reader, TableReader) else None
-    rows = table.rows() if table else repeat(None)
+    rows = reader.rows if keep_columns else repeat(None)
     empty = 0
     for (origin, example), row in zip(reader.read(report), rows, strict=False):
         before, empty = empty, report.problems["empty"].count if "empty" in report.problems else 0
-        kept = {name: value for name, value in row.values.items() if name != own_id} if row else {}
+        kept = {name: value for name, value in row.values.items() if name != reader.columns.id} if row else {}
         name = getattr(example, "id", "")
         yield Asked(
             example, report.rows, None if name in ("", origin) else name, kept,
             problem="empty" if empty > before else None,
         )  # fmt: skip
-
-
-def _kept(parts: Path, about: dict[str, Any]) -> list[Path]:
-    """Return the finished parts of this run."""
-    file = parts / _ABOUT
-    if not file.is_file() or not part_files(parts):
-        return []
-    try:
-        before = read_json(file, DataError)
-    except DataError as error:
-        raise DataError(f"{str(error).rstrip('.')}. Delete the folder {parts} to start again.") from error
-    names = [name for name in before | about if before.get(name) != about.get(name)]
-    if names:
-        listed = ", ".join(_NAMES.get(name, name) for name in names)
-        raise DataError(
-            f"{parts} has predictions of an interrupted run with different {listed}. Run the original "
-            "command again to finish it, or delete the folder to start again."
-        )
-    return part_files(parts)
 
 
 def model_sha256(model: Model, config: AlbertConfig) -> str:
@@ -358,3 +484,164 @@ def model_sha256(model: Model, config: AlbertConfig) -> str:
         found.update(name.encode())
         found.update(np.ascontiguousarray(array).view(np.uint8).data)
     return found.hexdigest()
+
+
+# --- files of predictions
+
+
+def _read_output(file: Path, types: Mapping[str, Counter[type]]) -> Iterator[dict[str, Any]]:
+    """Yield the predictions in a file as they were before they were written.
+
+    Args:
+        file: a file of predictions.
+        types: the number of values of each type, by column.
+    """
+    total = max((counts.total() for counts in types.values()), default=0)
+    # A column that is not in all records has no value in the others.
+    kinds = {name: {*one, *([type(None)] if one.total() < total else [])} for name, one in types.items()}
+    is_text = file.suffix.lower() in (".csv", ".tsv")
+    for row in read_rows(file):
+        scores: dict[str, Any] = {}
+        record: dict[str, Any] = {}
+        for name, value in row.values.items():
+            is_score = name not in types and name.startswith(SCORE_PREFIX)
+            if is_text:
+                value = _value(value, {float, type(None)} if is_score else kinds[name])
+            if is_score:
+                scores[name.removeprefix(SCORE_PREFIX)] = value
+            elif value is not None or types[name].total() == total:
+                record[name] = value
+        if scores:
+            is_list = list in types[SCORES]  # another example may have more
+            record[SCORES] = [one for one in scores.values() if one is not None] if is_list else scores
+        yield record
+
+
+def _value(cell: str, kinds: Collection[type]) -> Any:
+    """Return the value in a cell, for the types of the values in its column."""
+    if str in kinds and (cell or type(None) not in kinds):
+        return cell
+    if cell in ("True", "False"):
+        return cell == "True"
+    return json.loads(cell) if cell else None
+
+
+def _records(lines: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records in the file of a run, after its first line."""
+    with lines.open("rb") as file:
+        for number, line in enumerate(islice(file, 1, None), start=2):
+            try:
+                record = json.loads(line)
+                if not isinstance(record.get("cut", 0), int):
+                    raise TypeError(f"cut is {record['cut']!r}")
+                json_text(record, ensure_ascii=False).encode()  # fails for a lone surrogate
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:
+                raise DataError(
+                    f"{lines}, line {number} is damaged ({error}). Delete the file to start again."
+                ) from error
+            yield record
+
+
+def _flat_records(lines: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records with one column per score; scores without names are numbered from 0."""
+    for record in _records(lines):
+        result: dict[str, Any] = {}
+        for name, value in record.items():
+            if name == SCORES and isinstance(value, dict | list):
+                named = value.items() if isinstance(value, dict) else enumerate(value)
+                result |= {f"{SCORE_PREFIX}{label}": score for label, score in named}
+            else:
+                result[name] = value
+        yield result
+
+
+def _write_jsonl(lines: Path, target: Path) -> None:
+    with lines.open("rb") as source, target.open("wb") as file:
+        file.writelines(islice(source, 1, None))
+
+
+def _write_csv(lines: Path, target: Path) -> None:
+    """Write a row for each record. Records may have different columns."""
+    with target.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(_cells(lines))
+
+
+def _write_tsv(lines: Path, target: Path) -> None:
+    """Write a row for each record. Tabs and line breaks in cells become spaces.
+
+    albertkit reads .tsv files without quoting, so a quoted cell would not be read as it was written.
+    """
+    changed = 0
+    with target.open("w", encoding="utf-8", newline="") as file:
+        for cells in _cells(lines):
+            written = [cell.translate(_SPACES) for cell in cells]
+            changed += sum(map(ne, written, cells))
+            file.write("\t".join(written) + "\n")
+    if changed:
+        logger.warning(
+            f"number of cells in which spaces replace tabs or line breaks: {changed:,}. A .tsv file cannot "
+            "contain them. To keep them, write a .jsonl, .csv or .parquet file."
+        )
+
+
+def _write_parquet(lines: Path, target: Path) -> None:
+    """Write row groups of one schema. Types are merged, because some rows may have only empty lists."""
+    columns = _columns(lines)
+
+    def tables(schema: Any = None) -> Iterator[Any]:
+        for records in chunks(_flat_records(lines)):
+            yield _table(records, columns, schema)
+
+    try:
+        schema = pa.unify_schemas([table.schema for table in tables()], promote_options="permissive")
+        with parquet.ParquetWriter(target, schema) as writer:
+            for table in tables(schema):
+                writer.write_table(table)
+    except (pa.ArrowException, OverflowError, ValueError) as error:
+        raise DataError(
+            f"the predictions do not fit into a Parquet file ({error}). Write them as .jsonl, or without "
+            "--keep-columns."
+        ) from error
+
+
+def _cells(lines: Path) -> Iterator[list[str]]:
+    """Yield the names of the columns, then the cells of each record."""
+    columns = list(_columns(lines))
+    yield columns
+    for record in _flat_records(lines):
+        yield [_cell(record.get(name)) for name in columns]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list | dict):
+        return json_text(value, ensure_ascii=False)
+    return "" if value is None else str(value)
+
+
+def _columns(lines: Path) -> dict[str, set[type]]:
+    """Return the columns of all records, each with the types of its values; `cut` comes last."""
+    columns: dict[str, set[type]] = {}
+    for record in _flat_records(lines):
+        for name, value in record.items():
+            kinds = columns.setdefault(name, set())
+            if value is not None:
+                kinds.add(float if type(value) is int else type(value))
+    return dict(sorted(columns.items(), key=lambda one: one[0] == "cut"))
+
+
+def _table(records: Iterable[dict[str, Any]], columns: dict[str, set[type]], schema: Any) -> Any:
+    """Return a table of records. A kept column with values of several types becomes text."""
+    rows = [{name: record.get(name) for name in columns} for record in records]
+    for name in (name for name, kinds in columns.items() if len(kinds) > 1):
+        for row in rows:
+            if row[name] is not None and not isinstance(row[name], str):
+                row[name] = json_text(row[name], ensure_ascii=False)
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+WRITERS: dict[str, Callable[[Path, Path], None]] = {
+    ".jsonl": _write_jsonl,
+    ".csv": _write_csv,
+    ".tsv": _write_tsv,
+    ".parquet": _write_parquet,
+}

@@ -19,12 +19,11 @@ from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import content_of
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import DataError
-from albertkit.files import atomic_path
 from albertkit.finetuning.batches import Unit
-from albertkit.finetuning.evaluation import EvaluationSet
-from albertkit.finetuning.objectives import balanced_weights
+from albertkit.finetuning.evaluate import EvaluationSet
+from albertkit.finetuning.losses import balanced_weights
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.finetuning.trained import CONTENTS, content_hashes, saved_columns, shared_note
+from albertkit.finetuning.trained import content_hashes, length_note, saved_columns, shared_note
 from albertkit.heads import head_of
 from albertkit.modeling import auto
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
@@ -42,6 +41,7 @@ HELD_OUT = 10
 FEW = 20
 """Fewer held-out examples than this cause a warning."""
 
+_CLASSIFIER = "classifier."  # tensors with one row for each label
 _SHOWN = 5  # maximum number of labels in a message
 
 
@@ -71,16 +71,6 @@ class Prepared:
         """Return all training rows."""
         return [row for unit in self.units for row in unit]
 
-    def save_contents(self, folder: Path) -> None:
-        """Save the hashes of the training examples, for `evaluate`."""
-        with atomic_path(folder / CONTENTS) as file:
-            file.write_text("".join(f'"{one}"\n' for one in self.contents), encoding="utf-8")
-
-    @property
-    def model_class(self) -> type[AlbertPreTrainedModel]:
-        """The model class to train."""
-        return auto.model_class(self.task.architecture)
-
     @property
     def lower_is_better(self) -> bool:
         """Whether lower values of `metric` are better."""
@@ -107,7 +97,13 @@ def prepare(
         _log(report.lines())
     examples = splits.examples
     config = load_config(str(model))
-    config = config.replace(**_label_arguments(task, splits.labels, config), **settings.dropouts)
+    if splits.labels is not None:
+        labels = splits.labels.in_order_of(config).config_arguments()
+    elif head_of(task.architecture).has_labels:
+        labels = {}
+    else:  # in other libraries, the size of a head depends on the number of labels
+        labels = {"id2label": AlbertConfig().id2label, "problem_type": None}
+    config = config.replace(**labels, **settings.dropouts)
     task = task.bind(load_tokenizer(str(model)), config, settings.task)
     for name, value in task.saved(examples["training"]).items():
         if value is None:
@@ -115,7 +111,7 @@ def prepare(
         else:
             config.extra[name] = value
     task.check_fit(examples["validation"])
-    _log([task.room_note()])
+    _log([length_note(task)])
     _log([task.check(examples["training"], examples["validation"], settings.batch_size)])
     counts = RowCounts(task)
     units = make_units(task, examples["training"], counts)
@@ -146,19 +142,6 @@ def prepare(
         columns=saved_columns(options),
         contents=sorted(contents),
     )
-
-
-def _label_arguments(task: Task, labels: LabelSet | None, start: AlbertConfig) -> dict[str, Any]:
-    """Return the arguments of the config for the labels of the task.
-
-    A head without labels does not keep those of the initial model: in other libraries, its size depends on
-    their number.
-    """
-    if labels is not None:
-        return labels.in_order_of(start).config_arguments()
-    if head_of(task.architecture).has_labels:
-        return {}
-    return {"id2label": AlbertConfig().id2label, "problem_type": None}
 
 
 def _log(notes: Iterable[str | None]) -> None:
@@ -253,11 +236,10 @@ def _draw(
 def make_units(task: Task, examples: Iterable[Any], counts: RowCounts) -> list[Unit]:
     """Return the training units, and count the examples."""
     units: list[Unit] = []
+    unneeded: dict[str, Any] = dict.fromkeys(task.for_predictions, ())
     for chunk, rows in features_of_all(task, examples):
         counts.add(chunk, rows)
-        if task.skips_unlabeled:
-            rows = [row for row in rows if row.labels is not None]
-        units += [[task.lean(row) for row in unit] for unit in task.units(rows)]
+        units += [[replace(row, **unneeded) for row in unit] for unit in task.units(rows)]
     # A batch mixes rows of all chunks, but each chunk numbers its examples from 0.
     return [[replace(row, example=number) for row in unit] for number, unit in enumerate(units)]
 
@@ -265,12 +247,13 @@ def make_units(task: Task, examples: Iterable[Any], counts: RowCounts) -> list[U
 def starting_model(prepared: Prepared, settings: FinetuningSettings) -> AlbertPreTrainedModel:
     """Return the model, with a new head unless it has one for these labels, or with random weights."""
     torch.manual_seed(settings.seed)
+    model_class = auto.model_class(prepared.task.architecture)
     if settings.from_scratch:
-        model = prepared.model_class(prepared.task.config)
+        model = model_class(prepared.task.config)
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the head is expected to be new
-            loaded: Any = prepared.model_class.from_pretrained(
+            loaded: Any = model_class.from_pretrained(
                 prepared.start,
                 config=prepared.task.config,
                 ignore_mismatched_sizes=True,
@@ -290,7 +273,7 @@ def _renew_classifier(model: AlbertPreTrainedModel, start: AlbertConfig, loaded:
     # In a model whose labels have no names, LABEL_1 is the label 1.
     if old == new or old == [f"LABEL_{name}" for name in new]:
         return
-    names = [name for name, _ in model.named_parameters() if name.startswith("classifier.")]
+    names = [name for name, _ in model.named_parameters() if name.startswith(_CLASSIFIER)]
     kept = [name for name in names if name in loaded.loaded]
     if kept or any(name in loaded.reshaped for name in names):
         logger.info(

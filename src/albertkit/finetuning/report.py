@@ -7,15 +7,16 @@ from typing import Any
 
 from albertkit.extras import optional
 from albertkit.files import complete_files, finite, json_text, write_json, write_picture
-from albertkit.finetuning.evaluation import Evaluation
+from albertkit.finetuning.evaluate import Evaluation
+from albertkit.finetuning.trained import PREDICTIONS, REPORT_JSON
 from albertkit.metrics.classification import confusion_matrix
 from albertkit.metrics.reliability import Calibration, LengthBin, calibration, score_by_length
-from albertkit.tasks.measuring import Judged
+from albertkit.tasks.task import Decision
 
 matplotlib_figure = optional("matplotlib.figure", extra="train")
 
-REPORT_JSON, REPORT_MARKDOWN, PREDICTIONS = "report.json", "report.md", "predictions.jsonl"
-MOST_LABELS = 50  # more cannot be read in a plot
+REPORT_MARKDOWN = "report.md"
+_MOST_LABELS = 50  # more cannot be read in a plot
 
 
 def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any]) -> dict[str, Any]:
@@ -34,9 +35,9 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
 
 
 def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any]) -> dict[str, Any]:
-    sure = [one for one in evaluation.judged if one.confidence is not None]
+    sure = [one for one in evaluation.decisions if one.confidence is not None]
     reliability = (
-        calibration([one.confidence or 0.0 for one in sure], [one.right for one in sure]) if sure else None
+        calibration([one.confidence or 0.0 for one in sure], [one.is_right for one in sure]) if sure else None
     )
     by_length = score_by_length(evaluation.lengths, evaluation.score_of)
     report: dict[str, Any] = finite(
@@ -72,17 +73,17 @@ def _draw_pictures(
     folder: Path, evaluation: Evaluation, by_length: Sequence[LengthBin], reliability: Calibration | None
 ) -> None:
     """Draw the plots that the answers allow."""
-    judged = evaluation.judged
+    decisions = evaluation.decisions
     _draw_by_length(folder, by_length, evaluation.main_metric)
     labels = list(evaluation.task.config.id2label.values())
-    answers = {answer for one in judged for answer in (one.true, one.predicted)}
-    if answers <= {*labels} and len(labels) <= MOST_LABELS:
-        _draw_confusion(folder, judged, labels)
+    answers = {answer for one in decisions for answer in (one.true, one.predicted)}
+    if answers <= {*labels} and len(labels) <= _MOST_LABELS:
+        _draw_confusion(folder, decisions, labels)
     if reliability:
         _draw_calibration(folder, reliability)
     are_numbers = all(isinstance(answer, int | float) for answer in answers)
-    if judged and isinstance(judged[0].predicted, float) and are_numbers:
-        _draw_numbers(folder, judged, evaluation.task.axes)
+    if decisions and isinstance(decisions[0].predicted, float) and are_numbers:
+        _draw_numbers(folder, decisions, evaluation.task.answer)
     ranks = [rank for one in evaluation.predictions if (rank := getattr(one, "rank", None)) is not None]
     if ranks:
         _draw_ranks(folder, ranks)
@@ -111,9 +112,9 @@ def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _draw_confusion(folder: Path, judged: Sequence[Judged], labels: list[str]) -> None:
+def _draw_confusion(folder: Path, decisions: Sequence[Decision], labels: list[str]) -> None:
     counts = confusion_matrix(
-        [str(one.true) for one in judged], [str(one.predicted) for one in judged], labels=labels
+        [str(one.true) for one in decisions], [str(one.predicted) for one in decisions], labels=labels
     )
     shares = counts / counts.sum(axis=1, keepdims=True).clip(min=1)
     side = 2.5 + 0.4 * len(labels)
@@ -148,10 +149,10 @@ def _draw_by_length(folder: Path, bins: Sequence[LengthBin], metric: str) -> Non
         panel.tick_params(axis="x", labelsize=7)
 
 
-def _draw_numbers(folder: Path, judged: Sequence[Judged], axes: tuple[str, str]) -> None:
+def _draw_numbers(folder: Path, decisions: Sequence[Decision], answer: str) -> None:
     with _picture(folder / "numbers.png", 4, 4) as panel:
-        panel.scatter([one.true for one in judged], [one.predicted for one in judged], s=8, alpha=0.5)
-        panel.set(xlabel=axes[0], ylabel=axes[1])
+        panel.scatter([one.true for one in decisions], [one.predicted for one in decisions], s=8, alpha=0.5)
+        panel.set(xlabel="true", ylabel=f"predicted {answer}")
 
 
 def _draw_ranks(folder: Path, ranks: Sequence[int]) -> None:

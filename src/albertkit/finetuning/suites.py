@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from albertkit.datasets import glue
+from albertkit.datasets.official import GLUE_TASKS
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.files import check_new_folder, complete_files, finite, write_json
@@ -43,7 +43,7 @@ class Measurement:
 
 
 def _glue(task: str, split: str) -> Measurement:
-    official = glue.TASKS[task]
+    official = GLUE_TASKS[task]
     return Measurement(
         name="mnli_mismatched" if split == "validation_mismatched" else task,
         task="text-classification",
@@ -73,7 +73,7 @@ def _race(split: str) -> Measurement:
 
 
 _SUITES = {
-    "glue": tuple(_glue(name, split) for name, task in glue.TASKS.items() for split in task.validation),
+    "glue": tuple(_glue(name, split) for name, task in GLUE_TASKS.items() for split in task.validation),
     "squad": (_squad("1.1"), _squad("2.0")),
     "race": (_race("dev"), _race("test")),
 }

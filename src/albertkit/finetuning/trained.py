@@ -12,14 +12,13 @@ from albertkit.checkpoints.formats import load_config
 from albertkit.checkpoints.match import saved_class
 from albertkit.datasets.examples import content_of
 from albertkit.datasets.options import DataOptions, columns_in
-from albertkit.datasets.reader import Reader, as_source, open_table
-from albertkit.datasets.table import DelimitedTable, Table
+from albertkit.datasets.reader import Reader
+from albertkit.datasets.rows import Rows, as_source, read_rows
 from albertkit.devices import CPU, Device
 from albertkit.engines.choosing import load_model
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError, did_you_mean, short, suggestion
 from albertkit.files import read_json, values_sha256
-from albertkit.finetuning.report import REPORT_JSON
 from albertkit.recipe import build, scalar_fields
 from albertkit.tasks.loading import open_reader
 from albertkit.tasks.registry import TASKS, task_for
@@ -30,6 +29,7 @@ from albertkit.vocabularies import load_tokenizer
 
 logger = logging.getLogger(__name__)
 
+REPORT_JSON, PREDICTIONS = "report.json", "predictions.jsonl"
 COLUMNS_KEY = "columns"
 CONTENTS = "training_contents.jsonl"
 """File of a run with a hash of each text, pair or context of its training examples, one per line. Files with
@@ -163,7 +163,7 @@ def open_trained(
     Args:
         model: folder or name.
         task: see `load_task`.
-        data: see `datasets.reader.as_source`.
+        data: see `datasets.rows.as_source`.
         given: fields of `TaskSettings` and `DataOptions`, which override those of the fine-tuning.
         call: see `split_settings`.
         name: the name of the data in errors.
@@ -182,9 +182,17 @@ def open_trained(
         )
         logger.info("options of the fine-tuning: %s", shown)
     reader = open_reader(bound, source, options, name=name, labeled=labeled)
-    if note := bound.room_note():
+    if note := length_note(bound):
         logger.info("%s", note)
     return Setup(bound, loaded, reader, asdict(settings) | asdict(options))
+
+
+def length_note(task: Task) -> str | None:
+    """Return a note if the maximum length in the settings exceeds the model's maximum, otherwise None."""
+    wanted, limit = task.settings.max_length, task.max_length
+    if wanted is None or wanted <= limit:
+        return None
+    return f"max_length is {wanted}, but the model's maximum is {limit} tokens: using {limit}"
 
 
 def saved_columns(options: DataOptions) -> dict[str, Any]:
@@ -208,7 +216,7 @@ def data_options(
     Args:
         model: folder or name of the model.
         task: the task that reads the data.
-        data: a path, a table, or examples, as `datasets.reader.as_source` returns them.
+        data: a path, a table, or examples, as `datasets.rows.as_source` returns them.
         given: the options of this call by name.
         labeled: whether labels are read.
 
@@ -231,10 +239,10 @@ def data_options(
     table = _table(task, data, options)
     if table is None:  # CoNLL files have column numbers
         return replace(options, **{name: one for name, one in trained.items() if _is_number(one)})
-    if isinstance(table, DelimitedTable):
+    if file_format(Path(table.name))[0] in (".csv", ".tsv"):
         options = replace(options, **{name: trained[name] for name in _LAYOUT if name in trained})
         table = _table(task, data, options)
-    present = set(table.columns()) if table else set()
+    present = set(table.columns) if table else set()
     return replace(
         options,
         **{
@@ -246,14 +254,14 @@ def data_options(
     )
 
 
-def _table(task: Task, data: Any, options: DataOptions) -> Table | None:
+def _table(task: Task, data: Any, options: DataOptions) -> Rows | None:
     """Return the table of the data, or None for data without named columns."""
     if not isinstance(data, str | Path):
-        return data if isinstance(data, Table) else None
+        return data if isinstance(data, Rows) else None
     path = Path(data)
     if not ((path / "state.json").is_file() or file_format(path)[0] in task.table_formats):
         return None
-    return open_table(path, header=options.header, delimiter=options.delimiter)
+    return read_rows(path, header=options.header, delimiter=options.delimiter)
 
 
 def _is_number(value: Any) -> bool:

@@ -21,8 +21,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.reader import as_source
-from albertkit.datasets.table import ObjectTable, Table
+from albertkit.datasets.rows import Rows, as_source, object_rows
 from albertkit.errors import DataError, short
 from albertkit.extras import optional
 from albertkit.text_files import (
@@ -60,7 +59,7 @@ class Corpus:
     """The input files in reading order, or rows in memory."""
 
     files: tuple[Path, ...] = ()
-    table: Table | None = None
+    table: Rows | None = None
     """Rows in place of files."""
     streamed: bool = False
     """Whether the rows are read as they are needed, so that their number is unknown."""
@@ -87,15 +86,16 @@ class Corpus:
             items = chain(head, inputs)
             inputs = list(items) if all(isinstance(one, (str, Path)) for one in head) else _Once(items)  # type: ignore[assignment]
         if _is_stream(inputs):
-            table = ObjectTable(inputs, name="the given rows")  # type: ignore[arg-type]
-            (ObjectTable(head, name=table.name) if head else table).check_columns(columns)
+            known = object_rows(head, "the given rows").columns if head else None
+            table = object_rows(inputs, "the given rows", columns=known)
+            table.check_columns(columns)
             return cls(table=table, text_column=text_column, streamed=True)
         paths = inputs if isinstance(inputs, (list, tuple)) else [inputs]
         if not paths:
             raise DataError("there is no input. Expected files, folders, glob patterns or rows.")
         if not all(isinstance(path, (str, Path)) for path in paths):
             table = as_source(inputs, name="the given rows")
-            if not isinstance(table, Table):
+            if not isinstance(table, Rows):
                 raise DataError(f"{short(inputs)}: expected paths, or rows that are dicts")
             table.check_columns(columns)
             return cls(table=table, text_column=text_column)
@@ -125,9 +125,9 @@ class Corpus:
                 raise DataError(f"{path}: {problem}. Omit the file, or add text to it.")
             before += size
 
-    def _read_rows(self, table: Table) -> Iterator[SourceDocument]:
-        total = math.inf if self.streamed else sum(1 for _ in table.rows())
-        for number, row in enumerate(table.rows(), start=1):
+    def _read_rows(self, table: Rows) -> Iterator[SourceDocument]:
+        total = math.inf if self.streamed else sum(1 for _ in table)
+        for number, row in enumerate(table, start=1):
             text = row.values.get(self.text_column)
             if not isinstance(text, str):
                 raise DataError(f"{row.origin}: expected text in {self.text_column!r}, found {short(text)}")

@@ -23,7 +23,7 @@ from albertkit.serving.batching import SPECIAL_CHARACTERS, QueuedEngine
 from albertkit.serving.request_fields import Field, ListField
 from albertkit.tasks.entities import Aggregation
 from albertkit.tasks.feature_extraction import text_vectors
-from albertkit.tasks.label_kinds import Function
+from albertkit.tasks.labels import Function
 from albertkit.tasks.multiple_choice import GAP
 
 _NAMES = {"truncate": "truncation", "max_answer_tokens": "max_answer_len"}

@@ -1,4 +1,4 @@
-"""Sets of labels, and how they are inferred from training examples.
+"""Sets of labels: their kinds, their names, and how both are inferred from training examples.
 
 A label from a reader is text, a number, or several texts. The training examples determine its kind:
 
@@ -9,38 +9,71 @@ A label from a reader is text, a number, or several texts. The training examples
 | whole numbers | `CLASS`, in numeric order ("1.0" is "1": tables with gaps write whole numbers like this) |
 | anything else | `CLASS`, in alphabetical order |
 | one for each word | `TAGS`, in alphabetical order; in a scheme such as BIO, O first, then ordered by type |
+
+Shapes: B rows, T tokens, K labels.
 """
 
+import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 from itertools import chain
-from typing import Any, get_args
+from typing import Any, Literal, get_args
+
+import numpy as np
 
 from albertkit.config import AlbertConfig
-from albertkit.datasets.examples import IGNORED, Label
-from albertkit.datasets.reader import number_of
-from albertkit.datasets.text_classification import whole_name
-from albertkit.errors import ConfigError, DataError
-from albertkit.metrics.token_classification import OUTSIDE, SCHEME_LABEL, has_no_types, of_scheme
-from albertkit.tasks.label_kinds import (
-    CLASS,
-    KINDS,
-    NUMBER,
-    NUMBER_FORM,
-    SEVERAL,
-    TAGS,
-    LabelKind,
-    ProblemType,
-    UnknownLabel,
-    as_tuple,
-    is_number_with_comma,
-    kind_of,
+from albertkit.datasets.cells import Label, number_of, whole_name
+from albertkit.datasets.examples import IGNORED
+from albertkit.errors import ConfigError, DataError, did_you_mean, short
+from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
+from albertkit.metrics.token_classification import (
+    OUTSIDE,
+    SCHEME_LABEL,
+    has_no_types,
+    of_scheme,
+    span_scores,
 )
+from albertkit.tasks.settings import ProblemType
 
-_LABELS_SHOWN, _RARE_SHOWN = 20, 5
+Function = Literal["softmax", "sigmoid", "none"]
+"""The function that converts logits to scores."""
+
+
+class LabelKind(Enum):
+    """The kinds of labels, each with the form of its labels in training and its loss."""
+
+    CLASS = ("single_label_classification", "single label classification", "softmax", np.int64)
+    """One class of K per example: labels (B,) int64, cross-entropy."""
+    SEVERAL = ("multi_label_classification", "multi label classification", "sigmoid", np.float32)
+    """Any number of K classes per example: labels (B, K) float32, each 0 or 1, binary cross-entropy."""
+    NUMBER = ("regression", "regression", "none", np.float32)
+    """One number per example: labels (B,) float32, squared error."""
+    TAGS = (None, "single label classification", "softmax", np.int64)
+    """One class of K per word: labels (B, T) int64, -100 for tokens without a label, cross-entropy."""
+
+    def __init__(self, problem_type: ProblemType | None, title: str, function: Function, dtype: type) -> None:
+        self.problem_type: ProblemType | None = problem_type
+        """The problem type in a model's config; None for `TAGS`, which the model class implies."""
+        self.title = title
+        self.function: Function = function
+        self.dtype = dtype
+
+
+CLASS, SEVERAL, NUMBER, TAGS = LabelKind.CLASS, LabelKind.SEVERAL, LabelKind.NUMBER, LabelKind.TAGS
+KINDS = {kind.problem_type: kind for kind in (CLASS, SEVERAL, NUMBER)}
+
+_SHOWN, _RARE_SHOWN = 20, 5
 _FEW_NUMBERS = 10  # up to this many different whole numbers are likely classes
+_WITH_COMMA = re.compile(r"[+-]?[0-9]+(,[0-9]+)+(\.[0-9]+)?")
+_NUMBER_FORM = "with a decimal point and no thousands separator"
+
+
+class UnknownLabel(DataError):  # noqa: N818 - one kind of DataError
+    """A label that is not in the set."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +100,18 @@ class LabelSet:
 
     @classmethod
     def of(cls, config: AlbertConfig, *, kind: LabelKind | None = None) -> "LabelSet":
-        """Return the labels of a model. By default, the problem type in its config determines the kind."""
-        names = (config.id2label[number] for number in range(config.num_labels))
-        return cls(kind_of(config) if kind is None else kind, tuple(names))
+        """Return the labels of a model. By default, the problem type in its config determines the kind.
+
+        Without a problem type, several labels are classes. A single label is an independent decision
+        (`SEVERAL`), as in the pipelines of transformers.
+        """
+        if kind is None and config.problem_type is None:
+            kind = CLASS if config.num_labels > 1 else SEVERAL
+        return cls(kind or KINDS[config.problem_type], _names_of(config))  # type: ignore[index]
 
     def in_order_of(self, config: AlbertConfig) -> "LabelSet":
         """Return these labels in the order of a model's scores if the model has the same labels."""
-        names = tuple(config.id2label[number] for number in range(config.num_labels))
+        names = _names_of(config)
         return replace(self, names=names) if sorted(names) == sorted(self.names) else self
 
     @property
@@ -86,12 +124,45 @@ class LabelSet:
         """The id of each name."""
         return {name: number for number, name in enumerate(self.names)}
 
+    def config_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `AlbertConfig` for these labels."""
+        return {"id2label": dict(enumerate(self.names)), "problem_type": self.kind.problem_type}
+
+    # --- the label of an example
+
     def read(self, label: Any) -> Any:
-        """Return the label of an example as a name in the set; raise `UnknownLabel` if the set lacks it."""
-        return self.kind.read(label, self.names)
+        """Return the label of an example as a name, several names, or a number.
+
+        Raises:
+            UnknownLabel: the label is not in the set, or not a number.
+        """
+        if self.kind is TAGS:
+            for tag in label or ():
+                if tag not in self.ids and tag != IGNORED:
+                    raise UnknownLabel(f"the label {short(tag)} is unknown{did_you_mean(tag, self.names)}")
+            return label
+        if self.kind is NUMBER:
+            number = number_of(label)
+            if number is None:
+                hint = f". Write it {_NUMBER_FORM}." if _is_number_with_comma(label) else ""
+                raise UnknownLabel(f"the label {short(label)} is not a number{hint}")
+            return number
+        if self.kind is SEVERAL:
+            given = {_known_name(one, self.ids) for one in _as_tuple(label)}
+            return tuple(name for name in self.names if name in given)
+        if isinstance(label, tuple):
+            if len(label) != 1:
+                raise UnknownLabel(
+                    f"the labels are {short(label)}. Expected exactly one, or "
+                    "problem_type='multi_label_classification'"
+                )
+            (label,) = label
+        return _known_name(label, self.ids)
 
     def encode(self, label: Any, where: str) -> Any:
-        """Return the label of an example in the form for training; see `LabelKind.encode`.
+        """Return the label in the form for training: an id, a list of K times 0.0 or 1.0, or a number.
+
+        For `TAGS`, the label is that of one word.
 
         Args:
             label: the label of the example.
@@ -101,14 +172,80 @@ class LabelSet:
             DataError: the label is unknown, or of another kind.
         """
         try:
-            return self.kind.encode(label, self.ids)
+            if self.kind is TAGS:
+                return self.ids[_known_name(label, self.ids)]
+            label = self.read(label)
         except UnknownLabel as error:
-            known = "" if self.kind is NUMBER else f" The labels are {', '.join(self.names[:_LABELS_SHOWN])}."
+            known = "" if self.kind is NUMBER else f" The labels are {', '.join(self.names[:_SHOWN])}."
             raise DataError(f"{where}: {str(error).rstrip('.')}.{known}") from error
+        if self.kind is SEVERAL:
+            return [float(name in label) for name in self.names]
+        return label if self.kind is NUMBER else self.ids[label]
 
-    def config_arguments(self) -> dict[str, Any]:
-        """Return the arguments of `AlbertConfig` for these labels."""
-        return {"id2label": dict(enumerate(self.names)), "problem_type": self.kind.problem_type}
+    def predict(self, logits: np.ndarray) -> Any:
+        """Return the predicted label for logits (K,): of several, all with a probability over one half."""
+        if self.kind is NUMBER:
+            return logits.tolist()[0]
+        if self.kind is SEVERAL:
+            return tuple(name for name, logit in zip(self.names, logits.tolist(), strict=True) if logit > 0)
+        return self.names[int(logits.argmax())]
+
+    # --- the labels of a data set
+
+    def scores(self, true: Sequence[Any], predicted: Sequence[Any]) -> dict[str, float]:
+        """Return the metrics of predicted labels; an undefined correlation is 0.
+
+        For `TAGS` these are the scores of spans, or of words if the names follow no scheme.
+        """
+        if self.kind is SEVERAL:
+            return multi_label_scores(true, predicted, labels=self.names)
+        if self.kind is NUMBER:
+            scores = number_scores(true, predicted)
+            undefined = {name for name in ("pearson", "spearman") if math.isnan(scores[name])}
+            return scores | dict.fromkeys(undefined, 0.0)
+        if self.kind is TAGS:
+            pairs = [
+                [pair for pair in zip(*sides, strict=True) if pair[0] != IGNORED]
+                for sides in zip(true, predicted, strict=True)
+            ]
+            true, predicted = ([[pair[side] for pair in sentence] for sentence in pairs] for side in (0, 1))
+            if of_scheme(self.names):
+                return span_scores(true, predicted).summary()
+            true, predicted = (list(chain.from_iterable(side)) for side in (true, predicted))
+        return class_scores(true, predicted, labels=self.names)
+
+    @property
+    def main_metric(self) -> str:
+        """The name of the metric that selects a model."""
+        if self.kind is TAGS and of_scheme(self.names):
+            return "f1"
+        return {SEVERAL: "f1_micro", NUMBER: "pearson"}.get(self.kind, "accuracy")
+
+    def baseline(self, true: Iterable[Any]) -> dict[str, float]:
+        """Return the metrics of always predicting the same, the best label for each metric."""
+        if self.kind is NUMBER:
+            return {}
+        if self.kind is TAGS:
+            true = (label for label in chain.from_iterable(true) if label != IGNORED)
+        if self.kind is not SEVERAL:
+            counts = Counter(true)
+            return {"accuracy": max(counts.values()) / counts.total()}
+        labels = list(map(_as_tuple, true))
+        counts = Counter(chain.from_iterable(labels))
+        right, f1 = 0, 0.0
+        for size, (_, count) in enumerate(counts.most_common(), start=1):
+            right += count
+            f1 = max(f1, 2 * right / (size * len(labels) + counts.total()))
+        return {"accuracy": max(Counter(labels).values()) / len(labels), "f1_micro": f1}
+
+    def prior_loss(self, labels: Sequence[Any]) -> float:
+        """Return the loss of the best prediction that ignores the input, for encoded training labels."""
+        if self.kind is NUMBER:
+            return float(np.var(labels))
+        if self.kind is SEVERAL:
+            share = np.clip(np.mean(labels, axis=0), 1e-9, 1 - 1e-9)  # (K,)
+            return float(-(share * np.log(share) + (1 - share) * np.log(1 - share)).mean())
+        return entropy(Counter(labels))
 
     def counts(self, labels: Iterable[Any]) -> Counter[str]:
         """Count the examples of each label. Other values, such as numbers, are not counted."""
@@ -117,21 +254,20 @@ class LabelSet:
     def notes(self, labels: Iterable[Any]) -> list[str]:
         """Return notes on the labels of the training examples: their counts, and likely mistakes."""
         if self.kind is NUMBER:
-            numbers = [one for one in map(number_of, _leaves(labels)) if one is not None]
+            numbers = [number for number in map(number_of, _leaves(labels)) if number is not None]
             span = f": {min(numbers):g} to {max(numbers):g}" if numbers else ""
             return [f"labels are numbers (regression){span}"]
         counts = Counter(map(str, _leaves(labels)))
         if self.kind is TAGS:
             del counts[IGNORED]
         if not counts.keys() <= {*self.names}:  # a task of your own may have other answers than label names
-            return [f"{len(self.names)} labels ({self.kind.title}): {', '.join(self.names[:_LABELS_SHOWN])}"]
-        shown = ", ".join(f"{name} {counts[name]:,}" for name in self.names[:_LABELS_SHOWN])
-        more = ", ..." if len(self.names) > _LABELS_SHOWN else ""
+            return [f"{len(self.names)} labels ({self.kind.title}): {', '.join(self.names[:_SHOWN])}"]
+        shown = ", ".join(f"{name} {counts[name]:,}" for name in self.names[:_SHOWN])
+        more = ", ..." if len(self.names) > _SHOWN else ""
         count = f"{len(self.names)} labels ({self.kind.title}): {shown}{more}"
         return [count, *self._likely_mistakes(counts)]
 
     def _likely_mistakes(self, counts: Counter[str]) -> Iterator[str]:
-        """Yield notes on labels that may be mistakes, given the number of examples of each."""
         # The labels of a tagging scheme are all combinations of its prefixes and types.
         missing = [] if self.kind is TAGS else [name for name in self.names if not counts[name]]
         rare = [name for name in self.names if counts[name] == 1]
@@ -144,7 +280,7 @@ class LabelSet:
                 yield f"{what}: {', '.join(map(repr, names[:_RARE_SHOWN]))}{more}"
         spellings = Counter(name.casefold() for name in self.names)
         if similar := [name for name in self.names if spellings[name.casefold()] > 1]:
-            shown = ", ".join(map(repr, sorted(similar, key=str.casefold)[:_LABELS_SHOWN]))
+            shown = ", ".join(map(repr, sorted(similar, key=str.casefold)[:_SHOWN]))
             yield f"labels that differ only in case, perhaps by mistake: {shown}"
         for mark in ";|":
             if any(mark in name for name in self.names):
@@ -157,12 +293,40 @@ class LabelSet:
                 f"the labels are {len(self.names)} whole numbers, which are read as classes. If they are "
                 "amounts, such as ratings, use --problem-type regression."
             )
-        commas = list(filter(is_number_with_comma, self.names))
+        commas = list(filter(_is_number_with_comma, self.names))
         if len(commas) > len(self.names) / 2:
             yield (
                 f"labels such as {commas[0]!r} look like numbers, but are read as classes. If they are "
-                f"amounts, write them {NUMBER_FORM}."
+                f"amounts, write them {_NUMBER_FORM}."
             )
+
+
+def entropy(counts: Counter[Any]) -> float:
+    """Return the cross-entropy of always predicting these frequencies."""
+    shares = np.array(list(counts.values())) / counts.total()
+    return float(-(shares * np.log(shares)).sum())
+
+
+def _names_of(config: AlbertConfig) -> tuple[str, ...]:
+    return tuple(config.id2label[number] for number in range(config.num_labels))
+
+
+def _is_number_with_comma(label: Any) -> bool:
+    """Return whether a label looks like a number with a decimal comma or a thousands separator."""
+    return isinstance(label, str) and _WITH_COMMA.fullmatch(label) is not None
+
+
+def _as_tuple(label: Any) -> tuple[Any, ...]:
+    return label if isinstance(label, tuple) else (label,)
+
+
+def _known_name(label: str | float, names: Collection[str]) -> str:
+    if str(label) in names:
+        return str(label)
+    whole = whole_name(label)
+    if whole is not None and whole in names:
+        return whole
+    raise UnknownLabel(f"the label {short(label)} is unknown{did_you_mean(str(label), names)}")
 
 
 def _leaves(values: Iterable[Any]) -> Iterator[Any]:
@@ -172,6 +336,9 @@ def _leaves(values: Iterable[Any]) -> Iterator[Any]:
             yield from _leaves(value)
         else:
             yield value
+
+
+# --- inference
 
 
 def infer_labels(
@@ -192,23 +359,23 @@ def infer_labels(
         raise ConfigError(
             f"problem_type is {problem_type!r}. Expected one of {', '.join(get_args(ProblemType))}."
         )
-    found = list(labels)
-    if not found:
+    given = list(labels)
+    if not given:
         raise DataError("there are no labels. Expected one for each training example.")
     if problem_type is not None:
         kind = KINDS[problem_type]
-    elif any(isinstance(label, tuple) for label in found):
+    elif any(isinstance(label, tuple) for label in given):
         kind = SEVERAL
     else:
-        kind = CLASS if names else _infer_kind(found)
+        kind = CLASS if names else _infer_kind(given)
     if kind is NUMBER:
         return LabelSet(NUMBER, ("LABEL_0",))  # as configs call the one number of a regression
-    used = _names([one for label in found for one in as_tuple(label)])
+    used = _ordered([one for label in given for one in _as_tuple(label)])
     if names is None:
         names = used
-        if len(names) == sum(len(as_tuple(label)) for label in found) >= 20:
+        if len(names) == sum(len(_as_tuple(label)) for label in given) >= 20:
             raise DataError(
-                f"each of the {len(found)} rows has a different label ({names[0]!r}, {names[1]!r}, ...). "
+                f"each of the {len(given)} rows has a different label ({names[0]!r}, {names[1]!r}, ...). "
                 "Choose the column of the labels (--label-column). If they are amounts, use --problem-type "
                 "regression."
             )
@@ -216,8 +383,8 @@ def infer_labels(
         raise DataError("no example has a label. Expected labels for some examples.")
     if kind is CLASS and len(used) < 2:
         raise DataError(f"every row has the label {''.join(used)!r}. Expected at least two different labels.")
-    if kind is SEVERAL and all(len({*as_tuple(label)}) == len(used) for label in found):
-        listed = ", ".join(map(repr, used[:_LABELS_SHOWN]))
+    if kind is SEVERAL and all(len({*_as_tuple(label)}) == len(used) for label in given):
+        listed = ", ".join(map(repr, used[:_SHOWN]))
         columns = " If they are 0 or 1 for each label, use one column per label (--label-column A,B)."
         raise DataError(
             f"every row has the label{'s' * (len(used) > 1)} {listed}. Expected rows with different labels."
@@ -245,7 +412,7 @@ def infer_tags(sentences: Iterable[Sequence[str]], *, names: tuple[str, ...] | N
         raise DataError(
             f"every word has the label {''.join(used)!r}. Expected at least two different labels."
         )
-    return LabelSet(TAGS, names or _scheme(used) or _names(list(used)))
+    return LabelSet(TAGS, names or _scheme(used) or _ordered(list(used)))
 
 
 def _scheme(labels: set[str]) -> tuple[str, ...] | None:
@@ -266,7 +433,7 @@ def _infer_kind(labels: list[Label]) -> LabelKind:
     return NUMBER if with_fraction and len(numbers) > len(labels) / 2 else CLASS
 
 
-def _names(labels: Sequence[str | float]) -> tuple[str, ...]:
+def _ordered(labels: Sequence[str | float]) -> tuple[str, ...]:
     """Return the classes in order; whole numbers in numeric order only if all labels are whole numbers."""
     whole = {whole_name(label) for label in labels}
     if None not in whole:

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic
 
-from albertkit.datasets.example_objects import ExampleReader
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import ExampleT, Reader, ReadingReport, TableReader, as_source
-from albertkit.errors import AlbertKitError, ConfigError, DataError, short
-from albertkit.tasks.label_kinds import NUMBER, UnknownLabel
-from albertkit.tasks.labels import LabelSet
+from albertkit.datasets.reader import ExampleT, Reader, ReadingReport, read_objects
+from albertkit.datasets.rows import as_source
+from albertkit.errors import AlbertKitError, DataError
+from albertkit.tasks.labels import NUMBER, LabelSet, UnknownLabel
 from albertkit.tasks.rows import UnknownTokens, failures
 from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.task import Task, example_name
@@ -27,27 +26,18 @@ def open_reader(
 
     Args:
         task: the task, whose reader reads files and tables.
-        data: see `datasets.reader.as_source`.
+        data: see `datasets.rows.as_source`.
         options: columns and layout of files and tables.
         name: the name of data in memory in error messages.
         labeled: whether examples must have labels.
 
     Raises:
         DataError: the source or a column does not exist.
-        ConfigError: `Task.reader` returned something else.
     """
     source = as_source(data, name=name)
     if isinstance(source, list):
-        return ExampleReader(source, name, kind=task.example_class, labeled=labeled)
-    reader: Any = task.reader(source, options, labeled=labeled)
-    if not isinstance(reader, Reader):
-        raise ConfigError(
-            f"`reader` of {task.name} returned {short(reader)} ({type(reader).__name__}). Expected a reader. "
-            "Make a list of dicts, and return super().reader(rows, options, labeled=labeled)."
-        )
-    if isinstance(source, str) and isinstance(reader, TableReader):
-        reader.rename(source)  # rows that a reader of your own read from a file
-    return reader
+        return read_objects(source, name, example_class=task.example_class, labeled=labeled)
+    return task.reader(source, options, labeled=labeled)
 
 
 @dataclass(frozen=True)
@@ -92,23 +82,17 @@ def load_splits(
         reports[name] = report
     examples = {name: [example for _, example in rows] for name, rows in located.items()}
     training: ReadingReport | None = None
-    found: Any = labels
     if labels is None:
         first, *_ = located
         reader, training = readers[first], reports[first]
         try:
-            found = task.find_labels(examples[first], reader.label_names(), problem_type)
+            labels = task.find_labels(examples[first], reader.columns.class_names, problem_type)
         except DataError as error:
             raise DataError(f"{reader.source}: {error}{left_out(training)}") from error
-        if not isinstance(found, LabelSet | None):
-            raise ConfigError(
-                f"`find_labels` of {task.name} returned {short(found)}. Expected LabelSet(kind, names), or "
-                "None for a task without label names."
-            )
-    if found is not None:
+    if labels is not None:
         for name, rows in located.items():
-            examples[name] = _checked(task, rows, found, reports[name], training=training)
-    return Splits(examples, reports, found)
+            examples[name] = _with_labels(task, rows, labels, reports[name], training=training)
+    return Splits(examples, reports, labels)
 
 
 def left_out(report: ReadingReport | None) -> str:
@@ -116,7 +100,7 @@ def left_out(report: ReadingReport | None) -> str:
     return "\n".join(["", *report.lines()]) if report and report.problems else ""
 
 
-def _checked(
+def _with_labels(
     task: Task,
     rows: list[tuple[str, Any]],
     labels: LabelSet,
@@ -128,10 +112,10 @@ def _checked(
 
     `training` is the report of the training examples, or None if the labels are those of a model.
     """
-    found, unknown = [], list[tuple[str, str]]()
+    examples, unknown = [], list[tuple[str, str]]()
     for origin, example in rows:
         try:
-            found.append(task.with_label(example, labels))
+            examples.append(task.with_label(example, labels))
         except UnknownLabel as error:
             if report is not training and labels.kind is not NUMBER:
                 unknown.append((origin, str(error)))
@@ -151,9 +135,9 @@ def _checked(
             f"{first}: {error}{also}. {whose} has {', '.join(labels.names[:20])}. Correct the label, "
             f"choose another column, or {otherwise}.{left_out(training)}"
         )
-    if not found:
+    if not examples:
         raise DataError("\n".join(["there are no usable examples:", *report.lines()]))
-    return found
+    return examples
 
 
 def chunks(examples: Iterable[Any], size: int = CHUNK) -> Iterator[list[Any]]:
@@ -204,9 +188,9 @@ def features_of_all(task: Task, examples: Iterable[Any]) -> Iterator[tuple[list[
     count, wrong = 0, list[tuple[str, AlbertKitError]]()
     for chunk in chunks(examples):
         try:
-            yield chunk, task.checked_features(chunk)
+            yield chunk, task.features(chunk)
         except AlbertKitError:
-            found = failures(task.checked_features, chunk)
+            found = failures(task.features, chunk)
             if not found:  # the examples are only invalid together
                 raise
             wrong += [(example_name(chunk[place], count + place + 1), one) for place, one in found.items()]

@@ -15,16 +15,15 @@ from typing import Any
 import numpy as np
 
 from albertkit.datasets.examples import ChoiceExample
-from albertkit.datasets.multiple_choice import ChoiceTable, RaceFolder
+from albertkit.datasets.official import race
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Reader
 from albertkit.engines.engine import Row, by_example, runs_of_examples
 from albertkit.errors import DataError
 from albertkit.metrics.multiple_choice import choice_scores
 from albertkit.reference import softmax
-from albertkit.tasks.measuring import directions
 from albertkit.tasks.rows import text_rows
-from albertkit.tasks.task import Task
+from albertkit.tasks.task import Task, directions
 
 GAP = "_"
 
@@ -48,14 +47,14 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
     answer = "choice"
     probability = "score"
     metrics = directions("accuracy", "middle", "high")
-    may_lack_room = True  # a question with its choice may leave no room for the context
+    may_be_too_long = True  # a question with its choice may leave no room for the context
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[ChoiceExample]:
         """Return the reader of a RACE folder or of a table."""
         path = Path(source) if isinstance(source, str) else None
         if path is not None and path.is_dir() and not (path / "state.json").is_file():
-            return RaceFolder(path, labeled=labeled)
-        return ChoiceTable(source, options, labeled=labeled)
+            return race(path, labeled=labeled)
+        return super().reader(source, options, labeled=labeled)
 
     def features(self, examples: Sequence[ChoiceExample]) -> list[Row]:
         """Return one row per choice; each has the index of the right choice in `labels`."""

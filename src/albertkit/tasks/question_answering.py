@@ -20,17 +20,16 @@ import numpy as np
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import QuestionExample
+from albertkit.datasets.official import squad
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.question_answering import QuestionTable, SquadFile
 from albertkit.datasets.reader import Reader
 from albertkit.engines.engine import Row, by_example, every_token
 from albertkit.errors import ConfigError, DataError, short
 from albertkit.metrics.question_answering import best_threshold, exact_match, score_questions
-from albertkit.tasks.label_kinds import entropy
-from albertkit.tasks.measuring import Judged, directions
-from albertkit.tasks.rows import overlap, owned
+from albertkit.tasks.labels import entropy
+from albertkit.tasks.rows import owned
 from albertkit.tasks.scores import largest, log_sum_exp
-from albertkit.tasks.task import Task
+from albertkit.tasks.task import Decision, Task, directions
 from albertkit.tasks.words import whole_words
 from albertkit.text_files import file_format
 from albertkit.tokenization.encoding import Encoding
@@ -106,7 +105,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     saved_settings = ("max_length", "doc_stride", "max_question_length", "max_answer_length")
     training_multiple = 1  # the loss of this head treats padding as a possible position
     for_predictions = ("offsets",)
-    skips_unlabeled = True  # unlabeled: no window contains the answer
 
     def __init__(self, *, n_best: int = 1) -> None:
         self.n_best = n_best
@@ -127,8 +125,8 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[QuestionExample]:
         """Return the reader of a SQuAD file (.json) or of a table."""
         if isinstance(source, str) and file_format(Path(source))[0] == ".json":
-            return SquadFile(source, labeled=labeled)
-        return QuestionTable(source, options, labeled=labeled)
+            return squad(source, labeled=labeled)
+        return super().reader(source, options, labeled=labeled)
 
     def saved(self, examples: Sequence[QuestionExample]) -> dict[str, Any]:
         """Also remove the threshold of the initial model; `tuned` chooses a new one."""
@@ -159,7 +157,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             example.context,
             truncation="only_second",
             max_length=self.max_length,
-            stride=overlap(self.settings.doc_stride, room=self.max_length - length - 3),
+            stride=min(self.settings.doc_stride, (self.max_length - length - 3) // 2),
             return_overflowing_tokens=True,
         )
         windows: list[Any] = sorted(encoded.encodings or [], key=lambda one: one.window.second.start)
@@ -227,6 +225,10 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
                 f"answer {short(text)}. Correct answer_start."
             )
         return first, last
+
+    def units(self, rows: Sequence[QuestionRow]) -> list[list[QuestionRow]]:
+        """Return each row alone, without the rows of examples whose answer is in no window."""
+        return [[row] for row in rows if row.labels is not None]
 
     def labels_of(self, rows: Sequence[QuestionRow]) -> dict[str, np.ndarray]:
         """Return `start_positions` and `end_positions`, (B,) each."""
@@ -363,12 +365,12 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         share = sum(example.is_impossible for example in examples) / len(examples)
         return dict.fromkeys(("exact", "f1", "best_exact", "best_f1"), share) if share else {}
 
-    def judge(self, example: QuestionExample, prediction: Answered) -> list[Judged]:
+    def decisions(self, example: QuestionExample, prediction: Answered) -> list[Decision]:
         """Return the decision on the best answer, which may be "no answer"."""
         answer = prediction.ranked(self.threshold)[0]
         texts = [text for text, _ in example.answers] or [""]
         right = any(exact_match(text, answer.text) for text in texts)
-        return [Judged(texts[0], answer.text, right, min(answer.score, 1.0))]
+        return [Decision(texts[0], answer.text, right, min(answer.score, 1.0))]
 
     def record(self, example: QuestionExample, prediction: Answered) -> dict[str, Any]:
         """Return {answer, start, end, score, no_answer_difference}."""

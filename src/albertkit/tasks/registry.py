@@ -28,18 +28,11 @@ def task_of(task: str | Task[Any, Any, Any] | type[Task]) -> Task:
     """Return the task with a name; a task itself, or its class, is also accepted.
 
     Raises:
-        ConfigError: there is no such task, the class needs arguments, or it declares something that cannot
-            be, such as the name of another task.
+        ConfigError: there is no such task, or a task of your own has the name of another task.
     """
     if isinstance(task, type) and issubclass(task, Task):
-        try:
-            task = task()
-        except TypeError as error:
-            raise ConfigError(
-                f"the task is the class {task.__name__}. Pass an instance ({error})."
-            ) from error
+        task = task()
     if isinstance(task, Task):
-        task.check_declaration()
         if task.name in TASKS and type(task) is not TASKS[task.name]:
             raise ConfigError(
                 f"the name of {type(task).__name__} is {task.name!r}, which is a task of albertkit. Choose "
@@ -65,16 +58,14 @@ def task_for(
         task: see `task_of`; None for the task in the config.
 
     Raises:
-        ConfigError: the task cannot be, see `task_of`; the config does not record the task; or the model was
-            fine-tuned for a task of your own, whose class the caller did not pass.
+        ConfigError: see `task_of`; the config does not record the task; or the model was fine-tuned for a
+            task of your own, whose class the caller did not pass.
     """
     own = user_task_of(config)
-    if own is not None and not isinstance(task, Task | type):
+    chosen = None if task is None or (own is not None and isinstance(task, str)) else task_of(task)
+    if own is not None and (chosen is None or chosen.name in TASKS):
         raise needs_class(model, own)
-    if task is not None:
-        chosen = task_of(task)
-        if own is not None and chosen.name in TASKS:
-            raise needs_class(model, own)
+    if chosen is not None:
         return chosen
     name = config.extra.get(TASK_KEY)
     if name is None:

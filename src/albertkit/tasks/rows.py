@@ -6,8 +6,6 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from albertkit.engines.engine import Row
 from albertkit.errors import AlbertKitError, DataError, TooLongError, UnknownTokensWarning, short, warn_caller
 from albertkit.tokenization.base import TokenizerBase
@@ -80,55 +78,15 @@ def text_rows(
     return rows
 
 
-def check_rows(rows: Any, examples: Sequence[Any], *, task: str, max_length: int) -> None:
-    """Check the rows that `Task.features` returned for some examples.
-
-    Raises:
-        DataError: the result is not a list of rows, or a row is empty or longer than `max_length`, has
-            segments for another number of tokens, has arrays instead of lists, or belongs to no example.
-    """
-    is_list = isinstance(rows, list | tuple)
-    wrong = [row for row in rows if not isinstance(row, Row)][:1] if is_list else [rows]
-    if wrong:
-        raise DataError(f"`features` of {task} returned {short(wrong[0])}. Expected a list of `Row`.")
-    for row in rows:
-        for name in ("input_ids", "token_type_ids"):
-            ids = getattr(row, name)
-            if not isinstance(ids, list | tuple):
-                raise DataError(
-                    f"`features` of {task} returned a row with {name} {short(ids)} ({type(ids).__name__}). "
-                    "Expected a list of whole numbers. Convert an array with its method `tolist`."
-                )
-        index: Any = row.example
-        if not isinstance(index, int | np.integer) or not 0 <= index < len(examples):
-            raise DataError(
-                f"`features` of {task} returned a row of example {index}, but it received "
-                f"{len(examples)} examples. Expected the index of the example, counted from 0."
-            )
-        count, example = len(row.input_ids), examples[int(index)]
-        if not count or count != len(row.token_type_ids):
-            raise DataError(
-                f"`features` of {task} returned a row with {count} input_ids and {len(row.token_type_ids)} "
-                f"token_type_ids for the example {short(example)}. Expected equal numbers above 0."
-            )
-        if count > max_length:
-            raise DataError(
-                f"`features` of {task} returned a row of {count} tokens for the example {short(example)}, "
-                f"but max_length is {max_length}. Truncate long texts in `features`, such as with "
-                "text_rows(..., max_length=self.max_length, truncation=True), shorten the example, or raise "
-                "max_length if the model allows it."
-            )
-
-
 def failures(make: Callable[..., Any], items: Sequence[Any], first: int = 0) -> dict[int, AlbertKitError]:
     """Return the error that `make([item])` raises for each item, by index; the first item has `first`."""
-    found: dict[int, AlbertKitError] = {}
+    errors: dict[int, AlbertKitError] = {}
     for number, item in enumerate(items, first):
         try:
             make([item])
         except AlbertKitError as error:
-            found[number] = error
-    return found
+            errors[number] = error
+    return errors
 
 
 def tokens_cut(rows: Iterable[Row], *, examples: int) -> list[int]:
@@ -155,18 +113,10 @@ def owned(windows: Sequence[range]) -> list[range]:
     return [range(start, stop) for start, stop in zip(starts, stops, strict=True)]
 
 
-def overlap(wanted: int, *, room: int) -> int:
-    """Return the overlap of two windows in tokens: the requested one, but at most half of the room."""
-    return min(wanted, room // 2)
-
-
 class UnknownTokens:
     """Counts the examples with more than half of their tokens unknown.
 
     Special tokens and word-start marks without a word do not count as tokens of a text.
-
-    Args:
-        tokenizer: the tokenizer that made the rows.
     """
 
     def __init__(self, tokenizer: TokenizerBase) -> None:
@@ -181,12 +131,7 @@ class UnknownTokens:
         self._affected_unknown = 0
 
     def add(self, rows: Iterable[Row], *, count: int) -> None:
-        """Count examples; rows with the same example number belong together.
-
-        Args:
-            rows: the rows of these examples.
-            count: number of these examples.
-        """
+        """Count examples; rows with the same example number belong together."""
         unknown, tokens = Counter[int](), Counter[int]()
         for row in rows:
             if found := row.input_ids.count(self._unknown):

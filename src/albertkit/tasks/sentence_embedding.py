@@ -22,16 +22,15 @@ import numpy as np
 from albertkit.checkpoints.sentence_modules import TASK
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import PairExample
+from albertkit.datasets.official import glue
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Reader
-from albertkit.datasets.sentence_embedding import GluePairs, PairTable
 from albertkit.engines.engine import Row, by_example, runs_of_examples
 from albertkit.errors import ConfigError, DataError
 from albertkit.metrics.classification import pearson, spearman
 from albertkit.metrics.sentence_embedding import find, retrieval_scores, unit
 from albertkit.tasks.feature_extraction import TextVectors, text_vectors
-from albertkit.tasks.measuring import Judged, directions
-from albertkit.tasks.task import Task
+from albertkit.tasks.task import Decision, Task, directions
 
 CONSTANT = 0.01  # root mean square distance of unit vectors from their mean, below which they count as equal
 _KINDS = {
@@ -67,7 +66,6 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
     objective = "embedding"
     output = "hidden_states"
     unused = ("pooler.",)
-    axes = ("score", "cosine")
 
     def use_config(self, config: AlbertConfig) -> None:
         """Use the pooling in the settings, or the pooling of the model if the settings have none."""
@@ -83,8 +81,8 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         """Return the reader of a GLUE split or of a table."""
         if options.glue is not None and isinstance(source, str):
             path = Path(source)
-            return GluePairs(path.parent, options.glue, path.name, labeled=labeled)
-        return PairTable(source, options, labeled=labeled)
+            return glue(path.parent, options.glue, path.name, labeled=labeled, example_class=PairExample)
+        return super().reader(source, options, labeled=labeled)
 
     def is_labeled(self, example: PairExample) -> bool:
         """Return True: single texts and pairs are training examples without a score."""
@@ -230,11 +228,11 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         """Return Spearman's correlation for pairs with scores, else the mean reciprocal rank."""
         return "spearman" if _kind(examples, alone=False) == "scored" else "mrr"
 
-    def judge(self, example: PairExample, prediction: Embedded) -> list[Judged]:
+    def decisions(self, example: PairExample, prediction: Embedded) -> list[Decision]:
         """Return the score with the cosine similarity, or the second text with the nearest candidate."""
         if example.score is not None:
-            return [Judged(example.score, prediction.similarity, example.score == prediction.similarity)]
-        return [Judged(example.pair, prediction.nearest, prediction.rank == 1)]
+            return [Decision(example.score, prediction.similarity, example.score == prediction.similarity)]
+        return [Decision(example.pair, prediction.nearest, prediction.rank == 1)]
 
     def constant_answer(self, examples: Sequence[PairExample], predictions: Sequence[Embedded]) -> str | None:
         """Return "one vector" if the vectors of different texts are almost equal, else None."""

@@ -14,8 +14,7 @@ from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import TextExample
 from albertkit.engines.engine import Row
 from albertkit.errors import DataError, short
-from albertkit.tasks.label_kinds import CLASS
-from albertkit.tasks.labels import LabelSet
+from albertkit.tasks.labels import CLASS, LabelSet
 from albertkit.tasks.text_classification import TextClassification
 
 LABELS = ("in order", "swapped")  # in the order of the head's scores, as in `sentence_order_label`

@@ -14,32 +14,129 @@ A task of your own derives from `Task`. It defines `example`, `features`, `label
 """
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Generic, Self, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 
 from albertkit.config import IGNORED_LABEL, SETTINGS_KEY, TASK_KEY, AlbertConfig
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import MappingTable, Reader
+from albertkit.datasets.reader import Columns, ExampleT, Reader, Warn
+from albertkit.datasets.rows import FORMATS, RowError, read_rows
+from albertkit.datasets.rows import Row as DataRow
 from albertkit.engines.engine import Engine, Row, first_token
-from albertkit.errors import ConfigError, DataError, short
-from albertkit.heads import head_of
-from albertkit.tasks.label_kinds import entropy
-from albertkit.tasks.labels import LabelSet
-from albertkit.tasks.rows import check_rows
-from albertkit.tasks.scoring import ExampleT, PredictionT, TaskScoring
+from albertkit.errors import ConfigError, DataError
+from albertkit.heads import Output, head_of
+from albertkit.tasks.labels import LabelSet, entropy
 from albertkit.tasks.settings import ProblemType, TaskSettings
 from albertkit.tokenization.base import TokenizerBase
 
 RowT = TypeVar("RowT", bound=Row)
+PredictionT = TypeVar("PredictionT")
+
+_CONSTANT = 0.01  # spread of predictions, relative to the labels' spread, that counts as constant
+
+Direction = Literal["higher", "lower"]
+"""Whether higher or lower values of a metric are better."""
 
 
-class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, PredictionT]):
-    """Base class of tasks. A task defines how to read, train on, predict and evaluate examples."""
+def directions(*higher: str, lower: Iterable[str] = ()) -> dict[str, Direction]:
+    """Return whether higher or lower is better, by name of the metric.
+
+    Args:
+        higher: names of metrics for which higher is better.
+        lower: names of metrics for which lower is better.
+    """
+    return {**dict.fromkeys(higher, "higher"), **dict.fromkeys(lower, "lower")}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Your own metric.
+
+    Args:
+        function: function that returns a number for two lists: the true and the predicted answers of all
+            examples. The true answers are the results of `Task.truth`. The predicted answers are the column
+            `Task.answer` of the records. Reports also call the function for parts of the examples; an error
+            or NaN there means that the metric is undefined for this part.
+        name: the name in reports; None for the name of the function.
+        lower_is_better: whether lower values are better.
+    """
+
+    function: Callable[[list[Any], list[Any]], float]
+    name: str | None = None
+    lower_is_better: bool = False
+
+    @property
+    def title(self) -> str:
+        """The name in reports."""
+        return self.name or getattr(self.function, "__name__", "metric")
+
+    def value(self, true: list[Any], predicted: list[Any]) -> float:
+        """Return the metric of all answers."""
+        return float(self.function(true, predicted))
+
+
+OwnMetrics = Metric | Callable[..., float] | Iterable[Metric | Callable[..., float]] | None
+"""One metric, or several: functions of the true and the predicted answers, or `Metric`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A decision of the model for an example or a word, with the true label."""
+
+    true: Any
+    predicted: Any
+    is_right: bool
+    confidence: float | None = None
+    """The probability of the prediction, if it has one."""
+
+
+class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
+    """Base class of tasks. A task defines how to read, train on, predict and evaluate examples.
+
+    All attributes except `name`, `architecture` and `metrics` have defaults.
+    """
+
+    name: ClassVar[str]
+    """Name of the task, for reports and `config.json`."""
+    architecture: ClassVar[str]
+    """Name of the model class."""
+    metrics: ClassVar[Mapping[str, Direction]]
+    """All metrics that can select the best model. Some apply only to some data."""
+    objective: ClassVar[str | Callable[..., Any]] = "head"
+    """The loss: "head" for the loss of the model class, "binary_cross_entropy", "embedding", or a function: a
+    method of the task, or `staticmethod(function)`. The function receives two torch tensors: the logits,
+    (B, K) or (B, T, K) in float32, and the `labels` of `labels_of`. It returns the mean loss, a tensor with
+    one element."""
+    answer: ClassVar[str] = "label"
+    """Column of a record that is compared with `truth`."""
+    probability: str | None = None
+    """Column of a record with the probability of the answer, for the calibration in reports, if any."""
+    example_class: ClassVar[type | None] = None
+    """The class of the examples. If it is set, examples in memory must be objects of this class."""
+    output: ClassVar[Output] = "logits"
+    """The output of the model that the task uses."""
+    saved_settings: ClassVar[tuple[str, ...]] = ("max_length",)
+    """Lengths in `TaskSettings` that the config of a fine-tuned model records, so that it is used with the
+    same ones."""
+    training_multiple: ClassVar[int] = 8
+    """Training batches are padded to a multiple of this number of tokens. In bfloat16, CPUs keep memory for
+    each shape of a batch, so fewer shapes need less memory."""
+    unused: ClassVar[tuple[str, ...]] = ()
+    """Prefixes of parameters that the task does not use. They are not trained, and may be missing."""
+    for_predictions: ClassVar[tuple[str, ...]] = ()
+    """Lists of a row that only predictions need. Training removes them to save memory."""
+    reads_windows: ClassVar[bool] = False
+    """Whether long texts are read in windows, so that none is truncated or raises an error."""
+    may_be_too_long: ClassVar[bool] = False
+    """Whether examples may be too long even if texts are truncated."""
+    table_formats: ClassVar[tuple[str, ...]] = FORMATS
+    """Extensions of files that the task reads as tables."""
 
     tokenizer: TokenizerBase
     config: AlbertConfig
@@ -48,6 +145,7 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
     """Maximum length of a row in tokens."""
     labels: Any = None
     """The `LabelSet` of the model, for a task with label names."""
+    own_metrics: tuple[Metric, ...] = ()
 
     # --- a task and a model
 
@@ -62,10 +160,8 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
             settings: the settings that convert examples to rows; None for the defaults.
 
         Raises:
-            ConfigError: a setting or the config does not fit the task, or the class of the task declares
-                something that cannot be.
+            ConfigError: a setting or the config does not fit the task.
         """
-        self.check_declaration()
         bound = copy.copy(self)
         bound.tokenizer, bound.settings = tokenizer, settings or TaskSettings()
         bound.use_config(config)
@@ -88,14 +184,6 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
         bound.use_config(config)
         return bound
 
-    def room_note(self) -> str | None:
-        """Return a note if the maximum length in the settings exceeds the model's maximum, otherwise None."""
-        wanted = self.settings.max_length
-        if wanted is None or wanted <= self.max_length:
-            return None
-        limit = self.max_length
-        return f"max_length is {wanted}, but the model's maximum is {limit} tokens: using {limit}"
-
     def saved(self, examples: Sequence[ExampleT]) -> dict[str, Any]:
         """Return the entries to save in the config of the trained model; the value None removes an entry."""
         of_settings = {name: getattr(self.settings, name) for name in self.saved_settings}
@@ -115,7 +203,20 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
         Raises:
             DataError: the source or a column does not exist.
         """
-        return MappingTable(source, self.example, options, labeled=labeled)
+        if self.example_class is not None and hasattr(self.example_class, "from_row"):
+            return self.example_class.read(source, options, labeled=labeled)
+        rows = read_rows(source, header=options.header, delimiter=options.delimiter)
+        rows.check_columns({"--id-column": options.id_column})
+
+        def example(row: DataRow, _: Warn) -> ExampleT:
+            try:
+                return self.example(row.values)
+            except KeyError as error:
+                raise RowError("malformed", f"no {error}") from error
+            except (TypeError, ValueError) as error:
+                raise RowError("malformed", str(error)) from error
+
+        return Reader(rows, example, Columns(names={}, labeled=labeled, id=options.id_column))
 
     def example(self, row: Mapping[str, Any]) -> ExampleT:
         """Return the example of a row of a table, with its labels if the row has them.
@@ -123,10 +224,7 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
         Raises:
             DataError: the row is invalid. The reader skips and counts it.
         """
-        raise ConfigError(
-            f"{type(self).__name__} has neither `example` nor `reader`, so it cannot read a table. Pass "
-            "examples, or define one of these methods."
-        )
+        raise NotImplementedError(f"{type(self).__name__} defines neither `example` nor `reader`")
 
     def is_labeled(self, example: ExampleT) -> bool:
         """Return whether an example has a label; by default, whether `truth` returns a value."""
@@ -175,16 +273,6 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
                 windows.
         """
 
-    def checked_features(self, examples: Sequence[ExampleT]) -> list[RowT]:
-        """Return the result of `features`.
-
-        Raises:
-            DataError: see `features`; or a row is longer than `max_length`, or invalid in another way.
-        """
-        rows = self.features(examples)
-        check_rows(rows, examples, task=self.name, max_length=self.max_length)
-        return rows
-
     @abstractmethod
     def labels_of(self, rows: Sequence[RowT]) -> dict[str, np.ndarray]:
         """Return the labels of a training batch, by the name of their argument in the forward pass.
@@ -192,20 +280,6 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
         Args:
             rows: the labeled rows of the batch, which contain complete units.
         """
-
-    def checked_labels(self, rows: Sequence[RowT]) -> dict[str, np.ndarray]:
-        """Return the result of `labels_of`.
-
-        Raises:
-            ConfigError: it is not a dict.
-        """
-        labels: Any = self.labels_of(rows)
-        if not isinstance(labels, dict):
-            raise ConfigError(
-                f"`labels_of` of {self.name} returned an object of the type {type(labels).__name__}. "
-                'Expected a dict of arrays, such as {"labels": array}.'
-            )
-        return labels
 
     def units(self, rows: Sequence[RowT]) -> list[list[RowT]]:
         """Return the groups of rows that a training batch must keep together; by default, each row alone."""
@@ -220,7 +294,7 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
         units = len(self.units(rows))
         if not head_of(self.architecture).scores_tokens or not rows:
             return units
-        labels = self.checked_labels(rows).get("labels")
+        labels = self.labels_of(rows).get("labels")
         if not isinstance(labels, np.ndarray) or labels.ndim == 0:
             return units
         first = labels.reshape(*labels.shape[:2], -1)[..., 0]  # (B, T, K) -> (B, T); K labels are one item
@@ -232,19 +306,10 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
         rounded = -(-longest // self.training_multiple) * self.training_multiple
         return max(longest, min(rounded, self.max_length))
 
-    def lean(self, row: RowT) -> RowT:
-        """Return a row without the lists that training does not need."""
-        return replace(row, **{name: [] for name in self.for_predictions}) if self.for_predictions else row
-
     @property
-    def cuts(self) -> bool:
+    def truncates(self) -> bool:
         """Whether long texts are truncated. Records then have the column `cut`."""
         return self.settings.truncation and not self.reads_windows
-
-    @property
-    def refuses(self) -> bool:
-        """Whether examples that are too long can raise an error."""
-        return self.may_lack_room or not (self.settings.truncation or self.reads_windows)
 
     @property
     def cut_note(self) -> str:
@@ -302,23 +367,111 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
             outputs: the scores that `run` returned.
         """
 
-    def checked_predictions(
-        self, examples: Sequence[ExampleT], rows: Sequence[RowT], outputs: Sequence[np.ndarray]
-    ) -> list[PredictionT]:
-        """Return the result of `predictions`.
+    @abstractmethod
+    def record(self, example: ExampleT, prediction: PredictionT) -> dict[str, Any]:
+        """Return a prediction as a record: plain values by column, for a file of predictions."""
+
+    # --- evaluation
+
+    @abstractmethod
+    def truth(self, example: ExampleT) -> Any:
+        """Return the true answer of an example as plain values; None for an example without a label.
+
+        The method also runs before the task has a model, so it must not need the tokenizer or the labels.
+        """
+
+    @abstractmethod
+    def scores(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, float]:
+        """Return the metrics. A correlation that is undefined because predictions are constant is 0."""
+
+    def main_metric(self, examples: Sequence[ExampleT]) -> str:
+        """Return the name of the metric that selects the best model; by default the first in `metrics`."""
+        return next(iter(self.metrics))
+
+    def measure(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, float]:
+        """Return the metrics of the task and your own metrics.
 
         Raises:
-            DataError: there is not one prediction for each example.
+            DataError: a metric is not a finite number.
         """
-        predictions = self.predictions(examples, rows, outputs)
-        count = len(predictions) if isinstance(predictions, list | tuple) else None
-        if count != len(examples):
-            found = short(predictions) if count is None else f"{count} prediction{'s' * (count != 1)}"
+        scores = dict(self.scores(examples, predictions))
+        if self.own_metrics:
+            true = [self.truth(example) for example in examples]
+            pairs = zip(examples, predictions, strict=True)
+            predicted = [self.record(*pair)[self.answer] for pair in pairs]
+            scores |= {metric.title: metric.value(true, predicted) for metric in self.own_metrics}
+        scores = {name: value if isinstance(value, int) else float(value) for name, value in scores.items()}
+        if wrong := [name for name, value in scores.items() if not math.isfinite(value)]:
             raise DataError(
-                f"`predictions` of {self.name} returned {found} for {len(examples)} examples. Expected one "
-                "for each example, in a list."
+                f"the metric {wrong[0]!r} of {self.name} is {scores[wrong[0]]}. Expected a finite number. If "
+                "the predictions are NaN, the training diverged: lower the learning rate. A metric of your "
+                "own must also return a number for an undefined value, such as 0.0."
             )
-        return list(predictions)
+        return scores
+
+    def with_metrics(self, metrics: OwnMetrics) -> Self:
+        """Return a copy of the task with your own metrics. The first of them selects the best model."""
+        items: list[Any] = [] if metrics is None else [metrics]
+        if isinstance(metrics, Iterable):
+            items = list(metrics)
+        task = copy.copy(self)
+        task.own_metrics = tuple(item if isinstance(item, Metric) else Metric(item) for item in items)
+        names = Counter([*self.metrics, *(metric.title for metric in task.own_metrics)])
+        if taken := [name for name, count in names.items() if count > 1]:
+            raise ConfigError(
+                f"the name of a metric is {taken[0]!r}, which is also the name of another metric. Choose "
+                "another name: Metric(function, name=...)."
+            )
+        return task
+
+    @property
+    def directions(self) -> dict[str, Direction]:
+        """Whether higher or lower values are better, for all metrics that can select the best model."""
+        return {**self.metrics, **self.own_directions}
+
+    @property
+    def own_directions(self) -> dict[str, Direction]:
+        """Whether higher or lower values are better, for your own metrics."""
+        return {metric.title: "lower" if metric.lower_is_better else "higher" for metric in self.own_metrics}
+
+    def for_examples(self, examples: Sequence[ExampleT]) -> Self:
+        """Return the task for evaluating these examples, with values that depend on them."""
+        return self
+
+    def compared(self, examples: Sequence[ExampleT], predictions: list[PredictionT]) -> list[PredictionT]:
+        """Return the predictions with added values that depend on all predictions, such as ranks."""
+        return predictions
+
+    def tuned(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, Any]:
+        """Return config entries that are determined on the validation data after training."""
+        return {}
+
+    def baseline(self, examples: Sequence[ExampleT]) -> dict[str, float]:
+        """Return the metrics of the best prediction that ignores the input; empty if unknown."""
+        return {}
+
+    def decisions(self, example: ExampleT, prediction: PredictionT) -> list[Decision]:
+        """Return the decisions for an example; by default a single decision, the answer in the record."""
+        record, true = self.record(example, prediction), self.truth(example)
+        predicted = record[self.answer]
+        confidence = record[self.probability] if self.probability else None
+        return [Decision(_hashable(true), _hashable(predicted), true == predicted, confidence)]
+
+    # --- signs of a collapsed training
+
+    def constant_answer(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> str | None:
+        """Return the predicted answer if it is the same for all examples although the labels differ.
+
+        Predicted numbers count as equal if their spread is small compared with that of the labels.
+        """
+        pairs = zip(examples, predictions, strict=True)
+        decisions = [decision for pair in pairs for decision in self.decisions(*pair)]
+        true, predicted = ([getattr(one, side) for one in decisions] for side in ("true", "predicted"))
+        if predicted and all(isinstance(value, float) for value in (*true, *predicted)):
+            is_constant = bool(np.std(predicted) < _CONSTANT * np.std(true))
+        else:
+            is_constant = len({*predicted}) == 1 and len({*true}) > 1
+        return repr(predicted[0]) if is_constant else None
 
     def learnt_classes(self, rows: Iterable[RowT]) -> Counter[int] | None:
         """Count the classes in training rows; None if the labels are not single classes."""
@@ -333,3 +486,9 @@ class Task(TaskScoring[ExampleT, PredictionT], ABC, Generic[ExampleT, RowT, Pred
 def example_name(example: Any, number: int) -> str:
     """Return the id of an example, or its number."""
     return str(getattr(example, "id", "") or number)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((name, _hashable(one)) for name, one in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value

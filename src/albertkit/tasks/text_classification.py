@@ -12,22 +12,20 @@ from typing import Any
 import numpy as np
 
 from albertkit.config import AlbertConfig
-from albertkit.datasets.examples import Label, TextExample
-from albertkit.datasets.glue import GlueSplit
+from albertkit.datasets.cells import Label
+from albertkit.datasets.examples import TextExample
+from albertkit.datasets.official import glue
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Reader
-from albertkit.datasets.text_classification import EntailmentFile, TextTable
 from albertkit.engines.engine import Row
 from albertkit.errors import ConfigError, DataError, short
 from albertkit.metrics.classification import multi_label_cross_entropy
 from albertkit.reference import softmax
-from albertkit.tasks.label_kinds import CLASS, NUMBER, SEVERAL, Function
-from albertkit.tasks.labels import LabelSet, infer_labels
-from albertkit.tasks.measuring import directions
+from albertkit.tasks.labels import CLASS, NUMBER, SEVERAL, Function, LabelSet, infer_labels
 from albertkit.tasks.rows import text_rows
 from albertkit.tasks.scores import sigmoid
 from albertkit.tasks.settings import ProblemType
-from albertkit.tasks.task import Task
+from albertkit.tasks.task import Task, directions
 
 CONSTANT = 1e-3
 """Spread of a label's probabilities, relative to their mean, below which they count as constant. It is below
@@ -92,14 +90,11 @@ class TextClassification(Task[TextExample, Row, Classified]):
         self.probability = type(self).probability if self.labels.kind is CLASS else None
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[TextExample]:
-        """Return the reader of a GLUE split, of an RTE file, or of a table."""
-        if isinstance(source, str):
+        """Return the reader of a GLUE split or of a table."""
+        if options.glue is not None and isinstance(source, str):
             path = Path(source)
-            if options.glue is not None:
-                return GlueSplit(path.parent, options.glue, path.name, labeled=labeled)
-            if path.suffix == ".xml":
-                return EntailmentFile(path, labeled=labeled)
-        return TextTable(source, options, labeled=labeled)
+            return glue(path.parent, options.glue, path.name, labeled=labeled)
+        return super().reader(source, options, labeled=labeled)
 
     def find_labels(
         self, examples: Sequence[TextExample], names: tuple[str, ...] | None, problem_type: ProblemType | None
@@ -161,9 +156,8 @@ class TextClassification(Task[TextExample, Row, Classified]):
         self, examples: Sequence[TextExample], rows: Sequence[Row], outputs: Sequence[np.ndarray]
     ) -> list[Classified]:
         """Return label and scores of each example, given the logits (K,) of each row."""
-        kind, names = self.labels.kind, self.labels.names
-        apply = _FUNCTIONS[self.function_to_apply or kind.function]
-        return [Classified(kind.predict(one, names), apply(one).tolist()) for one in outputs]
+        apply = _FUNCTIONS[self.function_to_apply or self.labels.kind.function]
+        return [Classified(self.labels.predict(logits), apply(logits).tolist()) for logits in outputs]
 
     def record(self, example: TextExample, prediction: Classified) -> dict[str, Any]:
         """Return {label, score, scores}: `scores` by label; `score` only for a single class.
@@ -184,25 +178,24 @@ class TextClassification(Task[TextExample, Row, Classified]):
 
     def scores(self, examples: Sequence[TextExample], predictions: Sequence[Classified]) -> dict[str, float]:
         """Return the metrics of the kind of labels."""
-        kind, names = self.labels.kind, self.labels.names
         true: list[Any] = [one.label for one in examples]
-        found = kind.scores(true, [one.label for one in predictions], names)
-        if kind is SEVERAL and self.function_to_apply in (None, kind.function):
+        scores = self.labels.scores(true, [one.label for one in predictions])
+        if self.labels.kind is SEVERAL and self.function_to_apply in (None, SEVERAL.function):
             probabilities = [one.scores for one in predictions]
-            found["cross_entropy"] = multi_label_cross_entropy(true, probabilities, labels=names)
-        return found
+            scores["cross_entropy"] = multi_label_cross_entropy(true, probabilities, labels=self.labels.names)
+        return scores
 
     def main_metric(self, examples: Sequence[TextExample]) -> str:
         """Return accuracy, micro F1 for several labels, or Pearson's correlation for numbers."""
-        return self.labels.kind.main_metric(self.labels.names)
+        return self.labels.main_metric
 
     def baseline(self, examples: Sequence[TextExample]) -> dict[str, float]:
         """Return the share of the most frequent class; for several labels, three metrics."""
-        kind, true = self.labels.kind, [example.label for example in examples]
-        found = kind.baseline(true)
-        if kind is SEVERAL:
-            found["cross_entropy"] = kind.prior_loss([kind.encode(one, self.labels.ids) for one in true])
-        return found
+        labels, true = self.labels, [example.label for example in examples]
+        scores = labels.baseline(true)
+        if labels.kind is SEVERAL:
+            scores["cross_entropy"] = labels.prior_loss([labels.encode(label, "") for label in true])
+        return scores
 
     def constant_answer(
         self, examples: Sequence[TextExample], predictions: Sequence[Classified]
@@ -228,5 +221,5 @@ class TextClassification(Task[TextExample, Row, Classified]):
 
         With rare labels, most models that learn have about this loss at first.
         """
-        kind = self.labels.kind
-        return None if kind is SEVERAL else kind.prior_loss([row.labels for row in rows])
+        labels = self.labels
+        return None if labels.kind is SEVERAL else labels.prior_loss([row.labels for row in rows])

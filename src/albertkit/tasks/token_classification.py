@@ -18,19 +18,18 @@ import numpy as np
 
 from albertkit.config import IGNORED_LABEL, AlbertConfig
 from albertkit.datasets.examples import IGNORED, WordsExample
+from albertkit.datasets.official import conll
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import FORMATS, Reader
-from albertkit.datasets.token_classification import ConllFile, WordsTable
+from albertkit.datasets.reader import Reader
+from albertkit.datasets.rows import FORMATS
 from albertkit.engines.engine import Row, by_example
 from albertkit.errors import ConfigError, DataError, did_you_mean
 from albertkit.metrics.token_classification import BEGINS, OUTSIDE, has_no_types, of_scheme
 from albertkit.reference import softmax
-from albertkit.tasks.label_kinds import TAGS
-from albertkit.tasks.labels import LabelSet, infer_tags
-from albertkit.tasks.measuring import Judged, directions
-from albertkit.tasks.rows import overlap, owned
+from albertkit.tasks.labels import TAGS, LabelSet, infer_tags
+from albertkit.tasks.rows import owned
 from albertkit.tasks.settings import ProblemType
-from albertkit.tasks.task import Task
+from albertkit.tasks.task import Decision, Task, directions
 from albertkit.text_files import file_format
 from albertkit.tokenization.encoding import Encoding
 
@@ -99,8 +98,8 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         """Return the reader of a table or, for other endings, of a file of CoNLL columns."""
         path = Path(source) if isinstance(source, str) else None
         if path is None or path.is_dir() or file_format(path)[0] in self.table_formats:
-            return WordsTable(source, options, labeled=labeled)
-        return ConllFile(
+            return super().reader(source, options, labeled=labeled)
+        return conll(
             path,
             word_column=_number("words_column", options.words_column or "0"),
             label_column=_number("label_column", options.label_column or "-1"),
@@ -153,7 +152,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
             is_split_into_words=True,
             truncation=True,
             max_length=self.max_length,
-            stride=overlap(self.stride, room=self.max_length - 2),
+            stride=min(self.stride, (self.max_length - 2) // 2),
             return_overflowing_tokens=True,
             parse_special_tokens=False,
         )
@@ -286,23 +285,23 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
     def scores(self, examples: Sequence[WordsExample], predictions: Sequence[Tagged]) -> dict[str, float]:
         """Return the scores of spans, or of words if the labels follow no scheme."""
         true = [example.labels or () for example in examples]
-        return TAGS.scores(true, [one.labels for one in predictions], self.labels.names)
+        return self.labels.scores(true, [one.labels for one in predictions])
 
     def main_metric(self, examples: Sequence[WordsExample]) -> str:
         """Return F1 of spans if the labels follow a scheme, otherwise accuracy."""
-        return TAGS.main_metric(self.labels.names)
+        return self.labels.main_metric
 
     def baseline(self, examples: Sequence[WordsExample]) -> dict[str, float]:
         """Return the share of the most frequent label."""
-        return TAGS.baseline(example.labels or () for example in examples)
+        return self.labels.baseline(example.labels or () for example in examples)
 
-    def judge(self, example: WordsExample, prediction: Tagged) -> list[Judged]:
+    def decisions(self, example: WordsExample, prediction: Tagged) -> list[Decision]:
         """Return the decisions on the words, with the probability of each word's first piece."""
         confidence: dict[int, float] = {}
         for word, scores in zip(prediction.words, prediction.scores.tolist(), strict=True):
             confidence.setdefault(word, max(scores))
         return [
-            Judged(true, predicted, true == predicted, confidence.get(number))
+            Decision(true, predicted, true == predicted, confidence.get(number))
             for number, (true, predicted) in enumerate(
                 zip(example.labels or (), prediction.labels, strict=True)
             )

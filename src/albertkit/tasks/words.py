@@ -10,7 +10,7 @@ into characters, like most of their tagged corpora.
 import re
 import unicodedata
 
-from albertkit.datasets.question_answering import CHARACTER_WORD, joined
+from albertkit.datasets.examples import CHARACTER_WORD, inside_word
 
 _BETWEEN_SPACES = re.compile(r"\S+")
 _REPEATED = re.compile(r"(.)\1*", re.DOTALL)
@@ -33,9 +33,9 @@ def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
     """Return a span without spaces at its ends, extended if it begins or ends between letters or digits."""
     part = text[start:end]
     start, end = start + len(part) - len(part.lstrip()), start + len(part.rstrip())
-    while 0 < start < end and joined(text, start):
+    while 0 < start < end and inside_word(text, start):
         start -= 1
-    while start < end < len(text) and joined(text, end):
+    while start < end < len(text) and inside_word(text, end):
         end += 1
     return start, end
 

@@ -5,6 +5,7 @@
 | "head" | the loss of the model's head, or cross-entropy with class weights |
 | "binary_cross_entropy" | an independent decision for each label of each item (a text or a token) |
 | "embedding" | the vectors of all texts in a batch, compared with each other |
+| a function | of the logits and the labels |
 
 With accumulation, the vectors of "embedding" are computed twice (Gao, Zhang, Han and Callan 2021, "Scaling
 Deep Contrastive Learning Batch Size under Memory Limited Setup"). First, the vectors of all parts are
@@ -12,12 +13,11 @@ computed without gradients, and the loss of the whole batch gives the gradient o
 is computed again, and its vectors receive these gradients. The step is that of the whole batch, with the
 memory of one part.
 
-Shapes: B rows or examples of a part, N examples in the batch of all processes, W texts of an example (2, or 3
-with a negative), C choices, T tokens, H hidden size, K labels.
+Shapes: B rows or examples of a part, W texts of an example (2, or 3 with a negative), C choices, T tokens, H
+hidden size, K labels.
 """
 
 import hashlib
-import inspect
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -31,9 +31,8 @@ from torch import Tensor
 from albertkit.config import IGNORED_LABEL
 from albertkit.engines.engine import Row
 from albertkit.engines.plain import Batch, pad_batch
-from albertkit.errors import ConfigError, DataError, short, suggestion
+from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.finetuning.batches import UnitBatch
-from albertkit.finetuning.embedding_losses import embedding_loss
 from albertkit.heads import HEADS
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
 from albertkit.tasks.task import Task
@@ -48,8 +47,7 @@ class HeadObjective:
         task: the task, which converts rows to labels.
         world: the processes that share each batch.
         loss: a function of logits (..., K) and labels that returns the mean loss over labeled items; None for
-            the loss of the model's head. If the objective of the task is a function, the result for the
-            first batch is checked.
+            the loss of the model's head.
     """
 
     def __init__(
@@ -57,7 +55,6 @@ class HeadObjective:
     ) -> None:
         self.task, self.world, self.loss = task, world, loss
         self._length: int | None = None  # of all parts of the current batch, if the loss depends on padding
-        self._is_checked = not callable(task.objective)
 
     def counts(self, batch: UnitBatch) -> dict[str, int]:
         """Count labeled items and real tokens."""
@@ -81,18 +78,9 @@ class HeadObjective:
         if self.loss is None:
             mean = model(**inputs, return_dict=True).loss
         else:
-            if "labels" not in inputs:
-                raise ConfigError(
-                    f"`labels_of` of {self.task.name} returns no 'labels', which its objective needs. "
-                    'Expected {"labels": array}.'
-                )
             labels = inputs.pop("labels")
             logits = model(**inputs, return_dict=True).logits.float()
-            mean = self.loss(logits, labels) if items else logits.sum() * 0
-            if items and not self._is_checked:
-                _check_loss(self.task, mean)
-                self._is_checked = True
-            mean = mean.reshape(())
+            mean = (self.loss(logits, labels) if items else logits.sum() * 0).reshape(())
         total = items * mean
         return StepOutput(loss=total / max(counts["items"], 1), sums={"loss": (total.detach(), items)})
 
@@ -183,18 +171,15 @@ def make_objective(
         temperature: see `embedding_loss`.
 
     Raises:
-        ConfigError: the objective is unknown, or does not accept logits and labels.
+        ConfigError: the objective is unknown, or does not support class weights.
     """
-    if task.objective == "embedding":
-        assert isinstance(task, SentenceEmbedding)
-        return EmbeddingObjective(task, world, temperature=temperature)
-    if callable(task.objective):
-        _check_function(task, task.objective)
     if class_weights is not None and task.objective != "head":
         raise ConfigError(
             f"class_weights are for the loss of the model's head, but {task.name} has the objective "
-            f"{task.objective_name!r}. Set class_weights to 'none', or weight the classes in the objective."
+            f"{objective_name(task)!r}. Set class_weights to 'none', or weight the classes in the objective."
         )
+    if isinstance(task, SentenceEmbedding):
+        return EmbeddingObjective(task, world, temperature=temperature)
     if class_weights is not None:
         loss = weighted_cross_entropy(class_weights.to(world.device))
     elif callable(task.objective):
@@ -203,47 +188,17 @@ def make_objective(
         loss = LOSSES[task.objective]
     else:
         raise ConfigError(
-            f"the objective of {task.name} is {task.objective!r}. "
-            f"{suggestion(task.objective, [*LOSSES, 'embedding'])} A function of logits and labels is "
-            "possible too."
+            f"the objective of {task.name} is {task.objective!r}. {suggestion(task.objective, LOSSES)} A "
+            "function of logits and labels is possible too."
         )
     return HeadObjective(task, world, loss=loss)
 
 
-def _check_loss(task: Task, loss: Any) -> None:
-    """Raise ConfigError unless the result of an objective is a loss: a number with gradients."""
-    if not isinstance(loss, Tensor):
-        problem = f"returned {short(loss)} ({type(loss).__name__})"
-    elif loss.numel() != 1:
-        problem = f"returned a tensor of shape {tuple(loss.shape)}"
-    elif not loss.requires_grad:
-        problem = "returned a loss that does not depend on the logits"
-    else:
-        return
-    raise ConfigError(
-        f"the objective of {task.name} {problem}. Expected the mean loss over labeled items: a tensor with "
-        "one element, computed from the logits with operations of PyTorch."
-    )
-
-
-def _check_function(task: Task, objective: Callable[..., Any]) -> None:
-    """Raise ConfigError unless an objective can be called with the logits of the model and labels."""
-    scores = HEADS[task.architecture].scores.get("logits")
-    if scores is None or scores.names != ("logits",):
-        raise ConfigError(
-            f"the objective of {task.name} is a function of logits and labels, and {task.architecture} has "
-            "none under that name. Expected objective = 'head', or an architecture with one tensor of logits."
-        )
-    try:
-        inspect.signature(objective).bind("logits", "labels")
-    except ValueError:  # functions that are not written in Python may have no signature
-        pass
-    except TypeError as error:
-        raise ConfigError(
-            f"the objective of {task.name} cannot be called with logits and labels ({error}). Expected "
-            "objective = staticmethod(function), where function takes (logits, labels), or a method of the "
-            "task that takes (self, logits, labels)."
-        ) from None
+def objective_name(task: Task) -> str:
+    """Return the name of a task's objective; for a function, its qualified name."""
+    if isinstance(task.objective, str):
+        return task.objective
+    return getattr(task.objective, "__qualname__", type(task.objective).__qualname__)
 
 
 def weighted_cross_entropy(weights: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
@@ -286,18 +241,10 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor] | None] = {
 def balanced_weights(counts: Counter[int] | None, classes: int) -> Tensor:
     """Return weights (K,) that are inverse to the frequency, with a mean of 1 over the training items.
 
-    Args:
-        counts: number of training items by class; None if the task does not have single classes.
-        classes: number of classes, K.
-
-    Raises:
-        ConfigError: the task does not have single classes.
+    `counts` is the number of training items by class; None if the task does not have single classes.
     """
     if counts is None:
-        raise ConfigError(
-            "class_weights are for tasks with one class per example or word. Set it to 'none'. In a task of "
-            "your own with single classes, let `learnt_classes` of the task return their counts."
-        )
+        raise ConfigError("class_weights are for tasks with one class per example or word. Set it to 'none'.")
     total, seen = counts.total(), len(counts)
     return torch.tensor([total / (seen * counts[one]) if counts[one] else 1.0 for one in range(classes)])
 
@@ -316,7 +263,6 @@ def training_inputs(
         length: T; None for `Task.padded_length`.
 
     Raises:
-        ConfigError: `labels_of` of the task does not return a dict.
         DataError: a row has no labels, or questions have different numbers of choices.
     """
     unlabeled = next((row for row in rows if row.labels is None), None)
@@ -334,7 +280,7 @@ def training_inputs(
             )
         batch = {name: value.unflatten(0, (-1, *choices)) for name, value in batch.items()}
     return batch | {
-        name: torch.from_numpy(np.asarray(one)).to(device) for name, one in task.checked_labels(rows).items()
+        name: torch.from_numpy(np.asarray(one)).to(device) for name, one in task.labels_of(rows).items()
     }
 
 
@@ -379,3 +325,70 @@ def text_scores(units: Sequence[Sequence[Row]], device: torch.device) -> Tensor:
     """Return the scores (B,), NaN for examples without a score."""
     scores = [math.nan if unit[0].labels is None else unit[0].labels for unit in units]
     return torch.tensor(scores, dtype=torch.float32, device=device)
+
+
+# --- sentence embedding
+
+
+def embedding_loss(vectors: Tensor, texts: Tensor, scores: Tensor, *, temperature: float) -> Tensor:
+    """Return the loss of a batch: `ranking_loss` if it has scores, else `contrastive_loss`.
+
+    Args:
+        vectors: (B, W, H), the vectors of the texts, of any length.
+        texts: (B, W), numbers that are equal for equal texts.
+        scores: (B,), the similarity scores, NaN for texts that belong together.
+        temperature: number that divides the cosines. A smaller value emphasizes the nearest wrong texts.
+    """
+    with torch.autocast(vectors.device.type, enabled=False):  # a cosine in bfloat16 has only two digits
+        vectors = F.normalize(vectors.float(), dim=-1)
+        if scores.isnan().any():
+            return contrastive_loss(vectors, texts, temperature=temperature)
+        cosines = (vectors[:, 0] * vectors[:, 1]).sum(dim=-1)  # (B,)
+        return ranking_loss(cosines, scores, temperature=temperature)
+
+
+def contrastive_loss(vectors: Tensor, texts: Tensor, *, temperature: float) -> Tensor:
+    """Return the mean cross-entropy of finding the second text of each first text among all candidates.
+
+    This is multiple negatives ranking (Henderson et al. 2017), with the cosine divided by a temperature and
+    negatives as in Gao et al. 2021, equation 5. Candidates are the second texts and the negatives of all
+    examples. Candidates that are not wrong are excluded: the second texts of equal first texts, equal second
+    texts, and the first text itself.
+
+    Args:
+        vectors: (B, W, H), of length 1.
+        texts: (B, W), numbers that are equal for equal texts.
+        temperature: see `embedding_loss`.
+    """
+    first = vectors[:, 0]  # (B, H)
+    candidates = vectors[:, 1:].transpose(0, 1).flatten(0, 1)  # (B, W - 1, H) -> ((W - 1) B, H), second first
+    logits = first @ candidates.T / temperature  # (B, (W - 1) B)
+    right = torch.arange(len(first), device=logits.device)
+    excluded = _not_wrong(texts)
+    excluded[right, right] = False
+    return F.cross_entropy(logits.masked_fill(excluded, -math.inf), right)
+
+
+def _not_wrong(texts: Tensor) -> Tensor:
+    """Return whether each candidate is right for each first text or equals it: (B, W) -> (B, (W - 1) B)."""
+    first, second, candidates = texts[:, 0], texts[:, 1], texts[:, 1:].T.flatten()
+    same_first = first[:, None] == first  # (B, B)
+    same_as_second = second[:, None] == candidates  # (B, (W - 1) B)
+    right = same_first.float() @ same_as_second.float() > 0  # right for this first text or an equal one
+    return right | (first[:, None] == candidates)
+
+
+def ranking_loss(cosines: Tensor, scores: Tensor, *, temperature: float) -> Tensor:
+    """Return log(1 + sum of exp((cosine of i - cosine of j) / temperature)) over all i scored below j.
+
+    This is CoSENT (Su 2022, https://kexue.fm/archives/8847; the cosine objective of Li and Li 2023, AnglE).
+    Like Spearman's correlation, it depends only on the order of the scores, so they may have any scale.
+
+    Args:
+        cosines: (B,), the cosine similarities of the pairs.
+        scores: (B,), the similarity scores of the pairs.
+        temperature: see `embedding_loss`.
+    """
+    differences = (cosines[:, None] - cosines) / temperature  # (B, B)
+    below = scores[:, None] < scores
+    return torch.cat([differences[below], differences.new_zeros(1)]).logsumexp(dim=0)

@@ -1,0 +1,384 @@
+"""Read data sets as they are distributed: SQuAD, RACE, CoNLL columns, and the nine tasks of GLUE.
+
+* SQuAD 1.1 and 2.0: a JSON file. In version 2.0, a question without answers has `is_impossible`.
+* RACE (Lai et al. 2017): a JSON file for each text, in the folders `middle` and `high` of each split.
+* CoNLL: one word per line with its columns, and a blank line after each sentence. Lines with `-DOCSTART-`
+  separate documents. In CoNLL-2000, chunks are column 2, the last (-1); in CoNLL-2003 they are column 2, and
+  entities are column 3, the last.
+* GLUE (Wang et al. 2019): a folder of TSV files without quotes for each task.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby, takewhile
+from pathlib import Path
+from typing import Any
+
+from albertkit.datasets.examples import (
+    ChoiceExample,
+    PairExample,
+    QuestionExample,
+    TextExample,
+    WordsExample,
+    read_choice,
+)
+from albertkit.datasets.reader import Columns, Reader, Warn
+from albertkit.datasets.rows import Row, RowError, Rows, delimited_rows, existing_file
+from albertkit.errors import ConfigError, DataError, short, suggestion
+from albertkit.text_files import read_lines, read_records
+
+
+def squad(path: str | Path, *, labeled: bool = True) -> Reader[QuestionExample]:
+    """Return the reader of a SQuAD file, compressed or not. The file is read as a whole.
+
+    Args:
+        path: the file.
+        labeled: whether to read answers, and leave out questions without answers.
+
+    Raises:
+        DataError: the file does not exist. While reading: it is not JSON or has another layout, or two
+            questions have the same id.
+    """
+    rows = Rows(str(path), partial(_squad_rows, existing_file(path)))
+    names = {name: name for name in ("question", "context", "answers", "is_impossible")}
+    return QuestionExample.reader(rows, Columns(names=names, labeled=labeled, id="id"))
+
+
+def _squad_rows(path: Path) -> Iterator[Row]:
+    text = "".join(line for _, line, _ in read_lines(path))
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: damaged. Expected the JSON of SQuAD ({error}).") from error
+    articles = document.get("data") if isinstance(document, dict) else None
+    if not isinstance(articles, list):
+        array = f" For an array of objects: jq -c '.[]' {path} > lines.jsonl."
+        raise DataError(
+            f"{path}: expected the JSON of SQuAD, an object with a list 'data'."
+            + array * isinstance(document, list)
+        )
+    known: set[str] = set()
+    for number, article in enumerate(articles):
+        try:
+            for paragraph in article["paragraphs"]:
+                for question in paragraph["qas"]:
+                    name = str(question["id"])
+                    if name in known:
+                        raise DataError(f"{path}: two questions have the id {name!r}. Expected unique ids.")
+                    known.add(name)
+                    answers = [(one["text"], one["answer_start"]) for one in question.get("answers", ())]
+                    if not all(isinstance(text, str) and type(start) is int for text, start in answers):
+                        raise TypeError(f"the answers are {short(answers)}. Expected texts with offsets.")
+                    yield Row(
+                        f"{path}, question {name}",
+                        {
+                            "id": name,
+                            "question": question["question"],
+                            "context": paragraph["context"],
+                            "answers": answers,
+                            "is_impossible": bool(question.get("is_impossible", False)),
+                        },
+                    )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"{path}, article {number}: not SQuAD's layout ({error!r})") from error
+
+
+def race(folder: str | Path, *, labeled: bool = True) -> Reader[ChoiceExample]:
+    """Return the reader of a split of RACE, or of one part of it. Ids begin with the part.
+
+    Args:
+        folder: `RACE/train`, or `RACE/train/middle`.
+        labeled: whether to read answers.
+
+    Raises:
+        DataError: the folder has no texts. While reading: a file has another layout.
+    """
+    files = sorted(Path(folder).rglob("*.txt"))
+    if not files:
+        raise DataError(
+            f"{folder} has no .txt files. Expected a split of RACE, with the folders middle and high."
+        )
+    rows = Rows(str(folder), partial(_race_rows, files, labeled))
+
+    def example(row: Row, _: Warn) -> ChoiceExample:
+        question, choices = row.values["question"], row.values["choices"]
+        texts_only = isinstance(choices, list) and all(isinstance(choice, str) for choice in choices)
+        if not isinstance(question, str) or not texts_only:
+            raise RowError("malformed", "expected a question and choices as text")
+        choices, answer = tuple(choice.strip() for choice in choices), row.values["label"]  # some are empty
+        if not row.values["context"] or not any(choices):
+            raise RowError("empty")
+        label = None if answer is None else read_choice(answer, choices)
+        return ChoiceExample(row.values["id"], row.values["context"], question.strip(), choices, label)
+
+    return Reader(rows, example, Columns(names={}, labeled=labeled, id="id"))
+
+
+def _race_rows(files: list[Path], labeled: bool) -> Iterator[Row]:
+    for file in files:
+        try:
+            text = json.loads(file.read_text(encoding="utf-8"))
+            questions, options = text["questions"], text["options"]
+            answers = text["answers"] if labeled else [None] * len(questions)
+            asked = list(zip(questions, options, answers, strict=True))
+            context = text["article"].strip()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(
+                f"{file}: not a text of RACE ({error!r}). Expected a JSON object with article, questions, "
+                "options and answers."
+            ) from error
+        for number, (question, choices, answer) in enumerate(asked):
+            name = f"{file.parent.name}/{file.stem}-{number}"
+            values = {"context": context, "question": question, "choices": choices, "label": answer}
+            yield Row(f"{file}, question {number + 1}", {"id": name, **values})
+
+
+# --- CoNLL
+
+DOCUMENT_START = "-DOCSTART-"
+_RANGE = re.compile(r"[0-9]+[-.][0-9]+")
+_LABEL = re.compile(r"[A-Z]-\S+|[A-Z][A-Z0-9$_|-]*")  # B-PER, O, PRP$; plain text usually ends otherwise
+
+
+def conll(
+    path: str | Path, *, word_column: int = 0, label_column: int = -1, labeled: bool = True
+) -> Reader[WordsExample]:
+    """Return the reader of a CoNLL file, compressed or not.
+
+    Args:
+        path: the file.
+        word_column: the index of the word in a line, from 0; negative counts from the end.
+        label_column: the index of the label.
+        labeled: whether to read labels.
+
+    Raises:
+        DataError: the file does not exist. While reading: the first line does not have a column or is a
+            header, or a file without labels is plain text.
+    """
+    file = _Conll(existing_file(path), word_column, label_column, labeled)
+    columns = Columns(names={"words": "words", "labels": "labels"}, labeled=labeled)
+    return WordsExample.reader(Rows(str(path), file.rows), columns)
+
+
+@dataclass(frozen=True)
+class _Conll:
+    path: Path
+    word_column: int
+    label_column: int
+    labeled: bool
+
+    def rows(self) -> Iterator[Row]:
+        if not self.labeled:
+            self._check_not_plain_text()
+        width = 0
+        for lines in self._blocks():
+            origin = f"{self.path}, line {lines[0][0]}"
+            is_first, width = not width, width or self._width(lines[0][1], origin)
+            uneven = [(number, cells) for number, cells in lines if len(_without_end(cells, width)) != width]
+            if uneven:
+                number, cells = uneven[0]
+                columns = f"{len(cells)} column{'s' * (len(cells) != 1)}"
+                detail = f"line {number} has {columns}, expected {width}"
+                if not self.labeled:
+                    detail += " (each line is a word; for plain text: albertkit tag --file)"
+                yield Row(origin, {}, detail)
+                continue
+            if self.word_column % width:
+                lines = _without_ranges(lines)
+            words = [cells[:width][self.word_column] for _, cells in lines]
+            if is_first and width > 2 and words[1:] and words == list(map(str, range(1, len(words) + 1))):
+                raise DataError(
+                    f"{origin}: column {self.word_column} counts the words, as in CoNLL-U files. Set the "
+                    "columns of the words and labels: in CoNLL-U, --words-column 1 and --label-column 3."
+                )
+            labels = [cells[:width][self.label_column] for _, cells in lines] if self.labeled else None
+            yield Row(origin, {"words": words, "labels": labels})
+
+    def _blocks(self) -> Iterator[list[tuple[int, list[str]]]]:
+        """Yield the lines of each sentence: their numbers and cells."""
+        numbered = ((number, line.rstrip("\r\n")) for number, line, _ in read_records(self.path))
+        for is_sentence, group in groupby(numbered, lambda line: _is_word(line[1])):
+            if is_sentence:
+                lines = list(group)
+                first = next((line for _, line in lines if not line.startswith("#")), lines[0][1])
+                # If there are tabs, only they separate cells, which may then contain spaces.
+                separator = "\t" if "\t" in first else None
+                yield _without_comments([(number, line.split(separator)) for number, line in lines])
+
+    def _check_not_plain_text(self) -> None:
+        """Check that a sentence has several lines, or that the last column has labels."""
+        first, ends_in_labels = "", True
+        for lines in self._blocks():
+            number, cells = lines[0]
+            if len(lines) > 1 or len(cells) == 1:
+                return
+            first = first or f"line {number}: {short(' '.join(cells))}"
+            ends_in_labels = ends_in_labels and _LABEL.fullmatch(cells[-1]) is not None
+        if not ends_in_labels:
+            raise DataError(
+                f"{self.path}, {first} looks like plain text. Expected one word per line, and a blank line "
+                "after each sentence. For plain text: albertkit tag --file. If each sentence is a single "
+                "word, remove the other columns."
+            )
+
+    def _width(self, cells: list[str], origin: str) -> int:
+        """Return the number of columns: of the first line, without a column that is empty in every line."""
+        width = len(cells)
+        if not cells[-1]:
+            width = max(len(_without_end(cells)) for lines in self._blocks() for _, cells in lines)
+        if "tokens" in cells[:-1] and not any(map(_LABEL.fullmatch, cells)):
+            raise DataError(
+                f"{origin}: {', '.join(map(repr, cells))} are column names. Expected one word per line. If "
+                "the file is a table, rename it so that it ends in .csv, and set --delimiter '\\t' (in "
+                "Python delimiter='\\t')."
+            )
+        for what, column in (("word", self.word_column), ("label", self.label_column)):
+            if not -width <= column < width and (what == "word" or self.labeled):
+                listed = ", ".join(f"{number} {cell!r}" for number, cell in enumerate(cells))
+                raise DataError(f"{origin}: no column {column} for the {what}. The columns are {listed}.")
+        if self.labeled and self.word_column % width == self.label_column % width:
+            raise DataError(
+                f"{origin}: word and label are the same column. The line is {' '.join(cells)!r}. Set the "
+                "columns with --words-column and --label-column."
+            )
+        return width
+
+
+def _without_end(cells: list[str], width: int = 0) -> list[str]:
+    """Return the cells of a line without the empty cells at its end, if it has more than `width`."""
+    while len(cells) > width and not cells[-1]:
+        cells = cells[:-1]
+    return cells
+
+
+def _without_ranges(lines: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+    """Return the words of a sentence in CoNLL-U, without ranges of words (1-2) and empty nodes (5.1)."""
+    words = [line for line in lines if not _RANGE.fullmatch(line[1][0])]
+    return words if words and all(cells[0].isdecimal() for _, cells in words) else lines
+
+
+def _without_comments(block: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+    """Return a sentence without the comments before it.
+
+    A comment begins with "#" and has another number of columns than the first line that does not: "#" is also
+    a word of CoNLL-2000.
+    """
+    width = next((len(cells) for _, cells in block if not cells[0].startswith("#")), None)
+    comments = takewhile(lambda line: line[1][0].startswith("#") and len(line[1]) != width, block)
+    return block if width is None else block[len(list(comments)) :]
+
+
+def _is_word(line: str) -> bool:
+    """Return whether a line has a word; blank lines and `DOCUMENT_START` lines do not."""
+    return line.split(maxsplit=1)[:1] not in ([], [DOCUMENT_START])
+
+
+# --- GLUE
+
+
+@dataclass(frozen=True)
+class GlueTask:
+    """A task of GLUE: its files, columns, labels and metrics."""
+
+    folder: str
+    text: str
+    pair: str | None
+    label: str
+    names: tuple[str, ...] | None
+    """The labels in order; None for regression."""
+    metrics: tuple[str, ...]
+    """Keys of `class_scores` or `number_scores`. The first one selects the best model."""
+    columns: tuple[str, ...] | None = None
+    """The columns of train.tsv and dev.tsv if they have no header."""
+    validation: tuple[str, ...] = ("validation",)
+    """The splits for validation."""
+
+
+_NLI = ("contradiction", "entailment", "neutral")
+_ENTAILMENT = ("entailment", "not_entailment")
+_YES = ("0", "1")
+
+GLUE_TASKS: dict[str, GlueTask] = {
+    "cola": GlueTask(
+        *("CoLA", "sentence", None, "label", _YES, ("matthews", "accuracy")),
+        columns=("source", "label", "mark", "sentence"),
+    ),
+    "sst2": GlueTask("SST-2", "sentence", None, "label", _YES, ("accuracy",)),
+    "mrpc": GlueTask("MRPC", "#1 String", "#2 String", "Quality", _YES, ("accuracy", "f1")),
+    "qqp": GlueTask("QQP", "question1", "question2", "is_duplicate", _YES, ("accuracy", "f1")),
+    "stsb": GlueTask("STS-B", "sentence1", "sentence2", "score", None, ("pearson", "spearman")),
+    "mnli": GlueTask(
+        *("MNLI", "sentence1", "sentence2", "gold_label", _NLI, ("accuracy",)),
+        validation=("validation_matched", "validation_mismatched"),
+    ),
+    "qnli": GlueTask("QNLI", "question", "sentence", "label", _ENTAILMENT, ("accuracy",)),
+    "rte": GlueTask("RTE", "sentence1", "sentence2", "label", _ENTAILMENT, ("accuracy",)),
+    "wnli": GlueTask("WNLI", "sentence1", "sentence2", "label", _YES, ("accuracy",)),
+}
+
+_SCORED = ("stsb", "mrpc", "qqp")  # their labels are similarity scores
+_NO_CONSENSUS = "-"  # the label in MNLI's files if the annotators did not agree
+
+
+def glue(
+    folder: str | Path,
+    task: str,
+    split: str,
+    *,
+    labeled: bool = True,
+    example_class: type[TextExample | PairExample] = TextExample,
+) -> Reader[Any]:
+    """Return the reader of one split of one task. Test splits have no labels.
+
+    Args:
+        folder: the folder of all tasks, or the folder of this task.
+        task: its name in `GLUE_TASKS`.
+        split: "train", "validation" or "test"; for MNLI "validation_matched", "validation_mismatched" and
+            so on.
+        labeled: whether to read labels, if the split has them.
+        example_class: `PairExample` reads the labels as similarity scores.
+
+    Raises:
+        ConfigError: the task or split is unknown, or the labels of the task are no similarity scores.
+        DataError: the file does not exist, or has other columns.
+    """
+    if example_class is PairExample and task not in _SCORED:
+        raise ConfigError(
+            f"the task is {task!r}. Expected one of {', '.join(_SCORED)}, which label the similarity of two "
+            "texts."
+        )
+    if task not in GLUE_TASKS:
+        raise ConfigError(f"the task is {task!r}. {suggestion(task, GLUE_TASKS)}")
+    official = GLUE_TASKS[task]
+    tests = [name.replace("validation", "test") for name in official.validation]
+    splits = ["train", *official.validation, *tests]
+    if split not in splits:
+        raise ConfigError(f"the split of {task} is {split!r}. Expected one of {', '.join(splits)}.")
+    folder = Path(folder)
+    if (folder / official.folder).is_dir():
+        folder = folder / official.folder
+    file = folder / f"{split.replace('validation', 'dev')}.tsv"
+    if not file.is_file():
+        raise DataError(f"{file}: no such file. Expected the folder {official.folder} of GLUE.")
+    is_test = split.startswith("test")
+    table = delimited_rows(file, names=None if is_test else official.columns, delimiter="\t")
+    labeled = labeled and not is_test
+    wanted = [official.text, official.pair, official.label if labeled else None]
+    table.check_columns({"--glue": [name for name in wanted if name is not None]})
+
+    def rows() -> Iterator[Row]:
+        for row in table:
+            if labeled and row.values.get(official.label, "").strip() == _NO_CONSENSUS:
+                row = row._replace(values=dict(row.values, **{official.label: ""}))
+            yield row
+
+    if example_class is PairExample:
+        names = {"text": official.text, "pair": official.pair, "score": official.label if labeled else None}
+    else:
+        names = {"text": official.text, "text_pair": official.pair, "label": official.label}
+    identity = next((name for name in ("index", "id") if name in table.columns), None)
+    columns = Columns(names=names, labeled=labeled, id=identity, class_names=official.names)
+    return example_class.reader(Rows(str(file), rows), columns)

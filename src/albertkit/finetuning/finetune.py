@@ -1,0 +1,444 @@
+"""Fine-tune a model for a task: `finetune`, with one seed or several."""
+
+import logging
+import math
+import statistics
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from albertkit.checkpoints.sentence_modules import files_of
+from albertkit.datasets.options import DataOptions
+from albertkit.errors import ConfigError, TrainingError
+from albertkit.extras import require
+from albertkit.files import atomic_path, copy_file, finite, full_disk_named, write_json
+from albertkit.finetuning.batches import Epochs, fingerprint
+from albertkit.finetuning.evaluate import Evaluation
+from albertkit.finetuning.losses import make_objective, objective_name
+from albertkit.finetuning.prepared import Prepared, prepare, starting_model
+from albertkit.finetuning.report import write_report
+from albertkit.finetuning.settings import FinetuningSettings
+from albertkit.finetuning.trained import COLUMNS_KEY, CONTENTS, check_metric, split_settings
+from albertkit.hub import BUNDLED
+from albertkit.logs import lines_shown
+from albertkit.metrics.comparing import is_better
+from albertkit.modeling import auto
+from albertkit.pipelines import pipeline
+from albertkit.recipe import build, scalar_values, settings_from, takes_settings
+from albertkit.results import with_baseline
+from albertkit.tasks.registry import TASKS, task_of
+from albertkit.tasks.task import OwnMetrics, Task
+from albertkit.training.callbacks import Callback, checked_callbacks
+from albertkit.training.checkpoints import refuse_other_folders
+from albertkit.training.distributed import World, join_world
+from albertkit.training.loop import Training
+from albertkit.training.model_card import PushOptions, finetuning_card
+from albertkit.training.progress import LOGGED_DIGITS, read_metrics
+from albertkit.training.run_folder import RunFolder
+from albertkit.training.settings import TrainingSettings
+from albertkit.training.state import RunState
+
+logger = logging.getLogger(__name__)
+
+SEEDS_JSON = "seeds.json"
+# Model, tokenizer, report, plots, curves; not the lock.
+_COPIED = (".json", ".safetensors", ".model", ".vocab", ".txt", ".md", ".png", ".jsonl")
+
+# A run is checked for a collapse only at its end, because a slow start looks the same.
+_NOTHING_LEARNED = 0.99  # share of the prior's loss above which a run has learned nothing
+_MIN_STEPS = 30  # shorter runs have no time to learn
+_LAST = 0.25  # part of a run whose losses are averaged
+
+
+@dataclass(frozen=True, repr=False)
+class FinetuningRun(RunFolder):
+    """The result of `finetune`."""
+
+    folder: Path
+    """Folder of the model, its report and its checkpoints."""
+    task: Task
+    loop: RunState
+    """The result of the training loop."""
+    report: dict[str, Any] | None
+    """The content of `report.json`; None for an unfinished run, and in processes of `torchrun` other than the
+    main one."""
+    is_main: bool = True
+    """Whether this is the main process of `torchrun`."""
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metrics of the best model on the validation data; for an unfinished run, of the last model."""
+        return self.report["metrics"] if self.report else self.loop.metrics
+
+    @property
+    def baseline(self) -> dict[str, float]:
+        """The metrics of the best prediction that ignores the input."""
+        return self.report["baseline"] if self.report else {}
+
+    @property
+    def step(self) -> int:
+        """Number of optimizer steps."""
+        return self.loop.step
+
+    @property
+    def signal(self) -> int | None:
+        """Number of the signal that stopped the run, if any; the same call resumes it."""
+        return self.loop.signal
+
+    def pipeline(self, **options: Any) -> Any:
+        """Return the pipeline of the trained model.
+
+        Args:
+            options: arguments of `albertkit.pipeline`.
+        """
+        return pipeline(None if self.task.name in TASKS else self.task, self.folder, **options)
+
+    def _card(self, repo_id: str, options: PushOptions) -> str:
+        if self.report is None:
+            raise TrainingError(
+                f"the run in {self.folder} has no report. Finish it with the same call, and push from the "
+                "main process."
+            )
+        return finetuning_card(self.folder, repo_id, self.report, options)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the values to show, by name."""
+        state = "finished" if self.loop.finished else "stopped; the same call resumes the run"
+        kept = {}
+        if self.report:
+            name = self.report["main_metric"]
+            kept["model"] = (
+                f"of step {self.report['step']:,}, selected by {name} "
+                f"({self.task.directions.get(name, 'higher')} is better)"
+            )
+        return (
+            {"run": state, "task": self.task.name, "step": self.step}
+            | kept
+            | with_baseline(self.metrics, self.baseline)
+            | {"folder": self.folder}
+        )
+
+
+@takes_settings(FinetuningSettings, DataOptions)
+@lines_shown()
+def finetune(
+    task: str | Task,
+    *,
+    train: Any,
+    validation: Any = None,
+    model: str | Path = BUNDLED,
+    output: str | Path,
+    metrics: OwnMetrics = None,
+    callbacks: Sequence[Callback] = (),
+    recipe: str | Path | FinetuningSettings | None = None,
+    seeds: int = 1,
+    device: str = "auto",
+    world: World | None = None,
+    **settings: Any,
+) -> FinetuningRun:
+    """Fine-tune a model on labeled data, or resume the run in `output`, and report its metrics.
+
+    Ctrl-C stops the run after the current step and writes a checkpoint. The same call resumes the run.
+
+    Args:
+        task: name of the task, or a task of your own.
+        train: labeled training examples: the path of a file or folder, a list of dicts, a DataFrame, an
+            Arrow table, a `datasets.Dataset`, or an iterable of dicts or of the task's examples.
+        validation: labeled examples that select the best model; None holds out a tenth of `train`.
+        model: folder or name of the initial model.
+        output: folder of the run.
+        metrics: your own metrics: functions of the true and the predicted answers, or `Metric`. The first one
+            selects the best model.
+        callbacks: callbacks that the training loop calls in the main process: at the start of the run, after
+            each step, evaluation and checkpoint, and at its end. Each seed is a separate run.
+        recipe: TOML file of settings, or the settings.
+        seeds: number of runs with different seeds. With several seeds, the runs are in `output/seed-0` and so
+            on. `output` has the best model, and the mean and standard deviation of the metrics. `max_minutes`
+            applies to each run.
+        device: "auto", "cpu", "cuda" and so on.
+        world: the processes of the run, instead of those that `torchrun` started.
+        **settings: fields of `FinetuningSettings`, `TaskSettings` and `DataOptions`, which override the
+            recipe.
+
+    Returns:
+        The run: its folder, metrics and report. With several seeds, the best run.
+
+    Raises:
+        MissingExtraError: the extra `train` is not installed.
+        DataError: the data cannot be read or has no examples, or the validation data has labels that are not
+            in the training data.
+        ConfigError: the task is unknown, or the task or the model does not support a setting.
+        TrainingError: a run is resumed with other settings or data, or the loss keeps diverging.
+        DiskFullError: the disk has no space left.
+    """
+    require("matplotlib.figure", extra="train")  # raise for missing libraries before any work
+    if type(seeds) is not int or seeds < 1:
+        raise ConfigError(
+            f"seeds is {seeds!r}. Expected the number of runs, at least 1. Their seeds count up from the "
+            "setting `seed`: seed=0, seeds=3 runs with 0, 1 and 2."
+        )
+    called = checked_callbacks(callbacks)
+    flags, columns = split_settings(FinetuningSettings, settings, call=finetune)
+    options = build(DataOptions, columns, where="columns")
+    chosen = settings_from(FinetuningSettings, recipe, flags)
+    own = task_of(task).with_metrics(metrics)
+    if chosen.best_metric is not None:
+        check_metric(chosen.best_metric, own.directions, name="best_metric")
+    output = Path(output)
+
+    processes = join_world(device) if world is None else nullcontext(world)
+    with full_disk_named(output), processes as joined:
+        prepared = prepare(own, chosen, model=model, train=train, validation=validation, options=options)
+        if seeds > 1:
+            return run_seeds(prepared, chosen, output, seeds=seeds, world=joined, callbacks=called)
+        return run_prepared(prepared, chosen, output, world=joined, callbacks=called)
+
+
+def run_seeds(
+    prepared: Prepared,
+    settings: FinetuningSettings,
+    output: Path,
+    *,
+    seeds: int,
+    world: World,
+    callbacks: Sequence[Callback] = (),
+) -> FinetuningRun:
+    """Run in `output/seed-0` and so on, and copy the best model with its report to `output`.
+
+    `seeds.json`, and the report under "seeds", have the mean and standard deviation (over n - 1) of each
+    metric.
+
+    Returns:
+        The best run, or the interrupted run.
+    """
+    if world.is_main and not (output / SEEDS_JSON).is_file():
+        refuse_other_folders(output, {f"seed-{number}" for number in range(seeds)})
+    results: list[FinetuningRun] = []
+    for number in range(seeds):
+        folder, seeded = output / f"seed-{number}", replace(settings, seed=settings.seed + number)
+        logger.info("run %d of %d, in %s", number + 1, seeds, folder)
+        result = run_prepared(prepared, seeded, folder, world=world, callbacks=callbacks)
+        if not result.loop.finished:
+            return result
+        if number + 1 < seeds and world.any(result.signal is not None):  # in the last step
+            return replace(result, report=None, loop=replace(result.loop, finished=False))
+        results.append(result)
+    if not world.is_main:
+        return results[-1]
+    reports = [result.report for result in results if result.report]
+    summary = summarize([report["metrics"] for report in reports])
+    name = reports[0]["main_metric"]
+    lower = prepared.task.directions.get(name) == "lower"
+    best = best_run([report["metrics"][name] for report in reports], lower=lower)
+    report = reports[best] | {"seeds": summary, "seed": best}
+    # First, so that the folder is marked as belonging to these runs.
+    write_json(output / SEEDS_JSON, finite(summary))
+    for file in (output / f"seed-{best}").iterdir():
+        if file.is_file() and file.suffix in _COPIED:
+            copy_file(file, output / file.name)
+    for name in files_of(prepared.task.config):  # of sentence embedding, some in folders
+        copy_file(output / f"seed-{best}" / name, output / name)
+    write_json(output / "report.json", finite(report))
+    for name, one in summary.items():
+        logger.info(f"{name}: {one['mean']:.4f} +- {one['deviation']:.4f} over {seeds} seeds")
+    logger.info("best run: seed-%d", best)
+    return replace(results[best], folder=output, report=report)
+
+
+def best_run(values: list[float], *, lower: bool) -> int:
+    """Return the index of the run with the best value; the first of equal ones."""
+    best = 0
+    for number, value in enumerate(values):
+        if is_better(value, values[best], lower=lower):
+            best = number
+    return best
+
+
+def summarize(metrics: list[dict[str, float]]) -> dict[str, dict[str, Any]]:
+    """Return mean, standard deviation and the values of each metric."""
+    values = {name: [one[name] for one in metrics] for name in metrics[0]}
+    return {
+        name: {"mean": statistics.fmean(given), "deviation": statistics.stdev(given), "values": given}
+        for name, given in values.items()
+    }
+
+
+def run_prepared(
+    prepared: Prepared,
+    settings: FinetuningSettings,
+    output: Path,
+    *,
+    world: World,
+    callbacks: Sequence[Callback] = (),
+) -> FinetuningRun:
+    """Train and write the report, or resume the run in `output`."""
+    epochs = Epochs(
+        prepared.units, settings.batch_size, seed=settings.seed, rank=world.rank, world_size=world.size
+    )
+    size = prepared.task.config.hidden_size
+    settings = settings.completed(steps_per_epoch=epochs.steps, hidden_size=size)
+    logger.info("learning rate %g, %d steps per epoch", settings.learning_rate, epochs.steps)
+    result = _train(prepared, settings, epochs, output, world, callbacks)
+    report = None
+    if result.finished and world.is_main:
+        report = _finish(prepared, settings, output, world, result)
+    if result.finished:
+        world.wait()
+    return FinetuningRun(output, prepared.task, result, report, world.is_main)
+
+
+def _finish(
+    prepared: Prepared, settings: FinetuningSettings, output: Path, world: World, state: RunState
+) -> dict[str, Any]:
+    """Evaluate the best model, and write and return the report."""
+    evaluation = _evaluate_best(prepared, output, world)
+    collapsed = collapse(evaluation, output, prior=prior_loss(prepared))
+    # If no evaluation had a value, the loop keeps the last model.
+    kept_step = state.step if state.best is None else state.best_step
+    beats_untrained = _beats_untrained(state, output, prepared.metric, prepared.lower_is_better)
+    if collapsed:
+        name, baseline = evaluation.main_metric, evaluation.baseline
+        beside = f", baseline {baseline[name]:.4f}" if name in baseline else ""
+        logger.warning(
+            f"the run collapsed: {collapsed} ({name} {evaluation.metrics[name]:.4f}{beside}); train longer, "
+            "change the learning rate, or try several seeds"
+        )
+    elif beats_untrained is False:
+        logger.warning(
+            f"no checkpoint beats the untrained model. The model of step {kept_step} is kept. "
+            "Train longer, or change the learning rate."
+        )
+    model = auto.model_class(prepared.task.architecture).from_pretrained(
+        output, config=evaluation.task.config
+    )
+    model.save_pretrained(output)
+    prepared.task.tokenizer.save_pretrained(output)
+    with atomic_path(output / CONTENTS) as file:
+        file.write_text("".join(f'"{digest}"\n' for digest in prepared.contents), encoding="utf-8")
+    about = {
+        "task": prepared.task.name,
+        "model": prepared.start,
+        "collapsed": collapsed,
+        # A run without a limit has None: JSON cannot represent infinity.
+        "settings": {name: value for name, value in asdict(settings).items() if value != math.inf},
+        "step": kept_step,
+        "beats_untrained": beats_untrained,
+        "minutes": state.seconds / 60,
+        "data": prepared.data,
+        COLUMNS_KEY: prepared.columns,
+    }
+    return write_report(evaluation, output, about=about)
+
+
+def _beats_untrained(state: RunState, folder: Path, metric: str, lower: bool) -> bool | None:
+    """Return whether the best model beats the untrained one; None if the untrained one was not evaluated."""
+    name = f"eval/{metric}"
+    before = [line[name] for line in read_metrics(folder) if line["step"] == 0 and name in line]
+    if not before:
+        return None
+    best, untrained = (math.nan if value is None else value for value in (state.best, before[0]))
+    return is_better(round(best, LOGGED_DIGITS), untrained, lower=lower)
+
+
+def _train(
+    prepared: Prepared,
+    settings: FinetuningSettings,
+    epochs: Epochs,
+    folder: Path,
+    world: World,
+    callbacks: Sequence[Callback],
+) -> RunState:
+    """Train or resume."""
+    model = starting_model(prepared, settings).to(world.device)
+    task, metric, validation = prepared.task, prepared.metric, prepared.validation
+    training = settings.training(steps_per_epoch=epochs.steps)
+    # The settings that affect training, without those that the loop compares itself.
+    of_loop = {field.name for field in fields(TrainingSettings)} | {"epochs", "warmup"}
+    identity = {name: value for name, value in asdict(settings).items() if name not in of_loop}
+    labels = task.config.id2label
+
+    def save_model(target: Path) -> None:
+        model.save_pretrained(target)
+        task.tokenizer.save_pretrained(target)
+
+    def evaluate() -> dict[str, float]:
+        metrics = validation.evaluate(model, task.config).metrics
+        if metric not in metrics:
+            expected = ", ".join(name for name in task.directions if name in metrics)
+            raise ConfigError(f"best_metric is {metric!r}. Expected one of {expected}.")
+        return metrics
+
+    return Training(
+        model,
+        make_objective(task, world, class_weights=prepared.class_weights, temperature=settings.temperature),
+        epochs.stream,
+        training,
+        folder,
+        save_model=save_model,
+        evaluate=evaluate,
+        best_metric=metric,
+        lower_is_better=prepared.lower_is_better,
+        keep_untrained=False,
+        fingerprint=identity
+        | {
+            "model": prepared.start,
+            "training_data": fingerprint(prepared.rows),
+            "main_metric": metric,
+            "own_metrics": task.own_directions,
+            "task_name": task.name,  # "task" has the settings of the task
+            "objective": objective_name(task),
+            # The best value so far belongs to this data.
+            "validation_data": fingerprint(validation.rows, map(task.truth, validation.examples)),
+            # The rows have only the ids of the labels, but the saved models have the names.
+            "labels": [labels[number] for number in range(len(labels))],
+        },
+        world=world,
+        callbacks=callbacks,
+        about={"task": task.name, "model": prepared.start} | scalar_values(settings),
+    ).run()
+
+
+def _evaluate_best(prepared: Prepared, folder: Path, world: World) -> Evaluation:
+    """Return the evaluation of the model in a folder, with the tuned values in its config."""
+    model_class = auto.model_class(prepared.task.architecture)
+    model = model_class.from_pretrained(folder, device_map=world.device)
+    validation, metric = prepared.validation, prepared.metric
+    evaluation = validation.evaluate(model, model.config, main_metric=metric)
+    if tuned := evaluation.task.tuned(evaluation.examples, evaluation.predictions):
+        model.config.extra |= tuned
+        return validation.evaluate(model, model.config, main_metric=metric)
+    return evaluation
+
+
+def prior_loss(prepared: Prepared) -> float | None:
+    """Return the training loss of the best prediction that ignores the input, or None if there is none."""
+    weights, counts = prepared.class_weights, prepared.task.learnt_classes(prepared.rows)
+    if weights is None or counts is None:
+        return prepared.task.prior_loss(prepared.rows)
+    weighted = np.array([count * float(weights[label]) for label, count in counts.items()])
+    return float(-(weighted * np.log(weighted / weighted.sum())).sum() / counts.total())
+
+
+def collapse(evaluation: Evaluation, folder: Path, *, prior: float | None) -> str | None:
+    """Return why the finished run in a folder has collapsed, or None.
+
+    Args:
+        evaluation: evaluation of its best model.
+        folder: folder of the run.
+        prior: result of `prior_loss`.
+    """
+    lines = [line for line in read_metrics(folder) if "train/loss" in line]
+    if not lines or lines[-1]["step"] < _MIN_STEPS:
+        return None
+    constant = evaluation.task.constant_answer(evaluation.examples, evaluation.predictions)
+    if constant is not None:
+        return f"the best model predicts {constant} for every example"
+    late = [line["train/loss"] for line in lines if line["step"] > (1 - _LAST) * lines[-1]["step"]]
+    mean = sum(late) / len(late)
+    if prior is not None and mean > _NOTHING_LEARNED * prior:
+        return f"the training loss ends at {mean:.4f} (a model that ignores its input has {prior:.4f})"
+    return None
