@@ -84,13 +84,6 @@ def test_tables_have_a_column_for_each_score(classifier: Path, tmp_path: Path, r
     assert records["tsv"] == [one | {"more": one["more"].replace("\t", " ")} for one in cells]
 
 
-def test_keep_columns_needs_a_table(classifier: Path, tmp_path: Path, run: Run) -> None:
-    file = tmp_path / "pairs.xml"
-    file.write_text('<x><pair id="8" entailment="NO"><t>the house</t><h>was lost</h></pair></x>')
-    result = run_predict(run, classifier, file, tmp_path / "answers.csv", "--keep-columns")
-    assert_one_line_error(result, "keep_columns is for tables", "pairs.xml has no columns")
-
-
 def test_all_unreadable_rows_are_counted_first(classifier: Path, tmp_path: Path, run: Run) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("text\na\nb,c\nd\n" + "e,f\n" * 6)
@@ -123,7 +116,7 @@ def test_an_interrupted_prediction_is_resumed(
         patch.setattr(Predictor, "__call__", stopped)
         result = run_predict(run, classifier, rows, output)
     assert result.status == 130
-    parts = tmp_path / ".answers.jsonl.parts"
+    parts = tmp_path / "answers.jsonl.partial"
     assert result.errors.splitlines() == [
         "1,024 of 1,027 examples",
         f"interrupted: 1,024 of 1,027 predictions are kept in {parts}; the same command resumes the work",
@@ -131,7 +124,7 @@ def test_an_interrupted_prediction_is_resumed(
     content = rows.read_text()
     rows.write_text(content + "{}\n")
     result = run_predict(run, classifier, rows, output)
-    assert_one_line_error(result, "run with different content of the input", "or delete the folder")
+    assert_one_line_error(result, "run with different content of the input", "or delete the file")
     result = run_predict(run, classifier, rows, output, "--max-length", "8", "--keep-columns")
     assert "different max_length, keep_columns, content of the input." in result.errors.replace("  ", " ")
     rows.write_text(content)
@@ -173,18 +166,11 @@ def test_an_output_inside_the_input_is_an_error(classifier: Path, tmp_path: Path
 def test_damaged_parts_are_an_error(classifier: Path, tmp_path: Path, run: Run) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"text": "the house"}\n')
-    about = tmp_path / ".answers.jsonl.parts" / "about.json"
-    about.parent.mkdir()
-    (about.parent / "00000000.jsonl").write_text("")
-    wrong = {
-        "{": "is damaged. Expected a JSON object",
-        "[1]": "expected a JSON object, found a list",
-        "null": "expected a JSON object, found a NoneType",
-    }
-    for content, what in wrong.items():
-        about.write_text(content)
+    partial = tmp_path / "answers.jsonl.partial"
+    for content in ("{", "[1]", "null"):
+        partial.write_text(content + "\n")
         result = run_predict(run, classifier, rows, tmp_path / "answers.jsonl")
-        assert_one_line_error(result, str(about), what, "Delete the folder")
+        assert_one_line_error(result, str(partial), "is damaged", "Delete the file")
 
 
 def test_damaged_columns_of_a_report_are_an_error(classifier: Path, tmp_path: Path, run: Run) -> None:
@@ -200,14 +186,13 @@ def test_damaged_columns_of_a_report_are_an_error(classifier: Path, tmp_path: Pa
 
 
 def test_a_prediction_that_cannot_start_leaves_nothing(classifier: Path, tmp_path: Path, run: Run) -> None:
-    """`predict` leaves no folder of parts. Suffixes may be in capitals."""
+    """`predict` leaves no file. Suffixes may be in capitals."""
     rows = tmp_path / "rows.CSV"
     rows.write_text("text\na\n")
     output = tmp_path / "answers.CSV"
     assert_one_line_error(run_predict(run, classifier, rows, output, "--engine", "onxx"), "no engine 'onxx'")
     assert [path.name for path in tmp_path.iterdir()] == ["rows.CSV"]
-    (tmp_path / ".answers.CSV.parts").mkdir()  # left by a process that was killed at its start
-    (tmp_path / ".answers.CSV.parts" / "about.json").write_text("{}")
+    (tmp_path / "answers.CSV.partial").write_text("{")  # left by a process that was killed at its start
     result = run_predict(run, classifier, rows, output, "--max-length", "8")
     assert result.status == 0, result.errors
     assert output.read_text().startswith("row,label,score,score_new,score_old,cut\n1,")

@@ -135,7 +135,7 @@ def test_the_file_of_an_interrupted_prediction(tmp_path: Path) -> None:
     head, line = json.dumps(about).encode() + b"\n", json.dumps(record).encode() + b"\n"
 
     def read() -> None:
-        if resume(path, about, part_size=2, total=8):
+        if resume(path, about, part_size=2):
             for write in WRITERS.values():
                 write(path, output)
 

@@ -17,7 +17,7 @@ from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
 from albertkit.engines.choosing import make_engine
 from albertkit.errors import ConfigError
-from albertkit.finetuning import report
+from albertkit.finetuning import evaluation as report
 from albertkit.finetuning.evaluate import evaluate
 from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.settings import FinetuningSettings

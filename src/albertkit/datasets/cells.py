@@ -43,7 +43,6 @@ def text_of(value: Any) -> str:
 
 
 def number_of(value: Any) -> float | None:
-    """Return a cell or a label as a finite number, or None."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -57,11 +56,7 @@ def as_list(value: Any) -> Any:
 
 
 def nested(cell: str) -> Any:
-    """Return the list or object in a text cell, written as JSON or as a Python literal.
-
-    Raises:
-        RowError: the cell is neither. NumPy's notation does not count, because it has no commas.
-    """
+    """Return the list or object in a text cell, written as JSON or as a Python literal."""
     for read in (json.loads, ast.literal_eval):
         try:
             value = read(cell)
@@ -88,14 +83,6 @@ def read_label(value: Any, *, separator: str | None = None, names: ClassNames = 
 
     With a separator, or for a list or a list written as text, the label is a tuple. An empty tuple means that
     no label applies.
-
-    Args:
-        value: the cell.
-        separator: the separator of several labels.
-        names: the names of the classes if the cells are their numbers.
-
-    Raises:
-        RowError: a number is not the index of a name, or a value is not a label.
     """
     value = as_list(value)
     if isinstance(value, str) and _LIST.fullmatch(value.strip()):
@@ -139,11 +126,7 @@ def _one_label(value: Any, names: ClassNames) -> Any:
 
 
 def read_indicators(values: Mapping[str, Any], columns: Sequence[str]) -> Label | None:
-    """Return the names of the columns that contain 1 (of those with 0 or 1), or None if a cell is empty.
-
-    Raises:
-        RowError: a cell has another value.
-    """
+    """Return the names of the columns that contain 1 (of those with 0 or 1), or None if a cell is empty."""
     labels: list[str] = []
     for column in columns:
         if is_missing(values.get(column)):

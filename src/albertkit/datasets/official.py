@@ -198,7 +198,6 @@ class _Conll:
             yield Row(origin, {"words": words, "labels": labels})
 
     def _blocks(self) -> Iterator[list[tuple[int, list[str]]]]:
-        """Yield the lines of each sentence: their numbers and cells."""
         numbered = ((number, line.rstrip("\r\n")) for number, line, _ in read_records(self.path))
         for is_sentence, group in groupby(numbered, lambda line: _is_word(line[1])):
             if is_sentence:
@@ -248,7 +247,6 @@ class _Conll:
 
 
 def _without_end(cells: list[str], width: int = 0) -> list[str]:
-    """Return the cells of a line without the empty cells at its end, if it has more than `width`."""
     while len(cells) > width and not cells[-1]:
         cells = cells[:-1]
     return cells
@@ -272,7 +270,6 @@ def _without_comments(block: list[tuple[int, list[str]]]) -> list[tuple[int, lis
 
 
 def _is_word(line: str) -> bool:
-    """Return whether a line has a word; blank lines and `DOCUMENT_START` lines do not."""
     return line.split(maxsplit=1)[:1] not in ([], [DOCUMENT_START])
 
 

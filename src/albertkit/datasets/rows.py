@@ -260,7 +260,6 @@ def delimited_rows(
 
 
 def _tab_records(path: Path, warns: list[bool]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the cells of each line that is not blank."""
     quoted = 0
     for number, line, _ in read_records(path):
         if not (line := line.rstrip("\r\n")):
@@ -286,7 +285,6 @@ def _is_quoted(cell: str) -> bool:
 
 
 def _quoted_records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line number of each record's start, and its cells."""
     csv.field_size_limit(LINE_BYTES)  # the library's default is 128 KB, but texts may be longer
     reader = csv.reader((line for _, line, _ in read_lines(path)), delimiter=delimiter, strict=True)
     begins = 1

@@ -26,7 +26,6 @@ class UnitBatch:
 
     @property
     def rows(self) -> list[Any]:
-        """Return the rows of all units."""
         return list(chain.from_iterable(self.units))
 
     def split(self, parts: int) -> list["UnitBatch"]:
@@ -91,7 +90,6 @@ class Epochs:
             epoch, first = epoch + 1, 0
 
     def _epoch(self, epoch: int) -> list[np.ndarray]:
-        """Return the indices of the units of each batch."""
         random = np.random.default_rng([self.seed, epoch])
         batches: list[np.ndarray] = []
         for numbers in self._by_width.values():

@@ -17,10 +17,9 @@ from albertkit.errors import ConfigError, TrainingError
 from albertkit.extras import require
 from albertkit.files import atomic_path, copy_file, finite, full_disk_named, write_json
 from albertkit.finetuning.batches import Epochs, fingerprint
-from albertkit.finetuning.evaluate import Evaluation
+from albertkit.finetuning.evaluation import Evaluation, write_report
 from albertkit.finetuning.losses import make_objective, objective_name
 from albertkit.finetuning.prepared import Prepared, prepare, starting_model
-from albertkit.finetuning.report import write_report
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import COLUMNS_KEY, CONTENTS, check_metric, split_settings
 from albertkit.hub import BUNDLED
@@ -211,9 +210,6 @@ def run_seeds(
 
     `seeds.json`, and the report under "seeds", have the mean and standard deviation (over n - 1) of each
     metric.
-
-    Returns:
-        The best run, or the interrupted run.
     """
     if world.is_main and not (output / SEEDS_JSON).is_file():
         refuse_other_folders(output, {f"seed-{number}" for number in range(seeds)})
@@ -250,7 +246,6 @@ def run_seeds(
 
 
 def best_run(values: list[float], *, lower: bool) -> int:
-    """Return the index of the run with the best value; the first of equal ones."""
     best = 0
     for number, value in enumerate(values):
         if is_better(value, values[best], lower=lower):
@@ -259,7 +254,6 @@ def best_run(values: list[float], *, lower: bool) -> int:
 
 
 def summarize(metrics: list[dict[str, float]]) -> dict[str, dict[str, Any]]:
-    """Return mean, standard deviation and the values of each metric."""
     values = {name: [one[name] for one in metrics] for name in metrics[0]}
     return {
         name: {"mean": statistics.fmean(given), "deviation": statistics.stdev(given), "values": given}
@@ -352,7 +346,6 @@ def _train(
     world: World,
     callbacks: Sequence[Callback],
 ) -> RunState:
-    """Train or resume."""
     model = starting_model(prepared, settings).to(world.device)
     task, metric, validation = prepared.task, prepared.metric, prepared.validation
     training = settings.training(steps_per_epoch=epochs.steps)
@@ -424,13 +417,7 @@ def prior_loss(prepared: Prepared) -> float | None:
 
 
 def collapse(evaluation: Evaluation, folder: Path, *, prior: float | None) -> str | None:
-    """Return why the finished run in a folder has collapsed, or None.
-
-    Args:
-        evaluation: evaluation of its best model.
-        folder: folder of the run.
-        prior: result of `prior_loss`.
-    """
+    """Return why the finished run in a folder has collapsed, or None; `prior` is its `prior_loss`."""
     lines = [line for line in read_metrics(folder) if "train/loss" in line]
     if not lines or lines[-1]["step"] < _MIN_STEPS:
         return None

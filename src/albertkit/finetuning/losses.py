@@ -57,18 +57,11 @@ class HeadObjective:
         self._length: int | None = None  # of all parts of the current batch, if the loss depends on padding
 
     def counts(self, batch: UnitBatch) -> dict[str, int]:
-        """Count labeled items and real tokens."""
         rows = batch.rows
         return {"items": self.task.items(rows), "tokens": sum(len(row.input_ids) for row in rows)}
 
     def __call__(self, model: Callable[..., Any], batch: UnitBatch, counts: dict[str, int]) -> StepOutput:
-        """Return a part's share of the loss of the whole batch.
-
-        Args:
-            model: the model in training mode.
-            batch: the part.
-            counts: the sums of `counts` over all parts and processes.
-        """
+        """Return a part's share of the loss of the whole batch."""
         rows = batch.rows
         items = self.task.items(rows)
         if HEADS[self.task.architecture].compares_tokens and batch is (batch.parts or [batch])[0]:
@@ -107,7 +100,6 @@ class EmbeddingObjective:
         self._waiting: list[tuple[int, Tensor]] = []  # seed and gradients (B, W, H) of each of its parts
 
     def counts(self, batch: UnitBatch) -> dict[str, int]:
-        """Count examples and real tokens."""
         return {"items": len(batch.units), "tokens": sum(len(row.input_ids) for row in batch.rows)}
 
     def __call__(self, model: Any, batch: UnitBatch, counts: dict[str, int]) -> StepOutput:
@@ -147,7 +139,6 @@ class EmbeddingObjective:
         self._waiting = list(zip(seeds, gradients.split([len(one) for one in found]), strict=True))
 
     def _vectors(self, model: Any, batch: UnitBatch) -> Tensor:
-        """Return the vectors of a part, (B, W, H)."""
         vectors = training_vectors(self.task, model, batch.rows, self.world.device)
         return vectors.float().unflatten(0, (len(batch.units), -1))
 
@@ -162,17 +153,7 @@ class EmbeddingObjective:
 def make_objective(
     task: Task, world: World, *, class_weights: Tensor | None, temperature: float
 ) -> TrainingObjective:
-    """Return the objective of a task.
-
-    Args:
-        task: the task; see `Task.objective`.
-        world: the processes that share each batch.
-        class_weights: (K,) weights of the classes; None for none.
-        temperature: see `embedding_loss`.
-
-    Raises:
-        ConfigError: the objective is unknown, or does not support class weights.
-    """
+    """Return the objective of a task."""
     if class_weights is not None and task.objective != "head":
         raise ConfigError(
             f"class_weights are for the loss of the model's head, but {task.name} has the objective "
@@ -202,11 +183,7 @@ def objective_name(task: Task) -> str:
 
 
 def weighted_cross_entropy(weights: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a function of logits (..., K) and labels (...): the mean weighted cross-entropy over items.
-
-    Args:
-        weights: (K,) weights of the classes.
-    """
+    """Return a function of logits (..., K) and labels (...): the mean weighted cross-entropy over items."""
 
     def loss(logits: Tensor, labels: Tensor) -> Tensor:
         labels = labels.reshape(-1)
@@ -219,12 +196,7 @@ def weighted_cross_entropy(weights: Tensor) -> Callable[[Tensor, Tensor], Tensor
 
 
 def binary_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean loss over labeled items and their K labels, each an independent decision.
-
-    Args:
-        logits: (..., K).
-        labels: (..., K), 0 or 1 each; -100 for an item without labels.
-    """
+    """Return the mean loss over labeled items and their K labels, each an independent decision."""
     labeled = labels[..., 0] != IGNORED_LABEL  # (...)
     if not labeled.any():
         return logits.sum() * 0
@@ -295,7 +267,6 @@ def training_batch(
 def training_vectors(
     task: SentenceEmbedding, model: Callable[..., Any], rows: Sequence[Row], device: torch.device
 ) -> Tensor:
-    """Return the vectors (B, H) of rows, computed as one batch."""
     batch = training_batch(task, rows, device)
     hidden_states = model(**batch, return_dict=True).last_hidden_state  # (B, T, H)
     mask = batch["attention_mask"][:, :, None]  # (B, T) -> (B, T, 1)

@@ -236,11 +236,7 @@ class Predictor:
         return self
 
     def __call__(self, asked: Sequence[Asked]) -> str:
-        """Return one line of JSON per example.
-
-        Raises:
-            DataError: a value contains a lone surrogate. See also `records`.
-        """
+        """Return one line of JSON per example."""
         lines = []
         for record in self.records(asked):
             lines.append(json_text(record, default=_plain) + "\n")
@@ -256,9 +252,6 @@ class Predictor:
         """Return the columns of each prediction; `cut` is the number of removed tokens.
 
         An example without text has None in the columns of the prediction, and a column `problem`.
-
-        Raises:
-            DataError: the examples are of another kind than those that the model was fine-tuned on.
         """
         examples = [one.example for one in asked]
         self.task.check_fit(examples)
@@ -327,9 +320,9 @@ def predict_file(
     }
     if predictor.engine == "onnx-int8":  # the scores of all other engines are equal up to rounding
         about["engine"] = predictor.engine
-    lines = output.with_name(f".{output.name}.partial.jsonl")
+    lines = output.with_name(f"{output.name}.partial")
+    count = resume(lines, about, part_size)
     total = _checked(reader, predictor.task, keep_columns)
-    count = resume(lines, about, part_size, total)
     if count:
         logger.info(
             f"resuming after {count:,} of {total:,} predictions, which an interrupted run kept in {lines}"
@@ -373,12 +366,8 @@ def predict_file(
     return Predictions(count, cut, output, types=types)
 
 
-def resume(lines: Path, about: dict[str, Any], part_size: int, total: int) -> int:
-    """Cut the file of an interrupted run after its last complete part, and return its predictions.
-
-    Raises:
-        DataError: the file is damaged, or is that of a run with other settings or data.
-    """
+def resume(lines: Path, about: dict[str, Any], part_size: int) -> int:
+    """Cut the file of an interrupted run after its last complete part, and return its predictions."""
     if not lines.is_file():
         return 0
     with lines.open("rb+") as file:
@@ -403,7 +392,7 @@ def resume(lines: Path, about: dict[str, Any], part_size: int, total: int) -> in
             if not line.endswith(b"\n"):
                 break
             count, position = count + 1, position + len(line)
-            if count % part_size == 0 or count == total:
+            if count % part_size == 0:
                 complete, end = count, position
         file.truncate(end)
     return complete
@@ -490,12 +479,7 @@ def model_sha256(model: Model, config: AlbertConfig) -> str:
 
 
 def _read_output(file: Path, types: Mapping[str, Counter[type]]) -> Iterator[dict[str, Any]]:
-    """Yield the predictions in a file as they were before they were written.
-
-    Args:
-        file: a file of predictions.
-        types: the number of values of each type, by column.
-    """
+    """Yield the predictions in a file as they were before they were written."""
     total = max((counts.total() for counts in types.values()), default=0)
     # A column that is not in all records has no value in the others.
     kinds = {name: {*one, *([type(None)] if one.total() < total else [])} for name, one in types.items()}
@@ -518,7 +502,6 @@ def _read_output(file: Path, types: Mapping[str, Counter[type]]) -> Iterator[dic
 
 
 def _value(cell: str, kinds: Collection[type]) -> Any:
-    """Return the value in a cell, for the types of the values in its column."""
     if str in kinds and (cell or type(None) not in kinds):
         return cell
     if cell in ("True", "False"):
@@ -527,7 +510,6 @@ def _value(cell: str, kinds: Collection[type]) -> Any:
 
 
 def _records(lines: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records in the file of a run, after its first line."""
     with lines.open("rb") as file:
         for number, line in enumerate(islice(file, 1, None), start=2):
             try:
@@ -543,7 +525,6 @@ def _records(lines: Path) -> Iterator[dict[str, Any]]:
 
 
 def _flat_records(lines: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records with one column per score; scores without names are numbered from 0."""
     for record in _records(lines):
         result: dict[str, Any] = {}
         for name, value in record.items():
@@ -561,7 +542,6 @@ def _write_jsonl(lines: Path, target: Path) -> None:
 
 
 def _write_csv(lines: Path, target: Path) -> None:
-    """Write a row for each record. Records may have different columns."""
     with target.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(_cells(lines))
 
@@ -605,7 +585,6 @@ def _write_parquet(lines: Path, target: Path) -> None:
 
 
 def _cells(lines: Path) -> Iterator[list[str]]:
-    """Yield the names of the columns, then the cells of each record."""
     columns = list(_columns(lines))
     yield columns
     for record in _flat_records(lines):

@@ -20,7 +20,7 @@ from albertkit.datasets.examples import content_of
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import DataError
 from albertkit.finetuning.batches import Unit
-from albertkit.finetuning.evaluate import EvaluationSet
+from albertkit.finetuning.evaluation import EvaluationSet
 from albertkit.finetuning.losses import balanced_weights
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import content_hashes, length_note, saved_columns, shared_note
@@ -68,12 +68,10 @@ class Prepared:
 
     @property
     def rows(self) -> list[Any]:
-        """Return all training rows."""
         return [row for unit in self.units for row in unit]
 
     @property
     def lower_is_better(self) -> bool:
-        """Whether lower values of `metric` are better."""
         return self.task.directions.get(self.metric) == "lower"
 
 
@@ -151,7 +149,6 @@ def _log(notes: Iterable[str | None]) -> None:
 
 
 def _hold_out(task: Task, splits: Splits[Any], seed: int) -> None:
-    """Move some training examples, chosen by the seed, to a validation split."""
     training, report = splits.examples["training"], splits.reports["training"]
     count = len(training) // HELD_OUT
     if not count:

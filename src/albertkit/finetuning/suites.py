@@ -12,8 +12,8 @@ from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.files import check_new_folder, complete_files, finite, write_json
 from albertkit.finetuning.evaluate import evaluate
+from albertkit.finetuning.evaluation import REPORT_JSON, REPORT_MARKDOWN
 from albertkit.finetuning.published_figures import TABLES, PublishedTable
-from albertkit.finetuning.report import REPORT_JSON, REPORT_MARKDOWN
 from albertkit.tasks.registry import task_of
 
 logger = logging.getLogger(__name__)
@@ -200,7 +200,6 @@ def results_page(suite: str, model: str, reports: Reports) -> str:
 
 
 def _table(table: PublishedTable, model: str, reports: Reports) -> list[str]:
-    """Return a section with the model in the first row, or nothing if it has none of the tasks."""
     measured = [_measured(column.keys, reports) for column in table.columns]
     if all(one == NONE for one in measured):
         return []
@@ -222,7 +221,6 @@ def average(figures: Sequence[tuple[float, ...]]) -> float:
 
 
 def _measured(keys: tuple[str, ...], reports: Reports) -> tuple[float, ...] | str:
-    """Return the values of a column, or why there are none."""
     measured, metric = zip(*(key.split("/") for key in keys), strict=True)
     if measured[0] not in reports:
         return NONE

@@ -39,12 +39,7 @@ _OF_LABELS = {"label_column", "label_separator", "negative_column", "answers_col
 
 
 def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
-    """Return the settings for reading examples: those of the fine-tuning, if the model's folder has them.
-
-    Args:
-        model: folder or name.
-        given: settings that override them.
-    """
+    """Return the settings for reading examples: those of the fine-tuning, if the model's folder has them."""
     trained = _report(Path(model)).get("settings", {})
     task = trained.get("task", {}) if isinstance(trained, dict) else None
     if not trained:  # a checkpoint, a copy of only the model, a name on the hub
@@ -66,13 +61,7 @@ def chosen_metric(model: str | Path, task: Task) -> str | None:
 
 
 def check_metric(metric: str, known: Iterable[str], *, name: str) -> None:
-    """Raise ConfigError for an unknown metric.
-
-    Args:
-        metric: its name.
-        known: the names of all metrics.
-        name: the name of the argument with the metric.
-    """
+    """Raise ConfigError for an unknown metric."""
     known = list(known)
     if metric not in known:
         raise ConfigError(
@@ -83,16 +72,7 @@ def check_metric(metric: str, known: Iterable[str], *, name: str) -> None:
 def split_settings(
     settings: type, given: dict[str, Any], *, call: Callable[..., Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split the keyword arguments of a call into fields of `settings` and of `DataOptions`.
-
-    Args:
-        settings: the dataclass.
-        given: keyword arguments.
-        call: the called function, whose arguments errors suggest.
-
-    Raises:
-        ConfigError: an argument is a field of neither.
-    """
+    """Split the keyword arguments of a call into fields of `settings` and of `DataOptions`."""
     known = [{field.name for _, field in scalar_fields(one)} for one in (settings, DataOptions)]
     for name in given:
         if not any(name in names for names in known):
@@ -106,19 +86,7 @@ def split_settings(
 def load_task(
     task: str | Task | None, model: str | Path, settings: TaskSettings, *, device: Device = CPU
 ) -> tuple[Task, Model]:
-    """Return a task with a model that was fine-tuned for it.
-
-    Args:
-        task: its name, or a task of your own; None for the task in the model's config.
-        model: folder or name.
-        settings: settings for reading examples.
-        device: as returned by `albertkit.devices.read_device`.
-
-    Raises:
-        ConfigError: the task is unknown, or the config does not name it.
-        DataError: the model has no head for the task.
-        CheckpointError: the head belongs to another task.
-    """
+    """Return a task with a model that was fine-tuned for it."""
     model = str(model)
     chosen = task_for(load_config(model), model, task)
     loaded, report = load_model(model, chosen.architecture, device=device)
@@ -159,16 +127,6 @@ def open_trained(
     """Load a fine-tuned model and open its data.
 
     Logs the data options that come from the fine-tuning.
-
-    Args:
-        model: folder or name.
-        task: see `load_task`.
-        data: see `datasets.rows.as_source`.
-        given: fields of `TaskSettings` and `DataOptions`, which override those of the fine-tuning.
-        call: see `split_settings`.
-        name: the name of the data in errors.
-        labeled: whether labels are read.
-        device: as returned by `albertkit.devices.read_device`.
     """
     flags, columns = split_settings(TaskSettings, given, call=call)
     settings = task_settings(model, flags)
@@ -211,19 +169,7 @@ def _changes(options: DataOptions, default: DataOptions) -> dict[str, Any]:
 def data_options(
     model: str | Path, task: Task, data: Any, given: dict[str, Any], *, labeled: bool
 ) -> DataOptions:
-    """Return the data options: those passed, otherwise those of the fine-tuning whose columns the data has.
-
-    Args:
-        model: folder or name of the model.
-        task: the task that reads the data.
-        data: a path, a table, or examples, as `datasets.rows.as_source` returns them.
-        given: the options of this call by name.
-        labeled: whether labels are read.
-
-    Raises:
-        ConfigError: an option has another type.
-        DataError: the source does not exist.
-    """
+    """Return the options passed, otherwise those of the fine-tuning whose columns the data has."""
     options = build(DataOptions, given, where="columns")
     remembered = _report(Path(model)).get(COLUMNS_KEY, {})
     file = Path(model) / REPORT_JSON
@@ -255,7 +201,6 @@ def data_options(
 
 
 def _table(task: Task, data: Any, options: DataOptions) -> Rows | None:
-    """Return the table of the data, or None for data without named columns."""
     if not isinstance(data, str | Path):
         return data if isinstance(data, Rows) else None
     path = Path(data)
@@ -283,12 +228,7 @@ def shared_note(shared: int, examples: int) -> str:
 
 
 def shared_with_training(model: str, examples: Sequence[Any]) -> int | None:
-    """Return how many examples have the content of a training example; None if that is unknown.
-
-    Args:
-        model: folder of the model. Only the folder of a run has the hashes of its training examples.
-        examples: evaluated examples.
-    """
+    """Return how many examples have the content of a training example; None if that is unknown."""
     file = Path(model) / CONTENTS
     if not file.is_file():
         return None
@@ -297,7 +237,6 @@ def shared_with_training(model: str, examples: Sequence[Any]) -> int | None:
 
 
 def is_run(folder: Path) -> bool:
-    """Return whether a folder has the report of a fine-tuning run, not of an evaluation."""
     return "settings" in _report(folder)
 
 

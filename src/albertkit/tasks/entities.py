@@ -29,8 +29,6 @@ Aggregation = Literal["none", "simple", "first", "max", "average"]
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit with a label: a piece or a word."""
-
     label: int
     score: float
     pieces: range  # indices of its pieces
@@ -140,7 +138,6 @@ class Entities:
         return entities
 
     def _units(self, tagged: Tagged) -> list[Unit]:
-        """Return the units of a sentence with their labels: its pieces or its words."""
         numbers = range(len(tagged.pieces))
         unit_of = numbers if self.aggregation in ("none", "simple") else tagged.words
         units = []

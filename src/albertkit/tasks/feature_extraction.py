@@ -29,17 +29,7 @@ from albertkit.tokenization.special_tokens import Parsing
 def text_vectors(
     config: AlbertConfig, *, pooling: Pooling | None = None, normalize: bool | None = None
 ) -> SentenceModules:
-    """Return the modules that compute the vector of a text.
-
-    Args:
-        config: the config of the model.
-        pooling: the pooling to use. If it is not the model's, the modules after the model's pooling are not
-            used. None for the model's pooling, or "mean" if the model has none.
-        normalize: whether to scale vectors to length 1; None for the model's setting.
-
-    Raises:
-        ConfigError: the pooling is unknown.
-    """
+    """Return the modules that compute the vector of a text."""
     modules = sentence_modules(config) or SentenceModules()
     if pooling is not None and (chosen := check_pooling(pooling)) != modules.pooling:
         modules = replace(modules, pooling=chosen, steps=())

@@ -141,18 +141,13 @@ def _with_labels(
 
 
 def chunks(examples: Iterable[Any], size: int = CHUNK) -> Iterator[list[Any]]:
-    """Yield lists of up to `size` examples."""
     examples = iter(examples)
     while some := list(islice(examples, size)):
         yield some
 
 
 class RowCounts:
-    """Counts examples that are truncated, cannot be predicted correctly, or are mostly unknown tokens.
-
-    Args:
-        task: the task that made the rows.
-    """
+    """Counts examples that are truncated, cannot be predicted correctly, or are mostly unknown tokens."""
 
     def __init__(self, task: Task) -> None:
         self._task, self._unknown = task, UnknownTokens(task.tokenizer)
@@ -162,29 +157,21 @@ class RowCounts:
         """Number of examples that cannot be predicted correctly, by the problem with their answers."""
 
     def add(self, examples: Sequence[Any], rows: Sequence[Any]) -> None:
-        """Count examples and their rows."""
         self._unknown.add(rows, count=len(examples))
         self.cut += len({row.example for row in rows if row.cut})
         self.troubles += self._task.troubles(rows)
 
     def notes(self) -> list[str]:
-        """Return notes on the examples."""
         found = Counter({self._task.cut_note: self.cut}) + self.troubles  # a sum has no zeros
         notes = [f"{number:,} of {self._unknown.examples:,} {what}" for what, number in found.items()]
         return [*notes, unknown] if (unknown := self._unknown.note()) else notes
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counts for a report."""
         return {"examples_cut": self.cut, "troubles": dict(self.troubles)}
 
 
 def features_of_all(task: Task, examples: Iterable[Any]) -> Iterator[tuple[list[Any], Sequence[Any]]]:
-    """Yield chunks of examples with their rows.
-
-    Raises:
-        DataError: examples are too long or invalid in another way. It is raised after all chunks have been
-            read, with their number, the names of the first ones, and the first problem.
-    """
+    """Yield chunks of examples with their rows."""
     count, wrong = 0, list[tuple[str, AlbertKitError]]()
     for chunk in chunks(examples):
         try:

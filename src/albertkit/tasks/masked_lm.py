@@ -66,9 +66,6 @@ class MaskedLM:
         """Return the rows of each text, which contain every mask once.
 
         [MASK] is always parsed. The tokenizer's setting applies only to the other special tokens.
-
-        Raises:
-            DataError: a text has no mask.
         """
         parse = self.tokenizer.parse_special_tokens or "mask"
         encoded = self.tokenizer(list(texts), parse_special_tokens=parse, verbose=False)
@@ -114,10 +111,6 @@ class MaskedLM:
         """Return the ids of the words to score, without duplicates, in the given order.
 
         A target is a piece as the vocabulary writes it, or a word that is a single piece.
-
-        Raises:
-            DataError: a target is not text, or is several pieces or none. A mask stands for one piece, so the
-                score would belong to another word.
         """
         is_one = isinstance(targets, str) or not isinstance(targets, Iterable)
         ids = [self._target_id(target) for target in ([targets] if is_one else targets)]
@@ -166,18 +159,7 @@ class MaskedLM:
     def predictions(
         self, texts: Sequence[str], rows: Sequence[MaskedRow], outputs: Sequence[list[Candidates]]
     ) -> list[Any]:
-        """Return the answer for each text in the format of `transformers`.
-
-        Args:
-            texts: the texts passed to `features`.
-            rows: the rows that `features` returned.
-            outputs: the result of `candidates` for each row.
-
-        Returns:
-            For one mask a list of {score, token, token_str, sequence}; for several, a list of such lists.
-            With several masks, `sequence` includes special tokens, because the other masks remain in it. If
-            the text exceeds the maximum length, each answer has `window`, the characters that were read.
-        """
+        """Return the answer for each text in the format of `transformers`."""
         predictions = []
         for own in by_example(rows, outputs, count=len(texts)):
             text = own[0][0].text

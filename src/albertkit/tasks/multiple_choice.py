@@ -50,7 +50,6 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
     may_be_too_long = True  # a question with its choice may leave no room for the context
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[ChoiceExample]:
-        """Return the reader of a RACE folder or of a table."""
         path = Path(source) if isinstance(source, str) else None
         if path is not None and path.is_dir() and not (path / "state.json").is_file():
             return race(path, labeled=labeled)
@@ -78,11 +77,9 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
         ]
 
     def units(self, rows: Sequence[Row]) -> list[list[Row]]:
-        """Return the choices of each example together, because they share a softmax."""
         return runs_of_examples(rows)
 
     def labels_of(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
-        """Return `labels` (B,)."""
         return {"labels": np.array([unit[0].labels for unit in self.units(rows)], np.int64)}
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
@@ -92,7 +89,6 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
     def predictions(
         self, examples: Sequence[ChoiceExample], rows: Sequence[Row], outputs: Sequence[np.ndarray]
     ) -> list[Chosen]:
-        """Return the choice of each example, and the probability of all."""
         predictions = []
         for choices in by_example(rows, outputs, count=len(examples)):
             logits = np.array([logit for _, logit in choices])  # (C,)
@@ -100,7 +96,6 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
         return predictions
 
     def record(self, example: ChoiceExample, prediction: Chosen) -> dict[str, Any]:
-        """Return {choice, text, score, scores}."""
         return {
             "choice": prediction.choice,
             "text": example.choices[prediction.choice],
@@ -109,16 +104,13 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
         }
 
     def truth(self, example: ChoiceExample) -> int | None:
-        """Return the index of the right choice."""
         return example.label
 
     def scores(self, examples: Sequence[ChoiceExample], predictions: Sequence[Chosen]) -> dict[str, float]:
-        """Return the accuracy, and for RACE also the accuracy of its parts."""
         true = [-1 if example.label is None else example.label for example in examples]
         return choice_scores(true, [one.choice for one in predictions], ids=[one.id for one in examples])
 
     def baseline(self, examples: Sequence[ChoiceExample]) -> dict[str, float]:
-        """Return the accuracy of guessing."""
         return {"accuracy": sum(1 / len(example.choices) for example in examples) / len(examples)}
 
     def prior_loss(self, rows: Sequence[Row]) -> float:

@@ -123,7 +123,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         self.max_question_length = min(settings.max_question_length or self.max_length, self.max_length // 2)
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[QuestionExample]:
-        """Return the reader of a SQuAD file (.json) or of a table."""
         if isinstance(source, str) and file_format(Path(source))[0] == ".json":
             return squad(source, labeled=labeled)
         return super().reader(source, options, labeled=labeled)
@@ -135,7 +134,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     def check(
         self, training: Sequence[QuestionExample], validation: Sequence[QuestionExample], batch_size: int
     ) -> str | None:
-        """Return how many training questions have no answer."""
         silent = sum(example.is_impossible for example in training)
         return f"{silent:,} of {len(training):,} training questions have no answer" if silent else None
 
@@ -144,9 +142,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
         Training uses the first of several answers. An example has no labels if no window contains its whole
         answer, because "no answer" would be wrong, or if it has no answers and is not `is_impossible`.
-
-        Raises:
-            DataError: a question is too long and must not be truncated, or an answer is not in the context.
         """
         return [row for number, example in enumerate(examples) for row in self._rows(number, example)]
 
@@ -185,7 +180,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     def _labels(
         self, example: QuestionExample, offsets: list[tuple[int, int]], windows: list[range], before: int
     ) -> Sequence[tuple[int, int] | None]:
-        """Return the label of each window, which has `before` tokens before its part of the context."""
         if example.is_impossible or not example.answers:
             return [NO_ANSWER if example.is_impossible else None] * len(windows)
         first, last = self._locate_answer(example, offsets)
@@ -231,22 +225,18 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         return [[row] for row in rows if row.labels is not None]
 
     def labels_of(self, rows: Sequence[QuestionRow]) -> dict[str, np.ndarray]:
-        """Return `start_positions` and `end_positions`, (B,) each."""
         starts, ends = np.array([row.labels for row in rows], np.int64).T
         return {"start_positions": starts, "end_positions": ends}
 
     def read(self, row: QuestionRow) -> Sequence[int]:
-        """Return all tokens."""
         return every_token(row)
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
-        """Return the start and end logits (2, T) of a row."""
         return scores.T
 
     def predictions(
         self, examples: Sequence[QuestionExample], rows: Sequence[QuestionRow], outputs: Sequence[np.ndarray]
     ) -> list[Answered]:
-        """Return the best answers to each question, and the score of "no answer"."""
         return [
             self._prediction(example.context, own)
             for example, own in zip(examples, by_example(rows, outputs, count=len(examples)), strict=True)
@@ -292,7 +282,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
     @property
     def cut_note(self) -> str:
-        """A note on the questions that are truncated."""
         return f"questions are longer than {self.max_question_length} tokens and are truncated"
 
     def troubles(self, rows: Sequence[QuestionRow]) -> Counter[str]:
@@ -321,7 +310,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         return self.with_config(config)
 
     def main_metric(self, examples: Sequence[QuestionExample]) -> str:
-        """Return F1, or F1 at the best threshold if some questions have no answer."""
         return "f1" if self.for_examples(examples).threshold is None else "best_f1"
 
     def scores(
@@ -361,19 +349,16 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         return {THRESHOLD_KEY: (threshold + min(above)) / 2 if above else threshold}
 
     def baseline(self, examples: Sequence[QuestionExample]) -> dict[str, float]:
-        """Return the scores of answering nothing, if "no answer" is possible."""
         share = sum(example.is_impossible for example in examples) / len(examples)
         return dict.fromkeys(("exact", "f1", "best_exact", "best_f1"), share) if share else {}
 
     def decisions(self, example: QuestionExample, prediction: Answered) -> list[Decision]:
-        """Return the decision on the best answer, which may be "no answer"."""
         answer = prediction.ranked(self.threshold)[0]
         texts = [text for text, _ in example.answers] or [""]
         right = any(exact_match(text, answer.text) for text in texts)
         return [Decision(texts[0], answer.text, right, min(answer.score, 1.0))]
 
     def record(self, example: QuestionExample, prediction: Answered) -> dict[str, Any]:
-        """Return {answer, start, end, score, no_answer_difference}."""
         answer = prediction.ranked(self.threshold)[0]
         return {
             "answer": answer.text,

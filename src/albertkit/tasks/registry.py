@@ -25,11 +25,7 @@ TASKS: dict[str, type[Task]] = {
 
 
 def task_of(task: str | Task[Any, Any, Any] | type[Task]) -> Task:
-    """Return the task with a name; a task itself, or its class, is also accepted.
-
-    Raises:
-        ConfigError: there is no such task, or a task of your own has the name of another task.
-    """
+    """Return the task with a name; a task itself, or its class, is also accepted."""
     if isinstance(task, type) and issubclass(task, Task):
         task = task()
     if isinstance(task, Task):
@@ -50,17 +46,7 @@ def task_of(task: str | Task[Any, Any, Any] | type[Task]) -> Task:
 def task_for(
     config: AlbertConfig, model: str, task: str | Task[Any, Any, Any] | type[Task] | None = None
 ) -> Task:
-    """Return the task that a model was fine-tuned for, or the task that the caller chose instead.
-
-    Args:
-        config: the config of the model.
-        model: the name of the model, for messages.
-        task: see `task_of`; None for the task in the config.
-
-    Raises:
-        ConfigError: see `task_of`; the config does not record the task; or the model was fine-tuned for a
-            task of your own, whose class the caller did not pass.
-    """
+    """Return the task that a model was fine-tuned for, or the task that the caller chose instead."""
     own = user_task_of(config)
     chosen = None if task is None or (own is not None and isinstance(task, str)) else task_of(task)
     if own is not None and (chosen is None or chosen.name in TASKS):

@@ -102,9 +102,6 @@ def owned(windows: Sequence[range]) -> list[range]:
 
     A token in the overlap of two windows belongs to the window in which it has more context, as in the
     original's answers to SQuAD ("maximum context").
-
-    Args:
-        windows: ranges in order of their starts, without gaps.
     """
     # Two neighbors meet in the middle of their overlap. If it has a middle token, the first window gets it.
     middles = [(one.stop + two.start + 1) // 2 for one, two in pairwise(windows)]
@@ -145,11 +142,9 @@ class UnknownTokens:
                 self._affected_tokens += tokens[example]
 
     def has_text(self, row: Row) -> bool:
-        """Return whether a row has tokens of a text."""
         return any(one not in self._ignored for one in row.input_ids)
 
     def note(self) -> str | None:
-        """Return the warning, or None if no example is affected."""
         if not self.affected:
             return None
         share = self._affected_unknown / self._affected_tokens
@@ -160,7 +155,6 @@ class UnknownTokens:
         )
 
     def warn(self) -> bool:
-        """Warn if an example is affected, and return whether one is."""
         if note := self.note():
             warn_caller(note, UnknownTokensWarning)
         return note is not None

@@ -68,7 +68,6 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
     unused = ("pooler.",)
 
     def use_config(self, config: AlbertConfig) -> None:
-        """Use the pooling in the settings, or the pooling of the model if the settings have none."""
         super().use_config(config)
         settings = self.settings
         self.modules = text_vectors(config, pooling=settings.pooling, normalize=settings.normalize)
@@ -78,7 +77,6 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         self._vectors = TextVectors(self.tokenizer, self.modules, max_length=self.max_length)
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[PairExample]:
-        """Return the reader of a GLUE split or of a table."""
         if options.glue is not None and isinstance(source, str):
             path = Path(source)
             return glue(path.parent, options.glue, path.name, labeled=labeled, example_class=PairExample)
@@ -89,19 +87,12 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         return True
 
     def saved(self, examples: Sequence[PairExample]) -> dict[str, Any]:
-        """Also return the config entries that describe how vectors are computed."""
         return super().saved(examples) | replace(self.modules, max_length=self.max_length).entries()
 
     def check(
         self, training: Sequence[PairExample], validation: Sequence[PairExample], batch_size: int
     ) -> str:
-        """Return a note on what is trained: it depends on the kind of examples.
-
-        Raises:
-            ConfigError: the model's pooling or modules cannot be trained, a batch has a single example, or
-                single texts are trained without dropout.
-            DataError: all scores are equal, or the validation examples are single texts.
-        """
+        """Return a note on what is trained: it depends on the kind of examples."""
         kind, config = _kind(training), self.config
         if self.modules.steps:
             after = ", ".join(type(one).__name__ for one in self.modules.steps)
@@ -128,7 +119,6 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         return _KINDS[kind]
 
     def features(self, examples: Sequence[PairExample]) -> list[Row]:
-        """Return one row per text, one to three for each example. `labels` is the score, or None."""
         texts = [
             (number, text)
             for number, example in enumerate(examples)
@@ -150,17 +140,14 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         return {}
 
     def read(self, row: Row) -> Sequence[int]:
-        """Return the positions of the tokens that are pooled."""
         return self._vectors.read(row)
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
-        """Return the vector (D,) of a row, computed from its hidden states (R, H)."""
         return self._vectors.vector(scores)
 
     def predictions(
         self, examples: Sequence[PairExample], rows: Sequence[Row], outputs: Sequence[np.ndarray]
     ) -> list[Embedded]:
-        """Return the vectors of each example's texts, and the cosine similarity of the first two."""
         predictions = []
         for own in by_example(rows, outputs, count=len(examples)):
             vectors = [vector for _, vector in own]
@@ -203,7 +190,6 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         ]
 
     def record(self, example: PairExample, prediction: Embedded) -> dict[str, Any]:
-        """Return {vector} for a single text, else {similarity}; with candidates also {rank, nearest}."""
         if prediction.similarity is None:
             return {"vector": prediction.vectors[0].tolist()}
         found: dict[str, Any] = {"similarity": prediction.similarity}
@@ -212,11 +198,9 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         return found
 
     def truth(self, example: PairExample) -> str | float | None:
-        """Return the score, or for matching pairs the second text."""
         return example.pair if example.score is None else example.score
 
     def scores(self, examples: Sequence[PairExample], predictions: Sequence[Embedded]) -> dict[str, float]:
-        """Return the correlations of similarities and scores; for matching pairs, the retrieval metrics."""
         if _kind(examples, alone=False) == "scored":
             true = [example.score or 0.0 for example in examples]
             cosines = [prediction.similarity or 0.0 for prediction in predictions]
@@ -225,11 +209,9 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         return retrieval_scores([one.rank for one in predictions if one.rank is not None])
 
     def main_metric(self, examples: Sequence[PairExample]) -> str:
-        """Return Spearman's correlation for pairs with scores, else the mean reciprocal rank."""
         return "spearman" if _kind(examples, alone=False) == "scored" else "mrr"
 
     def decisions(self, example: PairExample, prediction: Embedded) -> list[Decision]:
-        """Return the score with the cosine similarity, or the second text with the nearest candidate."""
         if example.score is not None:
             return [Decision(example.score, prediction.similarity, example.score == prediction.similarity)]
         return [Decision(example.pair, prediction.nearest, prediction.rank == 1)]

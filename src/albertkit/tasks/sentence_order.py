@@ -33,7 +33,6 @@ class SentenceOrder(TextClassification):
         self.labels = LabelSet(CLASS, LABELS)
 
     def features(self, examples: Sequence[TextExample]) -> list[Row]:
-        """Return one row per example; `labels` is 0 for "in order" and 1 for "swapped"."""
         for example in examples:
             if example.text_pair is None:
                 raise DataError(

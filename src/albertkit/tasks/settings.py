@@ -42,11 +42,7 @@ class TaskSettings:
 
 
 def saved_lengths(config: AlbertConfig) -> dict[str, int]:
-    """Return the lengths that a model was fine-tuned with, by setting; empty if its config lacks them.
-
-    Raises:
-        ConfigError: the config has an invalid entry.
-    """
+    """Return the lengths that a model was fine-tuned with, by setting; empty if its config lacks them."""
     found = config.extra.get(SETTINGS_KEY, {})
     if not isinstance(found, dict) or not all(type(one) is int and one >= 0 for one in found.values()):
         raise ConfigError(

@@ -90,7 +90,6 @@ class TextClassification(Task[TextExample, Row, Classified]):
         self.probability = type(self).probability if self.labels.kind is CLASS else None
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[TextExample]:
-        """Return the reader of a GLUE split or of a table."""
         if options.glue is not None and isinstance(source, str):
             path = Path(source)
             return glue(path.parent, options.glue, path.name, labeled=labeled)
@@ -99,12 +98,10 @@ class TextClassification(Task[TextExample, Row, Classified]):
     def find_labels(
         self, examples: Sequence[TextExample], names: tuple[str, ...] | None, problem_type: ProblemType | None
     ) -> LabelSet:
-        """Infer the labels and their kind from the examples."""
         given = [example.label for example in examples if example.label is not None]
         return infer_labels(given, names=names, problem_type=problem_type)
 
     def with_label(self, example: TextExample, labels: LabelSet) -> TextExample:
-        """Return an example with its label in the set."""
         if labels.kind is NUMBER and len(labels.names) > 1:
             raise ConfigError(
                 f"the model predicts {len(labels.names)} numbers for a text ({', '.join(labels.names)}), but "
@@ -114,7 +111,6 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return example if example.label is None else replace(example, label=labels.read(example.label))
 
     def saved(self, examples: Sequence[TextExample]) -> dict[str, Any]:
-        """Also return whether the model learns pairs."""
         return super().saved(examples) | {PAIRS_KEY: examples[0].text_pair is not None}
 
     def check_fit(self, examples: Sequence[TextExample]) -> None:
@@ -149,13 +145,11 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return rows
 
     def labels_of(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
-        """Return `labels`: (B,) or, for several labels, (B, K)."""
         return {"labels": np.array([row.labels for row in rows], self.labels.kind.dtype)}
 
     def predictions(
         self, examples: Sequence[TextExample], rows: Sequence[Row], outputs: Sequence[np.ndarray]
     ) -> list[Classified]:
-        """Return label and scores of each example, given the logits (K,) of each row."""
         apply = _FUNCTIONS[self.function_to_apply or self.labels.kind.function]
         return [Classified(self.labels.predict(logits), apply(logits).tolist()) for logits in outputs]
 
@@ -173,11 +167,9 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return {"label": label, "score": max(prediction.scores), "scores": scores}
 
     def truth(self, example: TextExample) -> Any:
-        """Return the label."""
         return list(example.label) if isinstance(example.label, tuple) else example.label
 
     def scores(self, examples: Sequence[TextExample], predictions: Sequence[Classified]) -> dict[str, float]:
-        """Return the metrics of the kind of labels."""
         true: list[Any] = [one.label for one in examples]
         scores = self.labels.scores(true, [one.label for one in predictions])
         if self.labels.kind is SEVERAL and self.function_to_apply in (None, SEVERAL.function):
@@ -186,11 +178,9 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return scores
 
     def main_metric(self, examples: Sequence[TextExample]) -> str:
-        """Return accuracy, micro F1 for several labels, or Pearson's correlation for numbers."""
         return self.labels.main_metric
 
     def baseline(self, examples: Sequence[TextExample]) -> dict[str, float]:
-        """Return the share of the most frequent class; for several labels, three metrics."""
         labels, true = self.labels, [example.label for example in examples]
         scores = labels.baseline(true)
         if labels.kind is SEVERAL:
@@ -213,7 +203,6 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return "the same probabilities" if is_constant and differ else None
 
     def learnt_classes(self, rows: Iterable[Row]) -> Counter[int] | None:
-        """Count the classes of rows with a single class."""
         return Counter(row.labels for row in rows) if self.labels.kind is CLASS else None
 
     def prior_loss(self, rows: Sequence[Row]) -> float | None:

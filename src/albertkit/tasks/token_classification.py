@@ -86,7 +86,6 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         self.stride = stride
 
     def use_config(self, config: AlbertConfig) -> None:
-        """Read the labels of the model."""
         super().use_config(config)
         labeled = self.settings.labeled_tokens
         if labeled not in ("first", "all"):
@@ -95,7 +94,6 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         self._has_no_types = has_no_types(self.labels.names)
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[WordsExample]:
-        """Return the reader of a table or, for other endings, of a file of CoNLL columns."""
         path = Path(source) if isinstance(source, str) else None
         if path is None or path.is_dir() or file_format(path)[0] in self.table_formats:
             return super().reader(source, options, labeled=labeled)
@@ -112,11 +110,9 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         names: tuple[str, ...] | None,
         problem_type: ProblemType | None,
     ) -> LabelSet:
-        """Return the labels of the words."""
         return infer_tags([example.labels or () for example in examples], names=names)
 
     def with_label(self, example: WordsExample, labels: LabelSet) -> WordsExample:
-        """Return the example after checking that its labels are in the set."""
         labels.read(example.labels)
         return example
 
@@ -191,7 +187,6 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         return rows
 
     def _piece_labels(self, number: int, example: WordsExample, words: list[int]) -> list[int] | None:
-        """Return the training label of each piece, (P,)."""
         if example.labels is None:
             return None
         where = f"example {example.id or number}"
@@ -210,35 +205,29 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         ]
 
     def _later_label(self, label: str) -> int:
-        """Return the training label of the later pieces of a word."""
         if self.settings.labeled_tokens == "first" or label == IGNORED:
             return IGNORED_LABEL
         inside = f"I{label[1:]}" if self._prefix(label) in [*BEGINS] else label
         return self.labels.ids.get(inside, self.labels.ids[label])
 
     def _prefix(self, label: str) -> str:
-        """Return the prefix of a label; empty for a label without prefix."""
         return label[:1] if label[1:2] == "-" or (self._has_no_types and label != OUTSIDE) else ""
 
     def labels_of(self, rows: Sequence[WordsRow]) -> dict[str, np.ndarray]:
-        """Return `labels` (B, T)."""
         labels = np.full((len(rows), self.padded_length(rows)), IGNORED_LABEL, np.int64)
         for number, row in enumerate(rows):
             labels[number, : len(row.labels)] = row.labels
         return {"labels": labels}
 
     def read(self, row: WordsRow) -> Sequence[int]:
-        """Return the pieces that a row predicts."""
         return row.positions
 
     def keep(self, scores: np.ndarray) -> np.ndarray:
-        """Return the logits (P, K) of these pieces."""
         return scores
 
     def predictions(
         self, examples: Sequence[WordsExample], rows: Sequence[WordsRow], outputs: Sequence[np.ndarray]
     ) -> list[Tagged]:
-        """Return the labels of each example's words, and the scores of their pieces."""
         return [
             self._prediction(example, [row for row, _ in own], np.concatenate([logits for _, logits in own]))
             for example, own in zip(examples, by_example(rows, outputs, count=len(examples)), strict=True)
@@ -275,28 +264,22 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         return found[1:]
 
     def record(self, example: WordsExample, prediction: Tagged) -> dict[str, Any]:
-        """Return {tokens, labels}."""
         return {"tokens": list(example.words), "labels": prediction.labels}
 
     def truth(self, example: WordsExample) -> list[str] | None:
-        """Return the labels."""
         return None if example.labels is None else list(example.labels)
 
     def scores(self, examples: Sequence[WordsExample], predictions: Sequence[Tagged]) -> dict[str, float]:
-        """Return the scores of spans, or of words if the labels follow no scheme."""
         true = [example.labels or () for example in examples]
         return self.labels.scores(true, [one.labels for one in predictions])
 
     def main_metric(self, examples: Sequence[WordsExample]) -> str:
-        """Return F1 of spans if the labels follow a scheme, otherwise accuracy."""
         return self.labels.main_metric
 
     def baseline(self, examples: Sequence[WordsExample]) -> dict[str, float]:
-        """Return the share of the most frequent label."""
         return self.labels.baseline(example.labels or () for example in examples)
 
     def decisions(self, example: WordsExample, prediction: Tagged) -> list[Decision]:
-        """Return the decisions on the words, with the probability of each word's first piece."""
         confidence: dict[int, float] = {}
         for word, scores in zip(prediction.words, prediction.scores.tolist(), strict=True):
             confidence.setdefault(word, max(scores))
@@ -309,7 +292,6 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         ]
 
     def learnt_classes(self, rows: Iterable[WordsRow]) -> Counter[int]:
-        """Count the labels of pieces."""
         counts = Counter(label for row in rows for label in row.labels)
         del counts[IGNORED_LABEL]
         return counts
