@@ -283,7 +283,7 @@ COMMANDS: Mapping[str, Command] = {
         common=_COMMON,
     ),
     "finetune": Command(
-        function="albertkit.finetuning.train:finetune",
+        function="albertkit.finetuning.finetune:finetune",
         settings=("albertkit.finetuning.settings:FinetuningSettings", _LABELED),
         positional=("task",),
         kinds={"task": str, "train": str, "validation": str, "recipe": Path},

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.reader import as_source, open_table
+from albertkit.datasets.rows import read_rows
 from albertkit.errors import AlbertKitError, DataError, short
 from albertkit.inputs import TABLES, InputFormat, NumberedInputs, format_of
 
@@ -39,16 +39,14 @@ def read_inputs(
         if path.is_dir():
             raise DataError(f"{inputs} is a folder. Expected a file with one input per line.")
         if format is None and path.suffix.lower() in TABLES:
-            return _table_inputs(open_table(str(path)), fields, rest)
+            return _table_inputs(read_rows(path), fields, rest)
         chosen = format or format_of(path)
         lines = _lines(path)
         return NumberedInputs.read(
             lines, str(path), format=chosen, fields=fields, rest=rest, others=not fields
         )
     if is_table(inputs, rest):
-        if isinstance(inputs, Mapping):
-            inputs = [dict(zip(inputs, values, strict=True)) for values in zip(*inputs.values(), strict=True)]
-        return _table_inputs(open_table(as_source(inputs, name="the table")), fields, rest)
+        return _table_inputs(read_rows(inputs, name="the table"), fields, rest)
     if hasattr(inputs, "to_pylist"):  # a column of PyArrow, whose items are not Python strings
         inputs = inputs.to_pylist()
     is_scalar = getattr(inputs, "shape", None) == ()  # an array or tensor without dimensions
@@ -83,7 +81,7 @@ def _table_inputs(table: Any, fields: Sequence[str], rest: str | None) -> Number
 
     If no column has the name of the first field, the only column is the text.
     """
-    columns = table.columns()
+    columns = table.columns
     by_name = {str(column).casefold(): column for column in columns}
     wanted = {name: by_name[name] for name in (*fields, *filter(None, [rest])) if name in by_name}
     if fields and fields[0] not in wanted:
@@ -94,7 +92,7 @@ def _table_inputs(table: Any, fields: Sequence[str], rest: str | None) -> Number
             )
         wanted[fields[0]] = columns[0]
     items = []
-    for row in table.rows():
+    for row in table:
         if row.fault:
             raise DataError(f"{row.origin}: {row.fault}")
         values = {name: row.values.get(column) for name, column in wanted.items()} if fields else row.values

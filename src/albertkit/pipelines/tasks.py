@@ -16,7 +16,6 @@ import numpy as np
 from albertkit.checkpoints.sentence_modules import sentence_modules
 from albertkit.config import SETTINGS_KEY
 from albertkit.datasets.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
-from albertkit.datasets.reader import made_example
 from albertkit.engines.engine import Row, by_example, every_token
 from albertkit.errors import ConfigError, DataError, short, warn_caller
 from albertkit.extras import optional
@@ -99,14 +98,14 @@ def _planned(
     """
 
     def answers(examples: list[Any], rows: Sequence[Row], outputs: list[Any]) -> list[Any]:
-        predictions = task.checked_predictions(examples, rows, outputs)
+        predictions = task.predictions(examples, rows, outputs)
         cuts = tokens_cut(rows, examples=len(examples))
         return [
             answer(example, prediction, {"cut": cut} if cut else {})
             for example, prediction, cut in zip(examples, predictions, cuts, strict=True)
         ]
 
-    return Plan(task.checked_features, partial(task.run, pipeline.engine), answers, as_list)
+    return Plan(task.features, partial(task.run, pipeline.engine), answers, as_list)
 
 
 def _limits(
@@ -502,7 +501,7 @@ def definition_of(task: Task) -> Definition:
         if not isinstance(given, Mapping):
             return given
         try:
-            return made_example(task.example, given)
+            return task.example(given)
         except DataError as error:
             raise DataError(f"the task {task.name} cannot read {short(given)}: {error}") from error
 
@@ -510,9 +509,7 @@ def definition_of(task: Task) -> Definition:
         config = pipeline.model.config
         settings = build(TaskSettings, {**saved_lengths(config)}, where=f"{SETTINGS_KEY} in the config")
         bound = task.bind(pipeline.tokenizer, config, settings)
-        return _planned(
-            pipeline, bound, lambda example, found, cut: bound.checked_record(example, found) | cut
-        )
+        return _planned(pipeline, bound, lambda example, found, cut: bound.record(example, found) | cut)
 
     return Definition(
         name=task.name,
