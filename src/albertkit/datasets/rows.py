@@ -425,7 +425,11 @@ def object_rows(data: Any, name: str, *, features: Any = None, columns: Sequence
 
 
 def _from_columns(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    columns = {column: list(values) for column, values in data.items() if isinstance(values, list | tuple)}
+    columns = {
+        column: list(values)
+        for column, values in data.items()
+        if isinstance(values, list | tuple) or hasattr(values, "tolist")
+    }
     if len(columns) < len(data) or len(lengths := {*map(len, columns.values())}) != 1 or 0 in lengths:
         raise DataError(
             f"{name} is a mapping with the keys {', '.join(map(str, data))}. If these are splits, pass "

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.rows import Rows, read_rows
+from albertkit.datasets.rows import read_rows
 from albertkit.errors import AlbertKitError, DataError, short
 from albertkit.inputs import TABLES, InputFormat, NumberedInputs, format_of
 
@@ -46,8 +46,6 @@ def read_inputs(
             lines, str(path), format=chosen, fields=fields, rest=rest, others=not fields
         )
     if is_table(inputs, rest):
-        if isinstance(inputs, Mapping):
-            inputs = [dict(zip(inputs, values, strict=True)) for values in zip(*inputs.values(), strict=True)]
         return _table_inputs(read_rows(inputs, name="the table"), fields, rest)
     if hasattr(inputs, "to_pylist"):  # a column of PyArrow, whose items are not Python strings
         inputs = inputs.to_pylist()
@@ -78,7 +76,7 @@ def is_table(inputs: Any, rest: str | None) -> bool:
     return hasattr(inputs, "columns")  # a dataset of `datasets` has rows
 
 
-def _table_inputs(table: Rows, fields: Sequence[str], rest: str | None) -> NumberedInputs:
+def _table_inputs(table: Any, fields: Sequence[str], rest: str | None) -> NumberedInputs:
     """Return the rows of a table, with only the columns that have the name of a field, in any case.
 
     If no column has the name of the first field, the only column is the text.
