@@ -46,8 +46,6 @@ def read_inputs(
             lines, str(path), format=chosen, fields=fields, rest=rest, others=not fields
         )
     if is_table(inputs, rest):
-        if isinstance(inputs, Mapping):
-            inputs = [dict(zip(inputs, values, strict=True)) for values in zip(*inputs.values(), strict=True)]
         return _table_inputs(read_rows(inputs, name="the table"), fields, rest)
     if hasattr(inputs, "to_pylist"):  # a column of PyArrow, whose items are not Python strings
         inputs = inputs.to_pylist()

@@ -87,6 +87,10 @@ class TaskRequest(Strict):
     model: Name | None = Field(None, description="Name of the model. Default: the first model for the task.")
     input: Any
 
+    if typing.TYPE_CHECKING:  # the options of the task
+
+        def __getattr__(self, name: str) -> Any: ...
+
     def items(self) -> list[Any]:
         """Return the inputs as a list."""
         return self.input if isinstance(self.input, list) else [self.input]
@@ -142,10 +146,10 @@ def request_for(task: str, item: Any) -> type[TaskRequest]:
     for field in dataclasses.fields(kind):
         if field.metadata.get("only") != "python":
             default = list(field.default) if isinstance(field.default, tuple) else field.default
-            about = {"description": " ".join(docs[field.name].split())}
+            about: dict[str, Any] = {"description": " ".join(docs[field.name].split())}
             # The schema shows no default for BEST, because null and a missing field differ.
-            shown = {"default_factory": lambda: None} if default is BEST else {"default": default}
-            fields[field.name] = (_schema_of(hints[field.name], field), Field(**shown, **about))
+            about |= {"default_factory": lambda: None} if default is BEST else {"default": default}
+            fields[field.name] = (_schema_of(hints[field.name], field), Field(**about))
     return pydantic.create_model(f"{kind.__name__}Request", __base__=TaskRequest, **fields)
 
 
