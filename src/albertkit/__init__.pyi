@@ -52,7 +52,7 @@ from albertkit.pipelines import pipeline as pipeline
 from albertkit.pretraining.prepare import prepare as prepare
 from albertkit.pretraining.pretrain import pretrain as pretrain
 from albertkit.pretraining.train_tokenizer import train_tokenizer as train_tokenizer
-from albertkit.serving.start import serve as serve
+from albertkit.serving.server import serve as serve
 from albertkit.tasks.labels import CLASS as CLASS
 from albertkit.tasks.labels import NUMBER as NUMBER
 from albertkit.tasks.labels import SEVERAL as SEVERAL

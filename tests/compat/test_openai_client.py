@@ -54,7 +54,7 @@ def test_embeddings(server: Running, client: Any) -> None:
     answer = client.embeddings.create(model="bundled", input=TEXTS[0], encoding_format="base64")
     encoded = answer.data[0].embedding
     np.testing.assert_allclose(np.frombuffer(base64.b64decode(encoded), "<f4"), expected[0], atol=1e-5)
-    long = client.embeddings.create(model="bundled", input="word " * 500, extra_body={"truncate": True})
+    long = client.embeddings.create(model="bundled", input="word " * 500, extra_body={"truncation": True})
     assert len(long.data) == 1
 
     async def ask() -> Any:

@@ -3,12 +3,9 @@
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +13,9 @@ from places import SUPPORT
 
 pytest.importorskip("fastapi", reason="needs the server's libraries: pip install 'albertkit[serve]'")
 
-from serving_server import Running, save_random_models, wait_for
+from serving_server import Running, save_random_models
 
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.serving.libraries import uvicorn
-from albertkit.serving.server import listen, uvicorn_config
-from albertkit.serving.settings import ServingSettings
 
 MOST_MEGABYTES = 50
 MOST_MEGABYTES_OF_TEXT = 150  # of one text with as many characters as a request may have
@@ -139,36 +133,6 @@ def test_a_large_body(watched: Watched, name: str) -> None:
     watched.check()
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(500, marks=pytest.mark.slow)])
-def test_connections_of_slow_bytes(watched: Watched, count: int) -> None:
-    """Half of them in the middle of a head."""
-    connections = [watched.server.connect() for _ in range(count)]
-    for number, connection in enumerate(connections):
-        connection.sendall(head(1000)[: 40 if number % 2 else None])
-    alive, answered = connections, time.monotonic()
-    while alive and time.monotonic() < answered + 30:
-        assert watched.ask("/v1/tokenize", {"input": "a key"}).status == 200
-        alive = [one for one in alive if _sends(one)]
-        time.sleep(0.1)
-    for connection in connections:
-        connection.close()
-    assert not alive
-    watched.check()
-
-
-def _sends(connection: socket.socket) -> bool:
-    """Send a byte; tell whether the connection is open and nothing was answered."""
-    connection.setblocking(False)
-    try:
-        connection.send(b"a")
-        connection.recv(1000)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
 @pytest.mark.parametrize(
     "sent",
     [
@@ -193,27 +157,6 @@ def test_heads_without_end(watched: Watched, sent: bytes) -> None:
     for connection in connections:
         connection.close()
     watched.check()
-
-
-def test_several_requests_of_a_client_that_reads_nothing() -> None:
-    async def application(scope: object, receive: object, send: Callable[..., Awaitable[None]]) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": bytes(10_000_000)})
-
-    settings = ServingSettings(models={"model": "bundled"}, port=0, client_seconds=0.3)
-    listening = listen(settings)
-    listening.listen()
-    server = uvicorn.Server(uvicorn_config(application, settings))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        with socket.create_connection(listening.getsockname()) as connection:
-            connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 2)
-            wait_for(lambda: bool(server.server_state.connections))
-            wait_for(lambda: not server.server_state.connections, seconds=20)
-    finally:
-        server.should_exit = True
-        thread.join(20)
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(500, marks=pytest.mark.slow)])

@@ -82,7 +82,7 @@ class TestServer:
         long = "the river " * 50
         reply = server.ask("/v1/inspect", {"input": long})
         assert (reply.status, reply.kind) == (422, "invalid")
-        assert server.results("/v1/inspect", {"input": long, "truncate": True})[0]["cut"] > 0
+        assert server.results("/v1/inspect", {"input": long, "truncation": True})[0]["cut"] > 0
         for body, status in [
             ({"input": " "}, 422),
             ({"input": ["a", "b"]}, 422),
@@ -125,7 +125,7 @@ class TestServer:
         with running(replace(settings, playground=False), models) as server:
             for path in ("/playground", "/playground/playground.js"):
                 assert server.ask(path).status == 404
-            assert server.ask("/").status == 405  # InferenceClient sends a POST to this path
+            assert server.ask("/").status == 404
             assert server.ask("/v1/inspect", {"input": "a"}).status == 404
             assert "/v1/inspect" not in server.ask("/openapi.json").json["paths"]
 

@@ -41,7 +41,7 @@ CASES: list[tuple[str, dict[str, Any], str, str, dict[str, Any]]] = [
     ("order", {"input": PAIRS}, "pretrained", "sentence-order", {}),
     ("classify", {"input": ["a fox", PAIRS[0]]}, "classifier", "text-classification", {"top_k": 1}),
     (
-        *("classify", {"input": ["a fox", CONTEXT], "top_k": None, "truncate": True}, "classifier"),
+        *("classify", {"input": ["a fox", CONTEXT], "top_k": None, "truncation": True}, "classifier"),
         *("text-classification", {"top_k": None, "truncation": True}),
     ),
     (
@@ -49,7 +49,7 @@ CASES: list[tuple[str, dict[str, Any], str, str, dict[str, Any]]] = [
         *("zero-shot-classification", {"candidate_labels": ["key", "sea", "river"]}),
     ),
     (
-        *("zero-shot", {"input": ["a fox", CONTEXT], **NEWS, "truncate": True, "multi_label": True}, "nli"),
+        *("zero-shot", {"input": ["a fox", CONTEXT], **NEWS, "truncation": True, "multi_label": True}, "nli"),
         *("zero-shot-classification", {**NEWS, "truncation": True, "multi_label": True}),
     ),
     ("tag", {"input": ["Queen Anne painted (again)", CONTEXT]}, "tagger", "token-classification", {}),
@@ -121,7 +121,7 @@ class TestAnswers:
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(pipeline_of_reader.model.config.extra, SETTINGS_KEY, {"max_answer_length": 1})
             short = server.results("/v1/answer", body)
-        assert short == server.results("/v1/answer", body | {"max_answer_tokens": 1})
+        assert short == server.results("/v1/answer", body | {"max_answer_len": 1})
         assert short != server.results("/v1/answer", body)
 
     def test_embeddings_are_openai_s_and_the_pipeline_s(

@@ -24,7 +24,7 @@ from albertkit.errors import CheckpointError, ConfigError
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pipelines import pipeline
-from albertkit.serving import service
+from albertkit.serving import app
 from albertkit.serving.models import ServedModel, load_model
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -65,7 +65,7 @@ class TestFaults:
     def test_an_engine_that_does_not_answer_is_not_ready(
         self, folders: Any, watched: ServedModel, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(service, "_PROBE_SECONDS", 0.3)
+        monkeypatch.setattr(app, "_PROBE_SECONDS", 0.3)
         engine = engine_of(watched)
         with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
             engine.may_go.clear()
@@ -207,7 +207,7 @@ def test_a_folder_of_sentence_transformers(engine: str, folders: dict[str, str],
             np.testing.assert_allclose(found, ours(texts, **{"normalize": True} | given), atol=1e-5)
         long = {"input": "the captain followed a fox " * 3}
         assert server.ask("/v1/embeddings", long).status == 422
-        (cut,) = server.ask("/v1/embeddings", long | {"truncate": True}).json["data"]
+        (cut,) = server.ask("/v1/embeddings", long | {"truncation": True}).json["data"]
         expected = ours(long["input"], normalize=True, truncation=True)
         np.testing.assert_allclose(cut["embedding"], expected, atol=1e-5)
         wrong = server.ask("/v1/embeddings", {"input": "a", "prompt_name": "other"})

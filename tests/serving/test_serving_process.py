@@ -22,8 +22,7 @@ from serving_requests import settings_for
 from serving_server import Running, running
 
 from albertkit.errors import AlbertKitError, ConfigError
-from albertkit.serving import start
-from albertkit.serving.server import listen, read_key, serve
+from albertkit.serving.server import listen, read_key, serve, serve_here
 from albertkit.serving.settings import ServingSettings
 
 
@@ -70,7 +69,7 @@ def test_the_server_restores_the_process_at_its_end(
         warnings.simplefilter("always")
         shown, filters = warnings.showwarning, list(warnings.filters)
         ending: list[Any] = []
-        serve(settings, listening, ready=lambda names: ending.append(pool.submit(end)))
+        serve_here(settings, listening, ready=lambda names: ending.append(pool.submit(end)))
         ending[0].result()
         assert warnings.showwarning is shown
         assert warnings.filters == filters
@@ -95,12 +94,12 @@ def test_where_a_server_cannot_run() -> None:
     """Check that the error comes before anything is loaded."""
 
     async def start_in_a_loop() -> None:
-        start.serve("none", port=0)
+        serve("none", port=0)
 
     with pytest.raises(ConfigError, match=r"while an event loop runs, as in a notebook\. Expected the main"):
         asyncio.run(start_in_a_loop())
     with ThreadPoolExecutor(1) as pool, pytest.raises(ConfigError, match=r"serve was called in a thread\."):
-        pool.submit(start.serve, "none", port=0).result()
+        pool.submit(serve, "none", port=0).result()
 
 
 def test_a_model_that_cannot_be_loaded_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -108,7 +107,7 @@ def test_a_model_that_cannot_be_loaded_leaves_nothing_behind(tmp_path: Path) -> 
     settings = settings_for({"missing": str(tmp_path)})
     listening = listen(settings)
     with pytest.raises(AlbertKitError):
-        serve(settings, listening)
+        serve_here(settings, listening)
     assert warnings.filters == filters
     assert listening.fileno() == -1  # closed
 

@@ -8,11 +8,10 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the server's libraries: pip install 'albertkit[serve]'")
 
 from albertkit.engines.engine import BatchScores, Engine, Job, Row
-from albertkit.serving import batching
-from albertkit.serving.api_errors import ApiError
-from albertkit.serving.batching import RowQueue
+from albertkit.serving import queue as queue_module
+from albertkit.serving.limits import ApiError
 from albertkit.serving.metrics import Metrics
-from albertkit.serving.work import Ticket, Work
+from albertkit.serving.queue import RowQueue, Ticket, Work
 
 
 class Zeros(Engine):
@@ -40,7 +39,7 @@ def test_a_slow_batch_does_not_reject_requests_forever(
     large = Ticket(characters=1000, seconds=30.0)
     with pytest.raises(ApiError, match=r"takes about 300\.0 seconds"):
         queue.enter(large)
-    monkeypatch.setattr(batching, "_VALID_SECONDS", 0.0)
+    monkeypatch.setattr(queue_module, "_VALID_SECONDS", 0.0)
     queue.enter(large)
     compute(queue, "a" * 300, tokens=100)
     assert queue.seconds_per_token < 0.1  # without the batch of long ago

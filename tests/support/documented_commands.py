@@ -84,7 +84,9 @@ LOCAL: dict[str, dict[str, str]] = {
         "accelerate launch": f"GLOO_SOCKET_IFNAME=lo {sys.executable} -m accelerate.commands.launch"
     },
     "how-to/clients.md": {
-        '"http://localhost:8080/models/bundled"': 'os.path.expandvars("http://localhost:$PORT/models/bundled")',
+        '"http://localhost:8080/pipeline/fill-mask"': (
+            'os.path.expandvars("http://localhost:$PORT/pipeline/fill-mask")'
+        ),
         "from huggingface_hub": "import os\nos.environ.pop('HF_HUB_OFFLINE', None)\nfrom huggingface_hub",
     },
     "how-to/peft.md": {"max_steps=40": "max_steps=40, report_to=[], use_cpu=True"},

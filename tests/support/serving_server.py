@@ -19,9 +19,9 @@ from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering
+from albertkit.serving.app import Service
 from albertkit.serving.models import ServedModel
 from albertkit.serving.server import listen, make_server
-from albertkit.serving.service import Service
 from albertkit.serving.settings import ServingSettings
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 

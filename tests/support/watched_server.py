@@ -10,8 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+from albertkit.serving.app import Service
 from albertkit.serving.server import free_memory, listen, make_server
-from albertkit.serving.service import Service
 from albertkit.serving.settings import ServingSettings
 
 _TICK = 0.01  # seconds

@@ -188,7 +188,7 @@ class _Evaluate(Command):
         as_json, data, model = given.pop("json", False), given.pop("data"), given.pop("model")
         reports = evaluate_suite(suite, data, model, **given)
         if given.get("output") is not None:
-            write_results(suite, model, reports, given["output"])
+            write_results(suite, model, reports, Path(given["output"]))
         if as_json:
             print_json({name: report.get("metrics") for name, report in reports.items()})
         else:
@@ -200,7 +200,7 @@ class _Serve(Command):
 
     def run(self, given: dict[str, Any]) -> None:
         """Serve until a signal ends the process."""
-        from albertkit.serving.start import serve
+        from albertkit.serving.server import serve
 
         opens = given.pop("browser", None)
 
@@ -244,7 +244,7 @@ def _open_browser(address: str) -> None:
 
 
 _SERVED = {
-    "function": "albertkit.serving.start:serve",
+    "function": "albertkit.serving.server:serve",
     "settings": ("albertkit.serving.settings:ServingSettings",),
     "kinds": {"model": list[str], "task": list[str]},
     "help": {
@@ -306,7 +306,7 @@ COMMANDS: Mapping[str, Command] = {
     "evaluate": _Evaluate(
         function="albertkit.finetuning.evaluate:evaluate",
         settings=(_TASK, _LABELED),
-        kinds={"data": str, "task": str},
+        kinds={"data": str, "task": str, "output": Path},
         help=_INFERENCE | {"data": "Labeled data: a file or a folder."},
         json=_JSON_METRICS,
         show=_print_evaluation,

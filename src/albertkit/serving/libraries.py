@@ -8,15 +8,13 @@ try:
     import fastapi.security
     import prometheus_client
     import pydantic
-    import pydantic.json_schema
     import uvicorn
     import uvicorn.config
     from starlette.exceptions import HTTPException as HTTPError
     from starlette.routing import Route
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 except ImportError as error:
     raise MissingExtraError(
         f"the server needs libraries that are not installed ({error}). Run pip install 'albertkit[serve]'."
     ) from error
 
-__all__ = ["HTTPError", "HttpToolsProtocol", "Route", "fastapi", "prometheus_client", "pydantic", "uvicorn"]
+__all__ = ["HTTPError", "Route", "fastapi", "prometheus_client", "pydantic", "uvicorn"]

@@ -17,10 +17,9 @@ from albertkit.errors import CheckpointError, short
 from albertkit.heads import HEADS, Output
 from albertkit.pipelines import Pipeline, pipeline
 from albertkit.pipelines.tasks import find_entailment
-from albertkit.serving.api_errors import ApiError
-from albertkit.serving.batching import QueuedEngine, RowQueue
+from albertkit.serving.limits import ApiError
+from albertkit.serving.queue import QueuedEngine, RowQueue, Ticket
 from albertkit.serving.settings import ServingSettings
-from albertkit.serving.work import Ticket
 from albertkit.tasks.feature_extraction import text_vectors
 from albertkit.tasks.text_classification import PAIRS_KEY
 

@@ -1,26 +1,35 @@
-"""Start and stop a server in this process: the socket, the key, the signals."""
+"""Serve models by name: `serve`, with its socket, key and signals, in one or several processes."""
 
+import asyncio
+import atexit
 import copy
 import errno
 import gc
 import logging
+import multiprocessing
 import os
 import signal
 import socket
+import sys
+import tempfile
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from albertkit.allocator import return_memory
-from albertkit.errors import ConfigError, DataError, UnknownTokensWarning
-from albertkit.logs import TIME_FORMAT
-from albertkit.serving.application import make_application
-from albertkit.serving.connections import GuardedProtocol
+from albertkit.cores import VARIABLE, usable_cores
+from albertkit.errors import AlbertKitError, ConfigError, DataError, UnknownTokensWarning
+from albertkit.hub import BUNDLED
+from albertkit.logs import TIME_FORMAT, lines_shown
+from albertkit.recipe import build, takes_settings
+from albertkit.serving.app import MODEL, Service, make_application
 from albertkit.serving.libraries import uvicorn
-from albertkit.serving.service import MODEL, Service
+from albertkit.serving.metrics import FOLDER_VARIABLE
 from albertkit.serving.settings import KEY_VARIABLE, ServingSettings
 from albertkit.text_files import read_text
 
@@ -28,6 +37,8 @@ logger = logging.getLogger("albertkit.serving")
 
 BACKLOG = 2048  # connections that wait to be accepted
 _DRAIN_MARGIN = 5  # seconds after the last deadline
+_LOADING_SECONDS = 120  # maximum time until a new worker answers the supervisor
+_MAX_HEAD = 65_536  # bytes of the head of a request
 _BINDING_HINTS = {
     errno.EADDRINUSE: "Choose another port with --port, or 0 for any.",
     errno.EACCES: "Choose a port above 1023 with --port, or run as a user who may use this port.",
@@ -39,6 +50,112 @@ _LOGGING["formatters"]["default"] |= {
     "fmt": "%(asctime)s %(levelprefix)s %(message)s",
     "datefmt": TIME_FORMAT,
 }
+
+
+@takes_settings(ServingSettings)
+def serve(
+    model: str | Path | Sequence[str | Path] | Mapping[str, str | Path] = BUNDLED,
+    task: str | Sequence[str] | Mapping[str, str] = (),
+    *,
+    ready: Callable[[str, list[str]], None] | None = None,
+    **settings: Any,
+) -> None:
+    """Serve models over HTTP until SIGTERM or Ctrl-C, then finish the requests in progress and return.
+
+    Args:
+        model: folders, hub names or "bundled". Requests name a model by its key in a dict, by NAME in
+            "NAME=MODEL", or otherwise by the name of its folder.
+        task: tasks of the pipelines, if the heads of the models do not determine them: "TASK" for a single
+            model, "NAME=TASK", or a dict from names to tasks.
+        ready: function that is called with the address and the names of the models when the server accepts
+            requests; None logs them.
+        **settings: fields of `ServingSettings`.
+
+    Raises:
+        MissingExtraError: the extra `serve` is not installed.
+        ConfigError: a setting is unknown or out of range, two models have the same name, or the function is
+            called in a notebook or in a thread other than the main thread.
+        AlbertKitError: a model cannot be loaded, or its scores differ from the reference.
+    """
+    chosen = named_settings(model, task, settings)
+    _check_thread()
+    with lines_shown(with_time=True):
+        is_local = chosen.host in ("localhost", "::1") or chosen.host.startswith("127.")
+        key = read_key(chosen)
+        listening = listen(chosen)
+        if key is None and not is_local:
+            logger.warning(
+                "other machines can reach %s, and requests need no key. To require a key, pass --key-file "
+                "or set %s.",
+                chosen.host,
+                KEY_VARIABLE,
+            )
+        announce = partial(ready or _log, _address(listening))
+        if chosen.workers == 1:
+            serve_here(chosen, listening, ready=announce)
+        else:
+            _serve_in_processes(chosen, listening, ready=announce)
+
+
+def _log(address: str, names: list[str]) -> None:
+    logger.info("serving %s on %s", ", ".join(names), address)
+
+
+def named_settings(model: Any, task: Any, settings: Mapping[str, Any]) -> ServingSettings:
+    """Return the settings of a server from the arguments of `serve`."""
+    models = _named(model, "model")
+    tasks = _named(task, "task", default=next(iter(models)) if len(models) == 1 else None)
+    return build(ServingSettings, {"models": models, "tasks": tasks, **settings}, where="settings")
+
+
+def _check_thread() -> None:
+    is_main, has_loop = threading.current_thread() is threading.main_thread(), False
+    with suppress(RuntimeError):
+        has_loop = bool(asyncio.get_running_loop())
+    if has_loop or not is_main:
+        where = "while an event loop runs, as in a notebook" if has_loop else "in a thread"
+        raise ConfigError(
+            f"serve was called {where}. Expected the main thread, without an event loop. Run `albertkit "
+            "serve` in a terminal."
+        )
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _named(given: Any, kind: str, *, default: str | None = None) -> dict[str, str]:
+    """Return models or tasks by name. The default name of a model is the name of its folder."""
+    if isinstance(given, Mapping):
+        return {name: str(value) for name, value in given.items()}
+    named: dict[str, str] = {}
+    for text in [given] if isinstance(given, str | Path) else given:
+        name, value = _split_model(str(text)) if kind == "model" else _split_task(str(text), default)
+        if not name or not value:
+            raise ConfigError(
+                f"--{kind} is {str(text)!r}. Expected NAME={kind.upper()}, because requests need a name."
+            )
+        if name in named:
+            raise ConfigError(f"two --{kind} have the name {name!r}. Choose another: NAME={kind.upper()}.")
+        named[name] = value
+    return named
+
+
+def _split_model(given: str) -> tuple[str, str]:
+    """Return the name and the model of `[NAME=]MODEL`."""
+    name, equals, value = given.partition("=")
+    path = Path(given)
+    # A path can contain "=" too, as in runs/lr=0.001/best. An existing path is a path.
+    if equals and Path(name).name == name and not path.exists():
+        return name, value
+    return (path.resolve() if path.name in ("", "..") else path).name, given
+
+
+def _split_task(given: str, default: str | None) -> tuple[str, str]:
+    """Return the name and the task of `[NAME=]TASK`. No task contains "="."""
+    name, equals, task = given.rpartition("=")
+    return name if equals else default or "", task
 
 
 def listen(settings: ServingSettings) -> socket.socket:
@@ -96,7 +213,8 @@ def uvicorn_config(
     """Return uvicorn's configuration for an application, or with `factory=True` for its factory."""
     return uvicorn.Config(
         application,
-        http=cast(Any, partial(GuardedProtocol, client_seconds=settings.client_seconds)),
+        http="h11",  # limits the size of a head
+        h11_max_incomplete_event_size=_MAX_HEAD,
         ws="none",
         lifespan="off",
         log_config=_LOGGING,
@@ -141,21 +259,10 @@ def log_warnings() -> None:
     warnings.showwarning = log
 
 
-def serve(
+def serve_here(
     settings: ServingSettings, listening: socket.socket, ready: Callable[[list[str]], None] | None = None
 ) -> None:
-    """Load the models and serve until SIGTERM or SIGINT. Then finish the requests in progress, and return.
-
-    SIGHUP reloads the models.
-
-    Args:
-        settings: settings of the server.
-        listening: bound socket; closed at the end.
-        ready: called with a line for each model when the server accepts requests.
-
-    Raises:
-        AlbertKitError: a model cannot be loaded, or its scores are wrong.
-    """
+    """Serve until SIGTERM or SIGINT, then finish the requests in progress. SIGHUP reloads the models."""
     with listening, warnings.catch_warnings():  # the server changes the filters and `showwarning`
         key = read_key(settings)
         service = load_service(settings)
@@ -185,3 +292,62 @@ def serve(
             gc.unfreeze()
             for number, handler in previous.items():
                 signal.signal(number, handler)
+
+
+def _serve_in_processes(
+    settings: ServingSettings, listening: socket.socket, ready: Callable[[list[str]], None]
+) -> None:
+    """Serve with `settings.workers` processes until SIGTERM or SIGINT.
+
+    uvicorn's supervisor replaces workers that die, and all workers on SIGHUP, so that the models are loaded
+    again. If a worker cannot load a model, it ends all.
+    """
+    from uvicorn.config import STARTUP_FAILURE
+    from uvicorn.supervisors import Multiprocess
+
+    threads = max(1, usable_cores() // settings.workers)
+    load = partial(_load_application, settings, threads)
+    options = {"workers": settings.workers, "timeout_worker_healthcheck": _LOADING_SECONDS}
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    try:
+        with listening, tempfile.TemporaryDirectory(prefix="albertkit-metrics-") as folder:
+            os.environ[FOLDER_VARIABLE] = folder
+            listening.listen(BACKLOG)  # connections wait until a worker has loaded the models
+            ready([f"{name} ({settings.workers} processes)" for name in settings.models])
+            supervisor = Multiprocess(uvicorn_config(load, settings, factory=True, **options), [listening])
+            supervisor.run()
+    finally:
+        os.environ.pop(FOLDER_VARIABLE, None)
+        for number, handler in handlers.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+    if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
+        raise ConfigError("a worker process failed to start. See its error above.")
+
+
+def _load_application(settings: ServingSettings, threads: int) -> Callable[..., Any]:
+    """Load the models in a worker, and return the application."""
+    from uvicorn.config import STARTUP_FAILURE
+
+    os.environ.setdefault(VARIABLE, str(threads))
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    lines = ExitStack()
+    lines.enter_context(lines_shown(with_time=True))
+    atexit.register(lines.close)
+    log_warnings()
+    try:
+        key = read_key(settings)
+        service = load_service(settings)
+    except Exception as error:  # with any other exit status the supervisor would start workers forever
+        is_expected = isinstance(error, AlbertKitError | OSError)
+        logger.error("%s", error, exc_info=not is_expected)
+        sys.exit(STARTUP_FAILURE)
+    return make_application(service, key=key)
+
+
+def _exit_with_parent() -> None:
+    """Stop this worker when the supervisor is gone, even if it was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -199,7 +199,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             raise DataError(
                 f"the question {short(question)} has {len(encoding)} tokens. Expected at most "
                 f"{self.max_question_length}, so that rows of {self.max_length} have room for the context. "
-                "Shorten it, or allow truncation (truncation=True in finetune, evaluate and predict)."
+                "Shorten it."
             )
         question = question[: encoding.offsets[self.max_question_length - 1][1]]
         return question, len(self._encode(question)), left_out

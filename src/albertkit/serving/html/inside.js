@@ -163,7 +163,7 @@ export function insidePanels() {
   };
   const changed = settled(find("attention"), PAUSE, async (signal) => {
     if (!state.text.trim()) { clear(); return ""; }
-    const body = { model: model.id, input: state.text, masks: true, truncate: true };
+    const body = { model: model.id, input: state.text, masks: true, truncation: true };
     const [found] = (await ask("v1/inspect", body, signal)).results;
     take(found);
     showHeads();

@@ -23,7 +23,7 @@ export function orderPanel(models) {
     const { first, second } = state;
     if (!first.trim() || !second.trim()) { find("judgement").replaceChildren(); return ""; }
     const pairs = [{ text: first, text_pair: second }, { text: second, text_pair: first }];
-    const { results } = await ask("v1/order", { model, input: pairs, truncate: true }, signal);
+    const { results } = await ask("v1/order", { model, input: pairs, truncation: true }, signal);
     const [here, other] = results.map(({ label, score }) => (label === "in order" ? score : 1 - score));
     const [{ label, score, cut }] = results;
     if (!find("judgement").firstChild) {
@@ -76,7 +76,7 @@ export function classifyPanel(models) {
     const pair = second.hidden ? "" : state.pair;
     if (!text.trim()) { find("labels").replaceChildren(); return ""; }
     const input = pair.trim() ? { text, text_pair: pair } : text;
-    const [labels] = (await ask("v1/classify", { model, input, top_k: 12, truncate: true }, signal)).results;
+    const [labels] = (await ask("v1/classify", { model, input, top_k: 12, truncation: true }, signal)).results;
     const [best] = labels;
     const written = labels.length > 1 ? percent : (score) => score.toFixed(2); // such as a rating of 1 to 5
     const most = Math.max(1, best.score);
@@ -96,7 +96,7 @@ export function zeroShotPanel(models) {
     const { unlabeled: input, template } = state;
     const names = [...new Set(state.candidates.split(",").map((one) => one.trim()).filter(Boolean))];
     if (!input.trim() || !names.length) { find("zero-shot-scores").replaceChildren(); return ""; }
-    const body = { model, input, candidate_labels: names, hypothesis_template: template, truncate: true };
+    const body = { model, input, candidate_labels: names, hypothesis_template: template, truncation: true };
     const [labels] = (await ask("v1/zero-shot", body, signal)).results;
     showBars(find("zero-shot-scores"), labels.map(({ label, score }) => ({ name: label, score })));
     return cutNote(labels[0].cut) ?? `${labels[0].label}, ${percent(labels[0].score)}`;

@@ -18,29 +18,149 @@ import threading
 import time
 from bisect import insort
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.extras import optional
-from albertkit.serving.api_errors import ApiError
+from albertkit.serving.limits import DEADLINE_HEADER, ApiError, too_much
 from albertkit.serving.metrics import Metrics
-from albertkit.serving.work import DEADLINE_HEADER, Ticket, Work
 
 torch: Any = optional("torch", extra="torch")
 
 _LOOK_AHEAD = 2  # batches of rows to choose similar lengths from; with more, new rows would overtake old ones
 _SMOOTHING = 0.1  # weight of the last batch in the mean time per token
-_TELLING = 0.25  # how full a batch must be to count in that mean: small batches need more time per token
+_MIN_FILL = 0.25  # how full a batch must be to count in that mean: small batches need more time per token
 _MARGIN = 2.0  # admitted requests should meet their deadline even if the machine becomes slower
 _VALID_SECONDS = 60  # maximum age of that mean: one slow batch must not reject large requests forever
 SPECIAL_CHARACTERS = 10
 """Number of characters with as many tokens as [CLS] and two [SEP]."""
 
 
-class _Place(NamedTuple):
+@dataclass(eq=False, kw_only=True)
+class Ticket:
+    """A request in progress: its size, its deadline, and whether it was cancelled."""
+
+    characters: int
+    """Number of characters of the texts that the model reads; 0 if only the tokenizer is needed."""
+    seconds: float
+    """Time from its arrival until its deadline."""
+    max_tokens: int | None = None
+    """Maximum number of tokens."""
+    urgent: bool = False
+    """Whether its rows are computed before all others."""
+    param: str | None = None
+    """The header that set the deadline; None for the server's default."""
+    tokens: int | None = None
+    """Number of its tokens; None until it is tokenized."""
+    tokens_left: int = 0
+    """Number of tokens that are not computed yet."""
+    tokenize_seconds: float = 0.0
+    queue_seconds: float = 0.0
+    compute_seconds: float = 0.0
+    error: ApiError | None = None
+    """The reason why it was cancelled."""
+    arrived: float = field(default_factory=time.monotonic)
+    _wake: threading.Event = field(default_factory=threading.Event)
+
+    def seconds_left(self) -> float:
+        """Return the time until the deadline."""
+        return self.arrived + self.seconds - time.monotonic()
+
+    def cancel(self, error: ApiError) -> None:
+        """Cancel the request: its rows leave the queue, and its thread raises the error."""
+        self.error = error
+        self._wake.set()
+
+    def done(self) -> None:
+        """Wake the thread that waits for the rows."""
+        self._wake.set()
+
+    def add_tokens(self, count: int) -> int:
+        """Add tokens of the request, and return its number of tokens.
+
+        Raises:
+            ApiError: the request has more than its maximum number of tokens.
+        """
+        self.tokens = (self.tokens or 0) + count
+        if self.max_tokens is not None and self.tokens > self.max_tokens:
+            todo = "Send less text in one request"
+            raise too_much("too_many_tokens", "tokens", self.tokens, self.max_tokens, todo)
+        return self.tokens
+
+    def late(self) -> ApiError:
+        """Return the error for a request after its deadline."""
+        return ApiError(
+            504,
+            "deadline",
+            f"the response took more than {self.seconds:g} seconds. Send less text, or allow more time "
+            f"({DEADLINE_HEADER}).",
+            param=self.param,
+        )
+
+    def wait(self) -> None:
+        """Wait until `done` or `cancel` is called, or the deadline has passed.
+
+        Raises:
+            ApiError: the request was cancelled, or is late.
+        """
+        if not self._wake.wait(min(max(0.0, self.seconds_left()), threading.TIMEOUT_MAX)):
+            self.error = self.error or self.late()  # so its rows leave the queue
+        self._wake.clear()
+        if self.error is not None:
+            raise self.error
+
+
+@dataclass(eq=False)
+class Work:
+    """The rows of one call of an engine, and their results so far."""
+
+    ticket: Ticket
+    engine: Engine
+    rows: Sequence[Row]
+    job: Job
+    then: Callable[[np.ndarray], Any]
+    budget: int
+    """Maximum number of tokens per batch."""
+    error: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.answers: list[Any] = [None] * len(self.rows)
+        self.missing = len(self.rows)
+
+    def is_wanted(self) -> bool:
+        """Return whether the rows that are not computed are still needed."""
+        return self.error is None and self.ticket.error is None
+
+    def take(self, number: int, scores: np.ndarray) -> None:
+        """Store the result of a row's scores (R, K)."""
+        if not self.is_wanted():
+            return
+        try:
+            if self.job.output == "hidden_states" and not scores.any():
+                raise ApiError(
+                    500,
+                    "not_finite",
+                    "the model's hidden states for this request are all zero. The model or the machine is "
+                    "faulty. No results are returned.",
+                )
+            self.answers[number] = self.then(scores)
+        except Exception as error:  # it affects only this request
+            self.fail(error)
+            return
+        self.missing -= 1
+        if not self.missing:
+            self.ticket.done()
+
+    def fail(self, error: Exception) -> None:
+        """Set the error, which the thread of the request raises."""
+        self.error = error
+        self.ticket.done()
+
+
+class _Queued(NamedTuple):
     """A row in the queue."""
 
     turn: float
@@ -55,7 +175,7 @@ class _Place(NamedTuple):
     def length(self) -> int:
         return len(self.row.input_ids)
 
-    def fits(self, other: "_Place") -> bool:
+    def fits(self, other: "_Queued") -> bool:
         """Return whether one call of an engine can compute both rows."""
         return self.work.engine is other.work.engine and self.work.job.output == other.work.job.output
 
@@ -84,7 +204,7 @@ class RowQueue:
         self._batch_wait = batch_wait
         self._torch_threads = torch_threads
         self._changed = threading.Condition()
-        self._places: list[_Place] = []  # in order of their turns
+        self._rows: list[_Queued] = []  # in order of their turns
         self._measured = time.monotonic()  # when `seconds_per_token` changed last
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
@@ -158,9 +278,9 @@ class RowQueue:
             # The longest rows come first, which engines compute fastest.
             for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
                 turn = 0.0 if ticket.urgent else submitted + before * self.seconds_per_token
-                insort(self._places, _Place(turn, number, work), key=lambda place: place.turn)
+                insort(self._rows, _Queued(turn, number, work), key=lambda queued: queued.turn)
                 before += lengths[number]
-            self._metrics.queued_rows.set(len(self._places))
+            self._metrics.queued_rows.set(len(self._rows))
             self._changed.notify()
         computed_before = ticket.compute_seconds
         ticket.wait()
@@ -201,7 +321,7 @@ class RowQueue:
         while batch := self._next():
             self._compute(batch)
 
-    def _next(self) -> list[_Place]:
+    def _next(self) -> list[_Queued]:
         """Return the rows of the next batch, or none if the queue is closed and empty."""
         with self._changed:
             while True:
@@ -217,74 +337,76 @@ class RowQueue:
 
     def _wanted(self) -> bool:
         """Remove the rows of cancelled requests, and return whether rows are left."""
-        self._keep([place for place in self._places if place.work.is_wanted()])
-        return bool(self._places)
+        self._set([queued for queued in self._rows if queued.work.is_wanted()])
+        return bool(self._rows)
 
-    def _keep(self, places: list[_Place]) -> None:
-        self._places = places
-        self._metrics.queued_rows.set(len(places))
+    def _set(self, rows: list[_Queued]) -> None:
+        self._rows = rows
+        self._metrics.queued_rows.set(len(rows))
 
     def _are_more_coming(self) -> bool:
         """Return whether the next batch is not full, and requests are being tokenized."""
-        is_full = sum(place.length for place in self._places) >= self._places[0].work.budget
+        is_full = sum(queued.length for queued in self._rows) >= self._rows[0].work.budget
         return not is_full and any(ticket.tokens is None for ticket in self.requests)
 
-    def _take(self) -> list[_Place]:
-        first = self._places[0]
-        near: list[_Place] = []
+    def _take(self) -> list[_Queued]:
+        first = self._rows[0]
+        near: list[_Queued] = []
         tokens = 0
-        for place in self._places:
+        for queued in self._rows:
             if tokens > _LOOK_AHEAD * first.work.budget:
                 break
-            if place.fits(first):
-                near.append(place)
-                tokens += place.length
-        near.sort(key=lambda place: abs(place.length - first.length))  # stable, so the first row stays first
-        batch: list[_Place] = []
+            if queued.fits(first):
+                near.append(queued)
+                tokens += queued.length
+        near.sort(
+            key=lambda queued: abs(queued.length - first.length)
+        )  # stable, so the first row stays first
+        batch: list[_Queued] = []
         tokens = 0
-        for place in near:
-            tokens += place.length
+        for queued in near:
+            tokens += queued.length
             if batch and tokens > first.work.budget:
                 break
-            batch.append(place)
+            batch.append(queued)
         taken = set(map(id, batch))
-        self._keep([place for place in self._places if id(place) not in taken])
+        self._set([queued for queued in self._rows if id(queued) not in taken])
         return batch
 
-    def _compute(self, batch: list[_Place]) -> None:
+    def _compute(self, batch: list[_Queued]) -> None:
         work = batch[0].work
-        rows = [place.row for place in batch]
-        reads = {id(place.row): place.work.job.read for place in batch}
+        rows = [queued.row for queued in batch]
+        reads = {id(queued.row): queued.work.job.read for queued in batch}
         begin = time.monotonic()
         try:
             scores = work.engine.run(
                 rows, output=work.job.output, read=lambda row: reads[id(row)](row), batch_tokens=work.budget
             )
         except Exception as error:
-            requests = dict.fromkeys(place.work for place in batch)
+            requests = dict.fromkeys(queued.work for queued in batch)
             if len(requests) == 1:
                 work.fail(error)
                 return
             for request in requests:
-                self._compute([place for place in batch if place.work is request])
+                self._compute([queued for queued in batch if queued.work is request])
             return
         seconds = time.monotonic() - begin
-        tokens = sum(place.length for place in batch)
-        self._note(batch, tokens, seconds)
-        for place, row_scores in zip(batch, scores, strict=True):
-            place.work.take(place.number, row_scores)
+        tokens = sum(queued.length for queued in batch)
+        self._record(batch, tokens, seconds)
+        for queued, row_scores in zip(batch, scores, strict=True):
+            queued.work.take(queued.number, row_scores)
 
-    def _note(self, batch: list[_Place], tokens: int, seconds: float) -> None:
-        if tokens >= _TELLING * batch[0].work.budget:
+    def _record(self, batch: list[_Queued], tokens: int, seconds: float) -> None:
+        if tokens >= _MIN_FILL * batch[0].work.budget:
             weight = _SMOOTHING if self.seconds_for(tokens) else 1.0
             self._measured = time.monotonic()
             self.seconds_per_token += weight * (seconds / tokens - self.seconds_per_token)
         self._metrics.batch_rows.observe(len(batch))
         self._metrics.batch_tokens.observe(tokens)
-        for ticket in {place.work.ticket for place in batch}:
+        for ticket in {queued.work.ticket for queued in batch}:
             ticket.compute_seconds += seconds
-        for place in batch:
-            place.work.ticket.tokens_left -= place.length
+        for queued in batch:
+            queued.work.ticket.tokens_left -= queued.length
 
 
 @dataclass(eq=False)

@@ -1,19 +1,65 @@
-"""The checks of every request before the application: the key, and the size and the time of the body."""
+"""Errors of the server, and the checks of every request before the application: key, size and time."""
 
 import asyncio
 import hmac
+import json
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from albertkit.serving.api_errors import CLIENT_GONE, ApiError, too_much
 from albertkit.serving.libraries import Route, fastapi
-from albertkit.serving.service import Service
 
+CLIENT_GONE = 499  # for metrics, as in nginx: no client reads this response
+DEADLINE_HEADER = "X-Request-Timeout"
 _BODIES_AT_ONCE = 8  # maximum number of incomplete bodies of maximum size in memory
 _SMALL = 16_384  # bytes of a body that are always received, even if large bodies fill that memory
+_VALUES = 10_000  # maximum number of values in a body, in addition to those of its inputs
+_VALUES_PER_INPUT = 64
 _OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})  # paths that need no key
+
+
+class ApiError(Exception):
+    """An error response to a request.
+
+    Args:
+        status: HTTP status.
+        kind: type of the error, such as "too_many_items". Metrics count errors by type.
+        message: what was received, what was expected and what to do.
+        param: field or header of the request that caused the error.
+        retry_after: seconds after which the client can try again.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        message: str,
+        *,
+        param: str | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.param, self.retry_after = status, kind, param, retry_after
+
+    def response(self, path: str) -> fastapi.Response:
+        """Return the response in OpenAI's error format, or in that of `InferenceClient` on its paths."""
+        content: dict[str, Any] = {"message": str(self), "type": self.kind, "param": self.param}
+        content = {"error": content}
+        if path.startswith(("/models/", "/pipeline/")):
+            content = {"error": str(self), "error_type": self.kind, "param": self.param}
+        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        if self.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        # ASCII, because the message may quote lone surrogates, which UTF-8 does not allow.
+        return fastapi.Response(
+            json.dumps(content).encode("ascii"), self.status, headers, media_type="application/json"
+        )
+
+
+def too_much(kind: str, what: str, received: int, limit: int, todo: str) -> ApiError:
+    """Return the error for a request that is too large."""
+    return ApiError(413, kind, f"the request has {received:,} {what}. Expected at most {limit:,}. {todo}.")
 
 
 @dataclass(eq=False, kw_only=True)
@@ -21,7 +67,7 @@ class Guard:
     """An ASGI wrapper around the application."""
 
     application: fastapi.FastAPI
-    service: Service
+    service: Any
     key: str | None
     """Key that requests must send; None if they need no key."""
     pages: Collection[str]
@@ -55,13 +101,12 @@ class Guard:
             self.service.metrics.requests.labels(self._label(scope["path"]), str(status)).inc()
 
     def _label(self, path: str) -> str:
-        """Return the route of a path, such as "/models/{model}", or "other" if there is none."""
+        """Return the route of a path, such as "/v1/models/{model}", or "other" if there is none."""
         routes = (route for route in self.application.routes if isinstance(route, Route))
         return next((route.path_format for route in routes if route.path_regex.match(path)), "other")
 
     def _check_key(self, scope: dict[str, Any], headers: dict[bytes, bytes]) -> None:
-        is_page = scope["path"] in _OPEN or scope["path"] in self.pages
-        if self.key is None or (is_page and scope["method"] != "POST"):  # POST / calls a model
+        if self.key is None or scope["path"] in _OPEN or scope["path"] in self.pages:
             return
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
         right = hmac.compare_digest(given.strip(), self.key.encode())
@@ -71,10 +116,12 @@ class Guard:
             )
 
     async def _read(self, headers: dict[bytes, bytes], receive: Any) -> bytes:
-        limit, seconds = self.service.settings.max_body_bytes, self.service.settings.client_seconds
+        settings = self.service.settings
+        limit, seconds = settings.max_body_bytes, settings.client_seconds
+        todo = "Send several requests"
         declared = headers.get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > limit:
-            raise _too_long(int(declared), limit)
+            raise too_much("too_many_bytes", "bytes in its body", int(declared), limit, todo)
         body = bytearray()
         try:
             async with asyncio.timeout(seconds):
@@ -86,7 +133,7 @@ class Guard:
                     self.incomplete += len(part)
                     body += part
                     if len(body) > limit:
-                        raise _too_long(len(body), limit)
+                        raise too_much("too_many_bytes", "bytes or more in its body", len(body), limit, todo)
                     if len(body) > _SMALL and self.incomplete > _BODIES_AT_ONCE * limit:
                         raise ApiError(
                             429,
@@ -95,7 +142,7 @@ class Guard:
                             retry_after=math.ceil(seconds),
                         )
                     if not message.get("more_body", False):
-                        return bytes(body)
+                        break
         except TimeoutError:
             raise ApiError(
                 408,
@@ -104,10 +151,32 @@ class Guard:
             ) from None
         finally:
             self.incomplete -= len(body)
+        most = _VALUES + _VALUES_PER_INPUT * settings.max_items
+        if not has_at_most(most, bytes(body)):
+            raise ApiError(
+                413,
+                "too_many_items",
+                f"the body has more than {most:,} values (texts, lists, ...). Send them in several requests. "
+                f"Expected at most {settings.max_items:,} inputs.",
+            )
+        return bytes(body)
 
 
-def _too_long(received: int, limit: int) -> ApiError:
-    return too_much("too_many_bytes", "bytes or more in its body", received, limit, "Send several requests")
+def has_at_most(limit: int, content: bytes) -> bool:
+    """Return whether JSON has at most `limit` values and keys, without parsing it.
+
+    `json.loads` can create objects with a hundred times the size of the body, and keeps Python's lock
+    meanwhile.
+    """
+    # Outside of strings, each value except the first follows one of these characters.
+    if sum(map(content.count, (b",", b"[", b"{", b":"))) < limit:
+        return True
+    # Without escaped characters, the remaining quotes begin and end strings.
+    content = content.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if content.count(b'"') > 2 * limit:
+        return False
+    outside = b"".join(content.split(b'"')[::2])
+    return sum(map(outside.count, (b",", b"[", b"{", b":"))) < limit
 
 
 def _replay(body: list[bytes], receive: Any) -> Callable[[], Any]:

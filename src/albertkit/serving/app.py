@@ -1,0 +1,539 @@
+"""The application: a service that answers validated requests, and its routes in OpenAPI.
+
+A request goes through these files: limits.py (key, size and time of the body), schemas.py (its fields), this
+file (admission, deadline, a pipeline in a thread of its own), queue.py (the rows of all requests in batches).
+"""
+
+import asyncio
+import hashlib
+import inspect
+import json
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import ContextVar
+from copy import copy
+from importlib.resources import files
+from typing import Any
+
+from albertkit import __version__
+from albertkit.allocator import share_arenas
+from albertkit.engines.light_model import LightModel
+from albertkit.errors import (
+    AlbertKitError,
+    CheckpointError,
+    ConfigError,
+    DataError,
+    TokenizerError,
+    TooLongError,
+    short,
+)
+from albertkit.extras import optional
+from albertkit.inspection.page import SHARED
+from albertkit.serving import inference_client, schemas
+from albertkit.serving.libraries import HTTPError, fastapi, pydantic
+from albertkit.serving.limits import CLIENT_GONE, DEADLINE_HEADER, ApiError, Guard, too_much
+from albertkit.serving.metrics import Metrics
+from albertkit.serving.models import ServedModel, find_model, load_model
+from albertkit.serving.queue import QueuedEngine, RowQueue, Ticket
+from albertkit.serving.schemas import ROUTES, InspectRequest, TaskRequest
+from albertkit.serving.settings import ServingSettings
+
+torch: Any = optional("torch", extra="torch")
+
+logger = logging.getLogger("albertkit.serving")
+
+MODEL: ContextVar[str] = ContextVar("model")
+"""The model of the request that a thread computes, for the log."""
+_MAX_PROBLEMS = 4  # maximum number of problems in one response
+_PROBE_SECONDS = 10.0  # for all models together
+_PROBE_AGE = 1.0  # seconds for which the result of a probe is reused
+
+
+class Service:
+    """The models, their queue, and the threads of requests. Create it outside of the event loop.
+
+    Args:
+        settings: settings of the server.
+        models: loaded models; None to load those of the settings.
+
+    Raises:
+        AlbertKitError: a model cannot be loaded, its scores are wrong, or a thread cannot start.
+    """
+
+    def __init__(self, settings: ServingSettings, models: Mapping[str, ServedModel] | None = None) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        share_arenas()
+        self.models: dict[str, ServedModel] = (
+            {name: load_model(name, settings) for name in settings.models} if models is None else dict(models)
+        )
+        uses_torch = any(
+            not isinstance(model.any_pipeline.model, LightModel) for model in self.models.values()
+        )
+        threads = torch.get_num_threads() if uses_torch else None
+        try:
+            self._pool = _start_threads(settings.max_requests, uses_torch=uses_torch)
+            self.queue = RowQueue(
+                self.metrics,
+                max_requests=settings.max_requests,
+                batch_wait=settings.batch_wait,
+                torch_threads=threads,
+            )
+        except RuntimeError as error:
+            raise ConfigError(
+                f"the server could not start its {settings.max_requests + 1} threads: {error}. Decrease "
+                "max_requests (--max-requests), or raise the limits of this process (ulimit -v, ulimit -u)."
+            ) from error
+        self._reloading = threading.Lock()
+        self._probed: tuple[float, dict[str, bool]] = (float("-inf"), {})
+        self._probing: asyncio.Future[dict[str, bool]] | None = None
+
+    def close(self) -> None:
+        """Stop the threads after they have finished their work."""
+        self._pool.shutdown()
+        self.queue.close()
+
+    def describe(self) -> list[str]:
+        """Return a line for each model: its name and its tasks."""
+        return [f"{name} ({', '.join(model.pipelines)})" for name, model in self.models.items()]
+
+    async def answer(
+        self,
+        task_request: TaskRequest,
+        request: fastapi.Request,
+        *,
+        seconds: float | None = None,
+        shape: Callable[[list[Any]], Any] | None = None,
+    ) -> fastapi.Response:
+        """Return the response to a request.
+
+        Args:
+            task_request: the validated content of the request.
+            request: the HTTP request, whose client may disconnect.
+            seconds: maximum time in seconds for the response, at most the server's maximum.
+            shape: function that converts the results to the content of the response; None for the format of
+                our own routes.
+
+        Raises:
+            ApiError: the request cannot be computed, or not in time.
+        """
+        served = find_model(self.models, task_request.model, task_request.task)
+        self._check_limits(task_request)
+        limits = self.settings
+        param = None if seconds is None else DEADLINE_HEADER
+        seconds = limits.max_seconds if seconds is None else min(seconds, limits.max_seconds)
+        characters = task_request.characters() if task_request.computes else 0
+        ticket = Ticket(characters=characters, seconds=seconds, max_tokens=limits.max_tokens, param=param)
+        self.queue.enter(ticket)
+        job = asyncio.get_running_loop().run_in_executor(
+            self._pool, self._work, served, task_request, ticket, shape
+        )
+        job.add_done_callback(lambda _: self.queue.leave(ticket))
+        gone = asyncio.ensure_future(_wait_for_disconnect(request))
+        try:
+            await asyncio.wait(
+                {job, gone}, timeout=max(0.0, ticket.seconds_left()), return_when=asyncio.FIRST_COMPLETED
+            )
+            if not job.done():
+                raise (
+                    ApiError(CLIENT_GONE, "client_gone", "the client closed the connection")
+                    if gone.done()
+                    else ticket.late()
+                )
+        finally:
+            gone.cancel()
+            if not job.done():  # also if the server stops
+                ticket.cancel(ApiError(CLIENT_GONE, "cancelled", "the request was cancelled"))
+        content = job.result()
+        if isinstance(content, ApiError):
+            raise content
+        self._record(served, request.scope["route"].path_format, ticket)
+        return fastapi.Response(content, media_type="application/json")
+
+    def reload(self) -> None:
+        """Reload all models while requests are served. A model that cannot be loaded stays unchanged."""
+        with self._reloading:
+            reloaded = []
+            for name in self.models:
+                before = list(self.models[name].pipelines)
+                try:
+                    self.models[name] = load_model(name, self.settings)
+                    reloaded.append(name)
+                except Exception as error:  # damaged files raise anything
+                    logger.error("the model %s was not reloaded, and its old weights stay: %s", name, error)
+                after = list(self.models[name].pipelines)
+                if after != before:
+                    logger.warning(
+                        "%s: the tasks changed from %s to %s", name, ", ".join(before), ", ".join(after)
+                    )
+                outcome = "done" if name in reloaded else "failed"
+                self.metrics.reloads.labels(name, outcome).inc()
+            self._probed = (float("-inf"), {})
+            if reloaded:
+                logger.info("reloaded %s", ", ".join(reloaded))
+
+    async def ready(self) -> dict[str, bool]:
+        """Return for each model whether it computes a probe correctly and in time; kept for a second."""
+        when, states = self._probed
+        if time.monotonic() - when <= _PROBE_AGE:
+            return states
+        if self._probing is None or self._probing.done():  # further calls wait for the same probe
+            self._probing = asyncio.ensure_future(asyncio.to_thread(self._probe))
+        return await asyncio.shield(self._probing)
+
+    def _probe(self) -> dict[str, bool]:
+        end = time.monotonic() + _PROBE_SECONDS
+        states = {
+            name: self.queue.is_alive() and model.probe(self.queue, seconds=end - time.monotonic())
+            for name, model in self.models.items()
+        }
+        self._probed = (time.monotonic(), states)
+        return states
+
+    def _check_limits(self, task_request: TaskRequest) -> None:
+        items, characters, limits = len(task_request.items()), task_request.characters(), self.settings
+        if items > limits.max_items:
+            todo = "Send them in several requests"
+            raise too_much("too_many_items", "inputs", items, limits.max_items, todo)
+        if characters > limits.max_characters:
+            raise ApiError(
+                413,
+                "too_many_characters",
+                f"the request {task_request.counting.format(f'{characters:,} characters')}. Expected at most "
+                f"{limits.max_characters:,}. Send less in one request.",
+            )
+
+    def _work(
+        self,
+        served: ServedModel,
+        task_request: TaskRequest,
+        ticket: Ticket,
+        shape: Callable[[list[Any]], Any] | None,
+    ) -> bytes | ApiError:
+        """Return the content of the response. It runs in a thread of the request."""
+        begin = time.monotonic()
+        MODEL.set(served.name)
+        pipeline = copy(served.pipelines[task_request.task] if task_request.task else served.any_pipeline)
+        pipeline.engine = QueuedEngine(served.engine, self.queue, ticket, served.budget)
+        try:
+            if ticket.error is not None:
+                raise ticket.error
+            results = task_request.results(pipeline)
+            usage = {"prompt_tokens": ticket.tokens, "total_tokens": ticket.tokens}
+            ours = {"model": served.name, "usage": usage, **task_request.content(results)}
+            response = shape(results) if shape else ours
+            content = json.dumps(response, ensure_ascii=False, allow_nan=False).encode("utf-8")
+        except ApiError as error:
+            return error
+        except (ConfigError, DataError, TokenizerError) as error:
+            _clear_frames(error)
+            return _invalid(task_request, error)
+        except CheckpointError as error:
+            logger.error("%s: %s", served.name, error)
+            return ApiError(500, "not_finite", f"{error} No results are returned.")
+        except Exception:
+            logger.exception("%s: a request for %s failed", served.name, task_request.task or "tokens")
+            return _internal_error()
+        finally:
+            waited = ticket.queue_seconds + ticket.compute_seconds
+            ticket.tokenize_seconds = time.monotonic() - begin - waited
+        return content
+
+    def _record(self, served: ServedModel, route: str, ticket: Ticket) -> None:
+        seconds = {
+            "tokenize": max(0.0, ticket.tokenize_seconds),
+            "queue": max(0.0, ticket.queue_seconds),
+            "compute": ticket.compute_seconds,
+            "total": time.monotonic() - ticket.arrived,
+        }
+        for stage, value in seconds.items():
+            self.metrics.stages.labels(stage, served.name, route).observe(value)
+
+
+def _invalid(task_request: TaskRequest, error: AlbertKitError) -> ApiError:
+    """Return the response to an error of the pipeline, with the names of the request's fields."""
+    cause: Any = error.__cause__ if error.inputs else error
+    message = str(cause)
+    if isinstance(cause, TooLongError):
+        advice = ', or set "truncation" to true' if "truncation" in type(task_request).model_fields else ""
+        message = f"{cause.reason} Send shorter texts{advice}."
+    # "top_k is 100. Expected ...", "the target 'x' is not ..."
+    options = (name for name in task_request.options() if message.startswith((name, f"the {name[:-1]} ")))
+    param = next(options, "input")
+    if error.inputs and isinstance(task_request.input, list):
+        message = f"{', '.join(f'input[{index}]' for index in error.inputs[:_MAX_PROBLEMS])}: {message}"
+    return ApiError(422, "invalid", message, param=param)
+
+
+def _clear_frames(error: BaseException | None) -> None:
+    """Free the memory of the functions that raised an error.
+
+    Pipelines keep the errors of their inputs, so the functions refer to the error and the error to them. The
+    garbage collector would free them, but late: it counts objects, and these have all tokens of a request.
+    """
+    cleared = set[int]()
+    while error is not None and id(error) not in cleared:  # the causes can form a cycle
+        cleared.add(id(error))
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
+
+
+async def _wait_for_disconnect(request: fastapi.Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _start_threads(count: int, *, uses_torch: bool) -> ThreadPoolExecutor:
+    """Return a pool of running threads, each with one PyTorch thread.
+
+    Outside of the engine, a pipeline computes little. With more PyTorch threads, each request thread would
+    keep its own team of threads.
+    """
+    together = threading.Barrier(count)
+
+    def settle() -> None:
+        if uses_torch:
+            torch.set_num_threads(1)
+        with suppress(threading.BrokenBarrierError):
+            together.wait()
+
+    pool = ThreadPoolExecutor(count, thread_name_prefix="request", initializer=settle)
+    try:
+        for start in [pool.submit(int) for _ in range(count)]:
+            start.result()
+    except RuntimeError:  # no further thread can start: those that wait for it would keep the process alive
+        together.abort()
+        raise
+    return pool
+
+
+# --- routes
+
+_DEADLINE = fastapi.Header(
+    None,
+    alias=DEADLINE_HEADER,
+    description="Maximum time in seconds for the response.",
+    gt=0,
+    allow_inf_nan=False,
+)
+
+
+def _errors(*statuses: int, model: Any = schemas.Error) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI description of the error responses with these statuses."""
+    return {status: {"model": model} for status in statuses}
+
+
+_ERRORS = (400, 401, 404, 408, 413, 422, 429, 500, 504)
+
+
+def make_application(service: Service, *, key: str | None = None) -> Callable[..., Any]:
+    """Return the application of a service, inside a `Guard`.
+
+    Args:
+        service: computes the responses.
+        key: key that requests must send as a bearer token; None if they need no key.
+    """
+    application = fastapi.FastAPI(
+        title="albertkit",
+        version=__version__,
+        description="ALBERT models over HTTP. Errors are JSON objects in the format of OpenAI's API.",
+        docs_url=None,  # these pages load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,  # behind a proxy, the redirect would lead to an http address
+    )
+    scheme = fastapi.security.HTTPBearer(auto_error=False)  # described here; the guard has checked it
+    keyed = [] if key is None else [fastapi.Security(scheme)]
+    with_playground = service.settings.playground
+    for schema in (*ROUTES, InspectRequest) if with_playground else ROUTES:
+        name = schema.path.rpartition("/")[2]
+        response: Any = pydantic.create_model(
+            schema.__name__.replace("Request", "Response"), __base__=schemas.TaskResponse, **schema.response
+        )
+        application.post(
+            schema.path,
+            response_model=response,
+            responses=_errors(*_ERRORS),
+            dependencies=keyed,
+            summary=name.replace("-", " ").capitalize(),
+            description=inspect.getdoc(schema),
+            operation_id=name,
+        )(_endpoint(service, schema))
+    for number, path in enumerate(inference_client.PATHS):
+        application.post(
+            path,
+            response_model=inference_client.Answer,
+            responses=_errors(*_ERRORS, model=inference_client.InferenceError),
+            dependencies=keyed,
+            summary="InferenceClient",
+            description="Requests of huggingface_hub.InferenceClient.",
+            operation_id=f"inference_client_{number}",
+        )(_inference_endpoint(service, names_model="{model" in path))
+
+    @application.get(
+        "/v1/models", response_model=schemas.ModelList, responses=_errors(401), dependencies=keyed
+    )
+    async def models() -> dict[str, Any]:
+        """List the models with their tasks and sizes."""
+        return {"object": "list", "data": [model.describe() for model in service.models.values()]}
+
+    @application.get(
+        "/v1/models/{model:path}",
+        response_model=schemas.ModelEntry,
+        responses=_errors(401, 404),
+        dependencies=keyed,
+    )
+    async def model(model: str) -> dict[str, Any]:
+        """Describe a model."""
+        return find_model(service.models, model, None).describe()
+
+    @application.get("/healthz", response_model=schemas.Health, response_model_exclude_none=True)
+    async def healthz() -> dict[str, Any]:
+        """Report that the process is alive."""
+        return {"status": "alive"}
+
+    @application.get("/readyz", response_model=schemas.Health, responses={503: {"model": schemas.Health}})
+    async def readyz(response: fastapi.Response) -> dict[str, Any]:
+        """Report whether every model computes the expected scores for a probe."""
+        states = await service.ready()
+        ready = all(states.values())
+        response.status_code = 200 if ready else 503
+        return {"status": "ready" if ready else "not ready", "models": states}
+
+    @application.get(
+        "/metrics",
+        response_class=fastapi.responses.PlainTextResponse,
+        responses=_errors(401),
+        dependencies=keyed,
+    )
+    async def metrics() -> fastapi.Response:
+        """Return all metrics in the format of Prometheus."""
+        return fastapi.Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def respond(request: fastapi.Request, error: Exception) -> fastapi.Response:
+        described = _as_api_error(request, error)
+        service.metrics.errors.labels(described.kind).inc()
+        response = described.response(request.url.path)
+        if isinstance(error, HTTPError):
+            response.headers.update(error.headers or {})
+        return response
+
+    for kind in (ApiError, fastapi.exceptions.RequestValidationError, HTTPError, Exception):
+        application.add_exception_handler(kind, respond)
+    pages = _add_pages(application) if with_playground else ()
+    return Guard(application=application, service=service, key=key, pages=pages)
+
+
+def _endpoint(service: Service, schema: type[TaskRequest]) -> Callable[..., Any]:
+    async def endpoint(
+        body: Any, request: fastapi.Request, seconds: float | None = _DEADLINE
+    ) -> fastapi.Response:
+        return await service.answer(body, request, seconds=seconds)
+
+    endpoint.__annotations__["body"] = schema  # FastAPI reads it
+    return endpoint
+
+
+def _inference_endpoint(service: Service, *, names_model: bool) -> Callable[..., Any]:
+    async def answer(
+        body: inference_client.Body, request: fastapi.Request, model: str | None, task: str, seconds: Any
+    ) -> fastapi.Response:
+        asked, shape = inference_client.read_call(body, service.models, model=model, task=task)
+        return await service.answer(asked, request, seconds=seconds, shape=shape)
+
+    async def with_model(
+        body: inference_client.Body,
+        request: fastapi.Request,
+        model: str,
+        task: str,
+        seconds: float | None = _DEADLINE,
+    ) -> fastapi.Response:
+        return await answer(body, request, model, task, seconds)
+
+    async def without_model(
+        body: inference_client.Body, request: fastapi.Request, task: str, seconds: float | None = _DEADLINE
+    ) -> fastapi.Response:
+        return await answer(body, request, None, task, seconds)
+
+    return with_model if names_model else without_model
+
+
+def _as_api_error(request: fastapi.Request, error: Exception) -> ApiError:
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, pydantic.ValidationError | fastapi.exceptions.RequestValidationError):
+        return invalid_request(error.errors())
+    if isinstance(error, HTTPError):
+        kinds = {400: "malformed", 404: "unknown_path", 405: "wrong_method"}
+        message = f"{request.method} {short(request.url.path)}: {error.detail}. See /openapi.json."
+        return ApiError(error.status_code, kinds.get(error.status_code, "http"), message)
+    return _internal_error()  # the framework logs the error
+
+
+def invalid_request(problems: Any) -> ApiError:
+    """Return the error for a request that does not match its schema, with the messages of pydantic."""
+    if problems[0]["type"] == "json_invalid":
+        return ApiError(400, "malformed", f"the body is not valid JSON: {problems[0]['ctx']['error']}")
+    messages, param = [], None
+    for problem in problems[:_MAX_PROBLEMS]:
+        where = [str(part) for part in problem["loc"] if part not in ("body", "header")]
+        param = param or (where[0] if where else None)
+        messages.append(f"{'.'.join(where) or 'the body'}: {problem['msg']}")
+    return ApiError(422, "invalid", f"{'; '.join(messages):.1000}. See /openapi.json.", param=param)
+
+
+def _internal_error() -> ApiError:
+    return ApiError(500, "internal", "the request failed in the server. See the server's log.")
+
+
+# --- the playground
+
+PLAYGROUND = "/playground"
+"""Path of the page. Its files are below this path."""
+
+_PAGE = "playground.html"
+_KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",  # browsers check the ETag each time
+}
+
+
+def _add_pages(application: fastapi.FastAPI) -> list[str]:
+    """Add the page and its files to an application, and redirect `/` to it. Return all paths."""
+    html = files("albertkit.serving") / "html"
+    shared = files("albertkit.inspection") / "html"
+    paths = ["/"]
+    for file in (*html.iterdir(), *(shared / name for name in SHARED)):
+        path = PLAYGROUND if file.name == _PAGE else f"{PLAYGROUND}/{file.name}"
+        kind = _KINDS[file.name.rpartition(".")[2]]
+        application.add_route(path, _page(file.read_bytes(), kind), include_in_schema=False)
+        paths.append(path)
+
+    async def to_the_page(request: fastapi.Request) -> fastapi.Response:
+        del request
+        return fastapi.responses.RedirectResponse(PLAYGROUND[1:])  # relative: a proxy may add to the path
+
+    application.add_route("/", to_the_page, include_in_schema=False)
+    return paths
+
+
+def _page(content: bytes, kind: str) -> Callable[..., Any]:
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = _HEADERS | {"ETag": tag}
+
+    async def endpoint(request: fastapi.Request) -> fastapi.Response:
+        if tag in request.headers.get("if-none-match", ""):
+            return fastapi.Response(status_code=304, headers=headers)
+        return fastapi.Response(content, headers=headers, media_type=f"{kind}; charset=utf-8")
+
+    return endpoint
