@@ -244,7 +244,6 @@ def _target_format(target: Path, to: Format | None) -> Format:
 
 
 def _write(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | None) -> list[Path]:
-    """Write a checkpoint in its format, all files or none, and return their paths."""
     try:
         if checkpoint.format == "julia":
             return julia.write(target, checkpoint)
@@ -345,7 +344,6 @@ def cast(tensors: Mapping[str, np.ndarray], dtype: np.dtype) -> dict[str, np.nda
 
 
 def _outputs(architecture: str, config: AlbertConfig, tensors: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """Return the outputs of a model for the same random text in every call."""
     generator = np.random.RandomState(0)  # returns the same numbers in every version of NumPy
     batch, length = _VERIFIED_BATCH[0], min(_VERIFIED_BATCH[1], config.max_position_embeddings)
     shape = (batch, 2, length) if head_of(architecture).has_choices else (batch, length)

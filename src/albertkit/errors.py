@@ -171,14 +171,7 @@ def suggestion(name: object, known: Iterable[str]) -> str:
 
 
 def check_arguments(function: str, given: Iterable[str], known: Iterable[str], hint: str = "") -> None:
-    """Raise ConfigError if a name is not the name of an argument; the message suggests the closest one.
-
-    Args:
-        function: What the arguments were passed to.
-        given: The names of the arguments.
-        known: The names that the function accepts.
-        hint: Further help.
-    """
+    """Raise ConfigError if a name is not the name of an argument; the message suggests the closest one."""
     known = list(known)
     for name in given:
         if name not in known:

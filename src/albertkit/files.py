@@ -196,13 +196,11 @@ def check_picture(target: Path) -> None:
 
 
 def check_ending(target: Path, *endings: str, verb: str = "write") -> None:
-    """Raise ConfigError if the name of a file has none of the endings."""
     if target.suffix.lower() not in endings:
         raise ConfigError(f"cannot {verb} {target}: expected a name that ends in {', '.join(endings)}.")
 
 
 def write_picture(figure: Any, target: Path, *, dpi: int) -> None:
-    """Write a Matplotlib figure to a file, in the format of the file's ending."""
     with atomic_path(target) as file:
         figure.savefig(file, format=target.suffix[1:].lower(), dpi=dpi)
 
@@ -265,7 +263,6 @@ def _plain(value: Any) -> Any:
 
 
 def file_sha256(path: Path) -> str:
-    """Return the SHA-256 checksum of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -96,11 +96,7 @@ def resolve(name_or_folder: str | Path, *, patterns: tuple[str, ...], **hub: Unp
 
 
 def read_modules(folder: Path) -> list[tuple[str, str]]:
-    """Return (kind, subfolder) of each module in a modules.json; "" is the folder itself.
-
-    Raises:
-        CheckpointError: The file is damaged, or a subfolder leads out of the folder.
-    """
+    """Return (kind, subfolder) of each module in a modules.json; "" is the folder itself."""
     file = folder / MODULES_FILE
     with reading(file, CheckpointError):
         listed = [
@@ -116,7 +112,6 @@ def read_modules(folder: Path) -> list[tuple[str, str]]:
 
 
 def _transformer_folder(folder: Path) -> Path:
-    """Return the folder, or the transformer's subfolder in an older sentence-transformers folder."""
     if (folder / MODULES_FILE).is_file() and not (folder / "config.json").is_file():
         inner = next((folder / path for _, path in read_modules(folder)), folder)
         if (inner / "config.json").is_file():
@@ -125,11 +120,7 @@ def _transformer_folder(folder: Path) -> Path:
 
 
 def as_path(name: str | Path) -> Path | None:
-    """Return the name of a model or tokenizer as a path, or None if no file can have that name.
-
-    Raises:
-        ConfigError: The name is neither a string nor a path.
-    """
+    """Return the name of a model or tokenizer as a path, or None if no file can have that name."""
     if not isinstance(name, str | PathLike):
         raise ConfigError(f"received {short(name)} ({type(name).__name__}). Expected a folder or a hub name.")
     try:
@@ -165,7 +156,6 @@ def _local(name: str | Path) -> Path | None:
 
 
 def _repository(name: str | Path) -> str:
-    """Return the hub repository for a name that is not a folder."""
     name = str(name)
     if "/" in name:
         return name
@@ -213,7 +203,6 @@ def _download(repository: str, patterns: tuple[str, ...], hub: Mapping[str, Any]
 
 
 def _explain(error: Exception, revision: str | None, local_files_only: bool) -> str:
-    """Return the cause of a failed download and what to do about it."""
     from huggingface_hub import constants
     from huggingface_hub.errors import (
         GatedRepoError,

@@ -82,20 +82,7 @@ def upload(
     tags: Sequence[str] = (),
     **options: Unpack[UploadOptions],
 ) -> str:
-    """Commit files to a repository on the hub, which is created if it does not exist.
-
-    Args:
-        files: A file or its content for each name in the repository.
-        repo_id: "organization/name", or a name in your account.
-        tags: Tags to add to the repository's model card.
-        **options: Fields of `UploadOptions`.
-
-    Returns:
-        The URL of the commit or of the pull request.
-
-    Raises:
-        UploadError: The hub rejected the upload or cannot be reached.
-    """
+    """Commit files to a repository on the hub, which is created if it does not exist."""
     from huggingface_hub import CommitOperationAdd, HfApi
 
     token, revision = options.get("token"), options.get("revision")
@@ -125,7 +112,6 @@ def upload(
 
 
 def _card_with_tags(repo_id: str, tags: Sequence[str], token: Any, revision: str | None) -> bytes:
-    """Return the model card of a repository with the tags added."""
     from huggingface_hub import ModelCard, ModelCardData, hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -143,7 +129,6 @@ def _card_with_tags(repo_id: str, tags: Sequence[str], token: Any, revision: str
 
 
 def _explain(error: Exception, step: str) -> str:
-    """Return the cause of a failed upload and what to do about it."""
     from huggingface_hub import constants
     from huggingface_hub.errors import (
         HfHubHTTPError,

@@ -28,7 +28,6 @@ def file_format(path: Path) -> tuple[str, str | None]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a small file; raise DataError if it is not UTF-8."""
     lines = path.read_bytes().splitlines(keepends=True)
     return "".join(decode_line(line, number, str(path)) for number, line in enumerate(lines, start=1))
 
@@ -71,7 +70,6 @@ def check_line_end(line: str, number: int, name: str) -> None:
 
 
 def cr_ends(name: str) -> DataError:
-    """Return the error for a file without line feeds."""
     return DataError(
         f"{name}: the lines end in CR (carriage return), as in files from old Mac programs. "
         r"Expected LF or CRLF. To convert a file: tr '\r' '\n' < OLD > NEW."

@@ -56,11 +56,9 @@ class Normalization:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the normalization rules in a tokenizer's settings."""
         return cls(**{field.name: settings[field.name] for field in fields(cls) if field.name in settings})
 
     def __call__(self, text: str) -> str:
-        """Return the normalized text."""
         return self._ascii(text) if text.isascii() else self.plain(text)
 
     def plain(self, text: str) -> str:
@@ -88,7 +86,6 @@ class Normalization:
 
     @cached_property
     def _table(self) -> bytes:
-        """The output for each byte: every space becomes a plain space, and letters become lower case."""
         written = (
             " " if self.remove_space and character.isspace() else character
             for character in map(chr, range(128))

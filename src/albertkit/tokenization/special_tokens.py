@@ -125,7 +125,6 @@ class SpecialTokens:
 
     @property
     def special_ids(self) -> frozenset[int]:
-        """The id of every special token."""
         if self._special_ids is None:
             self._special_ids = frozenset(self.ids[token] for token in self.special)
         return self._special_ids
@@ -183,7 +182,6 @@ class SpecialTokens:
         return self.ids[token]
 
     def marks(self) -> tuple[int, int]:
-        """Return the ids of the tokens around a text, [CLS] and [SEP]."""
         return self.id_of("cls_token"), self.id_of("sep_token")
 
     def occur_in(self, text: str, *, parse_special_tokens: Parsing) -> bool:
