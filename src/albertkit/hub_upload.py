@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from albertkit.errors import UploadError, check_arguments
+from albertkit.hub import explain
 
 CARD = "README.md"
-_HTTP_LIBRARIES = ("httpx", "requests")  # releases of huggingface_hub use different ones
 
 
 class UploadOptions(TypedDict, total=False):
@@ -107,7 +107,7 @@ def upload(
             create_pr=options.get("create_pr", False),
         )
     except Exception as error:  # errors of the hub, and of its HTTP library
-        raise UploadError(f"could not upload to {repo_id!r}: {_explain(error, step)}") from error
+        raise UploadError(f"could not upload to {repo_id!r}: {explain(error)} (tried to {step})") from error
     return str(commit.pr_url or commit.commit_url)
 
 
@@ -126,32 +126,3 @@ def _card_with_tags(repo_id: str, tags: Sequence[str], token: Any, revision: str
         card = ModelCard(f"---\n{ModelCardData(library_name='transformers')}\n---\n")
     card.data.tags = list(dict.fromkeys([*(card.data.tags or []), *tags]))
     return str(card).encode()
-
-
-def _explain(error: Exception, step: str) -> str:
-    from huggingface_hub import constants
-    from huggingface_hub.errors import (
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-    )
-
-    first = (str(error).strip() or repr(error)).splitlines()[0]
-    if isinstance(error, HFValidationError):
-        return f"expected 'organization/name' of letters, digits, '-', '_' and '.'. ({first})"
-    if constants.HF_HUB_OFFLINE or isinstance(error, OfflineModeIsEnabled):
-        return "HF_HUB_OFFLINE=1 forbids it. Unset the variable."
-    if isinstance(error, HfHubHTTPError) and error.response is not None:
-        if error.response.status_code == 401:
-            return f"the hub knows no user of this token. Run `hf auth login`, or pass token=... ({first})"
-        if error.response.status_code == 403:
-            return f"this token may not write there. Pass one with write access. ({first})"
-    is_http = type(error).__module__.startswith(_HTTP_LIBRARIES) or isinstance(error, ConnectionError)
-    has_response = getattr(error, "response", None) is not None
-    if isinstance(error, LocalEntryNotFoundError) or (is_http and not has_response):
-        return (
-            f"the hub at {constants.ENDPOINT} cannot be reached (tried to {step}; "
-            f"{type(error).__name__}: {first}). Check the network connection, or the address in HF_ENDPOINT."
-        )
-    return f"{type(error).__name__}: {first}"
