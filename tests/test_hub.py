@@ -253,19 +253,6 @@ def test_impossible_names(hub: Hub, name: str | Path, message: str) -> None:
     assert hub.requests == []
 
 
-def test_file_instead_of_folder(tmp_path: Path) -> None:
-    file = make_model(tmp_path / "model") / "config.json"
-    with pytest.raises(ModelNotFoundError, match=r"is a file. Expected the folder"):
-        resolve(str(file), patterns=PATTERNS)
-
-
-def test_the_error_of_a_folder_without_a_model_lists_its_files(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").touch()
-    (tmp_path / ".model.safetensors.1a2b.tmp").touch()
-    with pytest.raises(ModelNotFoundError, match=r"Expected config.json or \*.safetensors in .*notes.txt"):
-        resolve(tmp_path, patterns=PATTERNS)
-
-
 def test_folder_of_models_lists_them(tmp_path: Path) -> None:
     make_model(tmp_path / "first")
     make_model(tmp_path / "second")
@@ -280,12 +267,6 @@ def test_bundled_models_are_inside_the_package(name: str) -> None:
     folder = Path(albertkit.hub.__file__).parent / "assets" / name
     assert folder.is_dir()
     assert resolve(name, patterns=PATTERNS) == folder
-
-
-def test_a_package_without_its_models_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.resources.files", lambda _: tmp_path)
-    with pytest.raises(ModelNotFoundError, match="has no model 'bundled-sentences'"):
-        resolve(BUNDLED_SENTENCES, patterns=PATTERNS)
 
 
 def test_local_names_import_neither_torch_nor_the_hub_library(tmp_path: Path) -> None:

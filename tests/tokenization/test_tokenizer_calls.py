@@ -1,7 +1,6 @@
 """Tests of calls that are written for tokenizers of `transformers`. No call changes its arguments."""
 
 import copy
-import inspect
 from pathlib import Path
 from typing import Any
 
@@ -284,26 +283,6 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         st.lists(ids, max_size=3) | ids.map(lambda row: torch.tensor([row])), st.booleans()
     ),
 }
-# These methods only change the tokenizer or write files.
-EFFECTS = {
-    "add_tokens",
-    "add_special_tokens",
-    "push_to_hub",
-    "save_pretrained",
-    "save_vocabulary",
-    "train_new_from_iterator",
-}
-LOADERS = {"from_pretrained", "load"}
-
-
-def test_all_methods_are_listed() -> None:
-    methods = {
-        name
-        for cls in CLASSES
-        for name, member in inspect.getmembers(cls, callable)
-        if not name.startswith("_") and not inspect.isclass(member)
-    }
-    assert methods == ARGUMENTS.keys() - {"__call__"} | EFFECTS | LOADERS
 
 
 @pytest.mark.parametrize("method", ARGUMENTS)
