@@ -114,7 +114,7 @@ def test_token_opens_a_private_repository(hub: Hub) -> None:
     ("name", "options", "message"),
     [
         ("org/nothing", {}, "no such repository, or it is private"),
-        ("org/secret", {}, r"pass token="),
+        ("org/secret", {}, "Pass token="),
         ("org/secret", {"token": "hf_wrong"}, "refused the token"),
         ("org/terms", {"token": SECRET}, "Accept their terms"),
         ("org/model", {"revision": "v9"}, "no such branch, tag or commit"),

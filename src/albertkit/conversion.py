@@ -30,9 +30,8 @@ from albertkit.heads import head_of
 from albertkit.published import contradictions
 from albertkit.tokenization.folder import MODEL_FILE, PATTERNS, TOKENIZER_FILE, WORD_LIST_FILE
 from albertkit.tokenization.model_file import vocab_lines
-from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.wordpiece import parse_word_list
-from albertkit.vocabularies import add_model_file, open_tokenizer, write_vocabulary
+from albertkit.vocabularies import add_model_file, write_vocabulary
 
 TOLERANCE = 1e-5
 """Largest difference of outputs that `verify` accepts."""
@@ -251,19 +250,21 @@ def _write(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | Non
             if checkpoint.format == "tf1":
                 written = tensorflow.write(folder, checkpoint)
             else:
-                written = _write_folder(folder, checkpoint, max_shard_size)
+                beside = files_of(checkpoint.to_config())
+                write_folder(
+                    folder,
+                    checkpoint.config,
+                    checkpoint.tensors,
+                    beside=beside,
+                    max_shard_size=max_shard_size,
+                )
+                others = [folder / name for name in (*write_vocabulary(folder, checkpoint), *beside)]
+                written = [folder / CONFIG_FILE, *weight_files(folder), *others]
         return [target / file.relative_to(folder) for file in written]
     except AlbertKitError:
         raise
     except OSError as error:
         raise CheckpointError(f"Could not write {target}: {error}.") from error
-
-
-def _write_folder(folder: Path, checkpoint: Checkpoint, max_shard_size: int | str | None) -> list[Path]:
-    beside = files_of(checkpoint.to_config())
-    write_folder(folder, checkpoint.config, checkpoint.tensors, beside=beside, max_shard_size=max_shard_size)
-    others = [folder / name for name in (*write_vocabulary(folder, checkpoint), *beside)]
-    return [folder / CONFIG_FILE, *weight_files(folder), *others]
 
 
 def _take_vocabulary(checkpoint: Checkpoint, vocab_size: int) -> None:
@@ -297,30 +298,14 @@ def _convert_vocabulary(checkpoint: Checkpoint, words: tuple[str, ...]) -> str |
     if to == "julia" and words:
         return f"{WORD_LIST_FILE} was left out: Julia's files list SentencePiece's pieces only"
     if to == "julia":
-        lost = _settings(checkpoint)
-        problem = "the settings of the tokenizer were left out, because Julia's files have none"
-        return f"{problem}: {lost}" if lost else None
+        lost = "the settings of the tokenizer were left out: Julia's files have none"
+        return lost if files.keys() > {MODEL_FILE} else None
     if not files:
         try:
             add_model_file(checkpoint)
         except TokenizerError as error:
             return f"the vocabulary was left out: {str(error).rstrip('.')}"
     return None
-
-
-def _settings(checkpoint: Checkpoint) -> str:
-    """Describe the settings of a SentencePiece tokenizer that are not the defaults, and its added tokens."""
-    if checkpoint.vocabulary.keys() <= {MODEL_FILE}:
-        return ""
-    try:
-        tokenizer = open_tokenizer(checkpoint)
-    except TokenizerError as error:
-        return str(error).rstrip(".")
-    defaults, added = asdict(Normalization()), len(tokenizer) - tokenizer.vocab_size
-    changed = [
-        f"{name}={value}" for name, value in tokenizer.normalization.items() if value != defaults[name]
-    ]
-    return ", ".join([*changed, *([f"{added} added token{'s' * (added > 1)}"] if added else [])])
 
 
 # --- types, checksums, comparison ---------------------------------------------------------------

@@ -189,6 +189,6 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
         return other
     # Names with different numbers are different names, not misspellings: float8 is not float32.
     digits = sorted(filter(str.isdigit, name))
-    near = [one for one in known if not digits or digits == sorted(filter(str.isdigit, one))]
-    other_case = [one for one in near if one.casefold() == name.casefold()]
+    near = [other for other in known if not digits or digits == sorted(filter(str.isdigit, other))]
+    other_case = [other for other in near if other.casefold() == name.casefold()]
     return next(iter(other_case or difflib.get_close_matches(name, near, n=1, cutoff=_CLOSE)), None)

@@ -96,9 +96,9 @@ def _byte_lines(read: Callable[[int], bytes]) -> Iterator[bytes]:
         begun.append(first)
         length += len(first)
         if others:
-            *whole, last = others
+            *complete, last = others
             yield b"".join(begun) + b"\n"
-            yield from (line + b"\n" for line in whole)
+            yield from (line + b"\n" for line in complete)
             begun, length = [last], len(last)
         elif length > LINE_BYTES:
             break
@@ -119,10 +119,10 @@ def lone_surrogate(text: str) -> str | None:
 def decompressed(path: Path, compression: str) -> Iterator[IO[bytes]]:
     """Yield a decompressed copy of a file on the disk, for Parquet, which is read from the end."""
     with (
-        tempfile.TemporaryFile() as whole,
+        tempfile.TemporaryFile() as copy,
         path.open("rb") as raw,
         pa.CompressedInputStream(raw, compression) as stream,
     ):
-        shutil.copyfileobj(stream, whole, 1 << 20)
-        whole.seek(0)
-        yield whole
+        shutil.copyfileobj(stream, copy, 1 << 20)
+        copy.seek(0)
+        yield copy

@@ -231,8 +231,8 @@ def test_training_on_other_texts(
         assert "kiwistan" in grown.tokenize("a kiwistan")
         with pytest.raises(TokenizerError, match="special_tokens_map"):
             old.train_new_from_iterator(batches, 300, special_tokens_map={"[CLS]": "<cls>"})
-        for unusable in ("a text " * 99, 5, [{"text": "a text"}] * 99, [None], [["a text", None]]):
-            with pytest.raises(TokenizerError, match=r"received .* for (a text|the texts)\. Expected"):
+        for unusable in ("a text " * 99, [{"text": "a text"}] * 99, [None], [["a text", None]]):
+            with pytest.raises(TokenizerError, match=r"received .* for (a text|the texts)\."):
                 old.train_new_from_iterator(unusable, 20)
         for size in (60.5, 0, "60"):
             with pytest.raises(ConfigError, match=rf"vocab_size is {size!r}\. Expected a whole number of at"):

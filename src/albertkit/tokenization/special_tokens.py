@@ -1,9 +1,9 @@
 """Special tokens, and tokens that a user added to the vocabulary.
 
-They are found in a text before it is normalized, and the text is split at them: first at special tokens,
-which must match exactly, then at added tokens, which match in any case if the tokenizer lower-cases. Adjacent
-spaces have no effect, because each part between tokens is normalized separately, as in the original:
-`with [MASK].` becomes `▁with`, `[MASK]`, `▁`, `.`
+A text is split at them before it is normalized: first at special tokens, which must match exactly, then at
+added tokens, which match in any case if the tokenizer lower-cases. Adjacent spaces have no effect, because
+each part between tokens is normalized separately, as in the original: `with [MASK].` becomes `▁with`,
+`[MASK]`, `▁`, `.`
 """
 
 import re

@@ -40,8 +40,8 @@ _TEXTS_OF_A_PART = 512
 class DigitCommaRule:
     """Splits each piece that ends in a digit and a comma.
 
-    `pieces` applies the rule directly. `ids` is its fast twin: the result depends only on the piece, so a
-    small table from one id to several contains all cases.
+    `pieces` applies the rule directly. `ids` is faster: the result depends only on the piece, so a small
+    table from one id to several contains all cases.
     """
 
     def __init__(self, processor: sentencepiece.SentencePieceProcessor) -> None:
