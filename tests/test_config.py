@@ -1,9 +1,6 @@
 """Tests of AlbertConfig: defaults, presets, checks of values, labels, and reading and writing of JSON."""
 
-import ast
 import copy
-import dataclasses
-import itertools
 import json
 import math
 import pickle
@@ -14,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from albertkit import config as config_module
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, ModelNotFoundError
 
@@ -325,17 +321,3 @@ def test_files_and_dictionaries_of_a_config(tmp_path: Path):
     assert loaded.get_text_config(decoder=True) is loaded
     with pytest.raises(ConfigError, match=r"push_to_hub=True is not supported.*hf upload"):
         config.save_pretrained(tmp_path, push_to_hub=True)
-
-
-def test_every_field_is_documented_where_it_is_declared():
-    tree = ast.parse(Path(config_module.__file__).read_text())
-    classes = {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}
-    declared = {
-        node.target.id: following
-        for node, following in itertools.pairwise(classes["AlbertConfig"])
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-    }
-    for setting in dataclasses.fields(AlbertConfig):
-        following = declared[setting.name]
-        assert isinstance(following, ast.Expr), setting.name
-        assert isinstance(following.value, ast.Constant), setting.name

@@ -23,7 +23,7 @@ from torchless import run_without_torch
 from albertkit.checkpoints import folder as folder_file
 from albertkit.checkpoints import julia
 from albertkit.conversion import convert
-from albertkit.errors import CheckpointError, ConfigError, DataError, MissingExtraError, ModelNotFoundError
+from albertkit.errors import CheckpointError, ConfigError, DataError, ModelNotFoundError
 from albertkit.modeling.model import AlbertModel
 
 # --- the report and the verb --------------------------------------------------------------------
@@ -101,12 +101,6 @@ def test_the_verb(tf1: Path, run: Run) -> None:
     assert done.status == 0, done.errors
     assert "(hf) -> " in done.output
     assert julia.load(target)["weights"][WORDS].dtype == np.float16
-
-
-def test_the_error_of_a_missing_library_names_the_extra(tf1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "crc32c", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'albertkit\[convert\]'"):
-        AlbertModel.from_pretrained(tf1)
 
 
 @pytest.mark.filterwarnings("ignore:AlbertForPreTraining from")

@@ -1,6 +1,5 @@
 """Tests of writing files: strict JSON, permissions, full disks, and paths that already exist."""
 
-import ast
 import copy
 import errno
 import math
@@ -17,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from places import ROOT
 
 from albertkit import files
 from albertkit.checkpoints.folder import write_folder
@@ -31,7 +29,6 @@ from albertkit.files import (
     check_new_folder,
     complete_files,
     finite,
-    flush_to_disk,
     json_text,
     made_folder,
     values_sha256,
@@ -60,32 +57,6 @@ def test_finite_replaces_nan_and_infinity_by_null() -> None:
     assert finite(value) == {"loss": None, "by_length": [[1, None]], "name": "x", "count": 3}
     assert finite([np.array([[1.5, np.nan]]), np.float32("inf"), np.int64(3)]) == [[[1.5, None]], None, 3]
     assert finite(np.datetime64("2026-11-25", "ns")) == np.datetime64("2026-11-25")
-
-
-def test_a_config_with_nan_is_not_written(tmp_path: Path) -> None:
-    config = AlbertConfig()
-    config.extra["mine"] = math.nan
-    with pytest.raises(DataError, match="JSON cannot represent"):
-        config.save_pretrained(tmp_path / "model")
-    assert not (tmp_path / "model").exists()
-
-
-def test_only_listed_files_call_json_dumps() -> None:
-    """Check the callers: `files.py` writes strict JSON. Other files call `json` only if they are listed."""
-    allowed = {
-        "src/albertkit/files.py",
-        "src/albertkit/datasets/rows.py",  # finds surrogates in the rows
-        "src/albertkit/pretraining/units.py",  # a hash
-        "src/albertkit/training/checkpoints.py",  # converts tuples to lists for a comparison
-        "src/albertkit/serving/limits.py",  # writes only texts
-        "src/albertkit/serving/app.py",  # passes allow_nan=False
-    }
-    callers = set()
-    for path in ROOT.glob("src/albertkit/**/*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Attribute) and ast.unparse(node) in ("json.dump", "json.dumps"):
-                callers.add(path.relative_to(ROOT).as_posix())
-    assert callers == allowed
 
 
 # --- permissions --------------------------------------------------------------------------------
@@ -133,31 +104,6 @@ def test_a_disk_that_is_full_when_files_are_flushed(tmp_path: Path, monkeypatch)
     with pytest.raises(DiskFullError, match="no space left on the disk"), complete_files(tmp_path) as folder:
         (folder / "file").write_text("new")
     assert not any(tmp_path.iterdir())
-
-
-def test_flushing_on_windows(tmp_path: Path, monkeypatch) -> None:
-    """Imitate Windows, which cannot open a folder, and flushes only files that are open for writing."""
-    flags_of: dict[int, int] = {}
-    os_open = os.open
-
-    def open_as_windows(path, flags: int) -> int:
-        if Path(path).is_dir():
-            raise PermissionError(path)
-        descriptor = os_open(path, flags)
-        flags_of[descriptor] = flags
-        return descriptor
-
-    def flush_as_windows(descriptor: int) -> None:
-        if not flags_of[descriptor] & os.O_RDWR:
-            raise OSError("not open for writing")
-
-    (tmp_path / "file").write_text("new")
-    monkeypatch.setattr(os, "name", "other")  # with "nt", pathlib would create Windows paths
-    monkeypatch.setattr(os, "open", open_as_windows)
-    monkeypatch.setattr(os, "fsync", flush_as_windows)
-    flush_to_disk(tmp_path)
-    flush_to_disk(tmp_path / "file")
-    assert len(flags_of) == 1
 
 
 @posix

@@ -1,7 +1,6 @@
 """Tests of names that resolve to folders: bundled models, local folders, downloads from a local hub."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -115,11 +114,11 @@ def test_token_opens_a_private_repository(hub: Hub) -> None:
     ("name", "options", "message"),
     [
         ("org/nothing", {}, "no such repository, or it is private"),
-        ("org/secret", {}, r"pass token="),
+        ("org/secret", {}, "Pass token="),
         ("org/secret", {"token": "hf_wrong"}, "refused the token"),
         ("org/terms", {"token": SECRET}, "Accept their terms"),
-        ("org/model", {"revision": "v9"}, "no branch, tag or commit 'v9'"),
-        ("org/model", {"local_files_only": True}, "local_files_only=True forbids downloads"),
+        ("org/model", {"revision": "v9"}, "no such branch, tag or commit"),
+        ("org/model", {"local_files_only": True}, "local_files_only=True forbids it"),
         ("org/words", {}, r"Expected config.json or \*.safetensors, but it has neither"),
         ("org/mo del", {}, "not a hub name"),
         ("org/-model-", {}, "not a hub name"),
@@ -136,9 +135,7 @@ def test_offline_without_cache(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Non
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(
-        ModelNotFoundError, match=r"HF_HUB_OFFLINE=1 forbids downloads.* Load the model once while online"
-    ):
+    with pytest.raises(ModelNotFoundError, match="HF_HUB_OFFLINE=1 forbids it"):
         resolve("org/model", patterns=PATTERNS)
     assert hub.requests == []
 
@@ -160,7 +157,7 @@ def test_dropped_connection_is_resumed(hub: Hub) -> None:
 @needs_hub("1.33", "returns a folder that lacks files; loading its weights then fails")
 def test_an_incomplete_download_is_not_a_model(hub: Hub) -> None:
     hub.broken = {"model.safetensors"}
-    with pytest.raises(ModelNotFoundError, match=r"download failed\. Try again"):
+    with pytest.raises(ModelNotFoundError, match=r"the request failed\. Try again"):
         resolve("org/model", patterns=PATTERNS)
     with pytest.raises(ModelNotFoundError, match="cache does not have the files"):
         resolve("org/model", patterns=PATTERNS, local_files_only=True)
@@ -256,30 +253,6 @@ def test_impossible_names(hub: Hub, name: str | Path, message: str) -> None:
     assert hub.requests == []
 
 
-def test_file_instead_of_folder(tmp_path: Path) -> None:
-    file = make_model(tmp_path / "model") / "config.json"
-    with pytest.raises(ModelNotFoundError, match=r"is a file. Expected the folder"):
-        resolve(str(file), patterns=PATTERNS)
-
-
-def test_an_onnx_file_is_not_the_folder_of_a_model(tmp_path: Path) -> None:
-    path = tmp_path / "my.ONNX"
-    path.write_bytes(b"")
-    message = (
-        f"{str(path)!r} is an ONNX file, which has no tokenizer. Expected a folder with the model and its "
-        "tokenizer. To write such a folder: albertkit export onnx MODEL FOLDER."
-    )
-    with pytest.raises(ModelNotFoundError, match=f"^{re.escape(message)}$"):
-        resolve(str(path), patterns=PATTERNS)
-
-
-def test_the_error_of_a_folder_without_a_model_lists_its_files(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").touch()
-    (tmp_path / ".model.safetensors.1a2b.tmp").touch()
-    with pytest.raises(ModelNotFoundError, match=r"Expected config.json or \*.safetensors in .*notes.txt"):
-        resolve(tmp_path, patterns=PATTERNS)
-
-
 def test_folder_of_models_lists_them(tmp_path: Path) -> None:
     make_model(tmp_path / "first")
     make_model(tmp_path / "second")
@@ -294,12 +267,6 @@ def test_bundled_models_are_inside_the_package(name: str) -> None:
     folder = Path(albertkit.hub.__file__).parent / "assets" / name
     assert folder.is_dir()
     assert resolve(name, patterns=PATTERNS) == folder
-
-
-def test_a_package_without_its_models_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.resources.files", lambda _: tmp_path)
-    with pytest.raises(ModelNotFoundError, match="has no model 'bundled-sentences'"):
-        resolve(BUNDLED_SENTENCES, patterns=PATTERNS)
 
 
 def test_local_names_import_neither_torch_nor_the_hub_library(tmp_path: Path) -> None:

@@ -30,9 +30,8 @@ from albertkit.heads import head_of
 from albertkit.published import contradictions
 from albertkit.tokenization.folder import MODEL_FILE, PATTERNS, TOKENIZER_FILE, WORD_LIST_FILE
 from albertkit.tokenization.model_file import vocab_lines
-from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.wordpiece import parse_word_list
-from albertkit.vocabularies import add_model_file, open_tokenizer, write_vocabulary
+from albertkit.vocabularies import add_model_file, write_vocabulary
 
 TOLERANCE = 1e-5
 """Largest difference of outputs that `verify` accepts."""
@@ -244,7 +243,6 @@ def _target_format(target: Path, to: Format | None) -> Format:
 
 
 def _write(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | None) -> list[Path]:
-    """Write a checkpoint in its format, all files or none, and return their paths."""
     try:
         if checkpoint.format == "julia":
             return julia.write(target, checkpoint)
@@ -252,19 +250,21 @@ def _write(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | Non
             if checkpoint.format == "tf1":
                 written = tensorflow.write(folder, checkpoint)
             else:
-                written = _write_folder(folder, checkpoint, max_shard_size)
+                beside = files_of(checkpoint.to_config())
+                write_folder(
+                    folder,
+                    checkpoint.config,
+                    checkpoint.tensors,
+                    beside=beside,
+                    max_shard_size=max_shard_size,
+                )
+                others = [folder / name for name in (*write_vocabulary(folder, checkpoint), *beside)]
+                written = [folder / CONFIG_FILE, *weight_files(folder), *others]
         return [target / file.relative_to(folder) for file in written]
     except AlbertKitError:
         raise
     except OSError as error:
         raise CheckpointError(f"Could not write {target}: {error}.") from error
-
-
-def _write_folder(folder: Path, checkpoint: Checkpoint, max_shard_size: int | str | None) -> list[Path]:
-    beside = files_of(checkpoint.to_config())
-    write_folder(folder, checkpoint.config, checkpoint.tensors, beside=beside, max_shard_size=max_shard_size)
-    others = [folder / name for name in (*write_vocabulary(folder, checkpoint), *beside)]
-    return [folder / CONFIG_FILE, *weight_files(folder), *others]
 
 
 def _take_vocabulary(checkpoint: Checkpoint, vocab_size: int) -> None:
@@ -298,30 +298,14 @@ def _convert_vocabulary(checkpoint: Checkpoint, words: tuple[str, ...]) -> str |
     if to == "julia" and words:
         return f"{WORD_LIST_FILE} was left out: Julia's files list SentencePiece's pieces only"
     if to == "julia":
-        lost = _settings(checkpoint)
-        problem = "the settings of the tokenizer were left out, because Julia's files have none"
-        return f"{problem}: {lost}" if lost else None
+        lost = "the settings of the tokenizer were left out: Julia's files have none"
+        return lost if files.keys() > {MODEL_FILE} else None
     if not files:
         try:
             add_model_file(checkpoint)
         except TokenizerError as error:
             return f"the vocabulary was left out: {str(error).rstrip('.')}"
     return None
-
-
-def _settings(checkpoint: Checkpoint) -> str:
-    """Describe the settings of a SentencePiece tokenizer that are not the defaults, and its added tokens."""
-    if checkpoint.vocabulary.keys() <= {MODEL_FILE}:
-        return ""
-    try:
-        tokenizer = open_tokenizer(checkpoint)
-    except TokenizerError as error:
-        return str(error).rstrip(".")
-    defaults, added = asdict(Normalization()), len(tokenizer) - tokenizer.vocab_size
-    changed = [
-        f"{name}={value}" for name, value in tokenizer.normalization.items() if value != defaults[name]
-    ]
-    return ", ".join([*changed, *([f"{added} added token{'s' * (added > 1)}"] if added else [])])
 
 
 # --- types, checksums, comparison ---------------------------------------------------------------
@@ -345,7 +329,6 @@ def cast(tensors: Mapping[str, np.ndarray], dtype: np.dtype) -> dict[str, np.nda
 
 
 def _outputs(architecture: str, config: AlbertConfig, tensors: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """Return the outputs of a model for the same random text in every call."""
     generator = np.random.RandomState(0)  # returns the same numbers in every version of NumPy
     batch, length = _VERIFIED_BATCH[0], min(_VERIFIED_BATCH[1], config.max_position_embeddings)
     shape = (batch, 2, length) if head_of(architecture).has_choices else (batch, length)

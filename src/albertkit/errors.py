@@ -171,14 +171,7 @@ def suggestion(name: object, known: Iterable[str]) -> str:
 
 
 def check_arguments(function: str, given: Iterable[str], known: Iterable[str], hint: str = "") -> None:
-    """Raise ConfigError if a name is not the name of an argument; the message suggests the closest one.
-
-    Args:
-        function: What the arguments were passed to.
-        given: The names of the arguments.
-        known: The names that the function accepts.
-        hint: Further help.
-    """
+    """Raise ConfigError if a name is not the name of an argument; the message suggests the closest one."""
     known = list(known)
     for name in given:
         if name not in known:
@@ -196,6 +189,6 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
         return other
     # Names with different numbers are different names, not misspellings: float8 is not float32.
     digits = sorted(filter(str.isdigit, name))
-    near = [one for one in known if not digits or digits == sorted(filter(str.isdigit, one))]
-    other_case = [one for one in near if one.casefold() == name.casefold()]
+    near = [other for other in known if not digits or digits == sorted(filter(str.isdigit, other))]
+    other_case = [other for other in near if other.casefold() == name.casefold()]
     return next(iter(other_case or difflib.get_close_matches(name, near, n=1, cutoff=_CLOSE)), None)

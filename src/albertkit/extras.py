@@ -35,15 +35,7 @@ def version_of(library: str) -> str | None:
 
 
 def require(module: str, *, extra: str | None) -> Any:
-    """Import a library and return it.
-
-    Args:
-        module: Name of the module, such as "torch".
-        extra: The extra of albertkit that installs the library; None for the base install.
-
-    Raises:
-        MissingExtraError: The library is not installed. The message contains the command to install it.
-    """
+    """Import a library and return it."""
     for variable, value in _ENVIRONMENT.get(module, {}).items():
         os.environ.setdefault(variable, value)
     try:

@@ -91,17 +91,17 @@ _NO_SPACE_TEXT = re.compile(r"No space left|Disk quota exceeded|File too large|\
 @contextmanager
 def made_folder(folder: Path) -> Iterator[Path]:
     """Create a folder if it does not exist. If the block raises, remove the created empty folders."""
-    made = []
+    created = []
     for parent in (folder, *folder.parents):
         if parent.is_file():
             raise DataError(f"{parent} is a file. Expected a folder to write to.")
         if not parent.exists():
-            made.append(parent)
+            created.append(parent)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         yield folder
     except BaseException:
-        for parent in made:
+        for parent in created:
             with suppress(OSError):
                 parent.rmdir()
         raise
@@ -196,13 +196,11 @@ def check_picture(target: Path) -> None:
 
 
 def check_ending(target: Path, *endings: str, verb: str = "write") -> None:
-    """Raise ConfigError if the name of a file has none of the endings."""
     if target.suffix.lower() not in endings:
         raise ConfigError(f"cannot {verb} {target}: expected a name that ends in {', '.join(endings)}.")
 
 
 def write_picture(figure: Any, target: Path, *, dpi: int) -> None:
-    """Write a Matplotlib figure to a file, in the format of the file's ending."""
     with atomic_path(target) as file:
         figure.savefig(file, format=target.suffix[1:].lower(), dpi=dpi)
 
@@ -235,7 +233,7 @@ def hint_of_models(folder: Path) -> str:
 def by_number(path: str | Path) -> list[str | int]:
     """Return a sort key that compares numbers in names by value: step-20 comes before step-100."""
     parts = re.split("([0-9]+)", str(path))  # every second part is a number
-    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+    return [int(part) if index % 2 else part for index, part in enumerate(parts)]
 
 
 def values_sha256(values: Iterable[Any]) -> str:
@@ -253,9 +251,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str | bytes | int | float | None):
         return value
     if isinstance(value, Mapping):
-        return [(_plain(name), _plain(one)) for name, one in value.items()]
+        return [(_plain(name), _plain(item)) for name, item in value.items()]
     if isinstance(value, Set):
-        return sorted(repr(_plain(one)) for one in value)
+        return sorted(repr(_plain(item)) for item in value)
     if isinstance(value, list | tuple):
         return list(map(_plain, value))
     state = value.__getstate__()
@@ -265,7 +263,6 @@ def _plain(value: Any) -> Any:
 
 
 def file_sha256(path: Path) -> str:
-    """Return the SHA-256 checksum of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

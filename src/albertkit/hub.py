@@ -96,11 +96,7 @@ def resolve(name_or_folder: str | Path, *, patterns: tuple[str, ...], **hub: Unp
 
 
 def read_modules(folder: Path) -> list[tuple[str, str]]:
-    """Return (kind, subfolder) of each module in a modules.json; "" is the folder itself.
-
-    Raises:
-        CheckpointError: The file is damaged, or a subfolder leads out of the folder.
-    """
+    """Return (kind, subfolder) of each module in a modules.json; "" is the folder itself."""
     file = folder / MODULES_FILE
     with reading(file, CheckpointError):
         listed = [
@@ -116,7 +112,6 @@ def read_modules(folder: Path) -> list[tuple[str, str]]:
 
 
 def _transformer_folder(folder: Path) -> Path:
-    """Return the folder, or the transformer's subfolder in an older sentence-transformers folder."""
     if (folder / MODULES_FILE).is_file() and not (folder / "config.json").is_file():
         inner = next((folder / path for _, path in read_modules(folder)), folder)
         if (inner / "config.json").is_file():
@@ -125,11 +120,7 @@ def _transformer_folder(folder: Path) -> Path:
 
 
 def as_path(name: str | Path) -> Path | None:
-    """Return the name of a model or tokenizer as a path, or None if no file can have that name.
-
-    Raises:
-        ConfigError: The name is neither a string nor a path.
-    """
+    """Return the name of a model or tokenizer as a path, or None if no file can have that name."""
     if not isinstance(name, str | PathLike):
         raise ConfigError(f"received {short(name)} ({type(name).__name__}). Expected a folder or a hub name.")
     try:
@@ -149,11 +140,6 @@ def _local(name: str | Path) -> Path | None:
         is_file = path.is_file()
     except (OSError, RuntimeError) as error:  # too long, not readable, home of an unknown user
         raise ModelNotFoundError(f"{str(name)!r} cannot be the name of a model: {error}.") from error
-    if name and is_file and path.suffix.lower() == ".onnx":
-        raise ModelNotFoundError(
-            f"{str(name)!r} is an ONNX file, which has no tokenizer. Expected a folder with the model and "
-            "its tokenizer. To write such a folder: albertkit export onnx MODEL FOLDER."
-        )
     if name and is_file:
         raise ModelNotFoundError(f"{str(name)!r} is a file. Expected the folder of a model.")
     if isinstance(name, Path) or not name or _PATH_LIKE.match(name):
@@ -165,7 +151,6 @@ def _local(name: str | Path) -> Path | None:
 
 
 def _repository(name: str | Path) -> str:
-    """Return the hub repository for a name that is not a folder."""
     name = str(name)
     if "/" in name:
         return name
@@ -197,12 +182,11 @@ def _download(repository: str, patterns: tuple[str, ...], hub: Mapping[str, Any]
     try:
         folder = snapshot_download(repository, allow_patterns=list(patterns), **hub)
     except Exception as error:  # errors of the hub, its HTTP library (which changed), or the file system
-        revision, local_files_only = hub.get("revision"), hub.get("local_files_only", False)
-        wanted = repr(repository) + (f" at revision {revision!r}" if revision else "")
+        revision = f" at revision {hub['revision']!r}" if hub.get("revision") else ""
+        reason = explain(error, local_files_only=hub.get("local_files_only", False))
         raise ModelNotFoundError(
-            f"Could not get the model {wanted}: {_explain(error, revision, local_files_only)} "
-            f"(Tried: a local folder in {Path.cwd()}, then the hub, for {', '.join(patterns)}. "
-            f"Its answer: {_first_line(error)})."
+            f"Could not get the model {repository!r}{revision}: {reason} (Tried: a local folder in "
+            f"{Path.cwd()}, then the hub, for {', '.join(patterns)}.)"
         ) from error
     if not Path(folder).is_dir():  # the library returns a folder even if the repository has no such files
         raise ModelNotFoundError(
@@ -212,45 +196,36 @@ def _download(repository: str, patterns: tuple[str, ...], hub: Mapping[str, Any]
     return Path(folder)
 
 
-def _explain(error: Exception, revision: str | None, local_files_only: bool) -> str:
-    """Return the cause of a failed download and what to do about it."""
+_ADVICE = {
+    "HFValidationError": "this is not a hub name. Expected 'organization/model'.",
+    "GatedRepoError": "its owners require consent. Accept their terms on its page, then pass token=...",
+    "RevisionNotFoundError": "the repository has no such branch, tag or commit.",
+    "RepositoryNotFoundError": "the hub has no such repository, or it is private. Pass token=...",
+    "401": "the hub refused the token. Pass a valid token=..., or run `hf auth login`.",
+    "403": "this token may not write there. Pass one with write access.",
+}
+"""What to do about an error of the hub, by the name of its class or its HTTP status."""
+
+
+def explain(error: Exception, *, local_files_only: bool = False) -> str:
+    """Return the cause of a failed download or upload and what to do about it."""
     from huggingface_hub import constants
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
 
-    if isinstance(error, HFValidationError):
-        return "this is not a hub name. Expected 'organization/model' of letters, digits, '-', '_' and '.'."
-    if isinstance(error, GatedRepoError):
-        return "its owners require consent. Accept their terms on the model's page, then pass token=..."
-    if isinstance(error, RevisionNotFoundError):
-        return f"the repository has no branch, tag or commit {revision!r}. Omit revision for the newest."
-    if isinstance(error, RepositoryNotFoundError):
-        return "the hub has no such repository, or it is private. Check the spelling, or pass token=..."
-    if isinstance(error, HfHubHTTPError) and error.response is not None and error.response.status_code == 401:
-        return "the hub refused the token. Pass a valid token=..., or token=False for a public model."
-    if local_files_only or constants.HF_HUB_OFFLINE:
+    first = (str(error).strip() or repr(error)).splitlines()[0]
+    classes = [cls.__name__ for cls in type(error).__mro__]
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    advice = next((_ADVICE[key] for key in (*classes, str(status)) if key in _ADVICE), None)
+    has_response = getattr(error, "response", None) is not None
+    is_http = type(error).__module__.startswith(("httpx", "requests")) or isinstance(error, ConnectionError)
+    if advice is None and (local_files_only or constants.HF_HUB_OFFLINE):
         switch = "local_files_only=True" if local_files_only else "HF_HUB_OFFLINE=1"
-        return (
-            f"{switch} forbids downloads, and the cache does not have the files. "
-            "Load the model once while online, or pass a local folder."
-        )
-    if isinstance(error, LocalEntryNotFoundError):
-        return (
+        advice = f"{switch} forbids it, and the cache does not have the files. Go online once."
+    elif advice is None and ("LocalEntryNotFoundError" in classes or (is_http and not has_response)):
+        advice = (
             f"the hub at {constants.ENDPOINT} cannot be reached, and the cache does not have the files. "
-            "Check the network connection, or pass a local folder."
+            "Check the network connection."
         )
-    return "the download failed. Try again: files that have arrived are kept."
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip() or repr(error)
-    return f"{type(error).__name__}: {text.splitlines()[0]}"
+    return f"{advice or 'the request failed. Try again.'} ({type(error).__name__}: {first})"
 
 
 # --- options of `transformers` ------------------------------------------------------------------

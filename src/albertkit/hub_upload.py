@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from albertkit.errors import UploadError, check_arguments
+from albertkit.hub import explain
 
 CARD = "README.md"
-_HTTP_LIBRARIES = ("httpx", "requests")  # releases of huggingface_hub use different ones
 
 
 class UploadOptions(TypedDict, total=False):
@@ -82,20 +82,7 @@ def upload(
     tags: Sequence[str] = (),
     **options: Unpack[UploadOptions],
 ) -> str:
-    """Commit files to a repository on the hub, which is created if it does not exist.
-
-    Args:
-        files: A file or its content for each name in the repository.
-        repo_id: "organization/name", or a name in your account.
-        tags: Tags to add to the repository's model card.
-        **options: Fields of `UploadOptions`.
-
-    Returns:
-        The URL of the commit or of the pull request.
-
-    Raises:
-        UploadError: The hub rejected the upload or cannot be reached.
-    """
+    """Commit files to a repository on the hub, which is created if it does not exist."""
     from huggingface_hub import CommitOperationAdd, HfApi
 
     token, revision = options.get("token"), options.get("revision")
@@ -120,12 +107,11 @@ def upload(
             create_pr=options.get("create_pr", False),
         )
     except Exception as error:  # errors of the hub, and of its HTTP library
-        raise UploadError(f"could not upload to {repo_id!r}: {_explain(error, step)}") from error
+        raise UploadError(f"could not upload to {repo_id!r}: {explain(error)} (tried to {step})") from error
     return str(commit.pr_url or commit.commit_url)
 
 
 def _card_with_tags(repo_id: str, tags: Sequence[str], token: Any, revision: str | None) -> bytes:
-    """Return the model card of a repository with the tags added."""
     from huggingface_hub import ModelCard, ModelCardData, hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -140,33 +126,3 @@ def _card_with_tags(repo_id: str, tags: Sequence[str], token: Any, revision: str
         card = ModelCard(f"---\n{ModelCardData(library_name='transformers')}\n---\n")
     card.data.tags = list(dict.fromkeys([*(card.data.tags or []), *tags]))
     return str(card).encode()
-
-
-def _explain(error: Exception, step: str) -> str:
-    """Return the cause of a failed upload and what to do about it."""
-    from huggingface_hub import constants
-    from huggingface_hub.errors import (
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-    )
-
-    first = (str(error).strip() or repr(error)).splitlines()[0]
-    if isinstance(error, HFValidationError):
-        return f"expected 'organization/name' of letters, digits, '-', '_' and '.'. ({first})"
-    if constants.HF_HUB_OFFLINE or isinstance(error, OfflineModeIsEnabled):
-        return "HF_HUB_OFFLINE=1 forbids it. Unset the variable."
-    if isinstance(error, HfHubHTTPError) and error.response is not None:
-        if error.response.status_code == 401:
-            return f"the hub knows no user of this token. Run `hf auth login`, or pass token=... ({first})"
-        if error.response.status_code == 403:
-            return f"this token may not write there. Pass one with write access. ({first})"
-    is_http = type(error).__module__.startswith(_HTTP_LIBRARIES) or isinstance(error, ConnectionError)
-    has_response = getattr(error, "response", None) is not None
-    if isinstance(error, LocalEntryNotFoundError) or (is_http and not has_response):
-        return (
-            f"the hub at {constants.ENDPOINT} cannot be reached (tried to {step}; "
-            f"{type(error).__name__}: {first}). Check the network connection, or the address in HF_ENDPOINT."
-        )
-    return f"{type(error).__name__}: {first}"

@@ -34,11 +34,7 @@ _HEADER = {*_FIELDS, "sentence", "sentence1", "sentence2", "label", "id", "index
 
 
 def format_of(path: Path) -> InputFormat:
-    """Return the format that the ending of a file means.
-
-    Raises:
-        DataError: The file is a table or an archive, whose lines are not texts.
-    """
+    """Return the format that the ending of a file means."""
     suffix = path.suffix.lower()
     if suffix in _UNREAD_TABLES:
         raise DataError(
@@ -76,21 +72,7 @@ class NumberedInputs:
         rest: str | None = None,
         others: bool = False,
     ) -> "NumberedInputs":
-        """Return an iterator of the inputs, one per line. Blank lines are skipped.
-
-        Args:
-            lines: Lines in UTF-8.
-            name: The name of the file or stream for error messages.
-            format: The format; see the docstring of the module.
-            fields: The names of the columns of a TSV line. The last columns may be missing. If there is only
-                one field, the input is its text.
-            rest: The field for all other columns, as a list.
-            others: Whether to keep the other fields of JSON objects.
-
-        Raises:
-            DataError: A line is not UTF-8 or not JSON, has too many columns or is the header of a TSV file,
-                or there is no input. It is raised when the input is read.
-        """
+        """Return an iterator of the inputs, one per line. Blank lines are skipped."""
         numbers = array("q")
 
         def items() -> Iterator[Any]:
@@ -132,11 +114,7 @@ class NumberedInputs:
 
 
 def read_texts(path: Path) -> list[str]:
-    """Return the texts of a file: its lines, the first column of a .tsv file, or the field "text" of .jsonl.
-
-    Raises:
-        DataError: As for `NumberedInputs.read`, or an input is not a text.
-    """
+    """Return the texts of a file: lines, the first column of a .tsv, or the field "text" of .jsonl."""
     inputs = NumberedInputs.read_file(path, format=format_of(path), fields=("text",), rest="others")
     texts = []
     for number, value in zip(inputs.numbers, inputs, strict=True):
@@ -157,15 +135,7 @@ def _read(
 
 
 def without_others(given: Any, fields: Sequence[str]) -> Any:
-    """Return an input without fields that no pipeline has, such as an id; a text if it is the only field.
-
-    Args:
-        given: an input. Other values, and mappings without the first of the fields, are returned unchanged.
-        fields: the fields of the pipeline's inputs.
-
-    Raises:
-        DataError: the name of a field is close to that of a missing one.
-    """
+    """Return an input without fields that no pipeline has, such as an id; a text if it is the only field."""
     if not isinstance(given, Mapping) or not fields or fields[0] not in given:
         return given
     known = {name: value for name, value in given.items() if name in _FIELDS}

@@ -28,7 +28,6 @@ def file_format(path: Path) -> tuple[str, str | None]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a small file; raise DataError if it is not UTF-8."""
     lines = path.read_bytes().splitlines(keepends=True)
     return "".join(decode_line(line, number, str(path)) for number, line in enumerate(lines, start=1))
 
@@ -71,7 +70,6 @@ def check_line_end(line: str, number: int, name: str) -> None:
 
 
 def cr_ends(name: str) -> DataError:
-    """Return the error for a file without line feeds."""
     return DataError(
         f"{name}: the lines end in CR (carriage return), as in files from old Mac programs. "
         r"Expected LF or CRLF. To convert a file: tr '\r' '\n' < OLD > NEW."
@@ -98,9 +96,9 @@ def _byte_lines(read: Callable[[int], bytes]) -> Iterator[bytes]:
         begun.append(first)
         length += len(first)
         if others:
-            *whole, last = others
+            *complete, last = others
             yield b"".join(begun) + b"\n"
-            yield from (line + b"\n" for line in whole)
+            yield from (line + b"\n" for line in complete)
             begun, length = [last], len(last)
         elif length > LINE_BYTES:
             break
@@ -121,10 +119,10 @@ def lone_surrogate(text: str) -> str | None:
 def decompressed(path: Path, compression: str) -> Iterator[IO[bytes]]:
     """Yield a decompressed copy of a file on the disk, for Parquet, which is read from the end."""
     with (
-        tempfile.TemporaryFile() as whole,
+        tempfile.TemporaryFile() as copy,
         path.open("rb") as raw,
         pa.CompressedInputStream(raw, compression) as stream,
     ):
-        shutil.copyfileobj(stream, whole, 1 << 20)
-        whole.seek(0)
-        yield whole
+        shutil.copyfileobj(stream, copy, 1 << 20)
+        copy.seek(0)
+        yield copy

@@ -27,13 +27,7 @@ from albertkit.tokenization.model_file import model_from_lines
 def load_tokenizer(
     name: str | Path, *, use_fast: bool | None = None, **hub: Unpack[HubOptions]
 ) -> TokenizerBase:
-    """Return the tokenizer of a model.
-
-    Args:
-        name: A name for `AutoTokenizer.from_pretrained`, or a checkpoint of another library.
-        use_fast: See `AutoTokenizer.from_pretrained`.
-        hub: Options; see `hub.HubOptions`.
-    """
+    """Return the tokenizer of a model."""
     path = formats.foreign_path(name, **hub)
     if path is None:
         return AutoTokenizer.from_pretrained(name, use_fast=use_fast, **hub)

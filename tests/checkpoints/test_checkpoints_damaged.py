@@ -4,7 +4,6 @@ import json
 import os
 import pickle
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,28 +61,6 @@ def test_every_truncation_of_safetensors_is_an_error(tmp_path: Path, tensors: Te
         path.write_bytes(content[:length])
         with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged"):
             read_folder(tmp_path)
-
-
-def test_flipped_bits_raise_only_checkpoint_errors(tmp_path: Path, tensors: Tensors) -> None:
-    """Not every flip in a value or a name is detected. Each detected flip raises a CheckpointError."""
-    write_folder(tmp_path, {"sizes": [1, 2, 3], "name": "x"}, tensors)
-    rng = random.Random(0)
-    raised = 0
-    for name, cases in (("model.safetensors", 600), ("config.json", 300)):
-        path = tmp_path / name
-        content = path.read_bytes()
-        header = 8 + int.from_bytes(content[:8], "little") if name == "model.safetensors" else len(content)
-        for _ in range(cases):
-            damaged = bytearray(content)
-            for _ in range(rng.randint(1, 3)):
-                damaged[rng.randrange(header)] ^= 1 << rng.randrange(8)
-            path.write_bytes(damaged)
-            try:
-                read_folder(tmp_path)
-            except CheckpointError:
-                raised += 1
-        path.write_bytes(content)
-    assert raised > 500
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
@@ -144,13 +121,6 @@ def test_weights_that_are_not_floats(tmp_path: Path, name: str, dtype: torch.dty
         albertkit.AlbertModel.from_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match=f"{changed}.*Expected one of float32"):
         albertkit.AlbertModel.from_pretrained(None, config=model.config, state_dict=tensors)
-
-
-@pytest.mark.parametrize("make", [torch.Tensor.to_sparse, lambda tensor: tensor.to("meta")])
-def test_bin_with_sparse_or_meta_tensors(folder: Path, make: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    torch.save({"x": make(torch.eye(2))}, folder / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin: x .*Expected"):
-        read_folder(folder)
 
 
 def test_wrong_index_of_shards(folder: Path, tensors: Tensors) -> None:

@@ -128,13 +128,3 @@ def test_conversion(model: AlbertForPreTraining, tmp_path: Path, run: Run) -> No
         ConfigError, match=r"max_shard_size is for the format 'hf' only. A checkpoint of 'tf1' is one"
     ):
         convert(tmp_path / "in", tmp_path / "tf1", to="tf1", max_shard_size="4kB")
-
-
-def test_conversion_into_a_folder_with_other_weights_is_an_error(
-    model: AlbertForPreTraining, tmp_path: Path
-) -> None:
-    model.save_pretrained(tmp_path / "in")
-    (tmp_path / "out").mkdir()
-    torch.save(model.state_dict(), tmp_path / "out" / "pytorch_model.bin")
-    with pytest.raises(DataError, match=r"out holds pytorch_model.bin. Choose another folder"):
-        convert(tmp_path / "in", tmp_path / "out")

@@ -169,15 +169,6 @@ def test_every_flipped_bit_of_data_is_an_error(prefix: Path) -> None:
             read_all(prefix)
 
 
-def test_the_error_names_a_changed_block(prefix: Path) -> None:
-    path = prefix.parent / INDEX
-    content = bytearray(path.read_bytes())
-    content[20] ^= 8
-    path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"m\.index is damaged .*the checksum of the block"):
-        Bundle(prefix)
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

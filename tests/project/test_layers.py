@@ -85,6 +85,7 @@ EDGES_WITHIN_A_LEVEL = {
     ("hub", "files"),
     ("hub", "published"),
     ("hub_upload", "errors"),
+    ("hub_upload", "hub"),
     ("inputs", "errors"),
     ("inputs", "text_files"),
     ("modeling", "devices"),

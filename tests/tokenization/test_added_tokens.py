@@ -165,29 +165,6 @@ def test_additional_special_tokens_are_replaced(cls, files) -> None:
 
 
 @classes
-@pytest.mark.parametrize(
-    ("token", "message"),
-    [
-        ("", "non-empty"),
-        (3, "non-empty"),
-        ("\ud800", "lone surrogate"),
-        (tokenizers.AddedToken("x", single_word=True), "single_word"),
-    ],
-)
-def test_values_that_are_not_tokens(cls, files, token, message: str) -> None:
-    tokenizer = cls(files[cls])
-    for add in (
-        tokenizer.add_tokens,
-        lambda tokens: tokenizer.add_special_tokens({"extra_special_tokens": tokens}),
-    ):
-        with pytest.raises(TokenizerError, match=message):
-            add([token])
-    assert len(tokenizer) == tokenizer.vocab_size
-    with pytest.raises(TokenizerError, match="list of tokens"):
-        tokenizer.add_special_tokens({"extra_special_tokens": "abc"})
-
-
-@classes
 def test_roles_without_a_token(cls, files, tmp_path: Path) -> None:
     tokenizer = cls(files[cls])
     tokenizer.pad_token = None

@@ -32,12 +32,10 @@ _SAFETENSORS = {
 
 
 def is_floating(array: np.ndarray) -> bool:
-    """Return whether an array has a data type that weights can have."""
     return array.dtype in _FLOATING
 
 
 def is_equal(first: np.ndarray, second: np.ndarray | None) -> bool:
-    """Return whether two arrays have the same data type, shape and values."""
     return second is not None and first.dtype == second.dtype and np.array_equal(first, second)
 
 
@@ -64,7 +62,6 @@ def map_file(path: Path) -> np.ndarray:
 
 
 def map_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """Return the tensors of a file, mapped copy-on-write."""
     with reading(path, CheckpointError):
         with safe_open(path, framework="numpy"):  # checks the header against the size of the file
             pass
@@ -92,11 +89,7 @@ def to_numpy(tensor: Any) -> np.ndarray:
 
 
 def to_arrays(tensors: Mapping[str, Any], *, source: str = "the given tensors") -> dict[str, np.ndarray]:
-    """Return torch tensors as arrays. Names that share a tensor share the memory.
-
-    Raises:
-        CheckpointError: `tensors` is not a mapping from names to dense tensors of a type that NumPy has.
-    """
+    """Return torch tensors as arrays. Names that share a tensor share the memory."""
     if not isinstance(tensors, Mapping) or not all(
         isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in tensors.items()
     ):

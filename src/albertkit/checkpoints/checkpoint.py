@@ -43,7 +43,6 @@ class Checkpoint:
     """The modules of a sentence-transformers folder, which compute the vectors of texts."""
 
     def to_config(self) -> AlbertConfig:
-        """Return the config of the model, with its sentence modules attached."""
         config = AlbertConfig.from_dict(self.config)
         if self.modules is not None:
             attach(config, self.modules)

@@ -31,10 +31,6 @@ def read(path: str | Path, *, needs_config: bool = True) -> Checkpoint:
     """Read a checkpoint of any format from a path that `locate` returned.
 
     For `needs_config` see `folder.read_folder`.
-
-    Raises:
-        CheckpointError: a file is missing or damaged.
-        ConfigError: the config describes no possible model.
     """
     path = Path(path)
     if path.suffix in julia.ENDINGS and not path.is_dir():
@@ -47,12 +43,7 @@ def read(path: str | Path, *, needs_config: bool = True) -> Checkpoint:
 
 
 def load_config(name_or_path: Any, **options: Any) -> AlbertConfig:
-    """Return the config of a model by its name, in any format.
-
-    Args:
-        name_or_path: a name for `AlbertConfig.from_pretrained`, a checkpoint of another library, or a config.
-        options: see `AlbertConfig.from_pretrained`.
-    """
+    """Return the config of a model by its name, in any format."""
     hub, overrides = split_hub_options(options)
     if hasattr(name_or_path, "to_dict"):
         return as_config(name_or_path).replace(**overrides)

@@ -100,20 +100,6 @@ def match(
     The file may have only the encoder and the model a head, or the reverse; older names are understood. Both
     names of a shared tensor get the one that the file has, so a strict `load_state_dict` succeeds if nothing
     is missing.
-
-    Args:
-        tensors: name in the file -> tensor.
-        expected: name in the model -> shape, as `{k: v.shape for k, v in model.state_dict().items()}`.
-        tied: second name of a shared tensor -> first name; empty for a model that shares none.
-        ignore_mismatched_sizes: whether to report and leave out a tensor of another shape instead of raising.
-
-    Returns:
-        Name in the model -> tensor, and the report.
-
-    Raises:
-        CheckpointError: a tensor of the embeddings or the encoder is missing, two tensors of the file map to
-            one name, or a tensor has no floating-point numbers.
-        ShapeMismatchError: a tensor has another shape.
     """
     matched: dict[str, np.ndarray] = {}
     report = LoadReport()

@@ -106,7 +106,7 @@ _LEFT_OUT = {
 def _pattern(template: str) -> str:
     """Return a regular expression for a name of the table, with its `group` and `layer`."""
     text = re.escape(template)
-    return re.sub(r"\\\{(group|layer)\\\}", lambda found: rf"(?P<{found[1]}>\d{{1,4}})", text)
+    return re.sub(r"\\\{(group|layer)\\\}", lambda match: rf"(?P<{match[1]}>\d{{1,4}})", text)
 
 
 _SPECS = {re.compile(_pattern(spec.ours)): spec for spec in TABLE}
@@ -154,23 +154,19 @@ def from_google(name: str) -> tuple[str, TensorSpec] | None:
     # The model garden once named the attention's output differently.
     name = name.replace("/self_attention_output/", "/self_attention/attention_output/")
     for pattern, spec in _google_specs().items():
-        if found := pattern.fullmatch(name):
+        if match := pattern.fullmatch(name):
             # The older layout and the garden have one layer, and therefore no numbers.
-            numbers = {"group": 0, "layer": 0} | found.groupdict()
+            numbers = {"group": 0, "layer": 0} | match.groupdict()
             return prefix_of(spec) + spec.ours.format_map(numbers), spec
     return None
 
 
 def to_google(name: str) -> str:
-    """Return Google's name of one of our tensors.
-
-    Raises:
-        CheckpointError: Google's models do not have the tensor.
-    """
+    """Return Google's name of one of our tensors."""
     bare = canonical(name).removeprefix(BASE_PREFIX)
     for pattern, spec in _SPECS.items():
-        if (found := pattern.fullmatch(bare)) and spec.google is not None:
-            return spec.google.format_map(found.groupdict())
+        if (match := pattern.fullmatch(bare)) and spec.google is not None:
+            return spec.google.format_map(match.groupdict())
     raise CheckpointError(f"The original code has no tensor like {name}. Choose the format 'hf'.")
 
 

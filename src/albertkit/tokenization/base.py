@@ -3,12 +3,9 @@
 Legend: B batch, T tokens of a row.
 """
 
-import gc
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,25 +19,26 @@ from albertkit.tokenization import folder
 from albertkit.tokenization.batch import (
     Side,
     check_number,
+    collection_paused,
     make_rows,
     pad_rows,
+    plain,
     read_examples,
     read_lengths,
     read_side,
     tensor_type_of,
 )
-from albertkit.tokenization.encoding import BatchEncoding, EncodedText, Text
+from albertkit.tokenization.encoding import BatchEncoding
 from albertkit.tokenization.normalization import BertNormalization, Normalization
 from albertkit.tokenization.settings import DEFAULTS, TokenizerSettings, read_setting, take_settings
 from albertkit.tokenization.special_tokens import (
     DEFAULT_ROLES,
     Parsing,
-    Part,
     SpecialTokens,
     token_text,
     token_texts,
 )
-from albertkit.tokenization.subword import CLEAN_UP, SubwordModel
+from albertkit.tokenization.subword import CLEAN_UP, SubwordModel, TextEncoder
 
 logger = logging.getLogger(__name__)
 tokenizers: Any = optional("tokenizers")
@@ -117,14 +115,7 @@ class TokenizerBase(PushToHub):
         saved: Mapping[str, Any],
         settings: Mapping[str, Any],
     ) -> None:
-        """Set up the tokenizer.
-
-        Args:
-            model: The subword model that splits plain text into pieces.
-            source: The vocabulary file, for error messages.
-            saved: The settings that the folder or file contains.
-            settings: The caller's settings, which override the saved settings.
-        """
+        """Set up the tokenizer; `settings` override the settings `saved` in the file `source`."""
         settings = {**saved, **take_settings(settings)}
         known = TokenizerSettings.__annotations__
         for name in settings.keys() - known.keys():
@@ -158,6 +149,7 @@ class TokenizerBase(PushToHub):
                 )
             self._special.set_role(role, token)
         self.extra_special_tokens = settings.get("extra_special_tokens")
+        self._encoder = TextEncoder(model, self._special)
         for name in DEFAULTS:
             setattr(self, name, read_setting(name, settings.get(name)))
         self.name_or_path = str(source)
@@ -393,9 +385,9 @@ class TokenizerBase(PushToHub):
         examples, batched = read_examples(text, text_pair, is_split_into_words=is_split_into_words)
         if truncation is None and lengths.truncation != "do_not_truncate" and verbose:
             self._warn_once(_TRUNCATED_BY_DEFAULT, lengths.max_length)
-        with _collection_paused():
+        with collection_paused():
             rows, samples = make_rows(
-                self._encoded(examples, parse),
+                self._encoder.sequences(examples, parse),
                 lengths,
                 marks=self._special.marks() if add_special_tokens else None,
                 stride=stride,
@@ -500,8 +492,7 @@ class TokenizerBase(PushToHub):
         tokens = [first] if first else []
         for each in examples[0]:
             if each is not None:
-                for part in self._parts(each, parse):
-                    tokens += self._model.pieces(part.text) if part.token_id is None else [part.text]
+                tokens += self._encoder.pieces(each, parse)
                 tokens += [end] if end else []
         return tokens
 
@@ -521,60 +512,6 @@ class TokenizerBase(PushToHub):
         if parse not in (True, False, "mask"):
             raise TokenizerError(f"parse_special_tokens={short(parse)}: expected True, False or 'mask'")
         return parse
-
-    def _encoded(self, examples: list[tuple[Text, Text | None]], parse: Parsing) -> list[list[EncodedText]]:
-        """Return each example as one or two texts with their ids."""
-        firsts = self._ids([first for first, _ in examples], parse)
-        seconds = iter(self._ids([second for _, second in examples if second is not None], parse))
-        return [
-            [EncodedText(ids, partial(self._locate, first, parse))]
-            + ([] if second is None else [EncodedText(next(seconds), partial(self._locate, second, parse))])
-            for (first, second), ids in zip(examples, firsts, strict=True)
-        ]
-
-    def _ids(self, texts: list[Text], parse: Parsing) -> list[list[int]]:
-        strings = [text for text in texts if isinstance(text, str)]
-        if len(strings) == len(texts) and not any(
-            self._special.occur_in(text, parse_special_tokens=parse) for text in strings
-        ):
-            return self._model.ids_batch(strings)
-        # Encode the plain parts of all texts in one call, then assign the ids to their texts.
-        rows = [list(self._parts(text, parse)) for text in texts]
-        plain = iter(
-            self._model.ids_batch([part.text for parts in rows for part in parts if part.token_id is None])
-        )
-        return [
-            [
-                token_id
-                for part in parts
-                for token_id in (next(plain) if part.token_id is None else [part.token_id])
-            ]
-            for parts in rows
-        ]
-
-    def _locate(self, text: Text, parse: Parsing) -> tuple[list[tuple[int, int]], list[int]]:
-        """Return the characters and the word number of each token of a text.
-
-        Spaces separate the words of a string. For WordPiece, each punctuation mark and each Chinese character
-        is also a word. Each special token is a word. If the text is a list, its entries are the words.
-        """
-        offsets: list[tuple[int, int]] = []
-        words: list[int] = []
-        word = -1
-        for number, string in enumerate([text] if isinstance(text, str) else text):
-            for part in self._special.split(string, parse_special_tokens=parse):
-                spans = [(part.text, 0, len(part.text))]
-                if part.token_id is None:
-                    spans = self._model.spans(part.text)
-                for index, (piece, start, end) in enumerate(spans):
-                    word += index == 0 or self._model.begins_word(piece)
-                    offsets.append((part.start + start, part.start + end))
-                    words.append(word if isinstance(text, str) else number)
-        return offsets, words
-
-    def _parts(self, text: Text, parse: Parsing) -> Iterator[Part]:
-        for string in [text] if isinstance(text, str) else text:
-            yield from self._special.split(string, parse_special_tokens=parse)
 
     def _warn_once(self, message: str, *arguments: int) -> None:
         if message not in self._warned:
@@ -602,7 +539,7 @@ class TokenizerBase(PushToHub):
         Raises:
             TokenizerError: An id is outside the vocabulary.
         """
-        ids = _plain(ids)
+        ids = plain(ids)
         if isinstance(ids, int):
             return self._token_of(ids)
         skipped = self._special.special_ids if skip_special_tokens else ()
@@ -674,7 +611,7 @@ class TokenizerBase(PushToHub):
         """
         if hasattr(token_ids, "keys"):
             token_ids = token_ids["input_ids"]
-        token_ids = _plain(token_ids)
+        token_ids = plain(token_ids)
         if isinstance(token_ids, int):
             token_ids = [token_ids]
         if token_ids and not isinstance(token_ids[0], int):
@@ -833,27 +770,3 @@ class TokenizerBase(PushToHub):
             f"added={len(self._special)}, {rules}, model_max_length={self.model_max_length}, "
             f"padding_side={self.padding_side!r})"
         )
-
-
-def _plain(ids: Any) -> Any:
-    """Return an id, a list of ids or a list of rows as plain Python values."""
-
-    def without_tensor(value: Any) -> Any:
-        if hasattr(value, "numpy") and not hasattr(value, "tolist"):  # TensorFlow
-            value = value.numpy()
-        return value.tolist() if hasattr(value, "tolist") else value
-
-    ids = without_tensor(ids)
-    return ids if isinstance(ids, int) else [without_tensor(token_id) for token_id in ids]
-
-
-@contextmanager
-def _collection_paused() -> Iterator[None]:
-    """Pause Python's cyclic garbage collector: calls create no cycles, but it visits all ids."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

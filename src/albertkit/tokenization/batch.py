@@ -1,6 +1,8 @@
 """Make a batch from the ids of texts: truncate, make windows, add special tokens and pad."""
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -15,8 +17,6 @@ NO_LIMIT = 10**9
 
 
 class Lengths(NamedTuple):
-    """The lengths of the rows of a call."""
-
     padding: Padding
     truncation: Strategy
     max_length: int
@@ -69,7 +69,6 @@ def check_number(name: str, value: Any, least: int) -> None:
 
 
 def read_strategy(truncation: bool | str | None) -> Strategy:
-    """Return the truncation strategy; raise TokenizerError for an unknown one."""
     return read_choice("truncation", truncation, "longest_first", "do_not_truncate", Strategy)
 
 
@@ -86,7 +85,6 @@ def read_choice(name: str, value: Any, true: str, false: str, choices: Any) -> A
 
 
 def read_side(name: str, value: Any) -> Side:
-    """Return a side; raise TokenizerError if it is neither "left" nor "right"."""
     if value not in get_args(Side):
         raise TokenizerError(f"{name}={value!r}: expected one of {', '.join(get_args(Side))}")
     return value
@@ -203,14 +201,6 @@ def windows(
     The other windows cover the truncated tokens. Each repeats `stride` tokens of the previous window. If both
     texts of a pair are truncated, the result contains every combination of their windows, in the order of
     `transformers`: combinations with the first window of the first text come last.
-
-    Args:
-        first: Number of tokens of the first text.
-        second: Number of tokens of the second text, or None.
-        limit: Maximum number of tokens without special tokens.
-        strategy: The text that is truncated.
-        stride: Number of tokens that consecutive windows share.
-        side: The side from which tokens are removed.
     """
     everything = Window(range(first), None if second is None else range(second))
     if strategy == "do_not_truncate" or first + (second or 0) <= limit:
@@ -269,7 +259,6 @@ def _slide(length: int, size: int, stride: int, side: Side) -> Iterator[range]:
 def pad_rows(
     encoded: Any, lengths: Lengths, *, side: Side, padding_id: int, with_mask: bool
 ) -> BatchEncoding:
-    """Pad rows that are already encoded, and add their attention mask."""
     try:
         if not hasattr(encoded, "keys"):
             encoded = {name: [row[name] for row in encoded] for name in (encoded[0] if len(encoded) else [])}
@@ -309,3 +298,27 @@ def _as_lists(values: Any) -> list[Any]:
     values = values.tolist() if hasattr(values, "tolist") else values
     rows = [value.tolist() if hasattr(value, "tolist") else value for value in values]
     return [list(row) if isinstance(row, (list, tuple)) else row for row in rows]
+
+
+def plain(ids: Any) -> Any:
+    """Return an id, a list of ids or a list of rows as plain Python values."""
+
+    def without_tensor(value: Any) -> Any:
+        if hasattr(value, "numpy") and not hasattr(value, "tolist"):  # TensorFlow
+            value = value.numpy()
+        return value.tolist() if hasattr(value, "tolist") else value
+
+    ids = without_tensor(ids)
+    return ids if isinstance(ids, int) else [without_tensor(token_id) for token_id in ids]
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Pause Python's cyclic garbage collector: calls create no cycles, but it visits all ids."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

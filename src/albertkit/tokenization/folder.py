@@ -46,13 +46,7 @@ PATTERNS = (
 
 
 def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **options: Unpack[HubOptions]) -> Path:
-    """Return a tokenizer's folder, downloaded if necessary, or the path itself if it is a file.
-
-    Args:
-        name_or_path: A folder, a file, or a model name; see `hub.resolve`.
-        also: Additional files to download.
-        options: See `HubOptions`.
-    """
+    """Return a tokenizer's folder, downloaded if necessary, or the path itself if it is a file."""
     path = hub.as_path(name_or_path)
     return (
         path if path and path.is_file() else hub.resolve(name_or_path, patterns=(*PATTERNS, *also), **options)
@@ -105,7 +99,6 @@ def find_files(path: Path, vocabulary_file: str) -> dict[str, Path]:
 
 
 def missing(path: Path, expected: str) -> ModelNotFoundError:
-    """Return the error for a folder without the expected file."""
     kind = "is a file of another kind" if path.is_file() else "does not exist"
     holds = contents(path) if path.is_dir() else kind
     hint = "; AutoTokenizer opens its vocab.txt" if find(path, WORD_LIST_FILE) else ""
@@ -118,13 +111,7 @@ def read_settings(
     normalization: type[Normalization | BertNormalization] = Normalization,
     default_roles: Mapping[str, str] = DEFAULT_ROLES,
 ) -> dict[str, Any]:
-    """Return the settings of a folder as arguments of the tokenizer class.
-
-    Args:
-        path: The folder, or a file in it.
-        normalization: The normalization rules of the tokenizer class.
-        default_roles: The default token of each role in the tokenizer class.
-    """
+    """Return the settings of a folder as arguments of the tokenizer class."""
     folder = path if path.is_dir() else path.parent
     file = folder / TOKENIZER_CONFIG_FILE
     with reading(file, TokenizerError):
@@ -183,12 +170,10 @@ def _read_tokens(
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Return the object in a JSON file, {} without a file."""
     return read_object(file, TokenizerError) if file.is_file() else {}
 
 
 def has_wordpiece_vocabulary(file: Path) -> bool:
-    """Return whether a tokenizer.json has a WordPiece vocabulary."""
     if b'"WordPiece"' not in file.read_bytes():  # faster than parsing a large file first
         return False
     model = read_json(file).get("model")

@@ -23,8 +23,6 @@ _KINDS = {"<pad>": CONTROL, "<unk>": UNKNOWN, "[CLS]": CONTROL, "[SEP]": CONTROL
 
 
 class Piece(NamedTuple):
-    """A piece with its score and its type."""
-
     text: str
     score: float
     kind: int
@@ -75,7 +73,6 @@ def ends_in_digit_and_comma(piece: str) -> bool:
 
 
 def read_vocabulary_file(path: str | Path, *, expected: str) -> bytes:
-    """Return the bytes of a vocabulary file, which is not empty."""
     path = Path(path)
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "no file"
@@ -119,7 +116,6 @@ def read_piece_table(model: bytes) -> PieceTable:
 
 
 def model_content(table: PieceTable) -> bytes:
-    """Return the bytes of a SentencePiece model with these pieces."""
     proto = message_class("ModelProto")()
     for text, score, kind in table.pieces:
         proto.pieces.add(piece=text, score=score, type=kind)

@@ -17,7 +17,7 @@ properties:
 * Starts and ends never decrease and lie within the text.
 * The word-start mark has no width: `▁dog` covers `dog`. A lone `▁` is empty, at the start of the next token.
 * Pieces overlap only if one character became several (the ligature `ﬃ` becomes `ffi`). Each of these pieces
-  then covers the whole character.
+  then covers all of it.
 * If you normalize the covered text alone, you get the piece, or a text that contains it if pieces overlap. A
   removed character (an accent, a control character) belongs to the piece before it.
 """
@@ -56,11 +56,9 @@ class Normalization:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
-        """Return the normalization rules in a tokenizer's settings."""
         return cls(**{field.name: settings[field.name] for field in fields(cls) if field.name in settings})
 
     def __call__(self, text: str) -> str:
-        """Return the normalized text."""
         return self._ascii(text) if text.isascii() else self.plain(text)
 
     def plain(self, text: str) -> str:
@@ -78,7 +76,7 @@ class Normalization:
         return text.lower() if self.do_lower_case else text
 
     def _ascii(self, text: str) -> str:
-        """Return the normalized text; the fast twin of `plain` for ASCII."""
+        """Return the normalized text; a fast form of `plain` for ASCII."""
         text = text.encode().translate(self._table).decode()
         if self.remove_space:
             text = " ".join(text.split()) if "  " in text else text.strip(" ")
@@ -88,7 +86,6 @@ class Normalization:
 
     @cached_property
     def _table(self) -> bytes:
-        """The output for each byte: every space becomes a plain space, and letters become lower case."""
         written = (
             " " if self.remove_space and character.isspace() else character
             for character in map(chr, range(128))
@@ -160,7 +157,7 @@ class Alignment:
 
 
 def align(text: str, normalization: Normalization) -> Alignment:
-    """Return the normalized text with each character's span in `text`; the twin of `normalization(text)`."""
+    """Return the same text as `normalization(text)`, with each character's span in `text`."""
     normalized = normalization(text)
     position, stop = 0, len(text)
     starts: list[int] = []
@@ -192,5 +189,7 @@ def _rewritten(part: str, normalization: Normalization) -> str:
         return " "
     if not normalization.keep_accents:
         # Canonical ordering moves only combining marks, which are dropped, so characters decompose alone.
-        part = "".join(one for one in unicodedata.normalize("NFKD", part) if not unicodedata.combining(one))
+        part = "".join(
+            mark for mark in unicodedata.normalize("NFKD", part) if not unicodedata.combining(mark)
+        )
     return part.lower() if normalization.do_lower_case else part

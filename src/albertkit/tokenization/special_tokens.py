@@ -1,9 +1,9 @@
 """Special tokens, and tokens that a user added to the vocabulary.
 
-They are found in a text before it is normalized, and the text is split at them: first at special tokens,
-which must match exactly, then at added tokens, which match in any case if the tokenizer lower-cases. Adjacent
-spaces have no effect, because each part between tokens is normalized separately, as in the original:
-`with [MASK].` becomes `▁with`, `[MASK]`, `▁`, `.`
+A text is split at them before it is normalized: first at special tokens, which must match exactly, then at
+added tokens, which match in any case if the tokenizer lower-cases. Adjacent spaces have no effect, because
+each part between tokens is normalized separately, as in the original: `with [MASK].` becomes `▁with`,
+`[MASK]`, `▁`, `.`
 """
 
 import re
@@ -125,7 +125,6 @@ class SpecialTokens:
 
     @property
     def special_ids(self) -> frozenset[int]:
-        """The id of every special token."""
         if self._special_ids is None:
             self._special_ids = frozenset(self.ids[token] for token in self.special)
         return self._special_ids
@@ -183,7 +182,6 @@ class SpecialTokens:
         return self.ids[token]
 
     def marks(self) -> tuple[int, int]:
-        """Return the ids of the tokens around a text, [CLS] and [SEP]."""
         return self.id_of("cls_token"), self.id_of("sep_token")
 
     def occur_in(self, text: str, *, parse_special_tokens: Parsing) -> bool:

@@ -40,7 +40,6 @@ piece of 100,000 characters crashes the process. SentencePiece trains pieces of 
 
 
 def unigram_json(table: PieceTable, normalization: Normalization, special_tokens: SpecialTokens) -> bytes:
-    """Return the content of a Unigram vocabulary's `tokenizer.json`, as the library writes it."""
     _check_pieces([piece.text for piece in table.pieces])
     best = max(piece.score for piece in table.pieces if piece.kind == NORMAL)
     vocabulary: list[tuple[str, float]] = []
@@ -121,7 +120,6 @@ def _sentencepiece_steps(table: PieceTable) -> list[dict[str, Any]]:
 
 
 def _original_steps(normalization: Normalization) -> list[dict[str, Any]]:
-    """Return the steps of `Normalization` in the Rust library's format."""
     steps: list[dict[str, Any]] = []
     if normalization.remove_space:
         steps += [_replace({"Regex": f"{_characters(str.isspace)}+"}, " "), _replace({"Regex": "^ | $"}, "")]
@@ -146,7 +144,6 @@ def _characters(belongs: Callable[[str], object]) -> str:
 
 
 def read_unigram_json(path: Path) -> tuple[PieceTable, dict[str, Any], dict[str, Any]]:
-    """Return the vocabulary, normalization rules and added tokens of a `tokenizer.json`."""
     with reading(path, TokenizerError):
         return _read_content(read_json(path), path)
 
@@ -199,7 +196,6 @@ def _read_piece(piece: str, score: float, special: set[str]) -> Piece:
 
 
 def _check_pieces(pieces: Sequence[str]) -> None:
-    """Raise TokenizerError for a piece that a library cannot handle."""
     longest = max(pieces, key=len)
     if len(longest) > _LONGEST_PIECE:
         raise ValueError(
@@ -214,7 +210,6 @@ def _check_pieces(pieces: Sequence[str]) -> None:
 
 
 def _piece(entry: Any) -> tuple[str, float]:
-    """Return a piece and its score from a tokenizer.json; raise TokenizerError for anything else."""
     piece, score = entry
     if not isinstance(piece, str) or isinstance(score, bool) or not math.isfinite(score):
         raise ValueError(f"received {entry!r:.100} for a piece. Expected a string and its score.")

@@ -40,8 +40,8 @@ _TEXTS_OF_A_PART = 512
 class DigitCommaRule:
     """Splits each piece that ends in a digit and a comma.
 
-    `pieces` applies the rule directly. `ids` is its fast twin: the result depends only on the piece, so a
-    small table from one id to several contains all cases.
+    `pieces` applies the rule directly. `ids` is faster: the result depends only on the piece, so a small
+    table from one id to several contains all cases.
     """
 
     def __init__(self, processor: sentencepiece.SentencePieceProcessor) -> None:
@@ -58,7 +58,6 @@ class DigitCommaRule:
         self._affected = frozenset([*self._ids, self._undecided_id])
 
     def pieces(self, pieces: list[str]) -> list[str]:
-        """Apply the rule to the pieces of a text."""
         return [
             part
             for piece in pieces
@@ -66,7 +65,6 @@ class DigitCommaRule:
         ]
 
     def ids(self, rows: list[list[int]], texts: list[str]) -> list[list[int]]:
-        """Apply the rule to the ids of each text."""
         for index, row in enumerate(rows):
             if self._affected.isdisjoint(row):
                 continue
@@ -134,7 +132,6 @@ class UnigramModel(SubwordModel):
             raise not_unicode([normalized]) from error
 
     def ids(self, text: str) -> list[int]:
-        """Return the ids of one text's pieces."""
         return self.ids_batch([text])[0]
 
     def ids_batch(self, texts: list[str], num_threads: int | None = None) -> list[list[int]]:
@@ -162,7 +159,6 @@ class UnigramModel(SubwordModel):
         return self._rule.ids(rows, normalized)
 
     def spans(self, text: str) -> list[tuple[str, int, int]]:
-        """Return (piece, start, end) for each piece; `start:end` are its characters in the original text."""
         if not self._bytes:
             return self.align(text).spans(self.pieces(text))
         # The bytes of a character are one group, because each has the span of the character.
@@ -185,17 +181,14 @@ class UnigramModel(SubwordModel):
         return normalized.then(*self.processor.normalize(normalized.text, with_offsets=True))
 
     def token_to_id(self, piece: str) -> int | None:
-        """Return the id of a piece, or None if it is not in the vocabulary."""
         piece_id = self.processor.piece_to_id(piece)
         known = piece_id != self.processor.unk_id() or self.processor.id_to_piece(piece_id) == piece
         return piece_id if known else None
 
     def id_to_token(self, piece_id: int) -> str:
-        """Return the piece of an id."""
         return self.processor.id_to_piece(piece_id)
 
     def begins_word(self, piece: str) -> bool:
-        """Return whether the piece begins with SentencePiece's word-start mark."""
         return piece.startswith(WORD_START)
 
     def join(self, tokens: list[str], *, apart: Container[str]) -> str:
@@ -234,7 +227,6 @@ class UnigramModel(SubwordModel):
         return read_piece_table(self._content) if self._table is None else self._table
 
     def vocabulary_file(self) -> bytes | None:
-        """Return the bytes of the SentencePiece model, or None if the vocabulary is from a tokenizer.json."""
         return self._content if self._table is None else None
 
     def tokenizer_json(self, special_tokens: SpecialTokens) -> bytes | None:
