@@ -141,8 +141,7 @@ def test_versions_of_libraries_whose_distribution_has_another_name(monkeypatch):
     assert versions["onnxruntime"] == onnxruntime.__version__
     assert versions["albertkit"] == albertkit.__version__
     assert extras.version_of("no_library_has_this_name") is None
-    for engine in ("auto", "onnx"):
-        assert make_engine(make("AlbertForSequenceClassification"), engine)
+    assert make_engine(make("AlbertForSequenceClassification"))
     # Only extras.py reads the metadata of distributions.
     sources = Path(albertkit.__file__).parent.rglob("*.py")
     pattern = re.compile(r"importlib\.metadata|from importlib import metadata")

@@ -104,10 +104,9 @@ def test_a_missing_tensor_is_an_error():
 @pytest.mark.parametrize("groups", [(1, 1), (3, 2)], ids=["shared", "groups"])
 def test_the_onnx_network_equals_the_reference(head, groups):
     pytest.importorskip("onnxruntime", reason="needs ONNX Runtime: pip install onnxruntime")
-    from albertkit.engines.batches import plan
-    from albertkit.engines.engine import Row
+    from albertkit.engines.engine import Row, plan
     from albertkit.engines.light_model import LightModel
-    from albertkit.engines.onnx_engine import OnnxNetwork
+    from albertkit.engines.onnx import OnnxNetwork
 
     model = make(head, num_hidden_groups=groups[0], inner_group_num=groups[1])
     weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}

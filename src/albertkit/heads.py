@@ -88,8 +88,8 @@ class Network(Protocol):
     def pool(self, states: Any) -> Any:
         """Apply the pooler and tanh: (..., H) -> (..., H)."""
 
-    def activate(self, values: Any) -> Any:
-        """Apply the activation function of the config."""
+    def activate(self, values: Any, name: str) -> Any:
+        """Apply the activation function of the config, which is a PyTorch module of this name."""
 
     def layer_norm(self, values: Any, name: str) -> Any:
         """Normalize the last dimension."""
@@ -222,7 +222,7 @@ def _linear(name: str, *, of_pooled: bool = False) -> Callable[[Network, Any], A
 
 
 def _score_words(network: Network, states: Any) -> Any:
-    narrow = network.activate(network.linear(states, "predictions.dense"))
+    narrow = network.activate(network.linear(states, "predictions.dense"), "predictions.activation")
     narrow = network.layer_norm(narrow, "predictions.LayerNorm")
     if not network.config.tie_word_embeddings:
         return network.linear(narrow, "predictions.decoder")

@@ -117,9 +117,9 @@ class _Network:
         normal = centered / np.sqrt(variance + self.dtype(self.config.layer_norm_eps))
         return normal * self.weight(f"{name}.weight") + self.weight(f"{name}.bias")
 
-    def activate(self, values: Array) -> Array:
-        name = str(self.config.hidden_act)
-        return ACTIVATIONS[ACTIVATION_ALIASES.get(name, name)](values)
+    def activate(self, values: Array, name: str = "") -> Array:  # noqa: ARG002
+        function = str(self.config.hidden_act)
+        return ACTIVATIONS[ACTIVATION_ALIASES.get(function, function)](values)
 
     def embed(self, ids: NDArray, segments: NDArray) -> Array:
         """Return the embeddings of ids and segments (B, T), mapped to the hidden size: (B, T, H)."""

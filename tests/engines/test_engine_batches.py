@@ -2,13 +2,12 @@
 
 import pytest
 import torch
-from engine_rows import CLASSIFIER
+from engine_rows import CLASSIFIER, engine_of
 from modeling_twins import make
 
-from albertkit.engines.batches import plan
-from albertkit.engines.choosing import ENGINES, make_engine
-from albertkit.engines.engine import Row, first_token
-from albertkit.engines.plain import pad_batch
+from albertkit.engines.choosing import ENGINES
+from albertkit.engines.engine import Row, first_token, plan
+from albertkit.engines.torch import pad_batch
 from albertkit.errors import ConfigError, DataError
 
 
@@ -51,20 +50,20 @@ class TestWrongArguments:
     )
     def test_rows(self, engine: str, wrong: Row, message: str) -> None:
         with pytest.raises(DataError, match=f"{message}. Expected equal numbers above 0"):
-            make_engine(make(CLASSIFIER), engine).run([row([5, 6, 7]), wrong])
+            engine_of(make(CLASSIFIER), engine).run([row([5, 6, 7]), wrong])
 
     @pytest.mark.parametrize("position", [-1, 3])
     def test_positions_of_other_rows(self, engine: str, position: int) -> None:
-        compute = make_engine(make("AlbertForTokenClassification"), engine).run
+        compute = engine_of(make("AlbertForTokenClassification"), engine).run
         with pytest.raises(DataError, match=rf"positions \[{position}\].*3 tokens.*Expected 0 to 2"):
             compute([row([5, 6, 7]), row([8, 9, 10])], read=lambda _: [position])
 
     @pytest.mark.parametrize("name", ["batch_size", "batch_tokens"])
     def test_sizes_of_batches(self, engine: str, name: str) -> None:
         with pytest.raises(ConfigError, match=f"{name} is 0. Expected at least 1, or None"):
-            make_engine(make(CLASSIFIER), engine).run([row([5])], **{name: 0})
+            engine_of(make(CLASSIFIER), engine).run([row([5])], **{name: 0})
 
     @pytest.mark.parametrize("output", ["order", "scores"])
     def test_outputs(self, engine: str, output: str) -> None:
         with pytest.raises(ConfigError, match=f"{CLASSIFIER} has no output '{output}'.*hidden_states"):
-            make_engine(make(CLASSIFIER), engine).run([row([5])], output=output)
+            engine_of(make(CLASSIFIER), engine).run([row([5])], output=output)

@@ -1,9 +1,7 @@
 """Tests of the parts of the PyTorch engine: packed matrices, attention, memory and threads."""
 
-import math
 import random
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,36 +10,15 @@ from modeling_twins import make
 from torch import nn
 
 from albertkit import cores
-from albertkit.engines import packed_layers
-from albertkit.engines.batches import Group
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import every_token
-from albertkit.engines.packed_layers import ReorderedLinear, RowAttention, attend_by_products, can_reorder
-from albertkit.engines.plain import PlainEngine, settle_threads
-from albertkit.engines.torch_engine import TorchEngine, rounded
+from albertkit.engines.torch import TorchEngine, rounded, settle_threads
 from albertkit.errors import ConfigError
+from albertkit.modeling.layers import PackedRows, _varlen_kernel
 
 
 class TestParts:
-    @pytest.mark.parametrize(
-        "activation", [None, nn.GELU(), nn.GELU(approximate="tanh"), nn.ReLU(), nn.SiLU()]
-    )
-    @pytest.mark.parametrize("tokens", [1, 4, 37])
-    @pytest.mark.parametrize("avx512", [True, False])
-    def test_a_packed_matrix(self, monkeypatch, activation, tokens, avx512):
-        monkeypatch.setattr(packed_layers, "has_avx512", lambda: avx512)
-        monkeypatch.setattr(packed_layers, "_MAX_REORDERED", 4)
-        if not can_reorder(torch.float32):
-            pytest.skip("torch offers no packed matrices here")
-        torch.manual_seed(0)
-        weight, bias, states = torch.randn(48, 32), torch.randn(48), torch.randn(tokens, 32)
-        with torch.inference_mode():
-            one, other = (ReorderedLinear(weight, bias, reorder=reorder) for reorder in (True, False))
-            packed, plain = one(states, activation), other(states, activation)
-        assert (one.max_reordered, one.fuses) == ((math.inf, True) if avx512 else (4, False))
-        torch.testing.assert_close(packed, plain, atol=2e-5, rtol=1e-5)
-
-    def test_attention_with_a_kernel_for_all_rows(self):
+    def test_attention_with_a_kernel_for_all_rows(self, monkeypatch):
         """The kernel needs a GPU. Here, the definition of attention replaces it."""
 
         def kernel(query, key, value, asking, looked_at, most_asking, longest):
@@ -56,29 +33,24 @@ class TestParts:
             return torch.cat(found)
 
         torch.manual_seed(0)
-        attention = RowAttention([Group(2, 5, 2), Group(1, 3, 1)])
-        query, key_value = torch.randn(5, 8), torch.randn(13, 16)
-        expected = attention(query, key_value, 4)
-        key, value = key_value.unflatten(1, (4, 4)).split(2, dim=1)
-        found = attention._attend_at_once(kernel, query.unflatten(1, (2, 4)), key, value)
-        torch.testing.assert_close(found.flatten(1), expected)
+        packed = PackedRows([5, 5, 3], [2, 2, 1])
+        parts = torch.randn(5, 2, 4), torch.randn(13, 2, 4), torch.randn(13, 2, 4)
+        expected = packed.attend(*parts, nn.functional.scaled_dot_product_attention, selected=True)
+        ends = packed._ends_of(packed.num_queries, torch.device("cpu"))
+        torch.testing.assert_close(kernel(*parts, *ends), expected)
 
-    @pytest.mark.parametrize(("head_size", "suits"), [(32, True), (256, True), (26, False), (264, False)])
-    def test_the_kernel_for_all_rows_takes_only_some_sizes_of_heads(self, head_size, suits):
+    @pytest.mark.parametrize("head_size", [26, 264])
+    def test_the_kernel_for_all_rows_takes_only_some_sizes_of_heads(self, head_size):
         """The head of voidful/albert_chinese_tiny has 26 dimensions (312 / 12)."""
-        query = SimpleNamespace(is_cuda=True, dtype=torch.float16)
-        assert packed_layers._suits_kernel(query, head_size) == suits
+        assert _varlen_kernel(torch.float16, head_size) is None
 
-    @pytest.mark.parametrize(("asking", "length"), [(5, 5), (32, 33), (300, 300), (1, 250)])
-    def test_attention_by_products(self, asking, length):
-        if not can_reorder(torch.float32):
-            pytest.skip("torch offers no such products here")
-        torch.manual_seed(0)
-        query, key, value = (torch.randn(2, 3, size, 8) * 2 for size in (asking, length, length))
-        with torch.inference_mode():
-            found = attend_by_products(query, key, value)
-        expected = nn.functional.scaled_dot_product_attention(query, key, value)
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    def test_a_packed_call_equals_padded_calls(self):
+        model = make("AlbertModel")
+        ids = [torch.randint(5, 60, (1, length)) for length in (7, 7, 3)]
+        with torch.no_grad():
+            packed = model(torch.cat(ids, dim=1), packed=PackedRows([7, 7, 3])).last_hidden_state
+            expected = torch.cat([model(one).last_hidden_state for one in ids], dim=1)
+        torch.testing.assert_close(packed, expected, atol=1e-6, rtol=1e-5)
 
     def test_rows_of_different_lengths(self):
         model = make("AlbertForQuestionAnswering", max_position_embeddings=512)
@@ -93,7 +65,13 @@ class TestParts:
         """Torch keeps half a megabyte for each number of tokens in half precision."""
         model = make("AlbertForQuestionAnswering").bfloat16()
         seen = []
-        model.qa_outputs.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+
+        class Counted(nn.Linear):
+            def forward(self, input):
+                seen.append(len(input))
+                return super().forward(input)
+
+        model.qa_outputs = Counted(32, 2, dtype=torch.bfloat16)
         engine = TorchEngine(model)
         for count in range(1, 40):
             found = engine.run(rows_of([24] * (count // 24) + [count % 24 or 24]), read=every_token)
@@ -120,9 +98,11 @@ class TestParts:
 class TestChoosing:
     def test_names(self):
         model = make(CLASSIFIER)
-        assert type(make_engine(model, "torch")) is TorchEngine
-        assert isinstance(make_engine(model), TorchEngine)
-        assert type(make_engine(model, "plain")) is PlainEngine
+        assert [make_engine(model, name).padded for name in ("auto", "torch", "plain")] == [
+            False,
+            False,
+            True,
+        ]
         with pytest.raises(ConfigError, match=r"no engine 'tourch'\. Did you mean 'torch'"):
             make_engine(model, "tourch")
 

@@ -2,40 +2,34 @@
 
 import copy
 import pickle
-import warnings
 
 import numpy as np
 import pytest
 import torch
-from engine_rows import ANY_CALL, CLASSIFIER, OUTPUTS, assert_equal, assert_equal_call, rows_of, some_tokens
+from engine_rows import (
+    ANY_CALL,
+    CLASSIFIER,
+    OUTPUTS,
+    assert_equal,
+    assert_equal_call,
+    engine_of,
+    rows_of,
+    some_tokens,
+)
 from hypothesis import given, settings
 from modeling_twins import make
 from torch import nn
 
-from albertkit.engines import packed_layers
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Row, every_token
-from albertkit.engines.fitting import fits
-from albertkit.engines.packed_layers import can_reorder
-from albertkit.engines.plain import PlainEngine
-from albertkit.engines.torch_engine import TorchEngine
+from albertkit.engines.torch import TorchEngine, evaluating
 from albertkit.errors import CheckpointError, DataError
-
-
-def computed_by_weights(monkeypatch) -> None:
-    """Let every call of a model fail, to show that the engine does not call it."""
-
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("the plain model was called")
-
-    monkeypatch.setattr(PlainEngine, "batches", refuse)
 
 
 class TestScores:
     @settings(max_examples=25)
     @given(**ANY_CALL)
     def test_any_call(self, **call):
-        assert fits(make(call["head"], **call["shape"]))
         assert_equal_call("torch", **call)
 
     def test_the_order_of_sentences(self):
@@ -56,11 +50,6 @@ class TestScores:
         }
         assert_equal(make(CLASSIFIER, **size), rows_of([24, 24, 17, 5, 1]))
 
-    def test_without_packed_matrices(self, monkeypatch):
-        model = make("AlbertForMaskedLM")
-        monkeypatch.setattr("albertkit.engines.torch_engine.can_reorder", lambda dtype: False)
-        assert_equal(model, rows_of([5, 24, 5, 7]), read=some_tokens)
-
     def test_the_training_mode_is_kept(self):
         model = make(CLASSIFIER, hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.5).train()
         assert_equal(model, rows_of([5, 24, 5, 7]))
@@ -72,44 +61,31 @@ class TestScores:
         assert_equal(model, rows_of([5, 24, 5, 7]), atol=0.3)
 
     def test_with_and_without_autocast(self):
-        """A run in bfloat16 evaluates under autocast, which oneDNN's own products ignore."""
+        """A run in bfloat16 evaluates under autocast."""
         engine, rows = TorchEngine(make(CLASSIFIER)), rows_of([5, 24, 5, 7])
         before = engine.run(rows)
-        can_reorder.cache_clear()  # as in the first evaluation of a process
-        for _ in range(2):
-            with torch.autocast("cpu", torch.bfloat16):
-                np.testing.assert_allclose(engine.run(rows), before, atol=0.3)
+        with torch.autocast("cpu", torch.bfloat16):
+            np.testing.assert_allclose(engine.run(rows), before, atol=0.3)
         np.testing.assert_array_equal(engine.run(rows), before)
-        found = can_reorder(torch.float32)
-        can_reorder.cache_clear()
-        assert can_reorder(torch.float32) == found
 
     def test_no_rows(self):
         assert TorchEngine(make(CLASSIFIER)).run([]) == []
 
-    def test_without_calling_the_model(self, monkeypatch):
-        model = make("AlbertForTokenClassification")
-        expected = PlainEngine(model).run(rows_of([4, 9]), read=every_token)
-        computed_by_weights(monkeypatch)
-        found = TorchEngine(model).run(rows_of([4, 9]), read=every_token)
-        assert [one.shape for one in found] == [one.shape for one in expected] == [(4, 2), (9, 2)]
-
 
 class TestChangedModels:
-    """The engine calls a model that differs from its weights and config."""
+    """Hooks, other modules and edited weights have their effect, because the engine calls the model."""
 
-    def test_hooks_are_called(self):
+    def test_hooks_are_called_with_padded_rows(self):
         model, seen = make(CLASSIFIER), []
         engine = TorchEngine(model)
-        engine.run(rows_of([3]))
         layer = model.albert.encoder.executed_layers()[0]
-        hook = layer.ffn.register_forward_hook(lambda *_: seen.append(1))
-        assert_equal(model, rows_of([3, 7]), engine=engine, calls_model=True)
-        assert seen
-        hook.remove()
+        hook = layer.ffn.register_forward_hook(lambda _, __, output: seen.append(output.shape[:2]))
+        assert_equal(model, rows_of([3, 7]), is_padded=True)
         seen.clear()
-        assert_equal(model, rows_of([3, 7]), engine=engine)
-        assert not seen
+        engine.run(rows_of([3, 7]))
+        assert set(seen) == {(2, 7)}
+        hook.remove()
+        assert_equal(model, rows_of([3, 7]))
 
     def test_hooks_for_all_modules(self):
         seen = []
@@ -126,9 +102,29 @@ class TestChangedModels:
                 return 2 * super().forward(input)
 
         model = make(CLASSIFIER)
+        rows = rows_of([3, 7])
+        before = TorchEngine(model).run(rows)
         model.albert.encoder.executed_layers()[0].ffn = Doubled(32, 48)
-        assert not fits(model)
-        assert_equal(model, rows_of([3, 7]), calls_model=True)
+        assert_equal(model, rows, is_padded=True)
+        assert not np.allclose(TorchEngine(model).run(rows)[0], before[0])
+
+    @pytest.mark.parametrize("change", ["activation", "norm", "decoder", "eps", "depth"])
+    def test_other_parts_of_torch(self, change):
+        model = make("AlbertForMaskedLM", hidden_act="gelu_new")
+        rows = rows_of([5, 9])
+        before = TorchEngine(model).run(rows)
+        if change == "activation":
+            model.predictions.activation = nn.Tanh()
+        elif change == "norm":
+            model.albert.encoder.executed_layers()[0].full_layer_layer_norm = nn.LayerNorm(32)
+        elif change == "decoder":
+            model.predictions.decoder.weight = nn.Parameter(-model.predictions.decoder.weight.detach())
+        elif change == "eps":
+            model.predictions.LayerNorm.eps = 0.5
+        else:
+            model.config.num_hidden_layers = 1
+        assert_equal(model, rows, read=every_token)
+        assert not np.allclose(TorchEngine(model).run(rows)[0], before[0])
 
     def test_a_derived_class(self):
         class Negated(type(make(CLASSIFIER))):
@@ -141,56 +137,20 @@ class TestChangedModels:
         own = Negated(model.config).eval()
         own.load_state_dict(model.state_dict())
         (found,) = TorchEngine(own).run(rows_of([5]))
-        np.testing.assert_allclose(found, -PlainEngine(model).run(rows_of([5]))[0], rtol=1e-6)
-
-    def test_an_engine_chosen_by_name_warns(self):
-        model = make(CLASSIFIER)
-        rows = rows_of([5])
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            make_engine(model, "torch").run(rows)
-            hook = model.albert.pooler.register_forward_hook(lambda *_: None)
-            make_engine(model).run(rows)  # `auto` may choose any engine
-        with pytest.warns(UserWarning, match=r"the engine 'torch' cannot compute this model") as caught:
-            make_engine(model, "torch").run(rows)
-        assert [one.filename for one in caught] == [__file__]
-        hook.remove()
+        np.testing.assert_allclose(found, -TorchEngine(model).run(rows_of([5]))[0], rtol=1e-5)
 
     def test_a_replaced_forward(self):
         model = make(CLASSIFIER)
         model.classifier.forward = lambda states: states[:, :2] * 0 + 7
         assert TorchEngine(model).run(rows_of([5]))[0].tolist() == [[7, 7]]
 
-    def test_eager_attention(self):
-        assert not fits(make(CLASSIFIER, attn_implementation="eager"))
-
-    def test_wrong_ids_and_long_rows_are_an_error(self):
-        engine = TorchEngine(make(CLASSIFIER))
-        with pytest.raises(DataError, match=r"row 0 has 60 among its input_ids\. Expected 0 to 59"):
-            engine.run([Row(input_ids=[60], token_type_ids=[0], example=0)])
-        with pytest.raises(DataError, match=r"row 0 has 25 tokens\. Expected at most 24"):
-            engine.run(rows_of([25]))
-
-
-class TestChangedWeights:
-    """Packed matrices are copies, so they must follow each change of the weights."""
-
-    @pytest.mark.parametrize("where", ["ffn", "ffn_output", "attention.key", "attention.dense"])
-    def test_every_way_to_change_a_matrix(self, where):
+    def test_compiled_layers_get_padded_rows(self):
         model = make(CLASSIFIER)
-        engine = TorchEngine(model)
-        rows = rows_of([5, 9])
-        engine.run(rows)
-        linear = model.albert.encoder.executed_layers()[0].get_submodule(where)
-        with torch.no_grad():
-            linear.weight.mul_(0.5)
-        assert_equal(model, rows, engine=engine)
-        linear.weight.data.mul_(0.5)  # does not change the version
-        assert_equal(model, rows, engine=engine)
-        linear.bias.data = linear.bias.data + 0.3
-        assert_equal(model, rows, engine=engine)
-        linear.weight = nn.Parameter(torch.randn_like(linear.weight))
-        assert_equal(model, rows, engine=engine)
+        model.albert.encoder.executed_layers()[0].compile(backend="eager")
+        assert_equal(model, rows_of([5, 9]), is_padded=True)
+
+    def test_eager_attention(self):
+        assert_equal(make(CLASSIFIER, attn_implementation="eager"), rows_of([5, 9, 9]))
 
     def test_training_continues(self):
         model = make(CLASSIFIER)
@@ -203,36 +163,10 @@ class TestChangedWeights:
         assert_equal(model, rows, engine=engine)
         assert not np.allclose(before[0], engine.run(rows)[0])
 
-    def test_loading(self):
-        model = make(CLASSIFIER)
-        engine, rows = TorchEngine(model), rows_of([5, 9])
-        engine.run(rows)
-        assert_equal(model, rows, engine=engine)
-        other = make(CLASSIFIER, seed=1)
-        model.load_state_dict(other.state_dict())
-        assert_equal(model, rows, engine=engine)
-
-    def test_matrices_are_packed_once(self, monkeypatch):
-        packed = []
-        original = packed_layers.ReorderedLinear.__init__
-
-        def count(self, *inputs, **options):
-            packed.append(1)
-            original(self, *inputs, **options)
-
-        monkeypatch.setattr(packed_layers.ReorderedLinear, "__init__", count)
-        engine = TorchEngine(make(CLASSIFIER))
-        can_reorder(torch.float32)
-        packed.clear()
-        for length in (5, 6, 7):
-            engine.run(rows_of([length]))
-        assert len(packed) == 5  # query, key, value, dense and the two matrices of the feed-forward network
-
-    def test_inference_tensors_are_not_packed(self):
+    def test_inference_tensors(self):
         with torch.inference_mode():
             model = make(CLASSIFIER)
-        assert not fits(model)
-        assert_equal(model, rows_of([5, 9]), calls_model=True)
+        assert_equal(model, rows_of([5, 9]))
 
     def test_copies_and_pickles(self):
         engine = TorchEngine(make(CLASSIFIER))
@@ -242,6 +176,34 @@ class TestChangedWeights:
             np.testing.assert_array_equal(other.run(rows), expected)
             assert other.model is not engine.model
 
+    def test_wrong_ids_and_long_rows_are_an_error(self):
+        engine = TorchEngine(make(CLASSIFIER))
+        with pytest.raises(DataError, match=r"row 0 has 60 among its input_ids\. Expected 0 to 59"):
+            engine.run([Row(input_ids=[60], token_type_ids=[0], example=0)])
+        with pytest.raises(DataError, match=r"row 0 has 25 tokens\. Expected at most 24"):
+            engine.run(rows_of([25]))
+
+
+class TestModes:
+    @pytest.mark.parametrize("name", ["torch", "plain"])
+    def test_the_mode_of_each_part_is_kept(self, name):
+        """The encoder of a model in training is frozen, or only the encoder is in training."""
+        model = make(CLASSIFIER, hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.5)
+        for outer, inner in ((True, False), (False, True)):
+            model.train(outer)
+            model.albert.train(inner)
+            before = [part.training for part in model.modules()]
+            assert_equal(model, rows_of([5]), engine=make_engine(model, name))
+            assert [part.training for part in model.modules()] == before
+
+    def test_the_mode_is_kept_after_an_error(self):
+        model = make(CLASSIFIER).train()
+        model.albert.eval()
+        with pytest.raises(ValueError, match="exactly one"), evaluating(model):
+            model()
+        assert model.training
+        assert not model.albert.training
+
 
 @pytest.mark.parametrize("engine", ["onnx", "onnx-int8", "torch", "plain"])
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
@@ -250,4 +212,4 @@ def test_scores_that_are_not_finite_are_an_error(engine: str, bad: float) -> Non
     with torch.no_grad():
         model.classifier.bias[0] = bad
     with pytest.raises(CheckpointError, match=r"scores are NaN or infinite.* --verify"):
-        make_engine(model, engine).run(rows_of([5, 3]))
+        engine_of(model, engine).run(rows_of([5, 3]))

@@ -3,7 +3,6 @@
 import copy
 import pickle
 import shutil
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,11 @@ from engine_rows import OUTPUTS, WHOLE_TEXT, assert_equal, rows_of
 from modeling_twins import HEADS, make
 
 from albertkit.checkpoints.arrays import map_safetensors, place_in_file
-from albertkit.engines import light_model, onnx_engine
+from albertkit.engines import light_model, onnx
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Row, every_token, first_token
 from albertkit.engines.light_model import LightModel, class_names
-from albertkit.engines.onnx_engine import OnnxEngine
+from albertkit.engines.onnx import OnnxEngine
 from albertkit.errors import ConfigError, DataError
 from albertkit.modeling import auto
 from albertkit.pipelines import pipeline
@@ -50,7 +49,7 @@ class TestAnswers:
     @pytest.mark.parametrize("head", HEADS)
     def test_are_those_of_the_module(self, folders, head, packed, monkeypatch):
         if not packed:
-            monkeypatch.setattr(onnx_engine, "_MAX_PREPACKED", 0)
+            monkeypatch.setattr(onnx, "_MAX_PREPACKED", 0)
         options = {"output": OUTPUTS[head], "read": first_token if head in WHOLE_TEXT else every_token}
         model = auto.model_class(head).from_pretrained(folders[head])
         light = load(folders[head], head)
@@ -113,7 +112,7 @@ class TestWeights:
         light = load(folders[MASKED], MASKED)
         given = {}
         monkeypatch.setattr(
-            onnx_engine,
+            onnx,
             "_leave_in_file",
             lambda graph, external, options: given.update(external) or leave(graph, external, options),
         )
@@ -202,7 +201,7 @@ class TestWeights:
         assert "classifier.weight" in load(folders[MASKED], "AlbertForTokenClassification").report.missing
 
 
-leave = onnx_engine._leave_in_file
+leave = onnx._leave_in_file
 
 
 class TestBecomingAModule:
@@ -255,12 +254,8 @@ class TestBecomingAModule:
         position = row["input_ids"][0].tolist().index(fill.tokenizer.mask_token_id)
         with torch.no_grad():
             scores = expected(**row).logits[0, position].softmax(-1)
-        for engine in ("auto", "onnx"):
-            asked = pipeline("fill-mask", folder, config=config, engine=engine, device="cpu")
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # `onnx` calls the model
-                best = asked("the [MASK]", top_k=1)[0]
-            assert best["score"] == pytest.approx(scores[best["token"]].item(), abs=1e-5)
+        best = pipeline("fill-mask", folder, config=config, device="cpu")("the [MASK]", top_k=1)[0]
+        assert best["score"] == pytest.approx(scores[best["token"]].item(), abs=1e-5)
 
     def test_special_methods_are_no_reason(self, fill):
         with pytest.raises(AttributeError):

@@ -10,17 +10,16 @@ import onnx
 import pytest
 import torch
 from command_line import assert_one_line_error
-from engine_rows import CLASSIFIER
+from engine_rows import CLASSIFIER, OUTPUTS, rows_of
 from json_lines import write_json_lines
 from modeling_twins import HEADS, make
 
 from albertkit import pipeline
 from albertkit.checkpoints.arrays import to_arrays
 from albertkit.config import AlbertConfig
-from albertkit.engines.choosing import make_engine
+from albertkit.engines.choosing import load_complete_model, make_engine
 from albertkit.engines.engine import Row, every_token
 from albertkit.engines.light_model import LightModel
-from albertkit.engines.onnx_module import OnnxModuleEngine
 from albertkit.errors import CheckpointError, ConfigError, DataError
 from albertkit.export import int8_loss
 from albertkit.export.check import TEXTS, open_session
@@ -64,10 +63,12 @@ def test_a_model_read_from_a_file_is_computed_in_int8(head: str, tmp_path: Path)
     make(head).save_pretrained(tmp_path / "model")
     report = export_onnx(tmp_path / "model", tmp_path / "out", int8=True, max_drop=100)
     assert report.architecture == head
-    model = auto.model_class(head).from_pretrained(tmp_path / "out")
-    for engine in (make_engine(model), make_engine(model, "onnx")):
-        assert isinstance(engine, OnnxModuleEngine)
-        assert engine.int8
+    model = load_complete_model(tmp_path / "out", head)
+    rows = rows_of([5, 9])
+    options = {"output": OUTPUTS[head]}
+    expected = make_engine(model, "onnx-int8").run(rows, **options)
+    for name in ("auto", "onnx"):
+        np.testing.assert_array_equal(make_engine(model, name).run(rows, **options), expected)
 
 
 def test_a_file_has_the_scores_of_the_engine(rounded: Path, tmp_path: Path) -> None:
@@ -79,7 +80,8 @@ def test_a_file_has_the_scores_of_the_engine(rounded: Path, tmp_path: Path) -> N
     found = open_session(file).run(["last_hidden_state"], {"input_ids": ids})[0]
     exact = model.base_model(torch.from_numpy(ids)).last_hidden_state.detach().numpy()
     rows = [Row(input_ids=list(range(14)), token_type_ids=[0] * 14, example=0)]
-    (expected,) = make_engine(model).run(rows, output="hidden_states", read=every_token)
+    light = load_complete_model(rounded, CLASSIFIER)
+    (expected,) = make_engine(light).run(rows, output="hidden_states", read=every_token)
     assert np.abs(found[0] - expected).mean() < 0.25 * np.abs(exact[0] - expected).mean()
 
 

@@ -19,8 +19,7 @@ from safetensors.torch import load_file
 import albertkit
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import every_token, first_token
-from albertkit.engines.plain import PlainEngine
-from albertkit.engines.torch_engine import TorchEngine
+from albertkit.engines.torch import TorchEngine
 from albertkit.files import file_sha256
 from albertkit.hub import resolve
 from albertkit.modeling.layers import AlbertLayer
@@ -126,7 +125,7 @@ def test_rows_without_padding_have_the_scores_of_the_padded_model(head: str, dty
     rows = rows_of([24, 3, 24, 9, 1, 17, 9])
     for read in (first_token,) if head in WHOLE_TEXT else (first_token, every_token, some_tokens):
         options = {"output": OUTPUTS[head], "read": read}
-        expected = PlainEngine(model.float()).run(rows, **options)
+        expected = TorchEngine(model.float(), padded=True).run(rows, **options)
         scores = TorchEngine(model.to(dtype)).run(rows, **options)
         for row, expected_row in zip(scores, expected, strict=True):
             size = max(1.0, float(np.abs(expected_row).max(initial=0.0)))

@@ -14,7 +14,7 @@ from pipeline_inputs import LIMIT
 from training_losses import loss_of
 
 from albertkit.datasets.examples import ChoiceExample, PairExample, QuestionExample, TextExample, WordsExample
-from albertkit.engines.plain import PlainEngine
+from albertkit.engines.torch import TorchEngine
 from albertkit.finetuning.losses import training_batch, training_inputs
 from albertkit.modeling.model import AlbertModel
 from albertkit.pipelines import Pipeline
@@ -184,7 +184,7 @@ class TestCallsArePure:
             rows = own.features(examples)
             before = deepcopy(rows)
             units = own.units(rows)
-            outputs = own.run(PlainEngine(model), rows)
+            outputs = own.run(TorchEngine(model), rows)
             computed = deepcopy(outputs)
             predictions = own.predictions(examples, rows, outputs)
             found = [

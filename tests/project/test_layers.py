@@ -168,11 +168,7 @@ def test_no_cycle() -> None:
 
 # Rooms and modules that import PyTorch. All others work without it.
 NEED_TORCH = {
-    "engines.fitting",
-    "engines.onnx_module",
-    "engines.packed_layers",
-    "engines.plain",
-    "engines.torch_engine",
+    "engines.torch",
     "finetuning.finetune",
     "finetuning.losses",
     "finetuning.prepared",

@@ -19,7 +19,7 @@ from serving_server import running, wait_for
 
 from albertkit import devices
 from albertkit.checkpoints.sentence_modules import Dense, SentenceModules, attach
-from albertkit.engines.onnx_engine import OnnxNetwork
+from albertkit.engines.onnx import OnnxNetwork
 from albertkit.errors import CheckpointError, ConfigError
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from engine_rows import light
 
 from albertkit.engines.choosing import make_engine
+from albertkit.engines.light_model import LightModel
 from albertkit.pipelines import core
 
 
@@ -17,7 +19,9 @@ def engine_of_pipelines(request: pytest.FixtureRequest) -> Iterator[str]:
     """Let "auto" choose the ONNX engine, then the PyTorch engine, and return its name."""
 
     def choose_engine(model: Any, name: str = "auto") -> Any:
-        return make_engine(model, request.param if name == "auto" else name)
+        name = request.param if name == "auto" else name
+        computed = light(model) if name == "onnx" and not isinstance(model, LightModel) else model
+        return make_engine(computed, name)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(core, "make_engine", choose_engine)

@@ -3,16 +3,16 @@
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from hypothesis import strategies as st
 from modeling_twins import make
 
+from albertkit.checkpoints.arrays import to_arrays
 from albertkit.engines.choosing import make_engine
-from albertkit.engines.engine import Row, every_token, first_token
-from albertkit.engines.plain import PlainEngine
-from albertkit.engines.torch_engine import TorchEngine
+from albertkit.engines.engine import Engine, Row, every_token, first_token
+from albertkit.engines.light_model import LightModel, class_name
+from albertkit.engines.torch import TorchEngine, takes_packed_rows
 from albertkit.heads import HEADS
 
 Read = Callable[[Row], Sequence[int]]
@@ -53,20 +53,31 @@ def some_tokens(row: Row) -> list[int]:
 
 
 def assert_equal(
-    model, rows: list[Row], *, engine=None, atol: float = 1e-4, calls_model: bool = False, **options
+    model, rows: list[Row], *, engine=None, atol: float = 1e-4, is_padded: bool = False, **options
 ) -> None:
-    """Compare the scores of an engine with those of the plain engine.
+    """Compare the scores of an engine with those of padded rows.
 
-    `calls_model` is True if the engine must call the plain engine.
+    `is_padded` is True if the engine `torch` must pad the rows too.
     """
-    expected = PlainEngine(model).run(rows, **options)
-    with patch.object(PlainEngine, "batches", autospec=True, side_effect=PlainEngine.batches) as plain:
-        scores = (engine or TorchEngine(model)).run(rows, **options)
-    assert plain.called == calls_model
+    expected = TorchEngine(model, padded=True).run(rows, **options)
+    if engine is None:
+        assert takes_packed_rows(model) != is_padded
+        engine = TorchEngine(model)
+    scores = engine.run(rows, **options)
     assert len(scores) == len(expected) == len(rows)
     for row_scores, expected_scores in zip(scores, expected, strict=True):
         assert row_scores.dtype == expected_scores.dtype
         np.testing.assert_allclose(row_scores, expected_scores, atol=atol, rtol=1e-4)
+
+
+def light(model) -> LightModel:
+    """Return a light model with the weights of a PyTorch model."""
+    return LightModel(class_name(model), model.config, to_arrays(model.state_dict()))
+
+
+def engine_of(model, name: str) -> Engine:
+    """Return an engine of this name for the weights of a PyTorch model."""
+    return make_engine(light(model) if "onnx" in name else model, name)
 
 
 ANY_CALL: dict[str, st.SearchStrategy[Any]] = {
@@ -86,5 +97,5 @@ def assert_equal_call(
     """Compare the scores of an engine with those of the plain engine, for a new model."""
     model = make(head, **shape)
     read = first_token if head in WHOLE_TEXT else read
-    options = {"engine": make_engine(model, engine), "output": OUTPUTS[head], "read": read}
+    options = {"engine": engine_of(model, engine), "output": OUTPUTS[head], "read": read}
     assert_equal(model, rows_of(lengths), **options, **batches)

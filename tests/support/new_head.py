@@ -43,9 +43,6 @@ class AlbertForReplacedTokens(AlbertPreTrainedModel):
         self.detector = Detector(config)
         self.post_init()
 
-    def score(self, states: Tensor, output: str = "logits") -> Tensor:
-        return self.detector(states)
-
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -60,7 +57,7 @@ class AlbertForReplacedTokens(AlbertPreTrainedModel):
 
 
 def _detect(network: Any, states: Any) -> Any:
-    narrow = network.activate(network.linear(states, "detector.dense"))
+    narrow = network.activate(network.linear(states, "detector.dense"), "detector.activation")
     return network.linear(network.layer_norm(narrow, "detector.LayerNorm"), "detector.scores")
 
 

@@ -10,7 +10,7 @@ from training_losses import CPU, embedding_loss_of, loss_of
 from albertkit.datasets.examples import ChoiceExample, PairExample, QuestionExample, TextExample, WordsExample
 from albertkit.datasets.options import DataOptions
 from albertkit.engines.engine import Row
-from albertkit.engines.plain import PlainEngine
+from albertkit.engines.torch import TorchEngine
 from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.losses import training_batch, training_inputs
 from albertkit.modeling.model import AlbertModel
@@ -84,7 +84,7 @@ class TestTextClassification:
         found = task.predictions(examples, rows, list(np.array([[2.0, -1, 0.1], [-1, -1, -1]], np.float32)))
         assert [one.label for one in found] == [("a", "c"), ()]
         model = make(AlbertForSequenceClassification, num_labels=3, problem_type="multi_label_classification")
-        (logits, _) = task.run(PlainEngine(model), rows)
+        (logits, _) = task.run(TorchEngine(model), rows)
         expected = F.binary_cross_entropy_with_logits(
             torch.tensor(logits).expand(2, 3), torch.tensor([[1.0, 0, 1], [0, 0, 0]])
         )
@@ -98,7 +98,7 @@ class TestTextClassification:
         rows = task.features(examples)
         assert rows[0].labels == 2.5
         model = make(AlbertForSequenceClassification, num_labels=1, problem_type="regression")
-        outputs = task.run(PlainEngine(model), rows)
+        outputs = task.run(TorchEngine(model), rows)
         (one,) = task.predictions(examples, rows, outputs)
         assert one.label == one.scores[0] == pytest.approx(outputs[0].item())
         assert loss_of(task, model, rows).item() == pytest.approx((one.scores[0] - 2.5) ** 2, abs=1e-4)
@@ -223,7 +223,7 @@ class TestSentenceOrder:
         logits = model(**inputs).sop_logits
         expected = F.cross_entropy(logits, torch.tensor([1, 0]))
         assert loss_of(task, model, rows).item() == pytest.approx(expected.item(), abs=1e-5)
-        labels = [one.label for one in task.predictions(examples, rows, task.run(PlainEngine(model), rows))]
+        labels = [one.label for one in task.predictions(examples, rows, task.run(TorchEngine(model), rows))]
         assert labels == [("in order", "swapped")[number] for number in logits.argmax(dim=-1)]
 
     def test_a_single_text_is_an_error(self, tokenizer):
@@ -248,7 +248,7 @@ class TestMultipleChoice:
         inputs = training_inputs(task, rows, CPU)
         assert inputs["input_ids"].shape[:2] == (2, 3)
         assert inputs["labels"].tolist() == [2, 0]
-        outputs = task.run(PlainEngine(model), rows)
+        outputs = task.run(TorchEngine(model), rows)
         logits = torch.tensor(np.array(outputs)).view(2, 3)
         expected = F.cross_entropy(logits, torch.tensor([2, 0]))
         assert loss_of(task, model, rows).item() == pytest.approx(expected.item(), abs=1e-5)
@@ -292,7 +292,7 @@ class TestSentenceEmbedding:
         assert [row.example for row in rows] == [0, 0, 1, 1]
         texts = [text for one in self.EXAMPLES for text in (one.text, one.pair)]
         vectors = self.expected_vectors(model, tokenizer, texts)
-        found = task.predictions(self.EXAMPLES, rows, task.run(PlainEngine(model), rows))
+        found = task.predictions(self.EXAMPLES, rows, task.run(TorchEngine(model), rows))
         for number, one in enumerate(found):
             np.testing.assert_allclose(one.vectors, vectors[2 * number :][:2], atol=1e-5)
             expected = F.cosine_similarity(*vectors[2 * number :][:2], dim=0).item()
@@ -307,7 +307,7 @@ class TestSentenceEmbedding:
         model = make(AlbertModel)
         task = bound(SentenceEmbedding(), tokenizer, max_length=32, pooling="cls", normalize=True)
         rows = task.features(self.EXAMPLES)
-        (vector, *_) = task.run(PlainEngine(model), rows)
+        (vector, *_) = task.run(TorchEngine(model), rows)
         expected = model(**tokenizer("the harbour", return_tensors="pt")).last_hidden_state[0, 0].detach()
         np.testing.assert_allclose(vector, expected / expected.norm(), atol=1e-5)
 
@@ -316,7 +316,7 @@ class TestSentenceEmbedding:
         task = bound(SentenceEmbedding(), tokenizer, max_length=32)
         model = make(AlbertModel)
         rows = task.features([PairExample("word"), PairExample("sister")])
-        (one, _) = task.predictions([PairExample("word")] * 2, rows, task.run(PlainEngine(model), rows))
+        (one, _) = task.predictions([PairExample("word")] * 2, rows, task.run(TorchEngine(model), rows))
         assert one.similarity is None
         assert [len(unit) for unit in task.units(rows)] == [2, 2]
         vectors = self.expected_vectors(model, tokenizer, ["word", "sister"])

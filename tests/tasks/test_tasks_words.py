@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from training_losses import loss_of
 
 from albertkit.datasets.examples import WordsExample
-from albertkit.engines.plain import PlainEngine
+from albertkit.engines.torch import TorchEngine
 from albertkit.errors import DataError
 from albertkit.modeling.task_heads import AlbertForTokenClassification
 from albertkit.tasks.entities import Entities
@@ -128,7 +128,7 @@ class TestTokenClassification:
             assert row.positions.start >= 1 + 5
         model = make(AlbertForTokenClassification, num_labels=4)
         rows = [replace(row, example=0) for row in rows]
-        (tagged,) = task.predictions([example], rows, task.run(PlainEngine(model), rows))
+        (tagged,) = task.predictions([example], rows, task.run(TorchEngine(model), rows))
         assert len(tagged.labels) == 60
         assert tagged.pieces == pieces
         assert tagged.scores.shape == (len(pieces), 4)
@@ -138,7 +138,9 @@ class TestTokenClassification:
         examples = [WordsExample(()), WordsExample(("\u200b",))]
         rows = task.features(examples)
         found = task.predictions(
-            examples, rows, task.run(PlainEngine(make(AlbertForTokenClassification, num_labels=4)), rows)
+            examples,
+            rows,
+            task.run(TorchEngine(make(AlbertForTokenClassification, num_labels=4)), rows),
         )
         assert [one.labels for one in found] == [[], ["O"]]
         assert task.features([]) == []

@@ -11,7 +11,7 @@ from albertkit.config import AlbertConfig
 from albertkit.devices import CPU, Device
 from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.engines.light_model import LightModel, Model
-from albertkit.engines.onnx_engine import OnnxEngine
+from albertkit.engines.onnx import OnnxEngine
 from albertkit.errors import CheckpointError, ConfigError, suggestion, warn_caller
 from albertkit.heads import head_of
 from albertkit.hub import HubOptions
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 ENGINES = ("auto", "onnx", "onnx-int8", "torch", "plain")
 """`onnx` computes without padding in ONNX Runtime; `onnx-int8` does so with the layers' matrices in int8.
-`torch` computes without padding in PyTorch; `plain` calls the PyTorch model. `auto` means `onnx-int8` for a
-model that was exported in int8, `torch` for a PyTorch model (`plain` on devices other than CPU and CUDA),
-and `onnx` for other models."""
+`torch` calls the PyTorch model without padding; `plain` pads the rows. `auto` means `torch` for a PyTorch
+model (`plain` on devices other than CPU and CUDA), `onnx-int8` for a model that was exported in int8, and
+`onnx` for other models."""
 
 FLOAT32_ENGINES = ("onnx", "onnx-int8")
 """Engines that compute on the CPU and in float32, also with half-precision weights. The other engines compute
@@ -37,18 +37,22 @@ def make_engine(model: "LightModel | AlbertPreTrainedModel", name: str = "auto")
     """Return the engine with this name for a model.
 
     Args:
-        model: A light model or a PyTorch model. If a PyTorch model has hooks or custom modules, every engine
-            calls the model, and warns if it was chosen by name.
-        name: One of `ENGINES`.
+        model: A light model or a PyTorch model.
+        name: One of `ENGINES`. The engines `onnx` and `onnx-int8` compute only light models.
 
     Raises:
-        ConfigError: The name is unknown, or the engine does not support the model's device.
+        ConfigError: The name is unknown, or the engine does not compute PyTorch models.
         MissingExtraError: The engine needs PyTorch, which is not installed.
     """
     if name not in ENGINES:
         raise ConfigError(f"there is no engine {name!r}. {suggestion(name, ENGINES)}")
     if isinstance(model, LightModel):
         return _LightEngine(model, name)
+    if name in FLOAT32_ENGINES:
+        raise ConfigError(
+            f"the engine {name!r} computes models that are loaded by name, but this is a PyTorch model. Pass "
+            "the name or folder of the model, or choose the engine 'torch'."
+        )
     return _module_engine(model, name)
 
 
@@ -75,7 +79,6 @@ class _LightEngine(Engine):
         self._onnx = None if model.module else OnnxEngine(model, int8=int8)
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
-        """Compute rows in ONNX Runtime, or with the PyTorch model if the light model has become one."""
         if self.model.module is not None and self._onnx is not None:
             self._onnx = None  # frees its memory
         engine = self._onnx or _module_engine(self.model.module, self.name)
@@ -83,23 +86,12 @@ class _LightEngine(Engine):
 
 
 def _module_engine(model: Any, name: str) -> Engine:
-    from albertkit.engines.onnx_module import OnnxModuleEngine
-    from albertkit.engines.plain import PlainEngine, settle_threads
-    from albertkit.engines.torch_engine import TorchEngine
+    from albertkit.engines.torch import TorchEngine, settle_threads
 
     settle_threads()
-    device = model.device.type
-    chosen = None if name == "auto" else name
-    if name == "plain" or (name == "auto" and device not in _WELL_TESTED):
-        return PlainEngine(model)
-    if name == "torch" or (name == "auto" and not (is_int8(model) and device == "cpu")):
-        return TorchEngine(model, chosen=chosen)
-    if device != "cpu":
-        raise ConfigError(
-            f"the model is on {model.device}, but the engine {name!r} computes on the CPU. Move the model "
-            "there, or choose the engine 'torch'."
-        )
-    return OnnxModuleEngine(model, int8=name == "onnx-int8" or is_int8(model), chosen=chosen)
+    return TorchEngine(
+        model, padded=name == "plain" or (name == "auto" and model.device.type not in _WELL_TESTED)
+    )
 
 
 def is_int8(model: "LightModel | AlbertPreTrainedModel") -> bool:

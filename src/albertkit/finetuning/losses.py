@@ -30,7 +30,7 @@ from torch import Tensor
 
 from albertkit.config import IGNORED_LABEL
 from albertkit.engines.engine import Row
-from albertkit.engines.plain import Batch, pad_batch
+from albertkit.engines.torch import PaddedBatch, pad_batch
 from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.finetuning.batches import UnitBatch
 from albertkit.heads import HEADS
@@ -258,7 +258,7 @@ def training_inputs(
 
 def training_batch(
     task: Task, rows: Sequence[Row], device: torch.device, *, length: int | None = None
-) -> Batch:
+) -> PaddedBatch:
     """Return rows as one batch (B, T), where T is `length`, or else `Task.padded_length`."""
     length = length or task.padded_length(rows)
     return pad_batch(rows, pad_token_id=task.tokenizer.pad_token_id, device=device, length=length)

@@ -17,10 +17,9 @@ import numpy as np
 from albertkit.checkpoints.names import executed_layers
 from albertkit.config import AlbertConfig
 from albertkit.cores import compute_threads
-from albertkit.engines.batches import check_rows, plan
-from albertkit.engines.engine import BatchScores, Engine, Job, Row, every_token
+from albertkit.engines.engine import BatchScores, Engine, Job, Row, check_rows, every_token, plan
 from albertkit.engines.light_model import LightModel, Model
-from albertkit.engines.onnx_engine import OnnxNetwork
+from albertkit.engines.onnx import OnnxNetwork
 from albertkit.errors import DataError, TooLongError, short
 from albertkit.inspection.page import SCALE, attention_page, encoded
 from albertkit.tasks.rows import text_rows
@@ -220,7 +219,7 @@ def _run(model: LightModel, row: Row) -> tuple[list[np.ndarray], np.ndarray]:
 
 def _call(model: Model, row: Row) -> tuple[list[np.ndarray], np.ndarray]:
     """Return the same as `_run`. Call the encoder of a PyTorch model."""
-    from albertkit.engines.plain import evaluating, pad_batch
+    from albertkit.engines.torch import evaluating, pad_batch
 
     encoder: Any = model.base_model
     with evaluating(encoder):

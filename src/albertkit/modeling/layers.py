@@ -4,13 +4,18 @@ Lan et al. 2019 (arXiv:1909.11942), section 3.1: the vocabulary matrix is factor
 layers share their parameters. As in BERT, LayerNorm follows each residual connection ("post-norm"). The names
 of modules and parameters are those of Hugging Face checkpoints.
 
-Shapes: B batch, T tokens, E embedding, H hidden, I intermediate, N heads, D = H / N size of a head.
+Rows of different lengths can be computed without padding (`PackedRows`): their tokens are concatenated in a
+single row, (1, M). Only attention needs to know where each row ends.
+
+Shapes: B batch, T tokens, E embedding, H hidden, I intermediate, N heads, D = H / N size of a head, M tokens
+of all packed rows, R query positions of a row.
 """
 
 import math
-from collections.abc import Callable
-from functools import partial
-from typing import TypedDict, Unpack
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from itertools import accumulate, groupby
+from typing import Any, TypedDict, Unpack, cast
 
 import torch
 import torch.nn.functional as F
@@ -133,6 +138,80 @@ def _embedding(rows: int, width: int, *, padding_idx: int | None = None) -> nn.E
     return nn.Embedding.from_pretrained(torch.zeros(rows, width), freeze=False, padding_idx=padding_idx)
 
 
+class PackedRows:
+    """Rows of tokens that are concatenated without padding in a single row, (1, M).
+
+    Args:
+        lengths: Number of tokens of each row. Rows of equal length should be neighbors, because they are
+            computed together.
+        num_queries: Number of `query_positions` of each row. They must be in the order of the rows. None for
+            one position of each row.
+    """
+
+    def __init__(self, lengths: Sequence[int], num_queries: Sequence[int] | None = None) -> None:
+        self.lengths = lengths
+        self.num_queries = [1] * len(lengths) if num_queries is None else num_queries
+        self._ends: dict[Any, tuple[Tensor, Tensor, int, int]] = {}
+
+    def position_ids(self, device: torch.device) -> Tensor:
+        """Return the position of each token in its row, (1, M)."""
+        return torch.cat([torch.arange(length, device=device) for length in self.lengths])[None]
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, attend: Callable[..., Tensor], *, selected: bool
+    ) -> Tensor:
+        """Apply attention within each row: (Q, N, D), (M, N, D) twice -> (Q, N, D).
+
+        Args:
+            query: The queries of all tokens or, if `selected`, of the query positions.
+            key: The keys of all tokens.
+            value: The values of all tokens.
+            attend: A function of queries (B, N, R, D), keys and values (B, N, T, D). It gets all neighboring
+                rows of equal length at once, without a mask.
+            selected: Whether there are queries only for the query positions.
+        """
+        counts = self.num_queries if selected else self.lengths
+        if query.is_cuda and (kernel := _varlen_kernel(query.dtype, query.shape[-1])):
+            parts = (part.contiguous() for part in (query, key, value))
+            return kernel(*parts, *self._ends_of(counts, query.device))
+        contexts = []
+        query_start = key_start = 0
+        for (count, length), same in groupby(zip(counts, self.lengths, strict=True)):
+            rows = len(list(same))
+            query_stop, key_stop = query_start + rows * count, key_start + rows * length
+            if count:
+                queries = query[query_start:query_stop].unflatten(0, (rows, count)).transpose(1, 2)
+                keys, values = (
+                    part[key_start:key_stop].unflatten(0, (rows, length)).transpose(1, 2)
+                    for part in (key, value)
+                )  # (B * T, N, D) -> (B, N, T, D)
+                contexts.append(attend(queries, keys, values).transpose(1, 2).flatten(0, 1))
+            query_start, key_start = query_stop, key_stop
+        return contexts[0] if len(contexts) == 1 else torch.cat(contexts)
+
+    def _ends_of(self, counts: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor, int, int]:
+        """Return where the queries and the keys of each row end, and the largest number of each."""
+        if id(counts) not in self._ends:  # all layers of a batch need the same
+            ends = (
+                torch.tensor([0, *accumulate(sizes)], dtype=torch.int32, device=device)
+                for sizes in (counts, self.lengths)
+            )
+            self._ends[id(counts)] = cast(Any, (*ends, max(counts), max(self.lengths)))
+        return self._ends[id(counts)]
+
+
+@cache
+def _varlen_kernel(dtype: torch.dtype, head_size: int) -> Callable[..., Tensor] | None:
+    """Return PyTorch's kernel for rows of different lengths, or None if it cannot compute such heads."""
+    if dtype not in (torch.float16, torch.bfloat16) or head_size % 8 or head_size > 256:
+        return None
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
+    return cast(Any, varlen_attn) if torch.cuda.get_device_capability() >= (8, 0) else None
+
+
 class AttentionOptions(TypedDict, total=False):
     """Arguments of `AlbertAttention.forward` that layers and layer groups pass on."""
 
@@ -140,6 +219,7 @@ class AttentionOptions(TypedDict, total=False):
     head_mask: Tensor | None
     eager: bool
     query_positions: Tensor | None
+    packed: "PackedRows | None"
 
 
 class AlbertAttention(nn.Module):
@@ -167,6 +247,7 @@ class AlbertAttention(nn.Module):
         head_mask: Tensor | None = None,
         eager: bool = False,
         query_positions: Tensor | None = None,
+        packed: "PackedRows | None" = None,
     ) -> tuple[Tensor, ...]:
         """Compute attention.
 
@@ -178,6 +259,7 @@ class AlbertAttention(nn.Module):
             eager: Whether to compute the probabilities explicitly and return them.
             query_positions: (B, R) or (1, R), the only positions for which attention is computed. None
                 computes all positions.
+            packed: The rows that are concatenated in `hidden_states` (1, M, H). They take no masks.
 
         Returns:
             The new hidden states, (B, T, H) or (B, R, H), and with `eager` the probabilities (B, N, T, T).
@@ -189,18 +271,29 @@ class AlbertAttention(nn.Module):
             asking = select_tokens(hidden_states, query_positions)  # (B, R, H)
             if attention_mask is not None and attention_mask.shape[-2] > 1:  # (B, 1, T, T) -> (B, 1, R, T)
                 attention_mask = select_tokens(attention_mask[:, 0], query_positions)[:, None]
-        query = self.query(asking).unflatten(2, split).transpose(1, 2)  # (B, T, N*D) -> (B, N, T, D)
-        key = self.key(hidden_states).unflatten(2, split).transpose(1, 2)
-        value = self.value(hidden_states).unflatten(2, split).transpose(1, 2)
-        if eager or _trains_faster_eagerly(query):
-            context, *weights = self._attend_eagerly(query, key, value, attention_mask, head_mask)
+        query = self.query(asking).unflatten(2, split)  # (B, T, N*D) -> (B, T, N, D)
+        key = self.key(hidden_states).unflatten(2, split)
+        value = self.value(hidden_states).unflatten(2, split)
+        weights = []
+        if packed is not None:
+            selected = query_positions is not None
+            context = packed.attend(query[0], key[0], value[0], self._attend, selected=selected)[None]
         else:
-            dropout = self.attention_dropout.p if self.training else 0.0
-            context = F.scaled_dot_product_attention(query, key, value, attention_mask, dropout)
-            weights = []
-        context = context.transpose(1, 2).flatten(2)  # (B, N, T, D) -> (B, T, N*D)
+            query, key, value = (part.transpose(1, 2) for part in (query, key, value))  # (B, N, T, D)
+            if eager or _trains_faster_eagerly(query):
+                context, *weights = self._attend_eagerly(query, key, value, attention_mask, head_mask)
+            else:
+                context = self._attend(query, key, value, attention_mask)
+            context = context.transpose(1, 2)
+        context = context.flatten(2)  # (B, T, N, D) -> (B, T, N*D)
         attended = self.LayerNorm(asking + self.output_dropout(self.dense(context)))
         return (attended, *weights) if eager else (attended,)
+
+    def _attend(
+        self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None = None
+    ) -> Tensor:
+        dropout = self.attention_dropout.p if self.training else 0.0
+        return F.scaled_dot_product_attention(query, key, value, attention_mask, dropout)
 
     def _attend_eagerly(
         self,
@@ -335,11 +428,12 @@ class AlbertTransformer(nn.Module):
         output_hidden_states: bool = False,
         eager: bool = False,
         query_positions: Tensor | None = None,
+        packed: "PackedRows | None" = None,
     ) -> BaseModelOutput:
         """Encode embeddings (B, T, E) into hidden states (B, T, H), or (B, R, H) at `query_positions` (B, R).
 
-        For `attention_mask` see `AlbertAttention.forward`. `head_mask` is (executed layers, N). The returned
-        `hidden_states` are the mapped embeddings, followed by the output of every executed layer.
+        For `attention_mask` and `packed` see `AlbertAttention.forward`. `head_mask` is (executed layers, N).
+        The returned `hidden_states` are the mapped embeddings and the output of every executed layer.
         """
         eager = eager or output_attentions or head_mask is not None
         recompute = self.gradient_checkpointing and self.training and torch.is_grad_enabled()
@@ -360,6 +454,7 @@ class AlbertTransformer(nn.Module):
                 head_mask=None if head_mask is None else head_mask.chunk(len(groups))[index],
                 eager=eager,
                 query_positions=None if all_positions or index < len(groups) - 1 else query_positions,
+                packed=packed,
                 recompute=recompute,
                 record=record if output_attentions or output_hidden_states else None,
             )

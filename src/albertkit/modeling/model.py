@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from albertkit.config import AlbertConfig
 from albertkit.model_inputs import LIMITS, check_range
 from albertkit.modeling.arguments import named_inputs
-from albertkit.modeling.layers import AlbertEmbeddings, AlbertTransformer
+from albertkit.modeling.layers import AlbertEmbeddings, AlbertTransformer, PackedRows
 from albertkit.modeling.outputs import BaseModelOutputWithPooling
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
@@ -72,6 +72,7 @@ class AlbertModel(AlbertPreTrainedModel):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         query_positions: Tensor | None = None,
+        packed: PackedRows | None = None,
     ) -> BaseModelOutputWithPooling:
         """Encode a batch.
 
@@ -89,6 +90,9 @@ class AlbertModel(AlbertPreTrainedModel):
             return_dict: Whether to return a dataclass or, if False, a tuple.
             query_positions: (B, R) or (1, R), the only positions for which the last layer is computed, with
                 [CLS] first. `last_hidden_state` is then (B, R, H).
+            packed: The rows whose tokens are concatenated without padding in `input_ids` (1, M). Attention
+                stays within each row, and positions start at 0 in each row. There are no masks and no
+                `pooler_output`; apply `pool` to the states of each [CLS].
 
         Returns:
             `BaseModelOutputWithPooling`, or the tuple of its set fields with `return_dict=False`.
@@ -101,6 +105,8 @@ class AlbertModel(AlbertPreTrainedModel):
             IndexError: A token id, segment or position has no embedding (on the CPU).
         """
         config = self.config
+        if packed is not None and position_ids is None:
+            position_ids = packed.position_ids(self.device)
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
         named = named_inputs(*inputs, config=config)
         try:
@@ -120,8 +126,10 @@ class AlbertModel(AlbertPreTrainedModel):
             ),
             eager=config.attn_implementation == "eager",
             query_positions=query_positions,
+            packed=packed,
         )
-        pooled = None if self.pooler is None else self.pool(encoded.last_hidden_state[:, 0])  # (B, H)
+        has_pooled = self.pooler is not None and packed is None
+        pooled = self.pool(encoded.last_hidden_state[:, 0]) if has_pooled else None  # (B, H)
         output = BaseModelOutputWithPooling(
             last_hidden_state=encoded.last_hidden_state,
             pooler_output=pooled,

@@ -106,18 +106,6 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
         elif name == "weight":
             nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std)
 
-    def score(self, states: Tensor, output: str = "logits") -> Tensor:
-        """Return the scores of the head for last hidden states, without dropout.
-
-        Args:
-            states: (P, H), hidden states of single tokens; for scores of whole texts, the states of [CLS].
-            output: The name of the output, which is a key of `scores` in `heads.HEADS`.
-
-        Returns:
-            Scores (P, K), with a row for each token.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no scores {output!r} of {states.shape}")
-
     # --- files ----------------------------------------------------------------------------------
 
     @classmethod
@@ -383,3 +371,22 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
         if is_traced or getattr(self, "_is_replica", False):
             return cast(Output, make_output(type(output).__name__, **vars(output)))
         return output
+
+
+class ModuleNetwork:
+    """The operations of `heads.Network`, computed by the modules of a model."""
+
+    def __init__(self, model: AlbertPreTrainedModel) -> None:
+        self.config = model.config
+        self._model: Any = model
+
+    def linear(self, values: Tensor, name: str) -> Tensor:
+        return self._model.get_submodule(name)(values)
+
+    layer_norm = activate = linear
+
+    def pool(self, states: Tensor) -> Tensor:
+        return self._model.base_model.pool(states)
+
+    def multiply_by_words(self, values: Tensor, bias: str) -> Tensor:  # noqa: ARG002
+        return self._model.get_output_embeddings()(values)

@@ -137,12 +137,6 @@ class AlbertForPreTraining(MaskedWordModel):
         self.sop_classifier = AlbertSOPHead(config)
         self.post_init()
 
-    def score(self, states: Tensor, output: str = "logits") -> Tensor:
-        """Return the logits (P, V) of masked words, or (P, K) of sentence order for the output "order"."""
-        if output == "order":
-            return self.sop_classifier(self.albert.pool(states))
-        return self.predictions(states)
-
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -210,10 +204,6 @@ class AlbertForMaskedLM(MaskedWordModel):
         self.albert = AlbertModel(config, add_pooling_layer=False)
         self.predictions = AlbertMLMHead(config)
         self.post_init()
-
-    def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
-        """Return the logits (P, V) of states (P, H)."""
-        return self.predictions(states)
 
     def forward(
         self,

@@ -33,10 +33,6 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 
-    def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
-        """Return the logits (P, K) for hidden states (P, H) of [CLS]."""
-        return self.classifier(self.albert.pool(states))
-
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -117,10 +113,6 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 
-    def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
-        """Return the logits (P, K) for hidden states (P, H)."""
-        return self.classifier(states)
-
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -169,10 +161,6 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         self.albert = AlbertModel(config, add_pooling_layer=False)
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
         self.post_init()
-
-    def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
-        """Return the start and end logits (P, 2) for hidden states (P, H)."""
-        return self.qa_outputs(states)
 
     def forward(
         self,
@@ -240,10 +228,6 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
         self.dropout = nn.Dropout(config.classifier_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, 1)
         self.post_init()
-
-    def score(self, states: Tensor, output: str = "logits") -> Tensor:  # noqa: ARG002
-        """Return the logits (P, 1) for hidden states (P, H) of [CLS] of each choice."""
-        return self.classifier(self.albert.pool(states))
 
     def forward(
         self,

@@ -108,7 +108,7 @@ class Network:
             return graph.node("Gemm", values, graph.weight(matrix), bias, transB=1)
         return graph.node("Add", graph.node("MatMul", values, graph.weight(matrix, transposed=True)), bias)
 
-    def activate(self, values: str) -> str:
+    def activate(self, values: str, _: str = "") -> str:
         """Apply `hidden_act`."""
         graph, name = self.graph, str(self.config.hidden_act)
         name = ACTIVATION_ALIASES.get(name, name)

@@ -207,7 +207,7 @@ def _batch_tokens(model: Model) -> int:
     """Return the default of the device for the maximum number of tokens per batch."""
     if isinstance(model, LightModel):
         return BATCH_TOKENS
-    from albertkit.engines.plain import default_batch_tokens
+    from albertkit.engines.torch import default_batch_tokens
 
     return default_batch_tokens(model.device)
 

@@ -14,8 +14,19 @@ import numpy as np
 
 from albertkit.checkpoints.arrays import place_in_file
 from albertkit.cores import compute_threads
-from albertkit.engines.batches import Batch, Group, check_rows, length_of, plan
-from albertkit.engines.engine import BATCH_TOKENS, BatchScores, Engine, Job, Row, check_output
+from albertkit.engines.engine import (
+    BATCH_TOKENS,
+    Batch,
+    BatchScores,
+    Engine,
+    Group,
+    Job,
+    Row,
+    check_output,
+    check_rows,
+    length_of,
+    plan,
+)
 from albertkit.engines.light_model import LightModel
 from albertkit.extras import optional
 from albertkit.heads import HEADS, Output
