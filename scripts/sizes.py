@@ -72,7 +72,7 @@ def engine_memory(folder: Path, engine: str) -> float:
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
     else:
-        from albertkit.engines import plain, torch_engine  # noqa: F401
+        from albertkit.engines import torch  # noqa: F401
 
     before = peak_memory()
     model = LightModel.from_pretrained(folder / "fp32", "AlbertModel")
