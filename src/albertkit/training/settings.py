@@ -37,8 +37,8 @@ class RunSettings:
     """Recompute each layer in the backward pass instead of storing its activations. This saves memory, but
     takes more time."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """fp32, bf16 (matrix products in bfloat16 with autocast; weights and optimizer in float32) or auto (bf16
-    if a measurement at the start of the run finds it faster)."""
+    """Number format: fp32, bf16 (matrix products in bfloat16 with autocast; weights and optimizer in float32)
+    or auto (bf16 if a measurement at the start of the run finds it faster)."""
     seed: int = 0
     """Random seed of initialization, data order, masks and dropout."""
 
