@@ -52,7 +52,8 @@ FILES = {
     "`evaluate --output` ([fine-tuning](../how-to/fine-tune.md)).",
     "`SHARDS/train/`, `SHARDS/validation/`": "Shards, written by `prepare`. Each folder has `manifest.json`, "
     "which is written last ([corpora](../how-to/corpora.md)).",
-    "`.NAME.parts`": "Finished parts of `predict`, next to the output file, until that file is complete.",
+    "`NAME.partial`": "Finished predictions of `predict`, next to the output file, until that file is "
+    "complete.",
     "`~/.cache/huggingface/hub`": "Models downloaded from the Hugging Face Hub.",
 }
 ENVIRONMENT = {

@@ -174,8 +174,8 @@ class MultipleChoiceOptions:
 
     truncation: bool | None = None
     """Truncate a context at its end if the input exceeds the maximum length of the fine-tuning, or the
-    model's maximum if the config has none, and report the maximum number of tokens removed for a choice as
-    `cut`. Otherwise, such an input is an error (default: yes for a model with a maximum length of the
+    model's maximum if the config has none. `cut` is the maximum number of tokens removed for a choice.
+    Otherwise, such an input is an error (default: yes for a model with a maximum length of the
     fine-tuning)."""
 
 

@@ -489,11 +489,11 @@ def rows_of(fields: Mapping[str, Any]) -> Any:
     return [{"question": one, "context": text} for one, text in zip(questions, contexts, strict=True)]
 
 
-# --- tasks of one's own
+# --- tasks of your own
 
 
 def definition_of(task: Task) -> Definition:
-    """Return the definition of a task of one's own, whose records are the answers."""
+    """Return the definition of a task of your own, whose records are the answers."""
 
     def read(given: Any) -> Any:
         if isinstance(given, str):
