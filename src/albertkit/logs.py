@@ -44,12 +44,7 @@ class LineHandler(logging.Handler):
 
 @contextmanager
 def lines_shown(*, always: bool = False, with_time: bool = False) -> Iterator[None]:
-    """Print the library's log lines on stderr within the block.
-
-    Args:
-        always: Whether to print them even if the program has configured logging.
-        with_time: Whether the printed lines begin with the date and the time.
-    """
+    """Print the library's log lines on stderr within the block."""
     handler, level = LineHandler(), logger.level
     if always or not logger.hasHandlers():
         logger.addHandler(handler)
@@ -67,11 +62,7 @@ def lines_shown(*, always: bool = False, with_time: bool = False) -> Iterator[No
 
 
 class ProgressBar:
-    """A progress bar in a terminal or notebook. Elsewhere, it logs a line every ten seconds.
-
-    Args:
-        lines: Whether to log lines if no bar can be shown.
-    """
+    """A progress bar in a terminal or notebook. Elsewhere, it logs a line every ten seconds."""
 
     SECONDS = 10.0
 
@@ -107,13 +98,7 @@ class ProgressBar:
             self._display.update({"text/plain": ""}, raw=True)
 
     def update(self, text: str, done: float, total: float = 1.0) -> None:
-        """Show the progress.
-
-        Args:
-            text: The text next to the bar.
-            done: The amount of work that is done.
-            total: The total amount of work, in the same unit.
-        """
+        """Show the progress."""
         share = done / total if total else 1.0
         if self._bar:
             self._bar.update(self._bar.task_ids[0], description=text, completed=share)

@@ -111,14 +111,7 @@ def first_sentence(text: str) -> str:
 def of_dataclass(
     kind: type, *, group: str = "Options", common: Iterable[str] | None = None, default: str | None = None
 ) -> list[Flag]:
-    """Return the flags of the plain fields of a dataclass, and of the dataclasses in it.
-
-    Args:
-        kind: the dataclass.
-        group: the heading of the flags in the help; fields of tables have the name of the table.
-        common: the fields that `--help` shows; None for all that are not declared as rare.
-        default: the default that applies instead of the fields' defaults, for the help.
-    """
+    """Return the flags of the plain fields of a dataclass, and of the dataclasses in it."""
     docs, flags = field_docs(kind), []
     for table, field in scalar_fields(kind):
         if field.metadata.get("only") == "python":
@@ -165,13 +158,6 @@ def of_function(
     """Return the flags of the arguments of a function.
 
     Arguments with a type that cannot be typed, such as callbacks, are only for Python.
-
-    Args:
-        path: the function, "package.module:name".
-        positional: the arguments that are passed by position.
-        groups: argument -> the heading of its flag in the help.
-        kinds: types that replace those of the signature.
-        rare: the arguments that only `--help-all` shows.
     """
     definition, flags = _definition(path), []
     arguments = definition.args

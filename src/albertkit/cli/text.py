@@ -104,14 +104,7 @@ class Computation:
         rest: str | None = None,
         kind: str,
     ) -> NumberedInputs:
-        """Return the inputs: from the arguments, from the file (a list), or from the pipe, one by one.
-
-        Args:
-            given: the arguments of the command.
-            fields: names of the columns of a line.
-            rest: name of the field that receives all further columns, as a list.
-            kind: the name of an argument in errors, followed by its number from 1.
-        """
+        """Return the inputs: from the arguments, from the file (a list), or from the pipe, one by one."""
         if given and self.file is not None:
             raise DataError("texts are passed twice, as arguments and with --file. Pass one of them.")
         if given:

@@ -144,11 +144,7 @@ class Pipeline(PushToHub):
         return None if saved is None else min(saved, self.max_length)
 
     def plan(self, options: Mapping[str, Any] = {}) -> Plan:
-        """Return what a call with these options computes.
-
-        Raises:
-            ConfigError: an option is unknown or invalid.
-        """
+        """Return what a call with these options computes."""
         check_options(self.definition, options)
         return self.definition.plan(self, read_options(self.definition.options, self.defaults, options))
 
@@ -313,11 +309,7 @@ class Pipeline(PushToHub):
 
 
 def find_definition(task: str | Task | type[Task]) -> Definition:
-    """Return the definition of a task.
-
-    Raises:
-        ConfigError: there is no such task.
-    """
+    """Return the definition of a task."""
     if not isinstance(task, str):
         return definition_of(task_of(task))
     name = ALIASES.get(task, task)

@@ -18,18 +18,7 @@ _COUNTED_FROM_0 = range(sys.maxsize)
 def read_inputs(
     inputs: Any, *, fields: Sequence[str], rest: str | None = None, format: InputFormat | None = None
 ) -> NumberedInputs:
-    """Return several inputs: a list if they are in memory, otherwise an iterator.
-
-    Args:
-        inputs: a list or another iterable, a dataset with `__len__` and `__getitem__`, a table, or the path
-            of a file.
-        fields: the keys of an input, the columns of a table; empty for all columns.
-        rest: the field that receives all further columns of a .tsv file.
-        format: the format of a file; None for the format that its ending means.
-
-    Raises:
-        DataError: the inputs are none of these, or the file does not exist.
-    """
+    """Return several inputs: a list if they are in memory, otherwise an iterator."""
     if isinstance(inputs, NumberedInputs):
         return inputs
     if isinstance(inputs, PathLike):
@@ -103,13 +92,7 @@ def _table_inputs(table: Any, fields: Sequence[str], rest: str | None) -> Number
 def inputs_error(
     inputs: NumberedInputs, problems: Mapping[int, AlbertKitError], *, count: int
 ) -> AlbertKitError:
-    """Return a single error for all inputs that cannot be answered.
-
-    Args:
-        inputs: the inputs.
-        problems: the errors of the invalid inputs, by index from 0.
-        count: number of inputs read so far.
-    """
+    """Return a single error for all inputs that cannot be answered."""
     first = problems[min(problems)]
     numbers = [inputs.numbers[index] for index in problems]
     counted = " (counted from 0)" if inputs.numbers is _COUNTED_FROM_0 else ""

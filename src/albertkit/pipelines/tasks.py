@@ -471,11 +471,7 @@ def _multiple_choice(pipeline: Pipeline, options: Any) -> Plan:
 
 
 def rows_of(fields: Mapping[str, Any]) -> Any:
-    """Return inputs of which each field was passed by keyword: one input, or a list for lists.
-
-    Raises:
-        DataError: the lists of questions and contexts do not have the same length.
-    """
+    """Return inputs of which each field was passed by keyword: one input, or a list for lists."""
     question, context = fields.get("question"), fields.get("context")
     if "choices" in fields or not (isinstance(question, list | tuple) or isinstance(context, list | tuple)):
         return fields

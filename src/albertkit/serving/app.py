@@ -55,15 +55,7 @@ _PROBE_AGE = 1.0  # seconds for which the result of a probe is reused
 
 
 class Service:
-    """The models, their queue, and the threads of requests. Create it outside of the event loop.
-
-    Args:
-        settings: settings of the server.
-        models: loaded models; None to load those of the settings.
-
-    Raises:
-        AlbertKitError: a model cannot be loaded, its scores are wrong, or a thread cannot start.
-    """
+    """The models, their queue, and the threads of requests. Create it outside of the event loop."""
 
     def __init__(self, settings: ServingSettings, models: Mapping[str, ServedModel] | None = None) -> None:
         self.settings = settings
@@ -110,18 +102,7 @@ class Service:
         seconds: float | None = None,
         shape: Callable[[list[Any]], Any] | None = None,
     ) -> fastapi.Response:
-        """Return the response to a request.
-
-        Args:
-            task_request: the validated content of the request.
-            request: the HTTP request, whose client may disconnect.
-            seconds: maximum time in seconds for the response, at most the server's maximum.
-            shape: function that converts the results to the content of the response; None for the format of
-                our own routes.
-
-        Raises:
-            ApiError: the request cannot be computed, or not in time.
-        """
+        """Return the response to a request."""
         served = find_model(self.models, task_request.model, task_request.task)
         self._check_limits(task_request)
         limits = self.settings
@@ -332,12 +313,7 @@ _ERRORS = (400, 401, 404, 408, 413, 422, 429, 500, 504)
 
 
 def make_application(service: Service, *, key: str | None = None) -> Callable[..., Any]:
-    """Return the application of a service, inside a `Guard`.
-
-    Args:
-        service: computes the responses.
-        key: key that requests must send as a bearer token; None if they need no key.
-    """
+    """Return the application of a service, inside a `Guard`."""
     application = fastapi.FastAPI(
         title="albertkit",
         version=__version__,

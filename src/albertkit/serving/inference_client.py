@@ -94,12 +94,7 @@ class InferenceError(pydantic.BaseModel):
 def read_call(
     body: Body, models: Mapping[str, ServedModel], *, model: str | None, task: str
 ) -> tuple[schemas.TaskRequest, Callable[[list[Any]], Any]]:
-    """Return our request for a call, and the function that converts our results to the client's answer.
-
-    Raises:
-        ApiError: the task or the model does not exist, or an option is not supported.
-        ValidationError: the body does not match the task.
-    """
+    """Return our request for a call, and the function that converts our results to the client's answer."""
     if task not in CALLS:
         raise ApiError(
             404, "unknown_task", f"there is no task {short(task)}. The tasks are {', '.join(CALLS)}."

@@ -20,15 +20,7 @@ _OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})  # paths that need n
 
 
 class ApiError(Exception):
-    """An error response to a request.
-
-    Args:
-        status: HTTP status.
-        kind: type of the error, such as "too_many_items". Metrics count errors by type.
-        message: what was received, what was expected and what to do.
-        param: field or header of the request that caused the error.
-        retry_after: seconds after which the client can try again.
-    """
+    """An error response to a request."""
 
     def __init__(
         self,

@@ -91,9 +91,6 @@ def load_model(name: str, settings: ServingSettings) -> ServedModel:
     Without a task in the settings, the tasks are those of the head. A pretraining head has fill-mask and
     sentence-order. A model for natural language inference also has zero-shot-classification. Every model has
     feature-extraction.
-
-    Raises:
-        AlbertKitError: as for `pipeline`; a CheckpointError also if the scores differ.
     """
     source, task, engine = settings.models[name], settings.tasks.get(name), settings.engine
     architectures = load_config(source).architectures or []
@@ -151,11 +148,7 @@ def _trained_for_embeddings(models: Mapping[str, ServedModel]) -> dict[str, Serv
 
 
 def find_model(models: Mapping[str, ServedModel], name: str | None, task: str | None) -> ServedModel:
-    """Return the model that a request names, or if it names none, the first model trained for the task.
-
-    Raises:
-        ApiError: there is no such model.
-    """
+    """Return the model that a request names, or if it names none, the first model trained for the task."""
     if name is not None and name not in models:
         raise ApiError(
             404,

@@ -79,11 +79,7 @@ class Ticket:
         self._wake.set()
 
     def add_tokens(self, count: int) -> int:
-        """Add tokens of the request, and return its number of tokens.
-
-        Raises:
-            ApiError: the request has more than its maximum number of tokens.
-        """
+        """Add tokens of the request, and return its number of tokens."""
         self.tokens = (self.tokens or 0) + count
         if self.max_tokens is not None and self.tokens > self.max_tokens:
             todo = "Send less text in one request"
@@ -101,11 +97,7 @@ class Ticket:
         )
 
     def wait(self) -> None:
-        """Wait until `done` or `cancel` is called, or the deadline has passed.
-
-        Raises:
-            ApiError: the request was cancelled, or is late.
-        """
+        """Wait until `done` or `cancel` is called, or the deadline has passed."""
         if not self._wake.wait(min(max(0.0, self.seconds_left()), threading.TIMEOUT_MAX)):
             self.error = self.error or self.late()  # so its rows leave the queue
         self._wake.clear()
@@ -181,15 +173,7 @@ class _Queued(NamedTuple):
 
 
 class RowQueue:
-    """Computes rows of any requests for any models, one batch after the other.
-
-    Args:
-        metrics: receives the number of requests in progress, and the size of every batch.
-        max_requests: maximum number of requests in progress.
-        batch_wait: maximum time in seconds to wait for requests that are being tokenized, before computing a
-            batch that is not full.
-        torch_threads: number of PyTorch threads; None if no model needs PyTorch.
-    """
+    """Computes rows of any requests for any models, one batch after the other."""
 
     def __init__(
         self, metrics: Metrics, *, max_requests: int, batch_wait: float, torch_threads: int | None
@@ -221,12 +205,7 @@ class RowQueue:
             )
 
     def enter(self, ticket: Ticket) -> None:
-        """Admit a request.
-
-        Raises:
-            ApiError: its deadline has passed, too many requests are in progress, or they take too long for
-                its deadline.
-        """
+        """Admit a request."""
         if ticket.seconds_left() <= 0:
             raise ticket.late()
         self.check()
@@ -253,12 +232,7 @@ class RowQueue:
         self._metrics.requests_in_progress.set(len(self.requests))
 
     def compute(self, work: Work) -> list[Any]:
-        """Wait until all rows are computed, and return the result of `then` for each row.
-
-        Raises:
-            ApiError: the request was cancelled, or hidden states are all zero.
-            Exception: what the engine or `then` raises for these rows.
-        """
+        """Wait until all rows are computed, and return the result of `then` for each row."""
         if not work.rows:
             return []
         ticket, submitted = work.ticket, time.monotonic()

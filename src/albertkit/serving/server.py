@@ -159,11 +159,7 @@ def _split_task(given: str, default: str | None) -> tuple[str, str]:
 
 
 def listen(settings: ServingSettings) -> socket.socket:
-    """Return a socket that is bound to the host and port of the settings.
-
-    Raises:
-        OSError: the address is in use, or is not an address of this machine.
-    """
+    """Return a socket that is bound to the host and port of the settings."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -178,11 +174,7 @@ def listen(settings: ServingSettings) -> socket.socket:
 
 
 def read_key(settings: ServingSettings) -> str | None:
-    """Return the key that requests must send, or None if they need no key.
-
-    Raises:
-        ConfigError: the key is empty or has more than one word, or its file cannot be read.
-    """
+    """Return the key that requests must send, or None if they need no key."""
     if settings.key_file is not None:
         source = settings.key_file
         try:
@@ -228,11 +220,7 @@ def uvicorn_config(
 
 
 def load_service(settings: ServingSettings) -> Service:
-    """Load the models, and free the memory that loading took.
-
-    Raises:
-        AlbertKitError: A model cannot be loaded, or its scores are wrong.
-    """
+    """Load the models, and free the memory that loading took."""
     # Clients send the texts. A hostile client could fill the log, and the memory: Python keeps every warning
     # that it has printed.
     warnings.simplefilter("ignore", UnknownTokensWarning)

@@ -68,11 +68,7 @@ export const {{ {names} }} = module.exports;
 
 
 def check_npm() -> str:
-    """Return the path of npm.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
+    """Return the path of npm."""
     npm = shutil.which("npm")
     if npm is None:
         raise ConfigError(
@@ -83,12 +79,7 @@ def check_npm() -> str:
 
 
 def fetch_libraries() -> dict[str, bytes]:
-    """Return the files of all packages, by name.
-
-    Raises:
-        ConfigError: npm is not installed.
-        DataError: npm cannot download a package, or a file is not the expected one.
-    """
+    """Return the files of all packages, by name."""
     npm = check_npm()
     contents: dict[str, bytes] = {}
     notices = []

@@ -50,15 +50,7 @@ def is_of_page(path: str) -> bool:
 
 
 def write_page(folder: Path, *, name: str, task: str, model: str, libraries: dict[str, bytes]) -> None:
-    """Write the page into the folder of an exported model.
-
-    Args:
-        folder: has the model, config.json and the tokenizer's files.
-        name: of the model, which the page shows.
-        task: one of `TASKS`.
-        model: path of the graph that the page runs.
-        libraries: content of the files of the libraries, by name.
-    """
+    """Write the page into the folder of an exported model."""
     rooms = ("web", "serving", "inspection")
     web, serving, inspection = (files("albertkit") / room / "html" for room in rooms)
     sources = [*web.iterdir(), *(serving / file for file in _PLAYGROUND)]
