@@ -334,7 +334,9 @@ def main() -> None:
         print(f"{path}: {len(now)} entries")
         return
     before = json.loads(path.read_text())
-    lines = [line for name in before for line in differences(before[name], now.get(name), name)]
+    lines = [f"{name}: no longer recorded" for name in before if name not in now]
+    common = [name for name in before if name in now]
+    lines += [line for name in common for line in differences(before[name], now[name], name)]
     print("\n".join(lines[:100]) or f"{len(before)} entries are equal")
     sys.exit(bool(lines))
 

@@ -75,7 +75,7 @@ def test_the_python_code_of_the_page_on_using_a_model(tmp_path: Path, warm_shell
 
 
 def test_every_verb_and_pipeline_has_a_row() -> None:
-    from albertkit.pipelines import _CLASSES
+    from albertkit.options import OPTIONS
 
     page = (ROOT / "docs" / "how-to" / "use-a-model.md").read_text()
     rows = re.findall(r"^\|[^|]+\| `([a-z-]+) [^|]+\| `([a-z-]+)` \|$", page, flags=re.MULTILINE)
@@ -88,7 +88,7 @@ def test_every_verb_and_pipeline_has_a_row() -> None:
         "answer",
         "choose",
     }
-    assert sorted(task for _, task in rows) == sorted(pipeline.task for pipeline in _CLASSES)
+    assert sorted(task for _, task in rows) == sorted(OPTIONS)
 
 
 @pytest.mark.parametrize(

@@ -345,11 +345,8 @@ def _usage_error(error: Any, verb: str) -> str:
     token = getattr(error, "token", None)
     if type(error).__name__ == "UnknownOptionError" and token is not None:
         message = f"Unknown option: {token.keyword or token.value}."
-        options = (
-            {flag.name: flag.option for flag in flags_of(verb)}
-            if verb in VERBS and verb not in GROUPS
-            else {}
-        )
+        flags = flags_of(verb) if verb in VERBS and verb not in GROUPS else []
+        options = {flag.name: flag.option for flag in flags if not flag.is_positional}
         meant = nearest((token.keyword or token.value).lstrip("-").replace("-", "_"), options)
         message += f" Did you mean {options[meant]}?" if meant else ""
     else:

@@ -22,7 +22,6 @@ from cyclopts import Group, Parameter
 from albertkit.files import model_folders
 from albertkit.hub import BUNDLED, NAMES
 from albertkit.options import BEST, OPTIONS
-from albertkit.published import SIZES, VERSIONS
 from albertkit.recipe import field_docs, scalar_fields
 
 Complete = Callable[[str], Iterable[str]]
@@ -39,9 +38,11 @@ ENGINES = ("auto", "onnx", "onnx-int8", "torch", "plain")
 SUITES = ("glue", "squad", "race", "all")
 _NAMESPACE = {
     **{"Any": Any, "Literal": Literal, "Path": Path, "Sequence": Sequence, "Mapping": Mapping},
+    **{"str": str, "int": int, "float": float, "bool": bool, "list": list},
     "Device": str | None,
     "BUNDLED": BUNDLED,
 }
+"""The names in annotations and defaults that the command line knows."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,13 +80,14 @@ class Flag:
         negative = None if self.can_negate else ()
         completer = COMPLETIONS.get(self.name)
         settings = Parameter(
-            name=None if self.is_positional else self.option,
+            name=self.option,
             help=self.help if show_all else first_sentence(self.help),
             negative=negative,
             group=group("Arguments" if self.is_positional else self.group),
             show=show_all or not self.is_rare,
             show_default=False if self.default in (None, False, BEST) else str(self.default),
             metavar=self.metavar,
+            allow_repeating=True,  # the last value counts
             completer=None if completer is None else (lambda context: [*completer(context.incomplete)]),
         )
         kinds = inspect.Parameter
@@ -109,9 +111,17 @@ def first_sentence(text: str) -> str:
 
 
 def of_dataclass(
-    kind: type, *, group: str = "Options", common: Iterable[str] | None = None, default: str | None = None
+    kind: type,
+    *,
+    group: str = "Options",
+    common: Iterable[str] | None = None,
+    default: str | None = None,
+    overrides: bool = False,
 ) -> list[Flag]:
-    """Return the flags of the plain fields of a dataclass, and of the dataclasses in it."""
+    """Return the flags of the plain fields of a dataclass, and of the dataclasses in it.
+
+    With `overrides`, the flags override a recipe, so that all switches have a `--no-NAME`.
+    """
     docs, flags = field_docs(kind), []
     for table, field in scalar_fields(kind):
         if field.metadata.get("only") == "python":
@@ -129,7 +139,7 @@ def of_dataclass(
                 is_required=field.default is field.default_factory is dataclasses.MISSING,
                 group=table.capitalize() or group,
                 is_rare=rare,
-                can_negate=hint is bool and known is not False,
+                can_negate=hint is bool and (overrides or known is not False),
                 splits=splits,
             )
         )
@@ -204,12 +214,9 @@ def _evaluated(node: Any) -> Any:
         sides = [side for side in (_evaluated(node.left), _evaluated(node.right)) if side is not None]
         return sides[0] if len(sides) == 1 else sides[0] | sides[1] if sides else None
     try:
-        return eval(ast.unparse(node), {"__builtins__": {}}, {**_NAMESPACE, **_BUILTINS})
+        return eval(ast.unparse(node), {"__builtins__": {}}, _NAMESPACE)
     except (NameError, TypeError):
         return None
-
-
-_BUILTINS = {"str": str, "int": int, "float": float, "bool": bool, "list": list}
 
 
 def _type_of(hint: Any) -> tuple[Any, type | None]:
@@ -266,16 +273,10 @@ def _complete_tasks(incomplete: str) -> list[str]:
     return [f"{name}{equals}{one}" for one in (*OPTIONS, *FINETUNING_TASKS[-1:]) if one.startswith(value)]
 
 
-def _complete_shapes(incomplete: str) -> list[str]:
-    shapes = [f"{size}-{version}" for size in SIZES for version in VERSIONS]
-    return [*complete_models(incomplete), *one_of(shapes)(incomplete)]
-
-
 COMPLETIONS: dict[str, Complete] = {
     "device": one_of(["cpu", "cuda", "mps"]),
     "engine": one_of(ENGINES),
     "init_from": complete_models,
-    "inspected": _complete_shapes,
     "model": complete_models,
     "runner": one_of(["local", "ray"]),
     "source": complete_models,

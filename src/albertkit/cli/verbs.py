@@ -119,6 +119,7 @@ class Command:
                 group="Data" if is_data else "Training" if self.common else "Settings",
                 common=self.common,
                 default=None if is_data else self.default,
+                overrides=not is_data,
             )
         if self.json is not None:
             own.append(Flag("json", bool, self.json, default=False, group="Output"))

@@ -51,8 +51,8 @@ def is_of_page(path: str) -> bool:
 
 def write_page(folder: Path, *, name: str, task: str, model: str, libraries: dict[str, bytes]) -> None:
     """Write the page into the folder of an exported model."""
-    rooms = ("web", "serving", "inspection")
-    web, serving, inspection = (files("albertkit") / room / "html" for room in rooms)
+    packages = ("web", "serving", "inspection")
+    web, serving, inspection = (files("albertkit") / package / "html" for package in packages)
     sources = [*web.iterdir(), *(serving / file for file in _PLAYGROUND)]
     sources += [inspection / file for file in SHARED]
     contents = {
