@@ -169,10 +169,10 @@ def _model(one: Measurement, models: str, *, alone: bool) -> str | None:
     return str(folder / there[0]) if there else None
 
 
-def write_results(suite: str, model: str, reports: Reports, folder: Path) -> None:
+def write_results(suite: str, model: str, reports: Reports, folder: str | Path) -> None:
     """Write the reports of a suite and its page into a folder, which is created if missing."""
     content = finite({"suite": suite, "model": model, "measurements": reports})
-    with complete_files(folder) as files:
+    with complete_files(Path(folder)) as files:
         write_json(files / REPORT_JSON, content)
         (files / REPORT_MARKDOWN).write_text(results_page(suite, model, reports), encoding="utf-8")
 
