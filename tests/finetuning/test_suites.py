@@ -17,8 +17,7 @@ from random_models import save_random_model
 from albertkit.config import AlbertConfig
 from albertkit.datasets.official import GLUE_TASKS
 from albertkit.errors import ConfigError, DataError
-from albertkit.finetuning.published_figures import DOWNSTREAM, TABLES
-from albertkit.finetuning.suites import SUITES, average, evaluate_suite
+from albertkit.finetuning.suites import DOWNSTREAM, SUITES, TABLES, average, evaluate_suite
 from albertkit.finetuning.trained import task_settings
 from albertkit.metrics.question_answering import normalize_answer
 from albertkit.modeling.pretrained import AlbertPreTrainedModel

@@ -153,7 +153,8 @@ class EvaluationSet:
             main_metric: the name of the most important metric, instead of the task's.
             engine: one of `engines.choosing.ENGINES`, or an engine of the model.
         """
-        task = self.task.with_config(config).for_examples(self.examples)
+        task = self.task.bind(self.task.tokenizer, config, self.task.settings)
+        task = task.for_examples(self.examples)
         predictions: list[Any] = []
         if not isinstance(engine, Engine):
             engine = make_engine(model, engine)

@@ -381,7 +381,7 @@ def _train(
             "model": prepared.start,
             "training_data": fingerprint(prepared.rows),
             "main_metric": metric,
-            "own_metrics": task.own_directions,
+            "own_metrics": {metric.title: task.directions[metric.title] for metric in task.own_metrics},
             "task_name": task.name,  # "task" has the settings of the task
             "objective": objective_name(task),
             # The best value so far belongs to this data.

@@ -273,7 +273,7 @@ class Predictor:
                     for name, value in record.items()
                 }
             records.append(one.beside(record) | record | ({"problem": problem} if problem else {}))
-        if self.task.truncates:  # then every example has the number of removed tokens
+        if self.task.settings.truncation and not self.task.reads_windows:
             for record, cut in zip(records, tokens_cut(rows, examples=len(records)), strict=True):
                 record["cut"] = cut
         return records

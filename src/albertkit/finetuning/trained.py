@@ -40,22 +40,17 @@ _OF_LABELS = {"label_column", "label_separator", "negative_column", "answers_col
 
 def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
     """Return the settings for reading examples: those of the fine-tuning, if the model's folder has them."""
-    trained = _report(Path(model)).get("settings", {})
-    task = trained.get("task", {}) if isinstance(trained, dict) else None
-    if not trained:  # a checkpoint, a copy of only the model, a name on the hub
-        task = saved_lengths(load_config(str(model)))
-    if not isinstance(task, dict):
-        raise ConfigError(
-            f"{Path(model) / REPORT_JSON}: expected a table of settings, found {short(trained)}"
-        )
-    return build(TaskSettings, {**task, **given}, where="settings")
+    trained = _report(Path(model)).get("settings")
+    # Without a report: a checkpoint, a copy of only the model, a name on the hub.
+    lengths = trained.get("task", {}) if trained else saved_lengths(load_config(str(model)))
+    return build(TaskSettings, {**lengths, **given}, where="settings")
 
 
 def chosen_metric(model: str | Path, task: Task) -> str | None:
     """Return the metric that selected the model, or None if it is unknown or the task's main metric."""
     report = _report(Path(model))
     settings, name = report.get("settings"), report.get("main_metric")
-    if not isinstance(settings, dict) or not isinstance(name, str):
+    if settings is None or not isinstance(name, str):
         return None
     return name if settings.get("best_metric") or name not in task.metrics else None
 
@@ -172,10 +167,7 @@ def data_options(
     """Return the options passed, otherwise those of the fine-tuning whose columns the data has."""
     options = build(DataOptions, given, where="columns")
     remembered = _report(Path(model)).get(COLUMNS_KEY, {})
-    file = Path(model) / REPORT_JSON
-    if not isinstance(remembered, dict):
-        raise ConfigError(f"{file}: expected a table of columns, found {short(remembered)}")
-    build(DataOptions, remembered, where=f"{file}: {COLUMNS_KEY}")  # checks names and types
+    build(DataOptions, remembered, where=f"{Path(model) / REPORT_JSON}: {COLUMNS_KEY}")  # checks types
     known = {field.name for field in fields(DataOptions)} - set(given)
     if not labeled:
         known -= _OF_LABELS
@@ -241,5 +233,14 @@ def is_run(folder: Path) -> bool:
 
 
 def _report(folder: Path) -> dict[str, Any]:
+    """Return the content of a report, whose settings and columns are tables; empty without a report."""
     file = folder / REPORT_JSON
-    return read_json(file, ConfigError) if file.is_file() else {}
+    report = read_json(file, ConfigError) if file.is_file() else {}
+    settings = report.get("settings", {})
+    tables = {"settings": settings, COLUMNS_KEY: report.get(COLUMNS_KEY, {})}
+    if isinstance(settings, dict):
+        tables["task"] = settings.get("task", {})
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise ConfigError(f"{file}: expected a table of {name}, found {short(table)}")
+    return report

@@ -307,7 +307,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             return self
         config = self.config.replace()
         config.extra[THRESHOLD_KEY] = 0.0
-        return self.with_config(config)
+        return self.bind(self.tokenizer, config, self.settings)
 
     def main_metric(self, examples: Sequence[QuestionExample]) -> str:
         return "f1" if self.for_examples(examples).threshold is None else "best_f1"

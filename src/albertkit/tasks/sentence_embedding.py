@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from albertkit.checkpoints.sentence_modules import TASK
+from albertkit.checkpoints.sentence_modules import NORMALIZE_KEY, POOLING_KEY, TASK
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import PairExample
 from albertkit.datasets.official import glue
@@ -87,7 +87,8 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         return True
 
     def saved(self, examples: Sequence[PairExample]) -> dict[str, Any]:
-        return super().saved(examples) | replace(self.modules, max_length=self.max_length).entries()
+        entries = {POOLING_KEY: self.modules.pooling, NORMALIZE_KEY: self.modules.normalize}
+        return super().saved(examples) | entries
 
     def check(
         self, training: Sequence[PairExample], validation: Sequence[PairExample], batch_size: int

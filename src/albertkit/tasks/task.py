@@ -178,12 +178,6 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
                 f"max_length is {self.max_length}. Expected at least 4: a pair has 3 special tokens."
             )
 
-    def with_config(self, config: AlbertConfig) -> Self:
-        """Return a copy of the task for another config."""
-        bound = copy.copy(self)
-        bound.use_config(config)
-        return bound
-
     def saved(self, examples: Sequence[ExampleT]) -> dict[str, Any]:
         """Return the entries to save in the config of the trained model; the value None removes an entry."""
         of_settings = {name: getattr(self.settings, name) for name in self.saved_settings}
@@ -307,11 +301,6 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         return max(longest, min(rounded, self.max_length))
 
     @property
-    def truncates(self) -> bool:
-        """Whether long texts are truncated. Records then have the column `cut`."""
-        return self.settings.truncation and not self.reads_windows
-
-    @property
     def cut_note(self) -> str:
         """The end of the note on truncated examples, which begins with their number: "3 of 90 "."""
         return f"texts are longer than {self.max_length} tokens and are truncated"
@@ -427,12 +416,8 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     @property
     def directions(self) -> dict[str, Direction]:
         """Whether higher or lower values are better, for all metrics that can select the best model."""
-        return {**self.metrics, **self.own_directions}
-
-    @property
-    def own_directions(self) -> dict[str, Direction]:
-        """Whether higher or lower values are better, for your own metrics."""
-        return {metric.title: "lower" if metric.lower_is_better else "higher" for metric in self.own_metrics}
+        own = {metric.title: metric.lower_is_better for metric in self.own_metrics}
+        return {**self.metrics, **{name: "lower" if lower else "higher" for name, lower in own.items()}}
 
     def for_examples(self, examples: Sequence[ExampleT]) -> Self:
         """Return the task for evaluating these examples, with values that depend on them."""
