@@ -77,6 +77,7 @@ class PublishedCheckpoint:
 
     @property
     def name(self) -> str:
+        """The short name."""
         return f"albert-{self.size}-{self.version}"
 
     @property
@@ -114,6 +115,7 @@ REPOSITORIES = {name: checkpoint.repository for name, checkpoint in CHECKPOINTS.
 
 
 def hash_of(file: str) -> str:
+    """Return the name that `contradictions` uses for the SHA-256 of a file."""
     return f"the SHA-256 of {file}"
 
 
@@ -126,7 +128,13 @@ def find(name: str | Path) -> PublishedCheckpoint | None:
 
 
 def contradictions(name: str | Path, values: Mapping[str, Any], *, settled: Collection[str] = ()) -> str:
-    """Describe how values differ from the published model with this name; "" if they do not differ."""
+    """Describe how values differ from the published model with this name; "" if they do not differ.
+
+    Args:
+        name: The requested name. If it is not a published name, nothing is compared.
+        values: Keys of a config, normalization rules of a tokenizer, or results of `hash_of`.
+        settled: Names of values that the caller has set on purpose, which are not compared.
+    """
     checkpoint = find(name)
     if checkpoint is None:
         return ""

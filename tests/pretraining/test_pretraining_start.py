@@ -178,11 +178,11 @@ def test_continued_pretraining_keeps_the_modules_of_sentence_embedding(
     tmp_path: Path, overrides: dict
 ) -> None:
     config = AlbertConfig(vocab_size=50, **SIZES)
-    attach(config, SentenceModules(pooling=("max",), normalize=True, max_length=16, prompts={"query": "q: "}))
+    attach(config, SentenceModules(pooling="max", normalize=True, max_length=16, prompts={"query": "q: "}))
     AlbertModel(config).save_pretrained(tmp_path)
     found = sentence_modules(continued_model(str(tmp_path), overrides).config)
     assert found is not None
-    assert (found.pooling, found.normalize, found.max_length) == (("max",), True, 16)
+    assert (found.pooling, found.normalize, found.max_length) == ("max", True, 16)
     assert found.prompts == {"query": "q: "}
 
 
