@@ -24,7 +24,7 @@ from albertkit.export.onnx import export_onnx as export_onnx
 from albertkit.finetuning.evaluate import evaluate as evaluate
 from albertkit.finetuning.finetune import finetune as finetune
 from albertkit.finetuning.predict import predict as predict
-from albertkit.inspection.inspect import inspect_attention as inspect_attention
+from albertkit.inspection.attention import inspect_attention as inspect_attention
 from albertkit.keras.heads import TFAlbertForMaskedLM as TFAlbertForMaskedLM
 from albertkit.keras.heads import TFAlbertForMultipleChoice as TFAlbertForMultipleChoice
 from albertkit.keras.heads import TFAlbertForPreTraining as TFAlbertForPreTraining

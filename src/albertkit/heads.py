@@ -166,11 +166,7 @@ class Head:
 
 
 def head_of(architecture: str) -> Head:
-    """Return the head of a model class.
-
-    Raises:
-        ConfigError: The class does not exist.
-    """
+    """Return the head of a model class."""
     if architecture not in HEADS:
         raise ConfigError(
             f"{architecture!r} is not a model class{did_you_mean(architecture, HEADS)}. "

@@ -35,10 +35,6 @@ def check_shapes(shapes: Mapping[str, Shape], config: AlbertConfig, *, choices: 
         shapes: The shapes by the names of the inputs.
         config: The config of the model, whose sizes the inputs must match.
         choices: Whether each input has a dimension of choices after the batch.
-
-    Raises:
-        DataError: Both or neither of `input_ids` and `inputs_embeds` are passed, a sequence is empty or
-            longer than `max_position_embeddings`, or an input has the wrong shape.
     """
     if ("input_ids" in shapes) == ("inputs_embeds" in shapes):
         raise DataError("received both or neither of input_ids and inputs_embeds. Pass exactly one of them.")

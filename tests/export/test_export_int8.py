@@ -1,4 +1,4 @@
-"""Tests of ONNX files in int8: their scores, their size, the measured loss, errors, and reading them."""
+"""Tests of ONNX files in int8: their scores, their size, the measured drop, errors, and reading them."""
 
 import json
 import shutil
@@ -21,9 +21,9 @@ from albertkit.engines.choosing import load_complete_model, make_engine
 from albertkit.engines.engine import Row, every_token
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, ConfigError, DataError
-from albertkit.export import int8_loss
+from albertkit.export import accuracy
+from albertkit.export.accuracy import labeled_task, measure_agreement
 from albertkit.export.check import TEXTS, open_session
-from albertkit.export.int8_loss import labeled_task, measure_agreement
 from albertkit.export.onnx import LARGEST_SHARE, export_onnx
 from albertkit.modeling import auto
 from albertkit.tokenization.tokenizer import AlbertTokenizer
@@ -123,17 +123,17 @@ def test_a_metric_on_labeled_examples(labeled: Path, tmp_path: Path, run) -> Non
     assert result.status == 0, result.errors
     report = json.loads(result.output)
     assert report["dtype"] == report["compute"] == "int8 and float32"
-    loss = report["loss"]
-    assert loss["metric"] == "accuracy"
-    assert loss["exact"] == 100
-    assert loss["examples"] == len(TEXTS) == 8
+    drop = report["accuracy_drop"]
+    assert drop["metric"] == "accuracy"
+    assert drop["exact"] == 100
+    assert drop["examples"] == len(TEXTS) == 8
     (note,) = [note for note in report["notes"] if "int8" in note]
     assert "8 predictions" in note
     assert "12.5 points" in note  # one of 8
     assert "--calibrate" in note
     write_json_lines(file, lines * 25)
     result = run("export", "onnx", labeled, tmp_path / "b.onnx", *arguments, "--json")
-    assert json.loads(result.output)["loss"]["examples"] == 200
+    assert json.loads(result.output)["accuracy_drop"]["examples"] == 200
     assert not [note for note in json.loads(result.output)["notes"] if "int8" in note]
 
 
@@ -157,28 +157,28 @@ def test_agreement_of_every_head(tmp_path: Path) -> None:
         model.save_pretrained(tmp_path / head)
         export_onnx(tmp_path / head, tmp_path / f"{head}.onnx")
         twin = LightModel(head, model.config, to_arrays(model.state_dict()))
-        loss = measure_agreement(tmp_path / f"{head}.onnx", twin, None, TEXTS, optional_inputs=True)
-        assert loss.drop == pytest.approx(0, abs=1e-3)
-        assert loss.examples >= 6
+        drop = measure_agreement(tmp_path / f"{head}.onnx", twin, None, TEXTS, optional_inputs=True)
+        assert drop.points == pytest.approx(0, abs=1e-3)
+        assert drop.examples >= 6
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 if not name.startswith("albert."):  # the head, or all of the encoder alone
                     parameter.neg_()
         twin = LightModel(head, model.config, to_arrays(model.state_dict()))
-        loss = measure_agreement(tmp_path / f"{head}.onnx", twin, None, TEXTS, optional_inputs=True)
-        assert loss.drop > 5
+        drop = measure_agreement(tmp_path / f"{head}.onnx", twin, None, TEXTS, optional_inputs=True)
+        assert drop.points > 5
 
 
 @pytest.mark.parametrize("head", [*HEADS])
 def test_the_problem_type_belongs_to_text_classification(tmp_path: Path, head: str) -> None:
     """A tagger that was fine-tuned from a multi-label classifier chooses one label for each token."""
-    losses = []
+    drops = []
     for problem_type in (None, "multi_label_classification"):
         model = make(head, max_position_embeddings=64, num_labels=3, problem_type=problem_type)
         folder = tmp_path / f"{problem_type}"
         model.save_pretrained(folder)
-        losses.append(export_onnx(folder, folder / "model.onnx", int8=True, max_drop=100).loss)
-    alone, several = (loss.examples for loss in losses if loss is not None)
+        drops.append(export_onnx(folder, folder / "model.onnx", int8=True, max_drop=100).accuracy_drop)
+    alone, several = (drop.examples for drop in drops if drop is not None)
     assert several == (3 * alone if head == CLASSIFIER else alone)
 
 
@@ -186,15 +186,15 @@ def test_the_only_choice_is_a_decision_and_not_a_score(tmp_path: Path) -> None:
     """The first and the last batch have one choice, whose score int8 changes."""
     make("AlbertForMultipleChoice").save_pretrained(tmp_path / "model")
     report = export_onnx(tmp_path / "model", tmp_path / "model.onnx", int8=True, max_drop=100)
-    loss = report.loss
-    assert loss is not None
-    assert any(f"{loss.examples} predictions" in note for note in report.notes)
-    assert loss.rounded * loss.examples == pytest.approx(100 * round(loss.rounded * loss.examples / 100))
+    drop = report.accuracy_drop
+    assert drop is not None
+    assert any(f"{drop.examples} predictions" in note for note in report.notes)
+    assert drop.rounded * drop.examples == pytest.approx(100 * round(drop.rounded * drop.examples / 100))
 
 
 def test_not_a_number_is_too_large_a_loss() -> None:
     with pytest.raises(CheckpointError, match="loses nan points"):
-        int8_loss.Loss("accuracy", 90.0, float("nan"), 3).refuse_beyond(0.5)
+        accuracy.AccuracyDrop("accuracy", 90.0, float("nan"), 3).refuse_beyond(0.5)
 
 
 def test_which_files_have_labels() -> None:
@@ -225,8 +225,8 @@ def test_the_columns_and_lengths_of_the_fine_tuning(labeled: Path, tmp_path: Pat
     columns = {"text_column": "sentence", "label_column": "kind"}
     (folder / "report.json").write_text(json.dumps({"settings": settings, "columns": columns}))
     report = export_onnx(folder, tmp_path / "b.onnx", int8=True, calibrate=file, max_drop=100)
-    assert report.loss is not None
-    assert (report.loss.exact, report.loss.examples) == (100, len(TEXTS))
+    assert report.accuracy_drop is not None
+    assert (report.accuracy_drop.exact, report.accuracy_drop.examples) == (100, len(TEXTS))
     with pytest.raises(DataError, match="LABEL_9"):
         export_onnx(
             folder, tmp_path / "c.onnx", int8=True, calibrate=file, max_drop=100, label_column="other"
@@ -246,8 +246,8 @@ def test_the_pairs_of_an_embedder(tiny_vocabulary: Path, tmp_path: Path, run) ->
     report = json.loads(result.output)
     (note,) = (one for one in report["notes"] if "last_hidden_state" in one)
     assert "It lacks the other steps to the vector of a text: the pooling mean, Normalize. The" in note
-    loss = report["loss"]
-    assert (loss["metric"], loss["exact"], loss["examples"]) == ("mrr", 100, 2)
+    drop = report["accuracy_drop"]
+    assert (drop["metric"], drop["exact"], drop["examples"]) == ("mrr", 100, 2)
 
 
 def test_conflicting_options_are_an_error(labeled: Path, tmp_path: Path) -> None:

@@ -273,5 +273,8 @@ def test_reports_and_files_without_torch(
         report = export_onnx("source", str(number), **options)
         assert json.loads(line) == json.loads(json.dumps(report.to_json()))
         assert (light / f"{number}/model.onnx").read_bytes() == (full / f"{number}/model.onnx").read_bytes()
-    assert report.loss is not None
-    assert (report.loss.metric, report.loss.examples) == ("accuracy", 2)  # of the last export
+    assert report.accuracy_drop is not None
+    assert (report.accuracy_drop.metric, report.accuracy_drop.examples) == (
+        "accuracy",
+        2,
+    )  # of the last export

@@ -14,8 +14,7 @@ from chromium import Watch
 from inspected_model import SECOND, TEXT, outputs, page_data
 from places import ROOT
 
-from albertkit.inspection.attention import compute_attention
-from albertkit.inspection.page import SCALE
+from albertkit.inspection.attention import SCALE, compute_attention
 
 HOSTILE = '</script><script>document.title = "taken"</script><!-- <b>&amp;'
 

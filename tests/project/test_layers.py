@@ -294,7 +294,7 @@ def test_every_public_name_can_be_imported() -> None:
         "pretraining.pretrain.pretrain",
         "pretraining.run.run_pretraining",
         "pretraining.train_tokenizer.train_tokenizer",
-        "inspection.inspect.inspect_attention",
+        "inspection.attention.inspect_attention",
         "tokenization.vocabulary.train_vocabulary",
         "training.progress.plot_curves",
         "training.progress.read_metrics",

@@ -16,8 +16,8 @@ from albertkit.checkpoints import formats
 from albertkit.checkpoints.sentence_modules import SentenceModules, attach
 from albertkit.config import AlbertConfig
 from albertkit.errors import CheckpointError, ConfigError, DataError, ModelNotFoundError
+from albertkit.export.accuracy import AccuracyDrop
 from albertkit.export.check import open_session
-from albertkit.export.int8_loss import Loss
 from albertkit.files import file_sha256
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.web.export import EXACT_FILE, INT8_FILE, export_web
@@ -140,8 +140,8 @@ def test_int8_that_loses_too_much_is_omitted_and_the_config_chooses_float32(
     save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounded: float, drop: str
 ) -> None:
     folder = save("AlbertForTokenClassification")
-    loss = Loss("agreement", 100.0, rounded, 8)
-    monkeypatch.setattr("albertkit.export.onnx.measure_agreement", lambda *_, **__: loss)
+    drop = AccuracyDrop("agreement", 100.0, rounded, 8)
+    monkeypatch.setattr("albertkit.export.onnx.measure_agreement", lambda *_, **__: drop)
     report = export_web(folder, tmp_path / "web")
     assert INT8_FILE not in report.files
     assert not (tmp_path / "web" / INT8_FILE).exists()

@@ -364,7 +364,7 @@ COMMANDS: Mapping[str, Command] = {
         show=_print_model,
     ),
     "inspect attention": Command(
-        function="albertkit.inspection.inspect:inspect_attention",
+        function="albertkit.inspection.attention:inspect_attention",
         positional=("text",),
         kinds={"html": Path},
         help={"html": "Write a page with the attention of every layer and head to this HTML file."},

@@ -166,9 +166,6 @@ def load_complete_model(
         architecture: As for `load_model`.
         task: The task for error messages; None for the task of the class.
         options: Other options of `load_model`.
-
-    Raises:
-        AlbertKitError: As for `load_model`; a CheckpointError also if a tensor of the head is missing.
     """
     model, report = load_model(name, architecture, **options)
     # Feature extraction does not need the pooler, which some checkpoints lack.

@@ -74,12 +74,7 @@ class Job:
                 raise ConfigError(f"{name} is {size}. Expected at least 1, or None.")
 
     def positions(self, row: Row) -> Sequence[int]:
-        """Return the positions of the tokens to read in a row.
-
-        Raises:
-            DataError: The row has no token at a position. Among packed rows, it would be a token of another
-                row.
-        """
+        """Return the positions of the tokens to read in a row."""
         positions, length = self.read(row), len(row.input_ids)
         if len(positions) and not 0 <= min(positions) <= max(positions) < length:
             raise DataError(
@@ -258,11 +253,7 @@ def length_of(row: Row) -> int:
 
 
 def check_rows(rows: Sequence[Row], config: AlbertConfig) -> None:
-    """Check that a model has embeddings for all tokens of all rows.
-
-    Raises:
-        DataError: A row is too long, or contains an id that has no embedding.
-    """
+    """Check that a model has embeddings for all tokens of all rows."""
     longest = max(range(len(rows)), key=lambda number: length_of(rows[number]), default=0)
     if rows and length_of(rows[longest]) > config.max_position_embeddings:
         raise DataError(

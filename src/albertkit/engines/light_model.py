@@ -163,11 +163,7 @@ class LightModel(PushToHub):
         return write_folder(save_directory, config.to_dict(), self.weights, beside=files_of(config))
 
     def to_module(self) -> Any:
-        """Return the PyTorch model with these weights; every call returns the same object.
-
-        Raises:
-            MissingExtraError: The extra `torch` is not installed.
-        """
+        """Return the PyTorch model with these weights; every call returns the same object."""
         if self.module is None:
             _ = torch.nn  # raises MissingExtraError before our own modules import torch
             from albertkit.modeling import auto

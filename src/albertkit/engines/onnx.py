@@ -53,9 +53,6 @@ class OnnxNetwork:
         threads: Number of threads that compute.
         inside: Whether `run` also returns the hidden states and attentions of all layers. Such a network is
             used for one text, so ONNX Runtime keeps no copies of the matrices.
-
-    Raises:
-        CheckpointError: A tensor is missing.
     """
 
     def __init__(self, model: LightModel, *, int8: bool, threads: int, inside: bool = False) -> None:
@@ -216,12 +213,7 @@ class OnnxEngine(Engine):
         return self.__dict__ | {"_network": None}  # sessions can be neither copied nor pickled
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
-        """Yield the scores of batches as `Engine.batches` does, the longest rows first.
-
-        Raises:
-            ConfigError: The model does not have the output.
-            DataError: A row is too long, or contains an id that has no embedding.
-        """
+        """Yield the scores of batches as `Engine.batches` does, the longest rows first."""
         architecture = self.model.architecture
         check_output(job.output, HEADS[architecture], model=architecture)
         check_rows(rows, self.model.config)

@@ -62,9 +62,6 @@ def run_batches(
         tokenizer: the model's tokenizer; None uses random ids instead of texts.
         texts: at least one.
         optional_inputs: whether some batches omit the mask, the segments, or both.
-
-    Raises:
-        CheckpointError: ONNX Runtime cannot run the file.
     """
     session = open_session(path)
     names = [output.name for output in session.get_outputs()]
@@ -142,9 +139,6 @@ def compare(
 
     Returns:
         The largest difference of any output, without the scores of padding, and the shapes of the batches.
-
-    Raises:
-        CheckpointError: the difference exceeds the tolerance, or ONNX Runtime cannot run the file.
     """
     dtype: type = np.float32
     tolerance = TOLERANCES[compute]
@@ -200,11 +194,7 @@ def _largest_difference(
 
 
 def open_session(path: Path) -> Any:
-    """Open a file in ONNX Runtime on the CPU.
-
-    Raises:
-        CheckpointError: it cannot run the file.
-    """
+    """Open a file in ONNX Runtime on the CPU."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # only errors, which are raised as well
     try:

@@ -25,8 +25,14 @@ from albertkit.conversion import cast
 from albertkit.datasets.options import DataOptions
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
+from albertkit.export.accuracy import (
+    ANY_DROP,
+    AccuracyDrop,
+    labeled_task,
+    measure_agreement,
+    measure_on_labels,
+)
 from albertkit.export.check import TEXTS, TOLERANCES, compare
-from albertkit.export.int8_loss import ANY_DROP, Loss, labeled_task, measure_agreement, measure_on_labels
 from albertkit.export.writing import (
     exported_config,
     metadata_of,
@@ -82,7 +88,7 @@ class OnnxReport:
     metadata: dict[str, str]
     checksums: dict[str, str]
     """SHA-256 of every file written."""
-    loss: Loss | None = None
+    accuracy_drop: AccuracyDrop | None = None
     """Accuracy drop of int8; None without int8."""
     notes: list[str] = field(default_factory=list)
 
@@ -109,8 +115,8 @@ class OnnxReport:
             f"{self.file_bytes:,} bytes, {self.size_ratio:.3f} times the size of the weights",
             f"differs from the reference by at most {self.largest_difference:.1e} "
             f"(bound {self.tolerance:.0e}), on batches of {batches}"
-            if self.loss is None
-            else f"int8 {self.loss}",
+            if self.accuracy_drop is None
+            else f"int8 {self.accuracy_drop}",
         ]
         lines += [f"note: {note}" for note in self.notes]
         lines += [f"sha256 {checksum}  {path}" for path, checksum in self.checksums.items()]
@@ -215,15 +221,15 @@ def export_onnx(
         written = write_file(
             new, model, metadata, compute=compute, opset=opset, int8=int8, optional_inputs=optional_inputs
         )
-        loss, largest, batches = None, None, []
+        drop, largest, batches = None, None, []
         if int8:
             if calibrate is not None and task is not None:
-                loss = measure_on_labels(source, task, architecture, new, calibrate, columns)
+                drop = measure_on_labels(source, task, architecture, new, calibrate, columns)
             else:
                 texts = texts if calibrate is None else read_texts(calibrate)
-                loss = measure_agreement(new, model, tokenizer, texts, optional_inputs=optional_inputs)
-            loss.refuse_beyond(MAX_DROP if max_drop is None else max_drop)
-            notes += [loss.note] if loss.note else []
+                drop = measure_agreement(new, model, tokenizer, texts, optional_inputs=optional_inputs)
+            drop.refuse_beyond(MAX_DROP if max_drop is None else max_drop)
+            notes += [drop.note] if drop.note else []
         else:
             largest, batches = compare(
                 new,
@@ -247,7 +253,7 @@ def export_onnx(
         file_bytes=file.stat().st_size,
         largest_difference=largest,
         tolerance=TOLERANCES[compute],
-        loss=loss,
+        accuracy_drop=drop,
         batches=batches,
         metadata=metadata,
         checksums={str(one): file_sha256(one) for one in (file, *others)},
@@ -277,12 +283,7 @@ def _check_arguments(
 def check_int8_options(
     int8: bool, calibrate: str | Path | None, max_drop: float | None, columns: dict[str, Any]
 ) -> None:
-    """Check that every option has an effect, and the columns of the labeled examples.
-
-    Raises:
-        ConfigError: options of int8 without int8, columns without `calibrate`, or a value is wrong.
-        DataError: `calibrate` is not a file.
-    """
+    """Check that every option has an effect, and the columns of the labeled examples."""
     build(DataOptions, columns, where="columns")
     if not int8:
         given = {"calibrate": calibrate, "max_drop": max_drop, **columns}

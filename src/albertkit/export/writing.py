@@ -28,11 +28,7 @@ _MOST_BYTES = 2_000_000_000  # of one protobuf message, which must also contain 
 
 @contextmanager
 def new_file(file: Path) -> Iterator[Path]:
-    """Write a file as `atomic_path` does, and create its folder, which is removed if nothing is written.
-
-    Raises:
-        CheckpointError: the file cannot be written.
-    """
+    """Write a file as `atomic_path` does, and create its folder, which is removed if nothing is written."""
     try:
         with made_folder(file.parent), atomic_path(file) as new:
             yield new

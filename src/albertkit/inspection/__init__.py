@@ -1,1 +1,1 @@
-"""Inspect how a model processes texts: its attention, its vectors by layer, its word preferences."""
+"""Inspect how a model processes texts: its attention and its vectors by layer."""

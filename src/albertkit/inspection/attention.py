@@ -6,10 +6,15 @@ the vectors in a layer shows how far they have converged.
 Shapes: T tokens, N heads of a layer, L executed layers, H hidden.
 """
 
+import base64
+import hashlib
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
+from importlib.resources import files
 from math import isqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +26,19 @@ from albertkit.engines.engine import BatchScores, Engine, Job, Row, check_rows, 
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.engines.onnx import OnnxNetwork
 from albertkit.errors import DataError, TooLongError, short
-from albertkit.inspection.page import SCALE, attention_page, encoded
+from albertkit.files import atomic_path, check_new_file, finite, json_text
+from albertkit.hub import BUNDLED
+from albertkit.pipelines import pipeline
 from albertkit.tasks.rows import text_rows
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.special_tokens import Parsing
 
+SCALE = 65_535
+"""Probabilities are stored as integers from 0 to this number, accurate to 8e-6."""
+SHARED = ("shared.css", "shared.js")
+"""Files of `html/` that other pages also use; the script is an ES module there."""
+_SCRIPTS = ("shared.js", "figures.js", "drawing.js", "attention.js")
+_MARK = re.compile(r"\{\{(policy|style|script|data)\}\}")
 MOST_PROBABILITIES = 6_000_000
 """Maximum of L * N * T * T in a report: a page of 16 MB, 204 tokens of ALBERT-base."""
 
@@ -106,6 +119,49 @@ class AttentionReport:
         return f"<iframe srcdoc='{escape(self.to_html())}' width='100%' height='900'></iframe>"
 
 
+def inspect_attention(
+    text: str,
+    pair: str | None = None,
+    *,
+    model: str | Path | Model = BUNDLED,
+    tokenizer: str | Path | TokenizerBase | None = None,
+    html: str | Path | None = None,
+    truncation: bool = False,
+    device: str | None = None,
+) -> AttentionReport:
+    """Compute the attention of each token by layer and head, and how the hidden states change by layer.
+
+    Args:
+        text: the text to inspect.
+        pair: the second text, to inspect a pair of texts.
+        model: folder or hub name of a model, or a loaded model.
+        tokenizer: the tokenizer of a loaded model.
+        html: new file for an HTML page with the attention of every layer and head; None to write no page.
+        truncation: whether to truncate a text that is too long instead of raising an error.
+        device: "cpu", "cuda" and so on; None for the best available device.
+
+    Returns:
+        The attention probabilities by layer, and the similarity of the hidden states of different layers. In
+        a notebook, it is displayed as the HTML page.
+
+    Raises:
+        DataError: a text is empty, or too long for the model or for a report; or the HTML file exists.
+    """
+    if html is not None:
+        check_new_file(Path(html))
+    encode = pipeline("feature-extraction", model, tokenizer=tokenizer, device=device)
+    report = compute_attention(encode.model, encode.tokenizer, text, pair, truncation=truncation)
+    result = replace(report, model=_name(model))
+    if html is not None:
+        with atomic_path(Path(html)) as temporary:
+            temporary.write_text(result.to_html(), encoding="utf-8")
+    return result
+
+
+def _name(model: str | Path | Model) -> str:
+    return str(model) if isinstance(model, str | Path) else type(model).__name__
+
+
 def compute_attention(
     model: Model,
     tokenizer: TokenizerBase,
@@ -128,9 +184,6 @@ def compute_attention(
         parse_special_tokens: whether `[SEP]` and other special tokens in a text are parsed, "mask" for only
             `[MASK]`; None for the tokenizer's setting.
         engine: an engine that computes like an `InsideEngine` of the model; None creates one.
-
-    Raises:
-        DataError: a text is empty, or has more tokens than the model or a report allows.
     """
     for one in [text] if text_pair is None else [text, text_pair]:
         if not isinstance(one, str) or not one.strip():
@@ -239,3 +292,45 @@ def most_tokens(config: AlbertConfig) -> int:
 
 def _rounded(values: np.ndarray) -> Any:
     return values.astype(np.float64).round(5).tolist()
+
+
+# --- the page -----------------------------------------------------------------------------------
+# It contains the files of `html/` and the figures as JSON, and loads nothing from anywhere else. User input
+# is inserted as text, never as markup. A policy lists the hashes of script and style, and forbids the rest.
+
+
+def attention_page(figures: dict[str, Any]) -> str:
+    """Return the page for the figures of an attention report, with the name of the model for the heading."""
+    folder = files("albertkit.inspection") / "html"
+    shared_style, own_style, frame, *scripts = (
+        (folder / name).read_text(encoding="utf-8")
+        for name in ("shared.css", "attention.css", "attention.html", *_SCRIPTS)
+    )
+    style = shared_style + own_style
+    script = re.sub("^export ", "", "\n".join(scripts), flags=re.MULTILINE)
+    policy = (
+        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"script-src '{_hash(script)}'; style-src '{_hash(style)}'"
+    )
+    parts = {
+        "policy": policy,
+        "style": style,
+        "script": script,
+        "data": _as_json(figures),
+    }
+    return _MARK.sub(lambda found: parts[found[1]], frame)
+
+
+def encoded(probabilities: np.ndarray) -> str:
+    """Return (N, T, T) as base64 of little-endian 16-bit numbers, one after the other."""
+    return base64.b64encode(np.rint(probabilities * SCALE).astype("<u2").tobytes()).decode("ascii")
+
+
+def _as_json(value: dict[str, Any]) -> str:
+    """Return JSON that HTML cannot take for the end of its script element, or for a comment."""
+    text = json_text(finite(value))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _hash(content: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode("ascii")

@@ -5,7 +5,7 @@ For the inputs see `TFAlbertPreTrainedModel.__call__`.
 Shapes: B batch, C choices, T tokens, E embedding, H hidden, V vocabulary, K labels.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 from albertkit.keras.layers import (
     Brick,
@@ -29,9 +29,6 @@ class TFAlbertModel(TFAlbertPreTrainedModel):
 
     architecture = "AlbertModel"
     output_name = "BaseModelOutputWithPooling"
-
-    def _answer(self, encoded: Any, training: bool) -> dict[str, Tensor]:  # noqa: ARG002
-        return {"last_hidden_state": encoded.last_hidden_state, "pooler_output": encoded.pooler_output}
 
 
 class AlbertDecoder(keras.layers.Layer):
@@ -64,14 +61,14 @@ class AlbertMLMHead(Brick):
 
     def _make_parts(self, *, table: keras.layers.Embedding | None) -> None:
         config = self.config
-        self.hidden = make_dense(self, "dense", config.hidden_size, config.embedding_size)
+        self.dense = make_dense(self, "dense", config.hidden_size, config.embedding_size)
         self.activation = make_activation(config.hidden_act)
         self.LayerNorm = make_layer_norm(self, "LayerNorm", config.embedding_size)
         self.decoder = AlbertDecoder(self, "decoder", table=table)
 
     def call(self, hidden_states: Tensor) -> Tensor:
         """Return the logits (..., V) of hidden states (..., H)."""
-        return self.decoder(self.LayerNorm(self.activation(self.hidden(hidden_states))))
+        return self.decoder(self.LayerNorm(self.activation(self.dense(hidden_states))))
 
 
 class AlbertSOPHead(Brick):
@@ -109,12 +106,6 @@ class TFAlbertForPreTraining(_MaskedWordModel):
         self.predictions = self._make_head()
         self.sop_classifier = AlbertSOPHead(self, "sop_classifier")
 
-    def _answer(self, encoded: Any, training: bool) -> dict[str, Tensor]:  # noqa: ARG002
-        return {
-            "prediction_logits": self.predictions(encoded.last_hidden_state),
-            "sop_logits": self.sop_classifier(encoded.pooler_output),
-        }
-
 
 @_register
 class TFAlbertForMaskedLM(_MaskedWordModel):
@@ -125,9 +116,6 @@ class TFAlbertForMaskedLM(_MaskedWordModel):
 
     def _make_parts(self) -> None:
         self.predictions = self._make_head()
-
-    def _answer(self, encoded: Any, training: bool) -> dict[str, Tensor]:  # noqa: ARG002
-        return {"logits": self.predictions(encoded.last_hidden_state)}
 
 
 @_register
@@ -141,25 +129,14 @@ class TFAlbertForQuestionAnswering(TFAlbertPreTrainedModel):
     def _make_parts(self) -> None:
         self.qa_outputs = make_dense(self, "qa_outputs", self.config.hidden_size, 2)
 
-    def _answer(self, encoded: Any, training: bool) -> dict[str, Tensor]:  # noqa: ARG002
-        logits = self.qa_outputs(encoded.last_hidden_state)  # (B, T, 2)
-        return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
-
 
 class _ClassifyingModel(TFAlbertPreTrainedModel):
     """Base class of the models with dropout and a linear map after the encoder."""
-
-    reads: ClassVar[str] = "pooler_output"
-    """The entry of the encoder's output that the classifier reads."""
 
     def _make_parts(self) -> None:
         config = self.config
         self.dropout = make_dropout(self, config.classifier_dropout_prob)
         self.classifier = make_dense(self, "classifier", config.hidden_size, self.head.size("K", config))
-
-    def _answer(self, encoded: Any, training: bool) -> dict[str, Tensor]:
-        """Return the logits: (B, K) for texts, (B, T, K) for tokens, (B * C, 1) for choices."""
-        return {"logits": self.classifier(self.dropout(encoded[self.reads], training=training))}
 
 
 @_register
@@ -176,7 +153,6 @@ class TFAlbertForTokenClassification(_ClassifyingModel):
 
     architecture = "AlbertForTokenClassification"
     output_name = "TokenClassifierOutput"
-    reads = "last_hidden_state"
 
 
 @_register

@@ -33,9 +33,6 @@ def name_inputs(first: Any, more: Sequence[Any], named: Mapping[str, Any]) -> di
         first: A tensor of ids, or all inputs as a list or tuple in the documented order or as a mapping.
         more: Other positional arguments, in the documented order.
         named: Keyword arguments.
-
-    Raises:
-        ValueError: A name is unknown, there are too many inputs, or an input is passed twice.
     """
     if isinstance(first, Mapping):
         given, positional = dict(first), [None, *more]
@@ -70,10 +67,6 @@ def as_tensors(inputs: Mapping[str, Any], config: AlbertConfig, *, choices: bool
             `TFAlbertPreTrainedModel.__call__`.
         config: The config of the model, whose sizes the inputs must match.
         choices: Whether each input has a dimension of choices after the batch.
-
-    Raises:
-        ValueError: An input has the wrong type, shape or values; see `model_inputs.check_shapes`.
-        IndexError: A token id, segment or position has no embedding.
     """
     tensors = {name: _as_tensor(name, value, config) for name, value in inputs.items()}
     check_shapes({name: tuple(tensor.shape) for name, tensor in tensors.items()}, config, choices=choices)

@@ -344,16 +344,17 @@ class AlbertMainLayer(Brick):
                 config.output_hidden_states if output_hidden_states is None else output_hidden_states
             ),
         )
-        pooled = None
-        if self.pooler is not None:
-            pooled = ops.tanh(self.pooler(last_hidden_state[:, 0]))  # (B, T, H) -> (B, H)
         return make_output(
-            "BaseModelOutputWithPooling",
+            "BaseModelOutput",
             last_hidden_state=last_hidden_state,
-            pooler_output=pooled,
             hidden_states=hidden_states,
             attentions=attentions,
         )
+
+    def pool(self, states: Tensor) -> Tensor:
+        """Return the pooled vectors of hidden states of [CLS]: (..., H) -> (..., H)."""
+        assert self.pooler is not None
+        return ops.tanh(self.pooler(states))
 
 
 def expand_attention_mask(attention_mask: Tensor | None) -> Tensor | None:

@@ -141,7 +141,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             output_attentions=output_attentions,
             output_hidden_states=output_hidden_states,
         )
-        entries = self._answer(encoded, training)
+        entries = self._scores(encoded, training)
         if self.head.has_choices:
             choices = ops.shape(inputs["input_ids" if "input_ids" in inputs else "inputs_embeds"])[1]
             entries = {name: ops.reshape(scores, (-1, choices)) for name, scores in entries.items()}
@@ -152,9 +152,15 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             attentions=getattr(encoded, "attentions", None),
         )
 
-    def _answer(self, encoded: Any, training: bool) -> dict[str, Tensor]:
+    def _scores(self, encoded: Any, training: bool) -> dict[str, Tensor]:
         """Return this model's entries of the output, computed from the encoder's output."""
-        raise NotImplementedError
+        network, entries = LayerNetwork(self, training), {}
+        states = encoded.last_hidden_state
+        for scores in self.head.scores.values():
+            values = scores.compute(network, states[:, 0] if scores.reads_first else states)
+            columns = [values] if len(scores.names) == 1 else ops.unstack(values, axis=-1)
+            entries |= zip(scores.names, columns, strict=True)
+        return entries
 
     # --- files ----------------------------------------------------------------------------------
 
@@ -389,3 +395,28 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
 def _as_dict(inputs: Any) -> Any:
     """Return a mapping as a dict, because Keras does not accept other mappings."""
     return dict(inputs) if isinstance(inputs, Mapping) else inputs
+
+
+class LayerNetwork:
+    """The operations of `heads.Network`, computed by the layers of a model."""
+
+    def __init__(self, model: TFAlbertPreTrainedModel, training: bool) -> None:
+        self.config = model.config
+        self._model: Any = model
+        self._training = training
+
+    def linear(self, values: Tensor, name: str) -> Tensor:
+        layer = self._model
+        for part in name.split("."):
+            layer = getattr(layer, part)
+        if name == "classifier":
+            values = self._model.dropout(values, training=self._training)
+        return layer(values)
+
+    layer_norm = activate = linear
+
+    def pool(self, states: Tensor) -> Tensor:
+        return self._model.albert.pool(states)
+
+    def multiply_by_words(self, values: Tensor, bias: str) -> Tensor:  # noqa: ARG002
+        return self._model.get_output_embeddings()(values)

@@ -15,11 +15,7 @@ CLASSES = (torch.int64, torch.uint8)
 
 
 def check_tensors(arguments: Mapping[str, Any], *, dtypes: tuple[torch.dtype, ...] = ()) -> None:
-    """Check that each argument is None or a tensor, and has one of the data types, if any are given.
-
-    Raises:
-        DataError: An argument is not a tensor, or has another data type.
-    """
+    """Check that each argument is None or a tensor, and has one of the data types, if any are given."""
     for name, value in arguments.items():
         if value is None:
             continue
@@ -38,11 +34,7 @@ def check_tensors(arguments: Mapping[str, Any], *, dtypes: tuple[torch.dtype, ..
 def named_inputs(
     *inputs: Tensor | None, config: AlbertConfig, choices: bool = False
 ) -> dict[str, Tensor | None]:
-    """Return the inputs of a model, which are in the documented order, by their names.
-
-    Raises:
-        DataError: An input has another type or shape; see `model_inputs.check_shapes`.
-    """
+    """Return the inputs of a model, which are in the documented order, by their names."""
     named = dict(zip(model_inputs.NAMES, inputs, strict=True))
     for name, value in named.items():
         check_tensors({name: value}, dtypes=IDS if name in model_inputs.LIMITS else ())
@@ -69,9 +61,6 @@ def query_positions(flat: Tensor, *, batch: int, length: int) -> tuple[Tensor, T
 
     Returns:
         The positions (B, R), and for each of the P positions its index in the flattened B * R positions.
-
-    Raises:
-        DataError: `flat` is not (P,), or a position is not among the B * T tokens.
     """
     if flat.dim() != 1:
         raise DataError(

@@ -23,14 +23,10 @@ from albertkit.modeling.task_heads import (
 
 
 def model_class(architecture: str) -> type[AlbertPreTrainedModel]:
-    """Return the model class with this name, a key of `heads.HEADS`.
-
-    Raises:
-        ConfigError: There is no PyTorch class of this name.
-    """
-    for room in (model, pretraining_heads, task_heads):
-        if hasattr(room, architecture):
-            return getattr(room, architecture)
+    """Return the model class with this name, a key of `heads.HEADS`."""
+    for module in (model, pretraining_heads, task_heads):
+        if hasattr(module, architecture):
+            return getattr(module, architecture)
     raise ConfigError(f"there is no PyTorch class {architecture!r}. Expected a class of albertkit.modeling.")
 
 

@@ -81,10 +81,6 @@ def classification_loss(
     """Return the mean cross-entropy of logits (..., K) with labels (...), without labels equal to `ignored`.
 
     It is computed in fp32. If all labels of a batch are ignored, the loss is 0 as in the original, not NaN.
-
-    Raises:
-        DataError: The labels are not an integer tensor, their shape does not match the logits, or a label is
-            not a class, for which a GPU would abort the process.
     """
     check_tensors({name: labels}, dtypes=CLASSES)
     classes = logits.shape[-1]

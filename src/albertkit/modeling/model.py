@@ -146,9 +146,6 @@ def expand_attention_mask(attention_mask: Tensor | None) -> Tensor | None:
 
     A query that may not attend to any token attends to all instead. Its output is then finite, and is the
     output of the original, which adds the same -10000 to all scores of the query.
-
-    Raises:
-        ValueError: The mask has negative numbers, or floats other than 0 and 1.
     """
     if attention_mask is None:
         return None

@@ -6,10 +6,11 @@ It initializes, loads and saves models, and ties embeddings.
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.arrays import Arrays, to_arrays, to_tensors
@@ -23,10 +24,8 @@ from albertkit.errors import ConfigError, warn_caller
 from albertkit.heads import ENCODER, HEADS
 from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
 from albertkit.hub_upload import PushToHub
-from albertkit.modeling.base import ModelBase
 from albertkit.modeling.layers import AlbertDecoder
 from albertkit.modeling.outputs import ModelOutput
-from albertkit.modeling.resizing import resize_vocabulary
 from albertkit.tuple_outputs import make_output
 
 Output = TypeVar("Output", bound=ModelOutput)
@@ -35,13 +34,46 @@ _INITIALIZED = (nn.Linear, AlbertDecoder, nn.Conv1d, nn.Conv2d, nn.Embedding, nn
 """The layers that `post_init` initializes. All others keep the values of their constructors."""
 
 
-class AlbertPreTrainedModel(ModelBase, PushToHub):
+def _require_grad(module: nn.Module, inputs: Any, output: Tensor) -> None:  # noqa: ARG001
+    output.requires_grad_(True)
+
+
+class AlbertPreTrainedModel(nn.Module, PushToHub):
     """Base class of all ALBERT models.
 
     A model with a head keeps its encoder as `self.albert`. The encoder without a head is its own base model.
     """
 
+    config: AlbertConfig
     config_class: ClassVar[type[AlbertConfig]] = AlbertConfig
+    base_model_prefix: ClassVar[str] = "albert"
+    supports_gradient_checkpointing: ClassVar[bool] = True
+    _input_hook: RemovableHandle | None = None
+
+    # Attributes that code written for `transformers` reads.
+    main_input_name: ClassVar[str] = "input_ids"
+    input_modalities: ClassVar[str] = "text"
+    is_parallelizable: ClassVar[bool] = False
+    model_tags: ClassVar[list[str] | None] = None
+    _auto_class: ClassVar[str | None] = None
+    _can_record_outputs: ClassVar[dict[str, Any] | None] = None  # layers return their attentions
+    _compatible_flash_implementations: ClassVar[list[str] | None] = None
+    _is_stateful: ClassVar[bool] = False
+    _keep_in_fp32_modules: ClassVar[list[str] | None] = None
+    _keep_in_fp32_modules_strict: ClassVar[list[str] | None] = None
+    _keys_to_ignore_on_load_missing: ClassVar[list[str] | None] = None
+    _keys_to_ignore_on_load_unexpected: ClassVar[list[str] | None] = None
+    _keys_to_ignore_on_save: ClassVar[list[str] | None] = None
+    _no_split_modules: ClassVar[list[str]] = ["AlbertEmbeddings", "AlbertLayer"]  # residual connections
+    _pp_plan: ClassVar[dict[str, Any] | None] = None
+    _skip_keys_device_placement: ClassVar[list[str] | None] = None
+    _supports_attention_backend: ClassVar[bool] = False
+    _supports_context_parallel: ClassVar[bool] = False
+    _supports_flash_attn: ClassVar[bool] = False
+    _supports_flex_attn: ClassVar[bool] = False
+    _supports_sdpa: ClassVar[bool] = True
+    _tied_weights_keys: ClassVar[dict[str, str] | None] = None
+    _tp_plan: ClassVar[dict[str, Any] | None] = None
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -212,9 +244,6 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
             ignore_mismatched_sizes: Whether to initialize tensors of a different shape instead of raising.
             model_args: Other arguments of the class.
             constructor: Other arguments of the class, by name.
-
-        Raises:
-            CheckpointError: A tensor of the encoder is missing, or a tensor has a different shape.
         """
         # On the meta device, the constructor allocates and initializes nothing; only shapes exist. Classes of
         # other packages may have buffers and parameters that only their constructors can initialize.
@@ -351,10 +380,170 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
             The word embeddings.
 
         Raises:
-            ConfigError: The new size would remove the padding token, `pad_to_multiple_of` is below 1, or a
-                value is not an integer.
+            ConfigError: The new size would remove the padding token.
         """
-        return resize_vocabulary(self, new_num_tokens, pad_to_multiple_of, around_mean=mean_resizing)
+        old, config = self.get_input_embeddings(), self.config
+        size = old.num_embeddings if new_num_tokens is None else int(new_num_tokens)
+        if pad_to_multiple_of is not None:
+            size = -(-size // pad_to_multiple_of) * pad_to_multiple_of
+        if size == old.num_embeddings:
+            return old
+        if size <= config.pad_token_id:
+            raise ConfigError(f"new_num_tokens is {size}, but pad_token_id {config.pad_token_id} must stay")
+        std = config.initializer_range
+        rows = _resize_rows(old.weight, size, std=std, around_mean=mean_resizing)
+        self.set_input_embeddings(
+            nn.Embedding.from_pretrained(
+                rows, freeze=not old.weight.requires_grad, padding_idx=old.padding_idx
+            )
+        )
+        decoder = self.get_output_embeddings()
+        if decoder is not None:
+            decoder.weight = _resize_rows(decoder.weight, size, std=std, around_mean=mean_resizing)
+            draws = mean_resizing and not config.tie_word_embeddings
+            decoder.bias = _resize_bias(decoder.bias, size, mean=draws)
+            decoder.out_features = size
+            self.set_output_embeddings(decoder)
+        config.vocab_size = size
+        self.tie_weights()
+        return self.get_input_embeddings()
+
+    # --- what trainers and adapter libraries use -------------------------------------------------
+
+    @property
+    def base_model(self) -> Any:
+        """The encoder: `self.albert`, or this model if it has no head."""
+        return getattr(self, self.base_model_prefix, self)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the word embeddings (V, E)."""
+        return self.base_model.embeddings.word_embeddings
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the word embeddings. Call `tie_weights` afterwards to update a tied decoder."""
+        self.base_model.embeddings.word_embeddings = value
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the parameters."""
+        return self._first_parameter().device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Data type of the parameters."""
+        return self._first_parameter().dtype
+
+    def _first_parameter(self) -> Tensor:
+        for parameter in self.parameters():
+            return parameter
+        # Replicas of nn.DataParallel have plain tensors instead of parameters.
+        return self.get_input_embeddings().weight
+
+    def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
+        """Return the number of parameters; shared and tied parameters count once."""
+        embeddings = {id(module.weight) for module in self.modules() if isinstance(module, nn.Embedding)}
+        return sum(
+            parameter.numel()
+            for parameter in self.parameters()
+            if (parameter.requires_grad or not only_trainable)
+            and not (exclude_embeddings and id(parameter) in embeddings)
+        )
+
+    def get_memory_footprint(self, return_buffers: bool = True) -> int:
+        """Return the size of the parameters and, by default, of the buffers, in bytes.
+
+        Shared parameters count once.
+        """
+        buffers = self.buffers() if return_buffers else ()
+        return sum(tensor.nbytes for tensor in (*self.parameters(), *buffers))
+
+    @classmethod
+    def _can_set_attn_implementation(cls) -> bool:
+        return True
+
+    @classmethod
+    def can_generate(cls) -> bool:
+        """Return False: ALBERT models cannot generate text."""
+        return False
+
+    @property
+    def dummy_inputs(self) -> dict[str, Tensor]:
+        """A small batch of inputs for tracing the model."""
+        return {"input_ids": torch.tensor([[self.config.bos_token_id, 5, 6, self.config.eos_token_id]])}
+
+    def set_attn_implementation(self, attn_implementation: Literal["sdpa", "eager"]) -> None:
+        """Choose the attention implementation for all later calls.
+
+        Raises:
+            ConfigError: The implementation is unknown.
+        """
+        self.config.replace(attn_implementation=attn_implementation)  # raises if the name is unknown
+        self.config.attn_implementation = attn_implementation
+
+    def gradient_checkpointing_enable(
+        self, gradient_checkpointing_kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """Keep only each layer's input in training, and recompute the rest in the backward pass.
+
+        The only accepted setting is `use_reentrant`. It has no effect: layers are recomputed as with False,
+        which gives the same gradients.
+        """
+        if set(gradient_checkpointing_kwargs or {}) - {"use_reentrant"}:
+            raise ConfigError(
+                f"gradient_checkpointing_kwargs is {gradient_checkpointing_kwargs}. Expected "
+                "{'use_reentrant': False} or None."
+            )
+        self.base_model.encoder.gradient_checkpointing = True
+
+    def gradient_checkpointing_disable(self) -> None:
+        """Disable gradient checkpointing."""
+        self.base_model.encoder.gradient_checkpointing = False
+
+    def activation_checkpointing_enable(
+        self,
+        activation_checkpointing_kwargs: dict[str, Any] | None = None,
+        *,
+        every_n_layers: int = 1,
+        offload: bool = False,
+    ) -> None:
+        """Call `gradient_checkpointing_enable`. Every layer is recomputed; nothing is offloaded.
+
+        Raises:
+            ConfigError: `every_n_layers` is not 1, or `offload` is True.
+        """
+        if every_n_layers != 1 or offload:
+            raise ConfigError(
+                f"every_n_layers={every_n_layers!r}, offload={offload!r} is not supported. Omit both."
+            )
+        self.gradient_checkpointing_enable(activation_checkpointing_kwargs)
+
+    def activation_checkpointing_disable(self) -> None:
+        """Call `gradient_checkpointing_disable`; this is its newer name."""
+        self.gradient_checkpointing_disable()
+
+    @property
+    def is_gradient_checkpointing(self) -> bool:
+        """Whether layers are recomputed in the backward pass."""
+        return self.base_model.encoder.gradient_checkpointing
+
+    @property
+    def is_activation_checkpointing(self) -> bool:
+        """The newer name of `is_gradient_checkpointing`."""
+        return self.is_gradient_checkpointing
+
+    def enable_input_require_grads(self) -> None:
+        """Make the output of the embeddings require gradients, for adapters on frozen weights.
+
+        Gradient checkpointing needs an input that requires gradients.
+        """
+        self.disable_input_require_grads()
+        self._input_hook = self.get_input_embeddings().register_forward_hook(_require_grad)
+
+    def disable_input_require_grads(self) -> None:
+        """Undo `enable_input_require_grads`."""
+        if self._input_hook is not None:
+            self._input_hook.remove()
+        self._input_hook = None
 
     # --- outputs --------------------------------------------------------------------------------
 
@@ -371,6 +560,52 @@ class AlbertPreTrainedModel(ModelBase, PushToHub):
         if is_traced or getattr(self, "_is_replica", False):
             return cast(Output, make_output(type(output).__name__, **vars(output)))
         return output
+
+
+# --- the vocabulary ---------------------------------------------------------------------------
+
+NEW_ROW_VARIANCE = 1e-9
+"""Variance of new rows around the mean of the old rows, relative to the variance of the old rows."""
+
+
+@torch.no_grad()
+def _resize_bias(old: Tensor, size: int, *, mean: bool) -> nn.Parameter:
+    """Return `size` biases that begin with the old ones. New biases are 0, or the mean of the old biases."""
+    bias = old.new_zeros(size)
+    kept = min(size, len(old))
+    bias[:kept] = old[:kept]
+    if mean:
+        bias[kept:] = old.mean(dtype=torch.float32)
+    return nn.Parameter(bias, requires_grad=old.requires_grad)
+
+
+@torch.no_grad()
+def _resize_rows(old: Tensor, size: int, *, std: float, around_mean: bool) -> nn.Parameter:
+    """Return `size` rows that begin with the old rows.
+
+    Args:
+        old: The old rows, (V, E).
+        size: Number of rows to return.
+        std: Standard deviation of new rows that are drawn as at initialization.
+        around_mean: Whether to draw new rows close to the mean of the old rows instead. A new token then has
+            roughly the mean probability, which changes the other probabilities least.
+    """
+    new = old.new_empty((size, *old.shape[1:]))
+    kept = min(size, len(old))
+    if around_mean and size > kept:
+        rows = old.float()
+        mean = rows.mean(dim=0)
+        covariance = (rows - mean).T @ (rows - mean) / len(rows)  # (E, E)
+        values, vectors = torch.linalg.eigh(NEW_ROW_VARIANCE * covariance)
+        normal = torch.randn(size - kept, len(mean), device=old.device)
+        new[kept:] = mean + (normal * values.clamp(min=0).sqrt()) @ vectors.T
+    else:
+        nn.init.trunc_normal_(new[kept:], std=std, a=-2 * std, b=2 * std)
+    new[:kept] = old[:kept]
+    return nn.Parameter(new, requires_grad=old.requires_grad)
+
+
+# --- scores -----------------------------------------------------------------------------------
 
 
 class ModuleNetwork:

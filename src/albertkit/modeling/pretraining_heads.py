@@ -149,27 +149,16 @@ class AlbertForPreTraining(MaskedWordModel):
         sentence_order_label: Tensor | None = None,
         **options: Unpack[MaskedWordOptions],
     ) -> AlbertForPreTrainingOutput:
-        """Compute the logits for masked words and for sentence order.
+        """Compute the logits of masked words, (B, T, V), and of sentence order, (B, 2).
 
-        Args:
-            input_ids: (B, T) token ids; or pass `inputs_embeds`.
-            attention_mask: (B, T), 1 = real token, 0 = padding; for other shapes see `AlbertModel.forward`.
-            token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
-            position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
-            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
-            inputs_embeds: (B, T, E) instead of `input_ids`.
-            labels: (B, T) ids of the original tokens, -100 for positions that are not predicted; (P,) with
-                `masked_positions`.
-            sentence_order_label: (B,), 0 = in order, 1 = swapped.
-            masked_positions: (P,) indices into the flattened B * T tokens. Only these positions get logits,
-                and the last layer computes only them and [CLS]. Keep them on the CPU if you can.
-            num_items_in_batch: Number of labels in the whole optimizer step, from `transformers.Trainer`; see
-                `losses.loss_of_step`.
-            return_dict: Whether to return a dataclass or, if False, a tuple. None uses the config's setting.
-            options: See `OutputOptions`; and `masked_lm_labels`, the older name of `labels`.
+        `labels` are (B, T) ids of the original tokens, -100 for positions that are not predicted.
+        `masked_positions` (P,) are indices into the flattened B * T tokens: only these positions get logits
+        (P, V), with labels (P,), and the last layer computes only them and [CLS]. Keep them on the CPU if you
+        can. `masked_lm_labels` is the older name of `labels`. For the other arguments see
+        `AlbertModel.forward`, and `losses.loss_of_step` for `num_items_in_batch`.
 
-        Returns:
-            `AlbertForPreTrainingOutput`. The loss is the sum of the losses for the labels that are passed.
+        `sentence_order_label` (B,) is 0 for texts in order and 1 for swapped texts. The loss is the sum of
+        the losses of the labels that are passed.
         """
         labels = _current_labels(labels, options.pop("masked_lm_labels", None))
         num_items_in_batch = options.pop("num_items_in_batch", None)
@@ -216,26 +205,13 @@ class AlbertForMaskedLM(MaskedWordModel):
         labels: Tensor | None = None,
         **options: Unpack[MaskedWordOptions],
     ) -> MaskedLMOutput:
-        """Compute the logits over the vocabulary for each position.
+        """Compute the logits over the vocabulary, (B, T, V).
 
-        Args:
-            input_ids: (B, T) token ids; or pass `inputs_embeds`.
-            attention_mask: (B, T), 1 = real token, 0 = padding; for other shapes see `AlbertModel.forward`.
-            token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
-            position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
-            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
-            inputs_embeds: (B, T, E) instead of `input_ids`.
-            labels: (B, T) ids of the original tokens, -100 for positions that are not predicted; (P,) with
-                `masked_positions`.
-            masked_positions: (P,) indices into the flattened B * T tokens. Only these positions get logits,
-                and the last layer computes only them and [CLS]. Keep them on the CPU if you can.
-            num_items_in_batch: Number of labels in the whole optimizer step, from `transformers.Trainer`; see
-                `losses.loss_of_step`.
-            return_dict: Whether to return a dataclass or, if False, a tuple. None uses the config's setting.
-            options: See `OutputOptions`; and `masked_lm_labels`, the older name of `labels`.
-
-        Returns:
-            `MaskedLMOutput`. The loss is the mean over the predicted positions.
+        `labels` are (B, T) ids of the original tokens, -100 for positions that are not predicted.
+        `masked_positions` (P,) are indices into the flattened B * T tokens: only these positions get logits
+        (P, V), with labels (P,), and the last layer computes only them and [CLS]. Keep them on the CPU if you
+        can. `masked_lm_labels` is the older name of `labels`. For the other arguments see
+        `AlbertModel.forward`, and `losses.loss_of_step` for `num_items_in_batch`.
         """
         labels = _current_labels(labels, options.pop("masked_lm_labels", None))
         num_items_in_batch = options.pop("num_items_in_batch", None)

@@ -44,26 +44,11 @@ class AlbertForSequenceClassification(AlbertPreTrainedModel):
         labels: Tensor | None = None,
         **options: Unpack[LabelOptions],
     ) -> SequenceClassifierOutput:
-        """Compute the logits for each sequence.
+        """Compute the logits (B, K) of each sequence.
 
-        Args:
-            input_ids: (B, T) token ids; or pass `inputs_embeds`.
-            attention_mask: (B, T), 1 = real token, 0 = padding; for other shapes see `AlbertModel.forward`.
-            token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
-            position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
-            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
-            inputs_embeds: (B, T, E) instead of `input_ids`.
-            labels: Labels that match `config.problem_type`: class ids (B,) or (B, 1) for
-                "single_label_classification", numbers (B,) or (B, K) for "regression", 0 and 1 (B, K) for
-                "multi_label_classification". If the problem type is not set, this call sets it: regression if
-                K = 1, otherwise multi-label for float labels and single-label for integers. With early exit,
-                the loss is the weighted mean of the losses of all layers.
-            num_items_in_batch: Number of labels in the whole optimizer step, from `transformers.Trainer`; see
-                `losses.loss_of_step`.
-            return_dict: Whether to return a dataclass or, if False, a tuple. None uses the config's setting.
-
-        Returns:
-            `SequenceClassifierOutput` with logits (B, K).
+        `labels` are (B,) class ids, (B, K) zeros and ones for several labels, or (B,) or (B, K) numbers for a
+        regression; see `AlbertConfig.problem_type`. For the other arguments see `AlbertModel.forward`, and
+        `losses.loss_of_step` for `num_items_in_batch`.
 
         Raises:
             ValueError: The shape of the labels does not match the problem type.
@@ -124,22 +109,10 @@ class AlbertForTokenClassification(AlbertPreTrainedModel):
         labels: Tensor | None = None,
         **options: Unpack[LabelOptions],
     ) -> TokenClassifierOutput:
-        """Compute the logits for each token.
+        """Compute the logits (B, T, K) of each token.
 
-        Args:
-            input_ids: (B, T) token ids; or pass `inputs_embeds`.
-            attention_mask: (B, T), 1 = real token, 0 = padding; for other shapes see `AlbertModel.forward`.
-            token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
-            position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
-            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
-            inputs_embeds: (B, T, E) instead of `input_ids`.
-            labels: (B, T) class ids, -100 for tokens without a label.
-            num_items_in_batch: Number of labels in the whole optimizer step, from `transformers.Trainer`; see
-                `losses.loss_of_step`.
-            return_dict: Whether to return a dataclass or, if False, a tuple. None uses the config's setting.
-
-        Returns:
-            `TokenClassifierOutput` with logits (B, T, K).
+        `labels` are (B, T) class ids, -100 for tokens without a label. For the other arguments see
+        `AlbertModel.forward`, and `losses.loss_of_step` for `num_items_in_batch`.
         """
         num_items_in_batch = options.pop("num_items_in_batch", None)
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
@@ -174,23 +147,11 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
         end_positions: Tensor | None = None,
         **options: Unpack[HeadOptions],
     ) -> QuestionAnsweringModelOutput:
-        """Compute the start and end logits of each token.
+        """Compute the start and end logits of each token, each (B, T).
 
-        Args:
-            input_ids: (B, T) token ids; or pass `inputs_embeds`.
-            attention_mask: (B, T), 1 = real token, 0 = padding; for other shapes see `AlbertModel.forward`.
-            token_type_ids: (B, T), 0 = first segment (default), 1 = second segment.
-            position_ids: (B, T), (1, T) or (T,), default 0 ... T - 1.
-            head_mask: (N,) for all layers or (L, N), 1 = keep the head, 0 = disable it.
-            inputs_embeds: (B, T, E) instead of `input_ids`.
-            start_positions: (B,) or (B, 1) index of the answer's first token. An index of T or more means
-                that the answer is outside this window; the loss ignores it.
-            end_positions: (B,) or (B, 1) index of the answer's last token, with the same rule. Pass both or
-                neither.
-            return_dict: Whether to return a dataclass or, if False, a tuple. None uses the config's setting.
-
-        Returns:
-            `QuestionAnsweringModelOutput`. The loss is the mean of the start loss and the end loss.
+        `start_positions` and `end_positions` are (B,) or (B, 1) indices of the answer's first and last token.
+        An index of T or more means that the answer is outside this window; the loss, the mean of both losses,
+        ignores it. For the other arguments see `AlbertModel.forward`.
 
         Raises:
             ValueError: Only one of `start_positions` and `end_positions` is passed.
@@ -240,22 +201,11 @@ class AlbertForMultipleChoice(AlbertPreTrainedModel):
         labels: Tensor | None = None,
         **options: Unpack[LabelOptions],
     ) -> MultipleChoiceModelOutput:
-        """Compute the logits for the choices of each question.
+        """Compute the logits (B, C) of the choices of each question.
 
-        Args:
-            input_ids: (B, C, T) token ids; or pass `inputs_embeds`.
-            attention_mask: (B, C, T), 1 = real token, 0 = padding.
-            token_type_ids: (B, C, T) or (T,), 0 = first segment (default), 1 = second segment.
-            position_ids: (B, C, T) or (T,), default 0 ... T - 1.
-            head_mask: See `AlbertModel.forward`.
-            inputs_embeds: (B, C, T, E) instead of `input_ids`.
-            labels: (B,) index of the correct choice.
-            num_items_in_batch: Number of labels in the whole optimizer step, from `transformers.Trainer`; see
-                `losses.loss_of_step`.
-            return_dict: Whether to return a dataclass or, if False, a tuple. None uses the config's setting.
-
-        Returns:
-            `MultipleChoiceModelOutput` with logits (B, C).
+        The inputs have a dimension of choices after the batch: `input_ids` (B, C, T). `token_type_ids` and
+        `position_ids` may also be (T,). `labels` are (B,) indices of the correct choices. For the other
+        arguments see `AlbertModel.forward`, and `losses.loss_of_step` for `num_items_in_batch`.
 
         Raises:
             ValueError: Both or neither of `input_ids` and `inputs_embeds` are passed, or they have no

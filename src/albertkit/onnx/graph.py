@@ -100,11 +100,7 @@ class Graph:
         return self.constant(f"constants/float_{value:.9g}", np.array(value, self.compute))
 
     def weight(self, name: str, *, transposed: bool = False) -> str:
-        """Return a tensor of the model, stored under its own name, optionally transposed.
-
-        Raises:
-            CheckpointError: the source has no such tensor, or it has an unsupported data type.
-        """
+        """Return a tensor of the model, stored under its own name, optionally transposed."""
         if name not in self._cast and self.rounds_tables and is_stored(name):
             self._cast[name] = self._restore(*self.round_rows(name, STORED_LARGEST, transposed=transposed))
         if name not in self._cast:

@@ -53,9 +53,6 @@ def build_rows(
     Returns:
         The `ModelProto` without the large weights, and these weights by name. A session uses their memory
         directly (`add_external_initializers`).
-
-    Raises:
-        CheckpointError: a tensor is missing.
     """
     graph = Graph(weights, opset=OPSET, compute=np.dtype(np.float32), int8=int8, flat=True)
     network = Network(graph, architecture, config)

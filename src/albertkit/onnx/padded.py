@@ -41,9 +41,6 @@ def build(
 
     Returns:
         The `ModelProto`, and the number of bytes of its weights.
-
-    Raises:
-        CheckpointError: a tensor is missing.
     """
     graph = Graph(weights, opset=opset, compute=compute, int8=int8)
     network = Network(graph, architecture, config)

@@ -20,8 +20,8 @@ from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.checkpoints.sentence_modules import SentenceModules, sentence_modules
 from albertkit.config import AlbertConfig
 from albertkit.errors import AlbertKitError, ConfigError, ModelNotFoundError
+from albertkit.export.accuracy import ANY_DROP, AccuracyDrop
 from albertkit.export.check import TEXTS
-from albertkit.export.int8_loss import ANY_DROP, Loss
 from albertkit.export.onnx import MAX_DROP, OnnxReport, check_int8_options, choose_architecture, export_onnx
 from albertkit.export.writing import exported_config, vectors_note, vocabulary_file
 from albertkit.files import check_new_folder, complete_files, file_sha256, read_json, write_json
@@ -60,7 +60,7 @@ class WebReport:
     largest_difference: float
     """Largest difference of the outputs of `onnx/model.onnx` from the NumPy reference."""
     tolerance: float
-    loss: Loss | None
+    accuracy_drop: AccuracyDrop | None
     """Accuracy drop of `onnx/model_quantized.onnx`; None without int8."""
     checksums: dict[str, str]
     """SHA-256 of every file written."""
@@ -88,8 +88,8 @@ class WebReport:
             f"{EXACT_FILE} differs from the reference by at most {self.largest_difference:.1e} "
             f"(bound {self.tolerance:.0e})",
         ]
-        if self.loss is not None and INT8_FILE in self.files:
-            lines.append(f"{INT8_FILE} {self.loss}")
+        if self.accuracy_drop is not None and INT8_FILE in self.files:
+            lines.append(f"{INT8_FILE} {self.accuracy_drop}")
         if INDEX in self.files:
             lines.append(f"the page takes {self.page_bytes:,} bytes: {INDEX}, {SERVICE_WORKER} and {FOLDER}/")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
@@ -180,13 +180,13 @@ def export_web(
     shared = {"architecture": chosen, "dtype": dtype, "all_inputs": True, "texts": texts}
     with complete_files(target) as files:
         exact = export_onnx(source, files / EXACT_FILE, **shared)
-        notes, loss = list(exact.notes), None
+        notes, drop = list(exact.notes), None
         if int8:
             measured = shared | columns
             if calibrate is not None:
                 measured |= {"calibrate": calibrate, "texts": TEXTS}
             bound = MAX_DROP if max_drop is None else max_drop
-            loss = _write_int8(source, files / INT8_FILE, measured, notes, max_drop=bound)
+            drop = _write_int8(source, files / INT8_FILE, measured, notes, max_drop=bound)
         # transformers.js needs other advice, which follows below.
         notes = [note for note in notes if note not in vectors_note(chosen, config)]
         _write_config(files, config, exact, has_int8=(files / INT8_FILE).is_file())
@@ -223,7 +223,7 @@ def export_web(
         files=sizes,
         largest_difference=exact.largest_difference,
         tolerance=exact.tolerance,
-        loss=loss,
+        accuracy_drop=drop,
         checksums=checksums,
         notes=notes,
     )
@@ -231,20 +231,20 @@ def export_web(
 
 def _write_int8(
     source: str | Path, file: Path, options: dict[str, Any], notes: list[str], *, max_drop: float
-) -> Loss:
-    """Write the model in int8, remove it again if it loses too much, and return the loss."""
+) -> AccuracyDrop:
+    """Write the model in int8, and remove it again if the accuracy drops too much."""
     report = export_onnx(source, file, int8=True, max_drop=ANY_DROP, **options)
-    loss = report.loss
-    assert loss is not None
-    if not loss.drop <= max_drop:  # this form is also true for NaN
+    drop = report.accuracy_drop
+    assert drop is not None
+    if not drop.points <= max_drop:  # this form is also true for NaN
         file.unlink()
         notes.append(
-            f"{INT8_FILE} was not written: int8 loses {loss.drop:.2f} points of {loss.metric}. Expected at "
-            f"most {max_drop:g}. {loss.advice}"
+            f"{INT8_FILE} was not written: int8 loses {drop.points:.2f} points of {drop.metric}. Expected at "
+            f"most {max_drop:g}. {drop.advice}"
         )
     else:
         notes += [f"{INT8_FILE}: {note}" for note in report.notes if note not in notes]
-    return loss
+    return drop
 
 
 def _note_of_vectors(modules: SentenceModules) -> str:

@@ -18,7 +18,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from albertkit.files import json_text
-from albertkit.inspection.page import SHARED
+from albertkit.inspection.attention import SHARED
 from albertkit.tokenization.folder import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 
 INDEX, SERVICE_WORKER, FOLDER = "index.html", "service-worker.js", "page"

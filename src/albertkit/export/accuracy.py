@@ -38,7 +38,7 @@ ANY_DROP = math.inf
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class AccuracyDrop:
     """The accuracy drop of a model in int8."""
 
     metric: str
@@ -49,13 +49,13 @@ class Loss:
     examples: int
 
     @property
-    def drop(self) -> float:
+    def points(self) -> float:
         """The drop in percentage points."""
         return self.exact - self.rounded
 
     def __str__(self) -> str:
         return (
-            f"loses {self.drop:.2f} points of {self.metric} ({self.exact:.2f} to {self.rounded:.2f}, on "
+            f"loses {self.points:.2f} points of {self.metric} ({self.exact:.2f} to {self.rounded:.2f}, on "
             f"{self.examples} examples)"
         )
 
@@ -73,7 +73,7 @@ class Loss:
     @property
     def advice(self) -> str:
         """What to do if the drop is too large."""
-        if math.isnan(self.drop):
+        if math.isnan(self.points):
             return "Check the model's weights for numbers that are NaN or infinite."
         return (
             "Raise max_drop (--max-drop), or measure on more examples of the model's task (calibrate, "
@@ -82,9 +82,9 @@ class Loss:
 
     def refuse_beyond(self, most: float) -> None:
         """Raise CheckpointError if the drop exceeds `most` percentage points."""
-        if most != ANY_DROP and not self.drop <= most:  # this form also fails for NaN
+        if most != ANY_DROP and not self.points <= most:  # this form also fails for NaN
             raise CheckpointError(
-                f"In int8 the model loses {self.drop:.2f} points of {self.metric} ({self.exact:.2f} to "
+                f"In int8 the model loses {self.points:.2f} points of {self.metric} ({self.exact:.2f} to "
                 f"{self.rounded:.2f}, {self.examples} examples). Expected at most {most:g}. Nothing was "
                 f"written. {self.advice}"
             )
@@ -99,9 +99,6 @@ def labeled_task(file: Path, architecture: str, config: AlbertConfig) -> str | N
         file: the file.
         architecture: the name of the model class.
         config: of the model.
-
-    Raises:
-        DataError: the file is a table, but the task has no labeled examples.
     """
     task = head_of(architecture).task
     if task == "feature-extraction" and sentence_modules(config) is not None:
@@ -120,7 +117,7 @@ def labeled_task(file: Path, architecture: str, config: AlbertConfig) -> str | N
 
 def measure_on_labels(
     source: str | Path, task: str, architecture: str, rounded: Path, data: Path, columns: dict[str, Any]
-) -> Loss:
+) -> AccuracyDrop:
     """Return the drop of the task's main metric.
 
     Args:
@@ -154,7 +151,7 @@ def measure_on_labels(
         )
     )
     name = before.main_metric
-    return Loss(name, 100 * before.metrics[name], 100 * after.metrics[name], len(examples.examples))
+    return AccuracyDrop(name, 100 * before.metrics[name], 100 * after.metrics[name], len(examples.examples))
 
 
 def measure_agreement(
@@ -164,7 +161,7 @@ def measure_agreement(
     texts: Sequence[str],
     *,
     optional_inputs: bool,
-) -> Loss:
+) -> AccuracyDrop:
     """Return how many predictions of the int8 file equal the model's, for the output with the fewest."""
     # Other heads ignore the problem type, which may be that of another head's labels.
     classifies = head_of(model.architecture).task == "text-classification"
@@ -176,7 +173,7 @@ def measure_agreement(
             decisions = _agreements(name, actual, expected[name], batch, several=several)
             agreed.setdefault(name, []).extend(decisions)
     name = min(agreed, key=lambda one: np.nan_to_num(np.mean(agreed[one]), nan=-1.0))
-    return Loss(AGREEMENT, 100.0, 100 * float(np.mean(agreed[name])), len(agreed[name]))
+    return AccuracyDrop(AGREEMENT, 100.0, 100 * float(np.mean(agreed[name])), len(agreed[name]))
 
 
 def _agreements(
