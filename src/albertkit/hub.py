@@ -219,8 +219,9 @@ def explain(error: Exception, *, local_files_only: bool = False) -> str:
     is_http = type(error).__module__.startswith(("httpx", "requests")) or isinstance(error, ConnectionError)
     if advice is None and (local_files_only or constants.HF_HUB_OFFLINE):
         switch = "local_files_only=True" if local_files_only else "HF_HUB_OFFLINE=1"
-        advice = f"{switch} forbids it, and the cache does not have the files. Go online once."
-    elif advice is None and ("LocalEntryNotFoundError" in classes or (is_http and not has_response)):
+        is_absent = "LocalEntryNotFoundError" in classes
+        return f"{switch} forbids it{', and the cache does not have the files' if is_absent else ''}."
+    if advice is None and ("LocalEntryNotFoundError" in classes or (is_http and not has_response)):
         advice = (
             f"the hub at {constants.ENDPOINT} cannot be reached, and the cache does not have the files. "
             "Check the network connection."

@@ -100,17 +100,13 @@ def upload(
 
     token, revision = options.get("token"), options.get("revision")
     api = HfApi(token=token)
-    step = "create the repository"
     try:
         repository = api.create_repo(repo_id, private=options.get("private"), exist_ok=True).repo_id
         if revision:
-            step = f"create the branch {revision!r}"
             api.create_branch(repository, branch=revision, exist_ok=True)
         if tags:
-            step = f"read {CARD}"
             tags = [tags] if isinstance(tags, str) else tags
             files = {**files, CARD: _card_with_tags(repository, tags, token, revision)}
-        step = f"commit {len(files)} files"
         commit = api.create_commit(
             repository,
             [CommitOperationAdd(name, content) for name, content in files.items()],
@@ -120,7 +116,7 @@ def upload(
             create_pr=options.get("create_pr", False),
         )
     except Exception as error:  # errors of the hub, and of its HTTP library
-        raise UploadError(f"could not upload to {repo_id!r}: {explain(error)} (tried to {step})") from error
+        raise UploadError(f"could not upload to {repo_id!r}: {explain(error)}") from error
     return str(commit.pr_url or commit.commit_url)
 
 
