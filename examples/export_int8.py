@@ -29,12 +29,11 @@ def main() -> None:
         # Rounding can swap two words that are almost equally probable: allow a drop of two points.
         int8 = export_onnx("bundled", Path(name) / "int8", int8=True, max_drop=2)
         fill = pipeline("fill-mask", Path(name) / "int8")  # use the folder like any other model
-    assert int8.loss is not None
+    drop = int8.accuracy_drop
+    assert drop is not None
     difference = exact.largest_difference
     print(f"float32  {exact.file_bytes / 1e6:.1f} MB, differs from the reference by {difference:.0e}")
-    print(
-        f"int8     {int8.file_bytes / 1e6:.1f} MB, loses {int8.loss.drop:.2f} points of {int8.loss.metric}\n"
-    )
+    print(f"int8     {int8.file_bytes / 1e6:.1f} MB, loses {drop.points:.2f} points of {drop.metric}\n")
 
     same = 0
     for text, before, after in zip(TEXTS, pipeline("fill-mask")(TEXTS), fill(TEXTS), strict=True):

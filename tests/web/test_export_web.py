@@ -140,8 +140,8 @@ def test_int8_that_loses_too_much_is_omitted_and_the_config_chooses_float32(
     save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounded: float, drop: str
 ) -> None:
     folder = save("AlbertForTokenClassification")
-    drop = AccuracyDrop("agreement", 100.0, rounded, 8)
-    monkeypatch.setattr("albertkit.export.onnx.measure_agreement", lambda *_, **__: drop)
+    measured = AccuracyDrop("agreement", 100.0, rounded, 8)
+    monkeypatch.setattr("albertkit.export.onnx.measure_agreement", lambda *_, **__: measured)
     report = export_web(folder, tmp_path / "web")
     assert INT8_FILE not in report.files
     assert not (tmp_path / "web" / INT8_FILE).exists()
