@@ -33,7 +33,7 @@ from albertkit.errors import (
     short,
 )
 from albertkit.extras import optional
-from albertkit.inspection.page import SHARED
+from albertkit.inspection.attention import SHARED
 from albertkit.serving import inference_client, schemas
 from albertkit.serving.libraries import HTTPError, fastapi, pydantic
 from albertkit.serving.limits import CLIENT_GONE, DEADLINE_HEADER, ApiError, Guard, too_much
