@@ -12,11 +12,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def usable_cores() -> int:
-    """Return ALBERTKIT_THREADS if it is set, otherwise the number of cores that affinity and container allow.
-
-    Raises:
-        ConfigError: ALBERTKIT_THREADS is not an integer of at least 1.
-    """
+    """Return ALBERTKIT_THREADS if it is set, else the number of cores that affinity and container allow."""
     if wanted := os.environ.get(VARIABLE):
         if not wanted.isdecimal() or int(wanted) < 1:
             raise ConfigError(f"{VARIABLE} is {wanted!r}. Expected a number of threads, at least 1.")
@@ -28,11 +24,7 @@ def usable_cores() -> int:
 
 
 def compute_threads() -> int:
-    """Return the number of compute threads: ALBERTKIT_THREADS, OMP_NUM_THREADS, or the usable cores.
-
-    Raises:
-        ConfigError: ALBERTKIT_THREADS is not an integer of at least 1.
-    """
+    """Return the number of compute threads: ALBERTKIT_THREADS, OMP_NUM_THREADS, or the usable cores."""
     count = os.environ.get("OMP_NUM_THREADS", "")
     is_set = count.isdecimal() and int(count) > 0 and not os.environ.get(VARIABLE)
     return int(count) if is_set else usable_cores()

@@ -32,10 +32,6 @@ def read_device(device: Device) -> Any:
 
     Returns:
         A `torch.device`, or "cpu" for the CPU, which does not need PyTorch.
-
-    Raises:
-        ConfigError: This machine does not have the device.
-        MissingExtraError: The device is not the CPU, and PyTorch is not installed.
     """
     if device is None:
         return None
@@ -85,10 +81,6 @@ def choose_device(device_map: Device | Mapping[str, Device]) -> Any:
     """Return PyTorch's device for the whole model. "auto" means the best available device.
 
     An ALBERT model fits on one device, so the strategies of accelerate also mean the best device.
-
-    Raises:
-        ConfigError: The map names several devices (an ALBERT model fits on one), or the device is unknown,
-            missing, or stores no values ("meta").
     """
     if isinstance(device_map, Mapping):
         if set(device_map) != {""}:
@@ -118,11 +110,7 @@ def choose_device(device_map: Device | Mapping[str, Device]) -> Any:
 
 
 def choose_dtype(dtype: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Return PyTorch's data type for a name. "auto" means the data type of the arrays, None means float32.
-
-    Raises:
-        ConfigError: The name is not a floating-point type, or PyTorch cannot compute with the type.
-    """
+    """Return PyTorch's data type for a name. "auto" means the data type of the arrays, None means float32."""
     if dtype is None:
         return torch.float32
     if dtype == "auto":

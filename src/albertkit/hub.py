@@ -63,9 +63,6 @@ def resolve(name_or_folder: str | Path, *, patterns: tuple[str, ...], **hub: Unp
         patterns: The files to download, as glob patterns ("config.json", "model*.safetensors"). The folder
             must contain at least one of them.
         hub: Options; see `HubOptions`.
-
-    Raises:
-        ModelNotFoundError: The model does not exist, or has none of the files.
     """
     subfolder = hub.pop("subfolder", "")
     if isinstance(name_or_folder, str) and name_or_folder in (BUNDLED, BUNDLED_SENTENCES):
@@ -252,9 +249,6 @@ def take_loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
     `low_cpu_mem_usage` has no effect, because memory is always used sparingly. `trust_remote_code` has no
     effect, because code of a checkpoint never runs. `weights_only` must be True. `use_safetensors` must be
     None or True. Only models use `variant`. Other loading options must be None, False or "".
-
-    Raises:
-        ConfigError: An option has an unsupported value.
     """
     if not options.get("weights_only", True):
         raise ConfigError("weights_only=False is not supported: code of a checkpoint never runs.")

@@ -54,13 +54,6 @@ def ordered_map(
             first item. "auto" means "cuda" if the cluster has a GPU. None for work without a device.
         name: Function that returns the name of an item for error messages.
         hint: End of the error message if a worker dies: which results are kept, and what to do.
-
-    Raises:
-        AlbertKitError: `work` raised it.
-        ConfigError: The runner is unknown, Ray does not provide the device, or the cluster has too few
-            resources for the workers.
-        DataError: A worker died.
-        MissingExtraError: The runner is Ray, which is not installed.
     """
     check_runner(runner, workers)
     if runner == "ray":

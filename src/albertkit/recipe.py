@@ -43,11 +43,7 @@ def number(
 
 
 def check_numbers(settings: Any) -> None:
-    """Check the numbers of a dataclass that have limits. None is allowed, and infinity if it is the default.
-
-    Raises:
-        ConfigError: A number is outside its limits or NaN, or a share is not between 0 and 1.
-    """
+    """Check the numbers that have limits. None is allowed, and infinity if it is the default."""
     for field in dataclasses.fields(settings):
         name, value = field.name, getattr(settings, field.name)
         minimum, above = field.metadata.get("minimum"), field.metadata.get("above")
@@ -64,11 +60,7 @@ def check_numbers(settings: Any) -> None:
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
-    """Read a TOML recipe.
-
-    Raises:
-        ConfigError: The file is missing or is not valid TOML. The message gives the line.
-    """
+    """Read a TOML recipe."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
@@ -79,11 +71,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
 
 
 def build(settings: type[Settings], values: dict[str, Any], *, where: str) -> Settings:
-    """Build the dataclass `settings` from plain values. Fields that are dataclasses need tables.
-
-    Raises:
-        ConfigError: A name is unknown (the message suggests the closest name) or missing, or a type is wrong.
-    """
+    """Build the dataclass `settings` from plain values. Fields that are dataclasses need tables."""
     fields = {field.name: field for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(settings)
     arguments: dict[str, Any] = {}
@@ -116,9 +104,6 @@ def settings_from(
         settings: The dataclass.
         recipe: A TOML file, its content, or complete settings. None means the defaults.
         given: Values by field name, including fields of tables.
-
-    Raises:
-        ConfigError: A name is unknown or missing, or a value or the recipe has the wrong type.
     """
     where = "settings"
     if isinstance(recipe, str | Path):
@@ -133,11 +118,7 @@ def settings_from(
 
 
 def merge(recipe: dict[str, Any], overrides: dict[str, Any], settings: type) -> dict[str, Any]:
-    """Return the recipe with each override in the table whose dataclass has the field.
-
-    Raises:
-        ConfigError: No dataclass has a field with this name. The message suggests the closest name.
-    """
+    """Return the recipe with each override in the table whose dataclass has the field."""
     merged = {key: _table_of(value) for key, value in recipe.items()}
     owners = {field.name: owner for owner, field in scalar_fields(settings)}
     tables = {field.name for field in dataclasses.fields(settings)} - owners.keys()

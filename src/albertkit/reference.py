@@ -52,10 +52,6 @@ def forward(
         The outputs by their names in the class ("logits", "start_logits", ...). With `all_layers` also
         "hidden_states" (L + 1, B, T, H), the mapped embeddings and the output of each layer, and
         "attentions" (L, B, N, T, T).
-
-    Raises:
-        CheckpointError: A tensor is missing.
-        IndexError: An id has no row in its table.
     """
     ids = input_ids.reshape(-1, input_ids.shape[-1])  # (B, C, T) -> (B * C, T)
     mask = np.ones_like(ids) if attention_mask is None else attention_mask.reshape(ids.shape)

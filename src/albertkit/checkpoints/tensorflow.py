@@ -147,11 +147,7 @@ def google_tensors(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def google_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of an `albert_config.json`: our config with Google's names of activations.
-
-    Raises:
-        ConfigError: the original code does not have the activation or another setting.
-    """
+    """Return the content of an `albert_config.json`: our config with Google's names of activations."""
     act = config["hidden_act"]
     known = {"gelu_new": "gelu", "relu": "relu", "tanh": "tanh", "linear": "linear"}
     act = ACTIVATION_ALIASES.get(act, act)

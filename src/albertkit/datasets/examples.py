@@ -53,9 +53,6 @@ class _Example:
             source: the path of a file or folder, a table, or an iterable of dicts.
             options: columns and layout. Column names that are not given have the usual defaults.
             labeled: whether to read labels, and leave out rows without labels.
-
-        Raises:
-            DataError: the source or a column does not exist.
         """
         options = options or DataOptions()
         rows = read_rows(source, header=options.header, delimiter=options.delimiter)

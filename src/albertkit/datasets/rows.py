@@ -137,10 +137,6 @@ def read_rows(
         header: whether the first row of a CSV or TSV file names the columns; without, they are "0", "1", ...
         delimiter: separator between cells, if it differs from the default of the ending.
         name: the name of rows in memory in messages.
-
-    Raises:
-        DataError: the file does not exist or has an unknown format, or the object is no table.
-        ConfigError: header or delimiter is set for a source that has none.
     """
     path = Path(source) if isinstance(source, str | Path) else None
     kind = file_format(path)[0] if path else None
@@ -176,9 +172,6 @@ def as_source(data: Any, *, name: str) -> str | Rows | list[Any]:
     Args:
         data: a path, a table, or an iterable of dicts or of examples.
         name: the name of data in memory in messages.
-
-    Raises:
-        DataError: the data has another type, or no examples.
     """
     if isinstance(data, Rows):
         return data

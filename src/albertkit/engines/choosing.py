@@ -39,10 +39,6 @@ def make_engine(model: "LightModel | AlbertPreTrainedModel", name: str = "auto")
     Args:
         model: A light model or a PyTorch model.
         name: One of `ENGINES`. The engines `onnx` and `onnx-int8` compute only light models.
-
-    Raises:
-        ConfigError: The name is unknown, or the engine does not compute PyTorch models.
-        MissingExtraError: The engine needs PyTorch, which is not installed.
     """
     if name not in ENGINES:
         raise ConfigError(f"there is no engine {name!r}. {suggestion(name, ENGINES)}")
@@ -120,12 +116,6 @@ def load_model(
         model_kwargs: Additional arguments of the PyTorch class. If there are any except `disable_mmap`, the
             model is a PyTorch model.
         hub: Options; see `hub.HubOptions`.
-
-    Raises:
-        ModelNotFoundError: The model does not exist.
-        CheckpointError: A file is damaged, lacks tensors of the encoder, or has the head of another task.
-        ConfigError: The config is not valid, or the data type is unknown.
-        MissingExtraError: A PyTorch model is needed, but PyTorch is not installed.
     """
     config = load_config(name if config is None else config, **hub)
     check_head(config, architecture, name=str(name))

@@ -48,9 +48,6 @@ class Epochs:
         seed: seed of the order.
         rank: index of this process.
         world_size: number of processes. Each takes its share of every batch.
-
-    Raises:
-        DataError: there are no units, or too few for all processes.
     """
 
     def __init__(

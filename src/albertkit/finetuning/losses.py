@@ -233,9 +233,6 @@ def training_inputs(
         rows: the labeled rows of the batch, which contain complete units.
         device: the device of the model.
         length: T; None for `Task.padded_length`.
-
-    Raises:
-        DataError: a row has no labels, or questions have different numbers of choices.
     """
     unlabeled = next((row for row in rows if row.labels is None), None)
     if unlabeled is not None:

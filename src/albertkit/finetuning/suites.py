@@ -202,10 +202,6 @@ def evaluate_suite(
 
     Returns:
         The report by the measurement's name, {"metrics", "examples", ...}, or {"missing": reason}.
-
-    Raises:
-        ConfigError: the suite is unknown.
-        DataError: nothing can be measured, two folders are possible, or files cannot be read.
     """
     if suite not in SUITES:
         raise ConfigError(f"there is no suite {suite!r}. {suggestion(suite, SUITES)}")

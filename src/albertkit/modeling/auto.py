@@ -40,11 +40,7 @@ class _AutoModel:
     def from_pretrained(
         cls, pretrained_model_name_or_path: str | Path, *model_args: Any, **options: Any
     ) -> Any:
-        """Load a model of the class in `model_class`; see `AlbertPreTrainedModel.from_pretrained`.
-
-        Raises:
-            ConfigError: The checkpoint's model_type is not "albert".
-        """
+        """Load a model of the class in `model_class`; see `AlbertPreTrainedModel.from_pretrained`."""
         return cls.model_class.from_pretrained(pretrained_model_name_or_path, *model_args, **options)
 
     @classmethod
@@ -66,10 +62,6 @@ class _AutoModel:
             torch_dtype: Older name of `dtype`.
             options: Arguments of the model class, such as `add_pooling_layer=False`, and loading options (see
                 `take_loading_options`).
-
-        Raises:
-            ConfigError: The config is not an ALBERT config, or a data type, attention implementation or
-                option is unknown.
         """
         config = as_config(config)
         if attn_implementation is not None:

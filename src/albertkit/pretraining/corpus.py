@@ -74,11 +74,7 @@ class Corpus:
         text_column: str = "text",
         sentence_per_line: bool = False,
     ) -> "Corpus":
-        """Collect the files of `inputs` (files, folders, glob patterns).
-
-        Raises:
-            DataError: an input has no readable file.
-        """
+        """Collect the files of `inputs` (files, folders, glob patterns)."""
         columns = {"--text-column": text_column}
         head: list[Any] = []  # the first row, if the rows can be read only once
         if isinstance(inputs, Iterator):  # of paths, such as Path("books").glob("*.txt"), or of rows
@@ -104,11 +100,7 @@ class Corpus:
         return cls(files=tuple(unique), text_column=text_column, sentence_per_line=sentence_per_line)
 
     def __iter__(self) -> Iterator[SourceDocument]:
-        """Yield the documents of all files in order.
-
-        Raises:
-            DataError: a file is empty, damaged, not UTF-8 or lacks the column. The message gives the line.
-        """
+        """Yield the documents of all files in order."""
         if self.table is not None:
             yield from self._read_rows(self.table)
             return

@@ -21,12 +21,7 @@ from albertkit.tokenization.folder import locate_model_file
 
 
 def initialize(settings: PretrainingSettings, shards: ShardSet) -> AlbertForPreTraining:
-    """Return the initial model of a run on `shards`.
-
-    Raises:
-        ConfigError: sequences exceed the model's positions, the model has another vocabulary, or the shape is
-            impossible.
-    """
+    """Return the initial model of a run on `shards`."""
     torch.manual_seed(settings.training.seed)
     if settings.init_from is not None:
         model = continued_model(settings.init_from, settings.model)
@@ -76,10 +71,6 @@ def continued_model(name: str, overrides: dict[str, Any]) -> AlbertForPreTrainin
     More layers apply the same weights more often. With more groups, layers that shared their weights get
     separate ones: each new group starts as a copy of the group that did its work, so the function is the
     same.
-
-    Raises:
-        ConfigError: the number of groups is not a multiple of the model's, or an argument changes the shapes
-            of weights; see also `from_pretrained`.
     """
     groups = overrides.get("num_hidden_groups")
     # A fine-tuned model has the number of its own labels, but the order head predicts two.

@@ -25,9 +25,6 @@ class PretrainingObjective:
     Args:
         settings: settings of the run.
         device: the model's device.
-
-    Raises:
-        ConfigError: the weight of the only loss is 0.
     """
 
     def __init__(self, settings: PretrainingSettings, device: torch.device | None = None) -> None:

@@ -42,12 +42,7 @@ class PreparedFolder:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Prepare the folder for the work of the block; if the block raises, remove empty folders.
-
-        Raises:
-            DataError: it has finished shards or files that do not belong to unfinished ones, is in use, or
-                cannot be written.
-        """
+        """Prepare the folder for the work of the block; if the block raises, remove empty folders."""
         if (self.path / "train" / MANIFEST).exists():
             raise DataError(
                 f"{self.path}: the folder has finished shards. Delete them or choose another folder."

@@ -62,11 +62,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """Read the manifest of a finished folder.
-
-        Raises:
-            DataError: there is no manifest, or it has another format.
-        """
+        """Read the manifest of a finished folder."""
         file = folder / MANIFEST
         if not file.exists():
             missing = f"no {MANIFEST}" if folder.is_dir() else "no such folder"

@@ -140,11 +140,7 @@ class Work:
     finished: Mapping[int, str]  # fingerprints of the units that an interrupted run finished, by number
 
     def __call__(self, unit: Unit) -> Unit:
-        """Return a unit with its shards instead of its documents.
-
-        Raises:
-            DataError: a document cannot be processed. The message gives file and line.
-        """
+        """Return a unit with its shards instead of its documents."""
         kept = self.finished.get(unit.number) == unit.fingerprint
         return replace(unit, documents=[], held_out=[], shards=None if kept else self._shards(unit))
 

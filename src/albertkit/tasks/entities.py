@@ -43,9 +43,6 @@ class Entities:
         labels: names of the scores, in order.
         aggregation: how to group the pieces: a strategy of the table in the module's description.
         ignored_labels: labels, or entity types, to leave out.
-
-    Raises:
-        ConfigError: the aggregation is unknown, or `ignored_labels` is not a list of labels.
     """
 
     def __init__(

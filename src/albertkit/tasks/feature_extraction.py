@@ -45,10 +45,6 @@ class TextVectors:
         max_length: maximum length of a row in tokens.
         prompt_name: the name of a prompt of the model; None for its default prompt, if it has one.
         prompt: a text that is added before every text, instead of a prompt of the model.
-
-    Raises:
-        ConfigError: the model has no prompt of this name, a prompt is not text, both are passed, or the
-            prompt leaves no room for a text.
     """
 
     def __init__(

@@ -30,9 +30,6 @@ def open_reader(
         options: columns and layout of files and tables.
         name: the name of data in memory in error messages.
         labeled: whether examples must have labels.
-
-    Raises:
-        DataError: the source or a column does not exist.
     """
     source = as_source(data, name=name)
     if isinstance(source, list):
@@ -63,9 +60,6 @@ def load_splits(
         readers: the reader of each split. The training split comes first: its examples determine the labels.
         labels: the labels of a model that is only evaluated; None to use the labels of the first split.
         problem_type: the kind of labels of texts; None infers it.
-
-    Raises:
-        DataError: a split has no examples, or a label that is not in the training split.
     """
     located: dict[str, list[tuple[str, ExampleT]]] = {}
     reports: dict[str, ReadingReport] = {}

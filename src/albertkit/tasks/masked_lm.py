@@ -143,9 +143,6 @@ class MaskedLM:
             logits: (P, V), the logits at the masked positions.
             top_k: number of words; if there are fewer targets, all targets.
             target_ids: ids to choose among; the probabilities still refer to all words.
-
-        Raises:
-            ConfigError: `top_k` is not between 1 and the size of the vocabulary.
         """
         # A model may have more rows than the tokenizer has pieces; these rows are not words.
         size = min(len(self.tokenizer), logits.shape[-1])

@@ -34,11 +34,6 @@ def text_rows(
             or "only_second". The row counts the removed tokens. False or "do_not_truncate" raises an error.
         parse_special_tokens: whether `[SEP]` and other special tokens in a text are parsed, "mask" for only
             `[MASK]`; None for the tokenizer's setting.
-
-    Raises:
-        DataError: a text is too long and must not be truncated, or truncating the first of a pair does not
-            help.
-        TokenizerError: truncation is unknown, or names second texts that are missing or too short.
     """
     if not texts:
         return []

@@ -58,9 +58,6 @@ class TextClassification(Task[TextExample, Row, Classified]):
     Args:
         truncation: how to truncate long texts, see `text_rows`; None for the setting.
         function_to_apply: function that converts logits to scores; None for the function of the labels' kind.
-
-    Raises:
-        ConfigError: the function is unknown.
     """
 
     name = "text-classification"

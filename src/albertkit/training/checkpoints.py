@@ -50,11 +50,7 @@ _SHOWN_DIFFERENCES = 8
 
 @contextmanager
 def open_run(output: Path) -> Iterator[None]:
-    """Lock the folder of a run for this process. It is created if missing.
-
-    Raises:
-        TrainingError: another process trains in it, or a new run would overwrite its files.
-    """
+    """Lock the folder of a run for this process. It is created if missing."""
     if not checkpoints(output):
         # Left by a run that was killed before its first checkpoint.
         left = {METRICS, TENSORBOARD, LOCK, CURVES, "checkpoints"}
@@ -164,11 +160,7 @@ def load_checkpoint(
     optimizer: torch.optim.Optimizer,
     fingerprint: dict[str, Any],
 ) -> Progress:
-    """Load a checkpoint's weights and optimizer, and return its state.
-
-    Raises:
-        TrainingError: the checkpoint is damaged, or belongs to a run with another fingerprint.
-    """
+    """Load a checkpoint's weights and optimizer, and return its state."""
     document = _read_document(folder)
     _require_same_run(folder, document.pop("fingerprint"), fingerprint)
     with _reading(folder):

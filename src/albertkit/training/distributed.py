@@ -105,10 +105,6 @@ def join_world(device: str) -> Iterator[World]:
     On GPUs, each process uses the GPU of its local rank if `device` is "auto" or "cuda". Processes other than
     the main one log only errors. At its end, the block waits for all processes: when one exits with an error,
     such as 143 after SIGTERM, `torchrun` ends the others, and the main process may still write.
-
-    Raises:
-        ConfigError: the environment has only some of the variables that `torchrun` sets, or there is no such
-            device.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:

@@ -331,11 +331,7 @@ class Training:
             self._write_model(was_finished=was_finished)
 
     def _write_model(self, *, was_finished: bool) -> None:
-        """Write the last model, or the best one if the run has ended and keeps it.
-
-        Raises:
-            TrainingError: the best model is missing, and no earlier call has written it.
-        """
+        """Write the last model, or the best one if the run has ended and keeps it."""
         best = self.output / BEST
         if not (self._is_finished() and self.best_metric and self._state.best is not None):
             self.save_model(self.output)
@@ -408,11 +404,7 @@ class Training:
         return torch.compiler.set_stance("force_eager") if self.settings.compile else nullcontext()
 
     def _roll_back(self, loss: float, position: dict[str, int]) -> None:
-        """Return to the last checkpoint after a bad loss, and skip the data since then, up to `position`.
-
-        Raises:
-            TrainingError: it has happened too often since the last checkpoint was written.
-        """
+        """Return to the last checkpoint after a bad loss, and skip the data since then, up to `position`."""
         step, self._rollbacks = self._state.step + 1, self._rollbacks + 1
         newest = checkpoints(self.output)[-1]
         what = (
@@ -441,11 +433,7 @@ class Training:
         return figures | {f"train/{name}": value for name, value in self._averages.take(self.world).items()}
 
     def _evaluate(self) -> None:
-        """Evaluate in the main process, while the others wait.
-
-        Raises:
-            TrainingError: the outputs have been constant twice in a row.
-        """
+        """Evaluate in the main process, while the others wait."""
         if self.evaluate is None:
             return
         self._meter.tick()

@@ -32,11 +32,7 @@ _SECONDS_BETWEEN_PICTURES = 30.0  # drawing takes most of a second, and an evalu
 
 
 def reporters(settings: TrainingSettings) -> list[Callback]:
-    """Return the callbacks that every run has.
-
-    Raises:
-        MissingExtraError: a required library is not installed. The run has not begun.
-    """
+    """Return the callbacks that every run has."""
     for library in ("matplotlib.figure", "tensorboard.summary.writer.record_writer"):
         require(library, extra="train")
     return [MetricsFile(), TensorBoard(), LogLines(settings), Curves(), Bar(settings)]
@@ -194,11 +190,7 @@ class Bar(Callback):
 
 
 def read_metrics(output: str | Path) -> list[dict[str, float]]:
-    """Return the logged lines of a run, oldest first.
-
-    Raises:
-        TrainingError: the folder has no `metrics.jsonl`.
-    """
+    """Return the logged lines of a run, oldest first."""
     file = Path(output) / METRICS
     if not file.is_file():
         raise TrainingError(f"{file} is missing. Restore the file, or choose another output folder.")

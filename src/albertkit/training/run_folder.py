@@ -44,11 +44,6 @@ class RunFolder(Result):
 
         Returns:
             The URL of the commit or of the pull request.
-
-        Raises:
-            ConfigError: an unknown argument.
-            TrainingError: a fine-tuning run is not finished.
-            UploadError: the hub refused the upload or cannot be reached.
         """
         upload_options = UploadOptions.__annotations__
         check_arguments("push_to_hub", options, [*upload_options, *CardOptions.__annotations__])
