@@ -16,7 +16,7 @@ import albertkit
 
 PACKAGE = Path(albertkit.__file__).parent
 
-# Room -> level. A module imports only from its room and from lower levels.
+# Package or module -> level. A file imports only from its own package and from lower levels.
 LEVELS = {
     "allocator": 0,
     "errors": 0,
@@ -65,7 +65,7 @@ LEVELS = {
     "cli": 6,
     "__main__": 7,
 }
-# (importing room, imported room): the allowed imports between rooms of one level.
+# (importer, imported): the allowed imports within one level.
 EDGES_WITHIN_A_LEVEL = {
     ("config", "files"),
     ("config", "hub"),
@@ -136,16 +136,16 @@ def imports(path: Path) -> set[str]:
     return names
 
 
-def room(module: str) -> str:
+def top(module: str) -> str:
     return module.split(".")[0]
 
 
 @pytest.mark.parametrize("module", modules())
 def test_imports_go_down(module: str) -> None:
-    importer = room(module)
+    importer = top(module)
     for imported in imports(modules()[module]):
-        other = room(imported)
-        assert other in LEVELS, f"{module} imports {imported}, whose room has no level"
+        other = top(imported)
+        assert other in LEVELS, f"{module} imports {imported}, which has no level"
         if other != importer:
             allowed = LEVELS[other] < LEVELS[importer] or (importer, other) in EDGES_WITHIN_A_LEVEL
             assert allowed, f"{module} (level {LEVELS[importer]}) imports {imported} (level {LEVELS[other]})"
@@ -166,7 +166,7 @@ def test_no_cycle() -> None:
         visit(module, ())
 
 
-# Rooms and modules that import PyTorch. All others work without it.
+# Packages and modules that import PyTorch. All others work without it.
 NEED_TORCH = {
     "engines.torch",
     "finetuning.finetune",
@@ -185,7 +185,7 @@ NEED_TORCH = {
 
 
 def needs_torch(module: str) -> bool:
-    return bool({module, room(module)} & NEED_TORCH)
+    return bool({module, top(module)} & NEED_TORCH)
 
 
 # Libraries that the base install does not contain.
@@ -251,7 +251,7 @@ for name in {names}:
 
 
 def test_every_module_imports_with_base_dependencies() -> None:
-    names = [name for name in modules() if room(name) not in ("keras", "serving") and not needs_torch(name)]
+    names = [name for name in modules() if top(name) not in ("keras", "serving") and not needs_torch(name)]
     code = IMPORT_ALL.format(extras=EXTRAS, modules=names)
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
