@@ -111,11 +111,11 @@ def test_unusable_answers_are_counted(model: Path, tmp_path: Path, caplog: pytes
     assert report is not None
     assert report["data"]["training"]["examples_cut"] == 1
     unseen = "answers exceed a window of 48 tokens and are not used in training"
-    assert report["data"]["training"]["troubles"] == {
+    assert report["data"]["training"]["warnings"] == {
         unseen: 1,
         "answers are longer than 9 tokens and cannot be predicted": 1,
     }
-    assert report["data"]["validation"]["troubles"] == report["troubles"] == {unseen: 1}
+    assert report["data"]["validation"]["warnings"] == report["warnings"] == {unseen: 1}
     assert f"* 1 {unseen}" in (tmp_path / "run" / "report.md").read_text()
     for line in (
         "training: 1 of 4 questions are longer than 10 tokens and are truncated",

@@ -79,14 +79,14 @@ def test_every_error_of_the_server_has_its_row() -> None:
 
 def test_every_model_class_is_on_its_page() -> None:
     """Check each class, because the pages list classes of a module, not the complete module."""
-    for room in ("modeling", "keras"):
+    for package in ("modeling", "keras"):
         public = {
             f"::: {module}.{name}"
             for name, module in albertkit._MODULES.items()
-            if module.startswith(f"albertkit.{room}.")
+            if module.startswith(f"albertkit.{package}.")
         }
         assert len(public) >= len(HEADS)
-        assert public <= {*read(f"{room}.md").splitlines()}
+        assert public <= {*read(f"{package}.md").splitlines()}
 
 
 @pytest.mark.parametrize("name", [*albertkit._MODULES, "__version__"])

@@ -72,8 +72,8 @@ def test_every_public_name_has_its_reference(site: Path) -> None:
     for page in (site / "reference").glob("*.html"):
         described |= set(re.findall(r'id="albertkit\.[\w.]*?(\w+)"', page.read_text(encoding="utf-8")))
     assert set(albertkit._MODULES) <= described
-    for room in ("pipelines/", "keras/"):
-        source = (ROOT / f"src/albertkit/{room}__init__.py").read_text(encoding="utf-8")
+    for package in ("pipelines/", "keras/"):
+        source = (ROOT / f"src/albertkit/{package}__init__.py").read_text(encoding="utf-8")
         names = ast.literal_eval(source.partition("\n__all__ = ")[2].partition("]")[0] + "]")
         assert set(names) <= described
 

@@ -190,7 +190,7 @@ def read(path: Path) -> Checkpoint:
             raise CheckpointError(f"{path}: weights[{name!r}] is not an array of numbers.")
         known = from_google(name)
         tensor = tensor_of(array, is_vector=known is not None and known[1].is_vector)
-        tensors[name] = tensorflow.turned(name, tensor)
+        tensors[name] = tensorflow.transposed(name, tensor)
     config = tensorflow.with_labels(config, tensors)
     config.pop("filename", None)
     lines = [line for line in pieces if isinstance(line, str)] if isinstance(pieces, list) else []

@@ -103,7 +103,7 @@ def read(path: Path) -> Checkpoint:
         elif key != GRAPH:
             notes.append(f"{name} was not read: its type cannot be that of weights")
     heads = merge_heads(tensors) if variables else None
-    tensors = {name: turned(name, tensor) for name, tensor in tensors.items()}
+    tensors = {name: transposed(name, tensor) for name, tensor in tensors.items()}
     folder = prefix.parent.parent if prefix.parent.name == "variables" else prefix.parent
     values, is_google = _read_config(folder, tensors, notes)
     if heads is not None and values.get("num_attention_heads") != heads:
@@ -135,7 +135,7 @@ def write(folder: Path, checkpoint: Checkpoint) -> list[Path]:
 # --- shared with Julia's files ------------------------------------------------------------------
 
 
-def turned(name: str, tensor: np.ndarray) -> np.ndarray:
+def transposed(name: str, tensor: np.ndarray) -> np.ndarray:
     """Convert a tensor from TensorFlow's layout to PyTorch's, or back, by its name in the file."""
     return np.ascontiguousarray(tensor.T) if tensor.ndim == 2 and is_turned(name) else tensor
 
@@ -143,7 +143,7 @@ def turned(name: str, tensor: np.ndarray) -> np.ndarray:
 def google_tensors(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return our tensors with Google's names and in TensorFlow's layout."""
     named = {to_google(name): tensor for name, tensor in tensors.items()}
-    return {name: turned(name, tensor) for name, tensor in named.items()}
+    return {name: transposed(name, tensor) for name, tensor in named.items()}
 
 
 def google_config(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class Evaluation(Result):
     """Number of tokens per example, over all its windows or choices."""
     cut: int
     """Number of examples that were truncated."""
-    troubles: Counter[str]
+    warnings: Counter[str]
     """Number of examples that cannot be right, by the problem with their answers."""
     report: dict[str, Any] = field(default_factory=dict)
     """The content of `report.json`; without an output folder only metrics, baseline, examples and data."""
@@ -170,7 +170,7 @@ class EvaluationSet:
             main_metric=main_metric or self.main_metric,
             lengths=self._lengths,
             cut=self.counts.cut,
-            troubles=self.counts.troubles,
+            warnings=self.counts.warnings,
         )
 
 
@@ -199,7 +199,7 @@ def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
             ],
             "examples": len(evaluation.examples),
             "examples_cut": evaluation.cut,
-            "troubles": dict(evaluation.troubles),
+            "warnings": dict(evaluation.warnings),
             "baseline": evaluation.baseline,
             "calibration_error": reliability.expected_error if reliability else None,
             "by_length": [
@@ -240,7 +240,7 @@ def _draw_pictures(
 def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:
     lines = [f"# {report.get('task', 'Evaluation')}", ""]
     lines += [f"* {name}: {value}" for name, value in report.items() if isinstance(value, str | int)]
-    lines += [f"* {count:,} {what}" for what, count in report["troubles"].items()]
+    lines += [f"* {count:,} {what}" for what, count in report["warnings"].items()]
     lines += ["", "| metric | value |", "|---|---|"]
     shown = {name: f"{name} (lower is better)" for name in report["lower_is_better"]}
     lines += [
@@ -266,14 +266,14 @@ def _draw_confusion(folder: Path, decisions: Sequence[Decision], labels: list[st
     )
     shares = counts / counts.sum(axis=1, keepdims=True).clip(min=1)
     side = 2.5 + 0.4 * len(labels)
-    places = range(len(labels))
+    indices = range(len(labels))
     with _picture(folder / "confusion.png", side, side) as panel:
         panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-        panel.set_xticks(places, labels, rotation=90, parse_math=False)  # "$" would begin a formula
-        panel.set_yticks(places, labels, parse_math=False)
+        panel.set_xticks(indices, labels, rotation=90, parse_math=False)  # "$" would begin a formula
+        panel.set_yticks(indices, labels, parse_math=False)
         panel.set(xlabel="predicted", ylabel="true")
-        for row in places:
-            for column in places:
+        for row in indices:
+            for column in indices:
                 if counts[row, column]:
                     color = "white" if shares[row, column] > 0.5 else "black"
                     style = {"ha": "center", "va": "center", "color": color, "fontsize": 8}

@@ -8,7 +8,7 @@ Shapes: B batch, C choices, T tokens, E embedding, H hidden, V vocabulary, K lab
 from typing import Any
 
 from albertkit.keras.layers import (
-    Brick,
+    BaseLayer,
     Tensor,
     initializer,
     keras,
@@ -56,7 +56,7 @@ class AlbertDecoder(keras.layers.Layer):
         return ops.matmul(states, ops.cast(kernel, self.compute_dtype)) + self.bias
 
 
-class AlbertMLMHead(Brick):
+class AlbertMLMHead(BaseLayer):
     """Maps hidden states to logits over the vocabulary: (..., H) -> (..., V)."""
 
     def _make_parts(self, *, table: keras.layers.Embedding | None) -> None:
@@ -71,7 +71,7 @@ class AlbertMLMHead(Brick):
         return self.decoder(self.LayerNorm(self.activation(self.dense(hidden_states))))
 
 
-class AlbertSOPHead(Brick):
+class AlbertSOPHead(BaseLayer):
     """Maps (B, H) to logits (B, K): "in order" (0), "swapped" (1); without dropout as in the original."""
 
     def _make_parts(self) -> None:

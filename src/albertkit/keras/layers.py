@@ -32,7 +32,7 @@ Tensor = Any
 """A tensor of the backend, or a `keras.KerasTensor` while a functional model is built."""
 
 
-class Brick(keras.layers.Layer):
+class BaseLayer(keras.layers.Layer):
     """Base class of layers that create their sublayers and variables in the constructor.
 
     Args:
@@ -57,7 +57,7 @@ _draws = ContextVar("draws", default=True)
 
 
 @contextmanager
-def undrawn() -> Iterator[None]:
+def uninitialized() -> Iterator[None]:
     """Create models with matrices of zeros in this block, for a file to fill; drawing them takes seconds."""
     token = _draws.set(False)
     try:
@@ -121,7 +121,7 @@ def look_up(table: keras.layers.Embedding, ids: Tensor) -> Tensor:
     return ops.where(known[..., None], rows, ops.cast(math.nan, rows.dtype))
 
 
-class AlbertEmbeddings(Brick):
+class AlbertEmbeddings(BaseLayer):
     """The normalized sum of word, segment and position embeddings: (B, T) -> (B, T, E)."""
 
     def _make_parts(self) -> None:
@@ -164,7 +164,7 @@ class AlbertEmbeddings(Brick):
         return self.output_dropout(self.LayerNorm(embedded))
 
 
-class AlbertAttention(Brick):
+class AlbertAttention(BaseLayer):
     """Multi-head self-attention with residual connection and LayerNorm: (B, T, H) -> (B, T, H)."""
 
     def _make_parts(self) -> None:
@@ -213,7 +213,7 @@ class AlbertAttention(Brick):
         return ops.reshape(values, (-1, ops.shape(values)[1], self.num_heads, self.head_size))
 
 
-class AlbertLayer(Brick):
+class AlbertLayer(BaseLayer):
     """Attention and feed-forward network, each with residual and LayerNorm: (B, T, H) -> (B, T, H)."""
 
     def _make_parts(self) -> None:
@@ -235,7 +235,7 @@ class AlbertLayer(Brick):
         return self.full_layer_layer_norm(attended + output), weights
 
 
-class AlbertLayerGroup(Brick):
+class AlbertLayerGroup(BaseLayer):
     """The inner layers of one group, applied one after the other."""
 
     def _make_parts(self) -> None:
@@ -244,7 +244,7 @@ class AlbertLayerGroup(Brick):
         ]
 
 
-class AlbertTransformer(Brick):
+class AlbertTransformer(BaseLayer):
     """The encoder: maps embeddings to the hidden size, then applies the layer groups repeatedly.
 
     Group g computes the repetitions i with g = i // (num_hidden_layers / number of groups).
@@ -307,7 +307,7 @@ class AlbertTransformer(Brick):
         )
 
 
-class AlbertMainLayer(Brick):
+class AlbertMainLayer(BaseLayer):
     """Embeddings, encoder and pooler. Every model contains this layer as `albert`."""
 
     def _make_parts(self, *, add_pooling_layer: bool) -> None:

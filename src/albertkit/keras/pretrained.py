@@ -16,7 +16,7 @@ from albertkit.heads import ENCODER, HEADS, Head
 from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
 from albertkit.hub_upload import PushToHub
 from albertkit.keras.inputs import as_tensors, merge_choices, name_inputs, take_options
-from albertkit.keras.layers import AlbertMainLayer, Tensor, keras, ops, undrawn
+from albertkit.keras.layers import AlbertMainLayer, Tensor, keras, ops, uninitialized
 from albertkit.keras.tensorflow_only import batches_of, check_backend, collator, write_saved_model
 from albertkit.keras.weights import fill, tensors_of
 from albertkit.model_inputs import NAMES
@@ -217,7 +217,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             disable_mmap=options.get("disable_mmap"),
             **hub,
         )
-        with undrawn():
+        with uninitialized():
             model = cls(found, *model_args, name=name, dtype=dtype)
         report = fill(model, tensors, ignore_mismatched_sizes=ignore_mismatched_sizes)
         if not report.ok:

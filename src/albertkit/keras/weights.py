@@ -22,7 +22,7 @@ _ENCODER = "albert"
 def fill(
     model: keras.Model, tensors: Mapping[str, np.ndarray], *, ignore_mismatched_sizes: bool = False
 ) -> LoadReport:
-    """Copy tensors of a file to a model that was created with `undrawn`; initialize missing matrices."""
+    """Copy tensors of a file to a model created with `uninitialized`; initialize missing matrices."""
     variables = variables_by_name(model)
     sizes = {name: variable.shape[:: _step(variable)] for name, variable in variables.items()}
     sizes |= {alias: sizes[name] for alias, name in _aliases(model.config, variables).items()}

@@ -53,11 +53,11 @@ def calibration(confidences: Sequence[float], right: Sequence[bool], *, bins: in
     if not ((confidence >= 0) & (confidence <= 1)).all():
         raise DataError("a confidence is not between 0 and 1. Expected probabilities, not logits.")
     edges = np.linspace(0, 1, bins + 1)
-    places = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
+    bin_of = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
     found = []
     error = 0.0
     for place in range(bins):
-        inside = places == place
+        inside = bin_of == place
         count = int(inside.sum())
         mean = float(confidence[inside].mean()) if count else None
         share = float(is_right[inside].mean()) if count else None

@@ -83,8 +83,8 @@ def query_positions(flat: Tensor, *, batch: int, length: int) -> tuple[Tensor, T
     order = row[others].argsort(stable=True)
     starts = counts.cumsum(0) - counts
     slots = torch.zeros_like(flat)  # (P,)
-    places = torch.arange(len(order), device=flat.device) - starts[row[others][order]] + 1
-    slots[others.nonzero().flatten()[order]] = places
+    ranks = torch.arange(len(order), device=flat.device) - starts[row[others][order]] + 1
+    slots[others.nonzero().flatten()[order]] = ranks
     positions = torch.zeros(batch, reads, dtype=torch.long, device=flat.device)
     positions[row, slots] = column
     return positions, row * reads + slots

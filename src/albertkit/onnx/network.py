@@ -58,8 +58,8 @@ class Network:
         """
         graph, table = self.graph, f"{self.prefix}embeddings"
         segments = graph.rows(f"{table}.token_type_embeddings.weight", token_type_ids)
-        places = positions(f"{table}.position_embeddings.weight")
-        total = graph.node("Add", graph.node("Add", words, segments), places)
+        embedded = positions(f"{table}.position_embeddings.weight")
+        total = graph.node("Add", graph.node("Add", words, segments), embedded)
         normal = self.layer_norm(total, f"{table}.LayerNorm")
         return self.linear(normal, f"{self.prefix}encoder.embedding_hidden_mapping_in")
 

@@ -80,7 +80,7 @@ class Corpus:
         if isinstance(inputs, Iterator):  # of paths, such as Path("books").glob("*.txt"), or of rows
             head = list(islice(inputs, 1))
             items = chain(head, inputs)
-            inputs = list(items) if all(isinstance(one, (str, Path)) for one in head) else _Once(items)  # type: ignore[assignment]
+            inputs = list(items) if all(isinstance(one, (str, Path)) for one in head) else _Stream(items)  # type: ignore[assignment]
         if _is_stream(inputs):
             known = object_rows(head, "the given rows").columns if head else None
             table = object_rows(inputs, "the given rows", columns=known)
@@ -238,7 +238,7 @@ def _cut(document: SourceDocument) -> Iterator[SourceDocument]:
 
 
 @dataclass(frozen=True)
-class _Once:
+class _Stream:
     """The rows of an iterator, which can be read once."""
 
     rows: Iterator[Any]

@@ -91,7 +91,7 @@ class Entities:
             For "none", {entity, score, index, word, start, end} of each piece, where `index` counts the
             pieces from 1. Otherwise, {entity_group, score, word, start, end} of each entity.
         """
-        places = [
+        spans = [
             (word_starts[word] + start, word_starts[word] + end)
             for word, (start, end) in zip(tagged.words, tagged.offsets, strict=True)
         ]
@@ -104,8 +104,8 @@ class Entities:
                     "score": unit.score,
                     "index": index + 1,
                     "word": tokens[index],
-                    "start": places[index][0],
-                    "end": places[index][1],
+                    "start": spans[index][0],
+                    "end": spans[index][1],
                 }
                 for index, unit in enumerate(units)
                 if self.labels[unit.label] not in self.ignored_labels
@@ -121,14 +121,14 @@ class Entities:
             _, kind = self._parts[group[0].label]
             first, last = group[0].pieces.start, group[-1].pieces.stop
             # A word-start mark has no characters, and the space before it does not belong to the entity.
-            ends = [end for start, end in places[first:last] if end > start]
+            ends = [end for start, end in spans[first:last] if end > start]
             if kind not in self.ignored_labels and ends:
                 entities.append(
                     {
                         "entity_group": kind,
                         "score": sum(unit.score for unit in group) / len(group),
                         "word": self.tokenizer.decode(tagged.pieces[first:last]),
-                        "start": places[first][0],
+                        "start": spans[first][0],
                         "end": max(ends),
                     }
                 )

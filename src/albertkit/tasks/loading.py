@@ -147,21 +147,21 @@ class RowCounts:
         self._task, self._unknown = task, UnknownTokens(task.tokenizer)
         self.cut = 0
         """Number of examples that were truncated."""
-        self.troubles = Counter[str]()
+        self.warnings = Counter[str]()
         """Number of examples that cannot be predicted correctly, by the problem with their answers."""
 
     def add(self, examples: Sequence[Any], rows: Sequence[Any]) -> None:
         self._unknown.add(rows, count=len(examples))
         self.cut += len({row.example for row in rows if row.cut})
-        self.troubles += self._task.troubles(rows)
+        self.warnings += self._task.warnings(rows)
 
     def notes(self) -> list[str]:
-        found = Counter({self._task.cut_note: self.cut}) + self.troubles  # a sum has no zeros
+        found = Counter({self._task.cut_note: self.cut}) + self.warnings  # a sum has no zeros
         notes = [f"{number:,} of {self._unknown.examples:,} {what}" for what, number in found.items()]
         return [*notes, unknown] if (unknown := self._unknown.note()) else notes
 
     def to_json(self) -> dict[str, Any]:
-        return {"examples_cut": self.cut, "troubles": dict(self.troubles)}
+        return {"examples_cut": self.cut, "warnings": dict(self.warnings)}
 
 
 def features_of_all(task: Task, examples: Iterable[Any]) -> Iterator[tuple[list[Any], Sequence[Any]]]:

@@ -273,18 +273,18 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         first = row.owned.start - row.context.start
         allowed[:first] = False
         allowed[first + len(row.owned) :] = False
-        places = np.flatnonzero(allowed)  # flat indices of the allowed spans in (S, S)
-        values, width = sums.ravel()[places], len(row.context)
+        flat_indices = np.flatnonzero(allowed)  # flat indices of the allowed spans in (S, S)
+        values, width = sums.ravel()[flat_indices], len(row.context)
         for count in (_USUALLY_ENOUGH, len(values)):
             order = largest(values, count)
-            for value, place in zip(values[order].tolist(), places[order].tolist(), strict=True):
+            for value, place in zip(values[order].tolist(), flat_indices[order].tolist(), strict=True):
                 yield value, row.offsets[place // width][0], row.offsets[place % width][1]
 
     @property
     def cut_note(self) -> str:
         return f"questions are longer than {self.max_question_length} tokens and are truncated"
 
-    def troubles(self, rows: Sequence[QuestionRow]) -> Counter[str]:
+    def warnings(self, rows: Sequence[QuestionRow]) -> Counter[str]:
         """Count the answers that no window contains, and the answers that are too long."""
         longest = self.settings.max_answer_length
         shown = [row for row in rows if row.labels is not None]

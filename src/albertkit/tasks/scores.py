@@ -22,6 +22,6 @@ def largest(scores: np.ndarray, count: int) -> np.ndarray:
     """Return the indices (..., count) of the largest of K scores in descending order; at most K of them."""
     if count >= scores.shape[-1]:
         return np.argsort(-scores, axis=-1, kind="stable")
-    places = np.sort(np.argpartition(-scores, count, axis=-1)[..., :count], axis=-1)
-    found = np.take_along_axis(scores, places, axis=-1)
-    return np.take_along_axis(places, np.argsort(-found, axis=-1, kind="stable"), axis=-1)
+    indices = np.sort(np.argpartition(-scores, count, axis=-1)[..., :count], axis=-1)
+    found = np.take_along_axis(scores, indices, axis=-1)
+    return np.take_along_axis(indices, np.argsort(-found, axis=-1, kind="stable"), axis=-1)

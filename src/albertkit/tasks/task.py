@@ -305,7 +305,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         """The end of the note on truncated examples, which begins with their number: "3 of 90 "."""
         return f"texts are longer than {self.max_length} tokens and are truncated"
 
-    def troubles(self, rows: Sequence[RowT]) -> Counter[str]:
+    def warnings(self, rows: Sequence[RowT]) -> Counter[str]:
         """Count the examples whose answer the model cannot predict, by kind of problem."""
         return Counter()
 

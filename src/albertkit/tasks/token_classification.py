@@ -163,8 +163,8 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
 
     def _rows(self, number: int, example: WordsExample, windows: list[Encoding]) -> list[WordsRow]:
         windows = sorted(windows, key=lambda one: one.window.first.start)
-        places = windows[0].sequences[0]
-        labels = self._piece_labels(number, example, places.words)
+        sequence = windows[0].sequences[0]
+        labels = self._piece_labels(number, example, sequence.words)
         ranges = [one.window.first for one in windows]
         rows = []
         for window, shown, own in zip(windows, ranges, owned(ranges), strict=True):
@@ -180,8 +180,8 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
                     example=number,
                     labels=row_labels,
                     positions=positions,
-                    words=places.words[own.start : own.stop],
-                    offsets=places.offsets[own.start : own.stop],
+                    words=sequence.words[own.start : own.stop],
+                    offsets=sequence.offsets[own.start : own.stop],
                 )
             )
         return rows
