@@ -105,13 +105,13 @@ def _compute_packed(model: AlbertPreTrainedModel, batch: Batch, output: Output) 
     reads[-1] += extra
     positions = np.concatenate([batch.read_tokens(), np.full(extra, tokens - lengths[-1])])
     device = model.device
-    ids, segments, positions = torch.from_numpy(batch.inputs(tokens)).to(device)[:, None]  # (1, M) each
+    ids, segments, position_ids = torch.from_numpy(batch.inputs(tokens)).to(device)[:, None]  # (1, M) each
     read = torch.from_numpy(positions).to(device)[None]  # (1, P)
     selects = num_reads <= _WORTH_SELECTING * count
     encoded = model.base_model(
         input_ids=ids,
         token_type_ids=segments,
-        position_ids=positions,
+        position_ids=position_ids,
         packed=PackedRows(lengths, reads),
         query_positions=read if selects else None,
         output_attentions=False,
