@@ -26,6 +26,7 @@ from pages import command_line
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from albertkit import pipeline
+from albertkit.checkpoints.sentence_modules import sentence_modules
 
 HOLDOUT_EVERY = 40
 MIN_WORDS, MAX_WORDS = 60, 100
@@ -130,7 +131,8 @@ class Vectors:
 
     def __init__(self, model: str) -> None:
         self.embed = pipeline("feature-extraction", model=model, normalize=True)
-        self.pooling = self.embed.pooling or "mean"
+        modules = sentence_modules(self.embed.model.config)
+        self.pooling = modules.pooling if modules else "mean"
         self._known: dict[str, np.ndarray] = {}
 
     def __call__(self, queries: list[str], candidates: list[str], *, center: bool = False) -> np.ndarray:

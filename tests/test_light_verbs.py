@@ -28,10 +28,10 @@ from albertkit.heads import HEADS
 pytestmark = pytest.mark.light
 
 
-def predicted(run: Run, task: str, model: Path, source: Path, *flags: str) -> list[dict[str, Any]]:
+def predicted(run: Run, model: Path, source: Path, *flags: str) -> list[dict[str, Any]]:
     """Run `predict` on a file and return its records."""
     output = source.with_name("predictions.jsonl")
-    result = run("predict", task, "--model", model, "--input", source, "--output", output, *flags)
+    result = run("predict", "--model", model, "--input", source, "--output", output, *flags)
     assert result.status == 0, result.errors
     return read_json_lines(output)
 
@@ -59,7 +59,7 @@ class TestVerbs:
 
     def test_tag(self, run: Run, make: Make) -> None:
         folder = make("AlbertForTokenClassification").folder
-        result = run("tag", TEXT, "--model", folder, "--aggregation", "none", "--json")
+        result = run("tag", TEXT, "--model", folder, "--aggregation-strategy", "none", "--json")
         same(result.json[0]["entities"], pipeline(None, folder)(TEXT))
 
     def test_answer(self, run: Run, make: Make) -> None:
@@ -82,7 +82,7 @@ class TestVerbs:
     def test_predict_texts(self, run: Run, make: Make, tmp_path: Path) -> None:
         folder = make("AlbertForSequenceClassification").folder
         (tmp_path / "texts.csv").write_text(f"text\n{TEXT}\n")
-        (record,) = predicted(run, "text-classification", folder, tmp_path / "texts.csv")
+        (record,) = predicted(run, folder, tmp_path / "texts.csv")
         answers = pipeline(None, folder)(TEXT, top_k=None)
         same(record["scores"], {answer["label"]: answer["score"] for answer in answers})
         assert record["label"] == answers[0]["label"]
@@ -90,7 +90,7 @@ class TestVerbs:
     def test_predict_words(self, run: Run, make: Make, tmp_path: Path) -> None:
         folder, words = make("AlbertForTokenClassification").folder, TEXT[:-1].split()
         (tmp_path / "words.conll").write_text("\n".join(words) + "\n")
-        (record,) = predicted(run, "token-classification", folder, tmp_path / "words.conll")
+        (record,) = predicted(run, folder, tmp_path / "words.conll")
         entities = pipeline(None, folder)(words, is_split_into_words=True, ignore_labels=())
         firsts = {entity["start"]: entity["entity"] for entity in reversed(entities)}
         assert record["tokens"] == words
@@ -99,7 +99,7 @@ class TestVerbs:
     def test_predict_questions(self, run: Run, make: Make, tmp_path: Path) -> None:
         folder = make("AlbertForQuestionAnswering").folder
         (tmp_path / "questions.jsonl").write_text(json.dumps({"question": QUESTION, "context": PAIR}))
-        (record,) = predicted(run, "question-answering", folder, tmp_path / "questions.jsonl")
+        (record,) = predicted(run, folder, tmp_path / "questions.jsonl")
         answer = pipeline(None, folder)(question=QUESTION, context=PAIR)
         same({name: record[name] for name in answer}, answer)
 
@@ -108,14 +108,14 @@ class TestVerbs:
         row = {"sent1": PAIR, "sent2": QUESTION} | {f"ending{n}": text for n, text in enumerate(CHOICES)}
         (tmp_path / "choices.tsv").write_text("\t".join(row) + "\n" + "\t".join(row.values()) + "\n")
         columns = ("--choice-columns", "ending0,ending1,ending2")
-        (record,) = predicted(run, "multiple-choice", folder, tmp_path / "choices.tsv", *columns)
+        (record,) = predicted(run, folder, tmp_path / "choices.tsv", *columns)
         answer = pipeline(None, folder)(context=PAIR, question=QUESTION, choices=CHOICES)
         same(record["scores"], answer["scores"])
 
     def test_predict_pairs(self, run: Run, make: Make, tmp_path: Path) -> None:
         folder = make("AlbertModel").folder
         (tmp_path / "texts.jsonl").write_text(json.dumps({"text": TEXT}))
-        (record,) = predicted(run, "sentence-embedding", folder, tmp_path / "texts.jsonl")
+        (record,) = predicted(run, folder, tmp_path / "texts.jsonl", "--task", "sentence-embedding")
         same(record["vector"], pipeline("feature-extraction", folder, pooling="mean")(TEXT))
 
     def test_the_bundled_model(self, run: Run) -> None:
@@ -143,8 +143,9 @@ class TestVerbs:
         sizes = ("--lengths", "8", "--batches", "2", "--minutes", "0.05", "--rounds", "1")
         result = run("bench", "--model", make("AlbertForMaskedLM").folder, *sizes, "--json")
         assert result.status == 0, result.errors
-        names = [figure["name"] for figure in result.json[1:]]
-        assert {f"{engine}, 2 x 8 tokens: texts per second" for engine in ("onnx", "onnx-int8")} <= {*names}
+        timings = {(row["engine"], row["batch"], row["length"]) for row in result.json[1:]}
+        assert {("onnx", 2, 8), ("onnx-int8", 2, 8)} <= timings
+        assert all(row["texts_per_second"] > 0 for row in result.json[1:])
 
     def test_convert(self, run: Run, make: Make, tmp_path: Path) -> None:
         folder = make("AlbertForMaskedLM", "groups").folder

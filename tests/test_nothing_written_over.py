@@ -66,10 +66,10 @@ COMMANDS = [
         "pretrain --data IN/shards --tokenizer IN/model --recipe IN/recipe.toml --device cpu --output OUT",
         resumes=True,
     ),
-    Command("evaluate", "evaluate text-classification --model IN/model --data IN/train.csv --output OUT"),
+    Command("evaluate", "evaluate --model IN/model --data IN/train.csv --output OUT"),
     Command(
         "predict",
-        "predict text-classification --model IN/model --input IN/train.csv --device cpu --output OUT",
+        "predict --model IN/model --input IN/train.csv --device cpu --output OUT",
         ".csv",
     ),
     Command("convert", "convert IN/model OUT"),
@@ -254,7 +254,7 @@ def disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
         subprocess.run(["umount", str(mount_point)], check=True)
 
 
-KEPT = {"finetune", "seeds", "pretrain"}
+KEPT = {"finetune", "seeds", "pretrain", "predict"}
 """Commands that keep their run after the disk was full. Other tests check which files they keep."""
 
 

@@ -197,7 +197,7 @@ def test_unknown_runners_and_missing_resources_are_errors(
 def test_predict_has_an_option_for_the_runner(
     model: Path, source: Path, tmp_path: Path, run: Run, one_thread: None, two_cpu_ray: None
 ) -> None:
-    verb = ("predict", "text-classification", "--model", model, "--input", source, "--output")
+    verb = ("predict", "--model", model, "--input", source, "--output")
     for runner in (("local", "--device", "cpu"), ("ray", "--workers", "1")):
         result = run(*verb, tmp_path / f"{runner[0]}.csv", "--runner", *runner)
         assert result.status == 0, result.errors

@@ -46,7 +46,7 @@ FIGURES: dict[str, dict[str, float]] = {
 }
 # Example -> parts of its output without percentages. The training is so long that the answers are clear.
 TEXTS = {
-    "call_server": ["order: in order", "refused: input: there is no [MASK] in the text"],
+    "call_server": ["order: in order", "refused: there is no [MASK] in the text"],
     "classify_letters": ["praise", "question"],
     "convert_checkpoint": ["50 of 50 tensors are equal bit for bit", "the token ids are the same: True"],
     "julia_walkthrough": ["sentence-order head  2x3 (features first)"],

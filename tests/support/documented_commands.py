@@ -105,7 +105,7 @@ PIP = "installs packages"
 NOT_RUN: dict[str, dict[str, str]] = {
     "README.md": {
         "pip install": PIP,
-        "cd albertkit": "tests/project/test_readme.py runs `make demo`",
+        "git clone": "tests/project/test_readme.py runs `make demo`",
         "make test": "runs this suite",
     },
     "how-to/training-callbacks.md": {

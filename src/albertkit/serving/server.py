@@ -10,9 +10,9 @@ import multiprocessing
 import os
 import signal
 import socket
-import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -329,7 +329,10 @@ def _load_application(settings: ServingSettings, threads: int) -> Callable[..., 
     except Exception as error:  # with any other exit status the supervisor would start workers forever
         is_expected = isinstance(error, AlbertKitError | OSError)
         logger.error("%s", error, exc_info=not is_expected)
-        sys.exit(STARTUP_FAILURE)
+        lines.close()
+        # The supervisor waits long for an answer of a starting worker: answer it, and exit at once.
+        time.sleep(0.5)
+        os._exit(STARTUP_FAILURE)
     return make_application(service, key=key)
 
 
