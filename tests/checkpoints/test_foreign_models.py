@@ -24,6 +24,7 @@ TO = {"julia": "model.tfbson", "tf1": "tf1/model.ckpt-best"}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the bundled model in two formats."""
+    pytest.importorskip("bson")
     root = tmp_path_factory.mktemp("models")
     convert("bundled", root / "model.tfbson")
     convert("bundled", root / "hf")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from engine_rows import light
 
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.light_model import LightModel
@@ -19,6 +18,8 @@ def engine_of_pipelines(request: pytest.FixtureRequest) -> Iterator[str]:
     """Let "auto" choose the ONNX engine, then the PyTorch engine, and return its name."""
 
     def choose_engine(model: Any, name: str = "auto") -> Any:
+        from engine_rows import light  # needs PyTorch
+
         name = request.param if name == "auto" else name
         computed = light(model) if name == "onnx" and not isinstance(model, LightModel) else model
         return make_engine(computed, name)
