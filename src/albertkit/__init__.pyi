@@ -47,7 +47,13 @@ from albertkit.modeling.task_heads import AlbertForMultipleChoice as AlbertForMu
 from albertkit.modeling.task_heads import AlbertForQuestionAnswering as AlbertForQuestionAnswering
 from albertkit.modeling.task_heads import AlbertForSequenceClassification as AlbertForSequenceClassification
 from albertkit.modeling.task_heads import AlbertForTokenClassification as AlbertForTokenClassification
+from albertkit.pipelines import FeatureExtractionPipeline as FeatureExtractionPipeline
+from albertkit.pipelines import FillMaskPipeline as FillMaskPipeline
 from albertkit.pipelines import Pipeline as Pipeline
+from albertkit.pipelines import QuestionAnsweringPipeline as QuestionAnsweringPipeline
+from albertkit.pipelines import TextClassificationPipeline as TextClassificationPipeline
+from albertkit.pipelines import TokenClassificationPipeline as TokenClassificationPipeline
+from albertkit.pipelines import ZeroShotClassificationPipeline as ZeroShotClassificationPipeline
 from albertkit.pipelines import pipeline as pipeline
 from albertkit.pretraining.prepare import prepare as prepare
 from albertkit.pretraining.pretrain import pretrain as pretrain

@@ -10,6 +10,7 @@ import torch
 import transformers
 from pipeline_answers import MASKED_TEXTS, assert_same_answers
 
+import albertkit
 from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
 from albertkit.pipelines import pipeline
@@ -257,3 +258,31 @@ class TestInputs:
             for given in ({"sentence": text}, [{"sentence": text}], {"text": 7}):
                 with pytest.raises(DataError, match="Expected a string"):
                     answer(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "architecture"),
+    [
+        ("FillMaskPipeline", "fill-mask", "AlbertForPreTraining"),
+        ("FeatureExtractionPipeline", "feature-extraction", "AlbertModel"),
+        ("TextClassificationPipeline", "text-classification", "AlbertForSequenceClassification"),
+        ("ZeroShotClassificationPipeline", "zero-shot-classification", "AlbertForSequenceClassification"),
+    ],
+)
+def test_classes_have_the_names_and_tasks_of_transformers(name: str, task: str, architecture: str) -> None:
+    tokenizer = albertkit.AutoTokenizer.from_pretrained("bundled")
+    config = albertkit.AlbertConfig(
+        vocab_size=len(tokenizer),
+        embedding_size=8,
+        hidden_size=16,
+        num_attention_heads=2,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        label2id={"entailment": 0, "contradiction": 1},
+    )
+    model = getattr(albertkit, architecture)(config)
+    text = "The [MASK] waited."
+    options = {"candidate_labels": ["a", "b"]} if "zero" in task else {}
+    made = getattr(albertkit, name)(model=model, tokenizer=tokenizer, **options)
+    assert made.task == task
+    assert made(text) == albertkit.pipeline(task, model=model, tokenizer=tokenizer, **options)(text)

@@ -197,3 +197,42 @@ def _choose_definition(
             f"Expected a task, {known}, or a `Task` of your own."
         )
     return DEFINITIONS[HEADS[head].task]
+
+
+# --- the names of the classes in `transformers`
+
+
+class FeatureExtractionPipeline(Pipeline):
+    """`Pipeline` for `feature-extraction`, unless another task is passed."""
+
+    default_task = "feature-extraction"
+
+
+class FillMaskPipeline(Pipeline):
+    """`Pipeline` for `fill-mask`, unless another task is passed."""
+
+    default_task = "fill-mask"
+
+
+class QuestionAnsweringPipeline(Pipeline):
+    """`Pipeline` for `question-answering`, unless another task is passed."""
+
+    default_task = "question-answering"
+
+
+class TextClassificationPipeline(Pipeline):
+    """`Pipeline` for `text-classification`, unless another task is passed."""
+
+    default_task = "text-classification"
+
+
+class TokenClassificationPipeline(Pipeline):
+    """`Pipeline` for `token-classification`, unless another task is passed."""
+
+    default_task = "token-classification"
+
+
+class ZeroShotClassificationPipeline(Pipeline):
+    """`Pipeline` for `zero-shot-classification`, unless another task is passed."""
+
+    default_task = "zero-shot-classification"

@@ -5,7 +5,7 @@ from dataclasses import fields
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from albertkit.devices import Device, read_device
 from albertkit.engines.choosing import make_engine
@@ -54,6 +54,9 @@ class Pipeline(PushToHub):
             invalid.
     """
 
+    default_task: ClassVar[str | None] = None
+    """The task if none is passed; None for the task of the model's class."""
+
     def __init__(
         self,
         model: Model,
@@ -72,7 +75,8 @@ class Pipeline(PushToHub):
                 f"Expected a model of albertkit, got {name_with_package(model)}. To load a model by its "
                 "folder or name, use pipeline(task, model=...)."
             )
-        self.definition = find_definition(HEADS[class_name(model)].task if task is None else task)
+        task = task or self.default_task or HEADS[class_name(model)].task
+        self.definition = find_definition(task)
         if not class_names(model) & {*self.definition.architectures}:
             needed = " or ".join(self.definition.architectures)
             raise ConfigError(
