@@ -39,10 +39,9 @@ class TestDatasets:
         assert list(classify(pairs)) == classify(PAIRS)
         assert list(classify(datasets.Dataset.from_dict({"text": TEXTS}))) == expected
         assert list(classify(datasets.Dataset.from_list(rows)["sentence"])) == expected
-        assert (
-            list(made["question-answering"](datasets.Dataset.from_list([dict(QUESTION)] * 2)))
-            == [made["question-answering"](dict(QUESTION))] * 2
-        )
+        assert list(made["question-answering"](datasets.Dataset.from_list([dict(QUESTION)] * 2))) == made[
+            "question-answering"
+        ]([dict(QUESTION)] * 2)
 
     def test_a_map_style_dataset_is_read_lazily(self, classify):
         class Counted(torch.utils.data.Dataset):
@@ -84,7 +83,7 @@ class TestDatasets:
         assert made["sentence-order"](pairs) == made["sentence-order"](PAIRS)
         assert classify(pd.DataFrame({"anything": TEXTS})) == classify(TEXTS)
         questions = pd.DataFrame([QUESTION] * 2)
-        assert made["question-answering"](questions) == [made["question-answering"](dict(QUESTION))] * 2
+        assert made["question-answering"](questions) == made["question-answering"]([dict(QUESTION)] * 2)
         choices = pd.DataFrame([CHOICE])
         assert made["multiple-choice"](choices) == made["multiple-choice"]([dict(CHOICE)])
         with pytest.raises(DataError, match=r"the columns are a, b\. Expected text, text_pair"):

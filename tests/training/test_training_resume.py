@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from one_thread import one_thread  # noqa: F401  # a fixture
 from places import SUPPORT
 from quick_runs import quick_runs  # noqa: F401  # a fixture
 from safetensors.torch import load_file
@@ -49,7 +50,9 @@ SLOW_RUN = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, {support!r})
+import torch
 import training_runs as t
+torch.set_num_threads(1)
 class Slow(t.Objective):
     def __call__(self, *arguments):
         time.sleep(0.05)
@@ -73,6 +76,7 @@ def slow_run(output: Path, shell: dict[str, str], *, step: int) -> subprocess.Po
     return process
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_killed_run_goes_on_from_its_checkpoint_bitwise(tmp_path: Path, warm_shell: dict[str, str]) -> None:
     run(tmp_path / "whole", settings(steps=40))
     process = slow_run(tmp_path / "killed", warm_shell, step=10)
