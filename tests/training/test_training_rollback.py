@@ -50,7 +50,9 @@ def test_a_loss_spike_rolls_back(tmp_path: Path) -> None:
 def test_a_rollback_returns_to_the_metrics_of_its_checkpoint() -> None:
     saved = Progress(step=4, metrics={"accuracy": 0.4}, best_metrics={"accuracy": 0.5})
     state = RunState(output=Path(), step=6, metrics={"accuracy": 0.9}, best_metrics={"accuracy": 0.9})
+    state.stop("enough")
     state.roll_back_to(saved, {"step": 7})
+    assert state.stopped == "enough"
     assert (state.metrics, state.best_metrics) == ({"accuracy": 0.4}, {"accuracy": 0.9})
 
 

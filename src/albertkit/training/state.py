@@ -123,9 +123,13 @@ class RunState(Progress):
         return False
 
     def roll_back_to(self, saved: Progress, position: dict[str, int]) -> None:
-        """Return to a checkpoint, but continue at `position` in the data, and keep the time and the best."""
-        best = {name: getattr(self, name) for name in ("best", "best_step", "best_loss", "best_metrics")}
-        vars(self).update(vars(saved) | best | {"seconds": self.seconds, "position": position})
+        """Return to a checkpoint, but continue at `position` in the data.
+
+        The time, the best model, and the request of a callback to stop remain.
+        """
+        remaining = ("best", "best_step", "best_loss", "best_metrics", "seconds", "stopped")
+        values = {name: getattr(self, name) for name in remaining}
+        vars(self).update(vars(saved) | values | {"position": position})
         # An evaluation after the checkpoint may have saved the best model, which stays in its folder. The
         # evaluations since the checkpoint are repeated, so they do not count.
         if self.best_step > self.step:
