@@ -16,6 +16,11 @@ BEST: Any = ""
 """The default of `top_k` in text classification, where None stands for all labels."""
 TEMPLATE = "This example is {}."
 """The default hypothesis of a label."""
+ENGINES = ("auto", "onnx", "onnx-int8", "torch", "plain")
+"""`onnx` computes without padding in ONNX Runtime; `onnx-int8` does so with the layers' matrices in int8.
+`torch` calls the PyTorch model without padding; `plain` pads the rows. `auto` means `torch` for a PyTorch
+model (`plain` on devices other than CPU and CUDA), `onnx-int8` for a model that was exported in int8, and
+`onnx` for other models."""
 Truncation = bool | Literal["longest_first", "only_first", "only_second", "do_not_truncate"] | None
 
 

@@ -149,3 +149,13 @@ def test_no_arguments_are_a_request_for_help(run: Run) -> None:
     found = run("export")
     assert found.status == 2
     assert "Usage: albertkit export" in found.output + found.errors
+
+
+def test_completion_offers_the_names_that_the_functions_accept() -> None:
+    """The command line has its own lists, because it must not import NumPy."""
+    from albertkit.cli import parameters
+    from albertkit.finetuning.suites import SUITES
+    from albertkit.tasks.registry import TASKS
+
+    assert set(parameters.SUITES) == set(SUITES)
+    assert set(parameters.FINETUNING_TASKS) <= set(TASKS)

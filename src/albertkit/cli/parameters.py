@@ -21,7 +21,7 @@ from cyclopts import Group, Parameter
 
 from albertkit.files import model_folders
 from albertkit.hub import BUNDLED, NAMES
-from albertkit.options import BEST, OPTIONS
+from albertkit.options import BEST, ENGINES, OPTIONS
 from albertkit.recipe import field_docs, scalar_fields
 
 Complete = Callable[[str], Iterable[str]]
@@ -34,7 +34,6 @@ FINETUNING_TASKS = (
     "multiple-choice",
     "sentence-embedding",
 )
-ENGINES = ("auto", "onnx", "onnx-int8", "torch", "plain")
 SUITES = ("glue", "squad", "race", "all")
 _NAMESPACE = {
     **{"Any": Any, "Literal": Literal, "Path": Path, "Sequence": Sequence, "Mapping": Mapping},

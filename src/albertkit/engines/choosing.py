@@ -16,15 +16,10 @@ from albertkit.errors import CheckpointError, ConfigError, suggestion, warn_call
 from albertkit.heads import head_of
 from albertkit.hub import HubOptions
 from albertkit.onnx.int8 import INT8, QUANTIZATION
+from albertkit.options import ENGINES
 
 if TYPE_CHECKING:
     from albertkit.modeling.pretrained import AlbertPreTrainedModel
-
-ENGINES = ("auto", "onnx", "onnx-int8", "torch", "plain")
-"""`onnx` computes without padding in ONNX Runtime; `onnx-int8` does so with the layers' matrices in int8.
-`torch` calls the PyTorch model without padding; `plain` pads the rows. `auto` means `torch` for a PyTorch
-model (`plain` on devices other than CPU and CUDA), `onnx-int8` for a model that was exported in int8, and
-`onnx` for other models."""
 
 FLOAT32_ENGINES = ("onnx", "onnx-int8")
 """Engines that compute on the CPU and in float32, also with half-precision weights. The other engines compute
