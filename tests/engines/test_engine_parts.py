@@ -18,7 +18,7 @@ from albertkit.modeling.layers import PackedRows, _varlen_kernel
 
 
 class TestParts:
-    def test_attention_with_a_kernel_for_all_rows(self, monkeypatch):
+    def test_attention_with_a_kernel_for_all_rows(self):
         """The kernel needs a GPU. Here, the definition of attention replaces it."""
 
         def kernel(query, key, value, asking, looked_at, most_asking, longest):
@@ -51,6 +51,12 @@ class TestParts:
             packed = model(torch.cat(ids, dim=1), packed=PackedRows([7, 7, 3])).last_hidden_state
             expected = torch.cat([model(one).last_hidden_state for one in ids], dim=1)
         torch.testing.assert_close(packed, expected, atol=1e-6, rtol=1e-5)
+
+    @pytest.mark.parametrize("mask", [{"attention_mask": torch.ones(1, 4)}, {"head_mask": torch.ones(4)}])
+    def test_a_packed_call_with_a_mask_is_an_error(self, mask):
+        """Attention would ignore the mask."""
+        with pytest.raises(ValueError, match="packed"):
+            make("AlbertModel")(torch.tensor([[5, 6, 7, 8]]), packed=PackedRows([2, 2]), **mask)
 
     def test_rows_of_different_lengths(self):
         model = make("AlbertForQuestionAnswering", max_position_embeddings=512)

@@ -105,6 +105,8 @@ class AlbertModel(AlbertPreTrainedModel):
             IndexError: A token id, segment or position has no embedding (on the CPU).
         """
         config = self.config
+        if packed is not None and not (attention_mask is head_mask is None):
+            raise ValueError("packed rows are computed without attention_mask and head_mask. Omit them.")
         if packed is not None and position_ids is None:
             position_ids = packed.position_ids(self.device)
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
