@@ -196,6 +196,28 @@ def test_unknown_runners_and_missing_resources_are_errors(
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.parametrize("length", [10, 600, -3])
+def test_a_run_that_was_killed_within_its_first_part_starts_again(
+    predictor: Predictor, source: Path, tmp_path: Path, length: int
+) -> None:
+    local = {"runner": "local"}
+    predict_parts(predictor, source, tmp_path / "complete.jsonl", local)
+    output, partial = tmp_path / "parts.jsonl", tmp_path / "parts.jsonl.partial"
+    with pytest.raises(KeyboardInterrupt):
+        predict_parts(predictor, source, output, local, stop_after=8)
+    partial.write_bytes(partial.read_bytes()[:length])
+    predict_parts(predictor, source, output, local)
+    assert output.read_bytes() == (tmp_path / "complete.jsonl").read_bytes()
+
+
+def test_a_file_of_something_else_is_left_alone(predictor: Predictor, source: Path, tmp_path: Path) -> None:
+    other = tmp_path / "parts.jsonl.partial"
+    other.write_text("precious")
+    with pytest.raises(DataError, match=r"parts\.jsonl\.partial"):
+        predict_parts(predictor, source, tmp_path / "parts.jsonl", {"runner": "local"})
+    assert other.read_text() == "precious"
+
+
 @pytest.mark.usefixtures("one_thread")
 def test_predict_has_an_option_for_the_runner(
     model: Path, source: Path, tmp_path: Path, run: Run, two_cpu_ray: None

@@ -372,8 +372,8 @@ def resume(lines: Path, about: dict[str, Any], part_size: int) -> int:
         return 0
     with lines.open("rb+") as file:
         head = file.readline()
-        if not head.endswith(b"\n"):
-            file.truncate(0)
+        if not head.endswith(b"\n") and json_text(about, default=str).encode().startswith(head):
+            file.truncate(0)  # killed within the first line
             return 0
         try:
             before = dict(json.loads(head))
@@ -394,7 +394,7 @@ def resume(lines: Path, about: dict[str, Any], part_size: int) -> int:
             count, position = count + 1, position + len(line)
             if count % part_size == 0:
                 complete, end = count, position
-        file.truncate(end)
+        file.truncate(end if complete else 0)
     return complete
 
 
