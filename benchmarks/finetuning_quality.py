@@ -1,7 +1,7 @@
 """Compare fine-tuning with its defaults, `transformers.Trainer`, and a linear model: metrics on test data.
 
     python benchmarks/finetuning_quality.py [--data FOLDER] [--only sst2,rte] [--quick] [--seeds 3]
-        [--model bundled] [--json] [--write-page]
+        [--model bundled] [--runs FILE] [--json] [--write-page]
 
 * albertkit: `finetune` with all defaults. It selects the checkpoint on a tenth of the training data, which
   the other sides do not see.
@@ -21,18 +21,19 @@ and test.tsv, rte/rte[1-3]_dev.xml and _test.xml, conll2000/train.txt and test.t
 * kinds: several labels. Which of the phrases ADJP, ADVP, PRT and SBAR does a sentence of CoNLL-2000 have?
 * share: regression. Which share of the words of such a sentence is in noun phrases?
 
---quick runs one seed on fewer examples. No run may be at or below the baseline of a set.
+--quick runs one seed on fewer examples. No run may be at or below the baseline of a set. With --runs, the
+metrics of every finished run are appended to a file and are not computed again: the whole benchmark takes
+several hours.
 The script needs the extra `test`.
 """
 
 import json
-import math
 import os
 import random
 import statistics
 import tempfile
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -134,14 +135,14 @@ def phrases(data: Path, label: Callable[[list[str]], Any]) -> DataSet:
     return DataSet("text-classification", shuffled(read("train"))[:3000], read("test"), (240, 500))
 
 
-def kinds(found: list[str]) -> list[str]:
+def kinds(tags: list[str]) -> list[str]:
     """Return the rarer phrases among the tags of a sentence."""
-    return [name for name in PHRASES if f"B-{name}" in found]
+    return [name for name in PHRASES if f"B-{name}" in tags]
 
 
-def share(found: list[str]) -> float:
+def share(tags: list[str]) -> float:
     """Return the share of words in noun phrases."""
-    return round(sum(tag.endswith("-NP") for tag in found) / len(found), 4)
+    return round(sum(tag.endswith("-NP") for tag in tags) / len(tags), 4)
 
 
 def xquad(data: Path) -> DataSet:
@@ -266,7 +267,7 @@ def linear(data: DataSet) -> float | None:
     if data.task == "token-classification":
         tagger = make_pipeline(DictVectorizer(), LogisticRegression(C=10, max_iter=200))
         tagger.fit(
-            [one for row in data.train for one in word_features(row["tokens"])],
+            [features for row in data.train for features in word_features(row["tokens"])],
             [tag for row in data.train for tag in row["tags"]],
         )
         predicted = [list(tagger.predict(word_features(row["tokens"]))) for row in data.test]
@@ -298,13 +299,13 @@ def word_features(words: list[str]) -> list[Row]:
     return [
         {f"word{place}": padded[number + place + 2].lower() for place in range(-2, 3)}
         | {f"end{length}": word[-length:].lower() for length in (1, 2, 3)}
-        | {"upper": word[0].isupper(), "digit": any(one.isdigit() for one in word)}
+        | {"upper": word[0].isupper(), "digit": any(character.isdigit() for character in word)}
         for number, word in enumerate(words)
     ]
 
 
-def measure(name: str, data: DataSet, model: str, seeds: int) -> list[Figure]:
-    """Run all sides on one set; return their figures."""
+def runs(name: str, data: DataSet, model: str, seed: int) -> Iterator[Row]:
+    """Train and evaluate all sides on one set with one seed; yield a record of each."""
     from albertkit import evaluate
 
     held_out = len(data.train) // 10
@@ -312,20 +313,43 @@ def measure(name: str, data: DataSet, model: str, seeds: int) -> list[Figure]:
         data.train[:held_out],
         DataSet(data.task, data.train[held_out:], data.test, data.quick, data.options),
     )
-    scores: dict[float, list[float]] = {rate: [] for rate in (0.0, *LEARNING_RATES)}
-    baseline, metric = math.nan, ""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        settings = ours(data, validation, model, seed, folder / "ours").report["settings"]
+        for rate in (0.0, *LEARNING_RATES):
+            run = folder / (f"{rate}" if rate else "ours")
+            if rate:
+                theirs(data, validation, model, seed, settings, rate, run)
+            result = evaluate(run, data=data.test, task=data.task, **data.options)
+            metric = result.main_metric
+            yield {
+                "set": name,
+                "seed": seed,
+                "rate": rate,
+                "examples": len(data.train),
+                "metric": metric,
+                "value": result.metrics[metric],
+                "baseline": result.baseline.get(metric),
+            }
+
+
+def measure(name: str, data: DataSet, model: str, seeds: int, file: Path | None) -> list[Figure]:
+    """Run all sides on one set, apart from the runs in the file; return their figures."""
+    known = [json.loads(line) for line in file.read_text().splitlines()] if file and file.exists() else []
+    records = []
     for seed in range(seeds):
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary)
-            settings = ours(data, validation, model, seed, folder / "ours").report["settings"]
-            for rate in LEARNING_RATES:
-                theirs(data, validation, model, seed, settings, rate, folder / f"{rate}")
-            for rate, values in scores.items():
-                run = folder / (f"{rate}" if rate else "ours")
-                result = evaluate(run, data=data.test, task=data.task, **data.options)
-                metric = result.main_metric
-                values.append(result.metrics[metric])
-                baseline = result.baseline.get(metric, math.nan)
+        size = len(data.train) - len(data.train) // 10
+        done = [run for run in known if (run["set"], run["seed"], run["examples"]) == (name, seed, size)]
+        if len(done) <= len(LEARNING_RATES):
+            done = list(runs(name, data, model, seed))
+            if file:
+                with file.open("a") as lines:
+                    lines.writelines(json.dumps(run) + "\n" for run in done)
+        records += done
+    scores = {
+        rate: [run["value"] for run in records if run["rate"] == rate] for rate in (0.0, *LEARNING_RATES)
+    }
+    metric, baseline = records[0]["metric"], records[0]["baseline"]
     means = {rate: statistics.fmean(values) for rate, values in scores.items()}
     best = max(LEARNING_RATES, key=lambda rate: means[rate])
     figures = [
@@ -337,7 +361,7 @@ def measure(name: str, data: DataSet, model: str, seeds: int) -> list[Figure]:
             figures.append(state(f"{name}: deviation, {side}", statistics.stdev(scores[rate])))
     if (other := linear(data)) is not None:
         figures.append(beside(f"{name}: {metric} (linear)", means[0.0], other))
-    if not math.isnan(baseline):
+    if baseline is not None:
         worst = min(scores[0.0])
         figures.append(beside(f"{name}: {metric}, worst run (baseline)", worst, baseline, strictly=True))
     return figures
@@ -358,6 +382,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one seed on fewer examples")
     parser.add_argument("--seeds", type=int, default=3, help="number of runs of each side")
     parser.add_argument("--model", default="bundled", help="name or folder of the initial model")
+    parser.add_argument("--runs", type=Path, help="a JSONL file for the metrics of finished runs")
     parser.add_argument("--write-page", action="store_true", help="write the table into dev/measurements.md")
     arguments = parser.parse_args()
     names = arguments.only.split(",")
@@ -366,14 +391,15 @@ def main() -> None:
     figures: list[Figure] = []
     for name in names:
         data = SETS[name](arguments.data)
-        found = measure(
+        measured = measure(
             name,
             data.cut() if arguments.quick else data,
             arguments.model,
             1 if arguments.quick else arguments.seeds,
+            arguments.runs,
         )
-        show(f"fine-tuning on {name}", found, as_json=arguments.json, against="other")
-        figures += found
+        show(f"fine-tuning on {name}", measured, as_json=arguments.json, against="other")
+        figures += measured
     if arguments.write_page:
         title = f"fine-tuning of {arguments.model}{', --quick' if arguments.quick else ''}"
         tables = [(title, "other", figures)]
