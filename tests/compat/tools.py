@@ -13,6 +13,7 @@ LIBRARY_TESTS = (
     "test_optuna.py",
     "test_sentence_transformers.py",
     "test_trackers.py",
+    "test_transformers_tools.py",
 )
 """Test files that run in this environment. The others run in the test environment."""
 

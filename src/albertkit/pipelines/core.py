@@ -285,11 +285,14 @@ class Pipeline(PushToHub):
         self.model.save_pretrained(save_directory, **options)
         self.tokenizer.save_pretrained(save_directory)
 
-    def to_transformers(self) -> Any:
+    def to_transformers(self, **options: Any) -> Any:
         """Return a pipeline of `transformers` for the same task. Both pipelines share the model's parameters.
 
         It is for tools that accept only pipelines of `transformers`, which must be installed. Their pipeline
         has the defaults and the tokenizer of `transformers`.
+
+        Args:
+            options: arguments of `transformers.pipeline`, such as `top_k=None` for the scores of all labels.
 
         Raises:
             ConfigError: `transformers` has no pipeline for this task.
@@ -301,7 +304,7 @@ class Pipeline(PushToHub):
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         model, make_pipeline = self.model.to_transformers(), cast(Any, transformers.pipeline)
         try:
-            return make_pipeline(self.task, model=model, tokenizer=tokenizer, device=model.device)
+            return make_pipeline(self.task, model=model, tokenizer=tokenizer, device=model.device, **options)
         except KeyError as error:
             raise ConfigError(f"transformers has no pipeline for the task {self.task!r}.") from error
 
