@@ -177,7 +177,7 @@ SETS: dict[str, Callable[[Path], DataSet]] = {
     "sst2": sst2,
     "rte": rte,
     "conll2000": partial(tags, quick=240),
-    "advp": partial(tags, only="ADVP", train=1500, quick=1000),
+    "advp": partial(tags, only="ADVP", train=1500, quick=240),
     "xquad": xquad,
     "kinds": partial(phrases, label=kinds),
     "share": partial(phrases, label=share),
