@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Literal, get_args, get_origin
 
 from albertkit import cores
-from albertkit.cli.main import GROUPS, VERBS, flags_of
 from albertkit.cli.parameters import Flag, group
+from albertkit.cli.verbs import COMMANDS, Command
 from albertkit.files import atomic_path
 from albertkit.options import BEST
 from albertkit.serving.settings import KEY_VARIABLE
@@ -80,8 +80,8 @@ ENVIRONMENT = {
 def page() -> str:
     """Return the page."""
     parts = [HEAD, *_contents(), _HELP]
-    for name in VERBS:
-        parts += [f"## albertkit {name}\n", *_command(name)]
+    for name in COMMANDS:
+        parts += [f"## albertkit {name}\n", *_command(name, COMMANDS[name])]
     tables = (
         ("Exit status", "status", STATUSES),
         ("Files", "file", FILES),
@@ -100,22 +100,21 @@ def page() -> str:
 def _contents() -> Iterator[str]:
     """Yield the lists of commands, with the titles of the help's panels."""
     panels: dict[str, list[str]] = {}
-    for name, verb in VERBS.items():
+    for name, command in COMMANDS.items():
         if " " not in name:
-            panels.setdefault(verb.panel, []).append(name)
+            panels.setdefault(command.panel, []).append(name)
     for title, names in panels.items():
         yield f"* {title}: {', '.join(f'[{name}](#albertkit-{name})' for name in names)}"
     yield "* All commands: [exit status](#exit-status), [files](#files), [environment](#environment)\n"
 
 
-def _command(name: str) -> Iterator[str]:
+def _command(name: str, command: Command) -> Iterator[str]:
     """Yield the parts of a command: description, synopsis, arguments, options, example."""
-    verb = VERBS[name]
-    yield f"{verb.help}\n"
-    flags = [] if name in GROUPS else flags_of(name)
+    yield f"{command.help}\n"
+    flags = command.flags()
     words = [flag.option if flag.is_required else f"[{flag.option}]" for flag in flags if flag.is_positional]
     words += [f"{flag.option} {_kind(flag)}" for flag in flags if flag.is_required and not flag.is_positional]
-    words.append("COMMAND" if name in GROUPS else "[OPTIONS]")
+    words.append("COMMAND" if command.function is None else "[OPTIONS]")
     yield f"```text\nalbertkit {' '.join([name, *words])}\n```\n"
     groups: dict[str, list[str]] = {}
     for flag in flags:
@@ -126,7 +125,7 @@ def _command(name: str) -> Iterator[str]:
         groups.setdefault(title, []).append(f"* `{_typed(flag)}`: {flag.help}{default}")
     for title in sorted(groups, key=lambda title: group(title).sort_key):
         yield f"{title}:\n\n" + "\n".join(groups[title]) + "\n"
-    yield f"Example:\n\n```bash\nalbertkit {verb.example}\n```\n"
+    yield f"Example:\n\n```bash\nalbertkit {command.example}\n```\n"
 
 
 def _typed(flag: Flag) -> str:

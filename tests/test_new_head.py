@@ -92,7 +92,7 @@ def test_a_bench_needs_no_pipeline(folder: Path, run: Run, monkeypatch: pytest.M
 
 
 def test_a_missing_pipeline_is_an_error_of_pipelines_and_servers(folder: Path) -> None:
-    message = f"{NEW_HEAD}, the class of the model, has no pipeline, because it is for replaced-tokens"
+    message = f"the task is None, and there is no pipeline for {NEW_HEAD}"
     settings = ServingSettings(models={"new": str(folder)}, device="cpu")
     for load in (lambda: pipeline(None, folder), lambda: load_model("new", settings)):
         with pytest.raises(ConfigError, match=message):

@@ -163,7 +163,7 @@ def bench(
     loaded, tokenizer = _load(model, device=device, dtype=dtype), load_tokenizer(model)
     engines, left_out = _engines(loaded)
     limit = loaded.config.max_position_embeddings
-    left_out |= {f"{one} tokens": f"exceed the model's maximum, {limit}" for one in lengths if one > limit}
+    left_out |= {f"{size} tokens": f"exceed the model's maximum, {limit}" for size in lengths if size > limit}
     report = BenchReport(str(model), _about(loaded, engines), left_out=left_out)
     clock = time.process_time if processor_time else _clock_of(loaded.device)
     product_seconds, end = 60 * minutes * _PRODUCT_SHARE, clock() + 60 * minutes
@@ -206,10 +206,8 @@ def bench(
         left = end - product_seconds - clock()
         expected = seconds_per_flop * flops
         if 2 * expected > left:  # a call of each engine, and its warm-up
-            time_left = f"{max(0.0, left):.1f} s that are left"
-            report.left_out[f"{batch} x {length} tokens"] = (
-                f"would take {2 * expected:.1f} s of the {time_left}"
-            )
+            reason = f"would take {2 * expected:.1f} s of the {max(0.0, left):.1f} s that are left"
+            report.left_out[f"{batch} x {length} tokens"] = reason
             continue
         progress(f"{batch} x {length} tokens")
         rows = random_rows(batch, length, loaded.config.vocab_size)
@@ -219,7 +217,10 @@ def bench(
         reasons = "; ".join(f"{name} {reason}" for name, reason in report.left_out.items())
         raise ConfigError(f"nothing could be measured in {minutes:g} minutes ({reasons}).")
     report.product = max(product, find_product())
-    report.timings = [replace(one, share=one.flops / one.seconds / report.product) for one in report.timings]
+    shares = [timing.flops / timing.seconds / report.product for timing in report.timings]
+    report.timings = [
+        replace(timing, share=share) for timing, share in zip(report.timings, shares, strict=True)
+    ]
     if plot is not None:
         report.plot(plot)
     return report

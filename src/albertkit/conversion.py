@@ -124,9 +124,11 @@ def convert(
     """Read a checkpoint in any format and write it in another format.
 
     Args:
-        source: A folder, a TensorFlow checkpoint, a Julia file, or a model name; see `from_pretrained`.
-        target: A folder for "hf" and "tf1", a file ending in `.tfbson` or `.bson` for "julia".
-        to: The format to write. None means "julia" if the target has a Julia ending, otherwise "hf".
+        source: Model folder, TensorFlow checkpoint (folder, prefix or .tar.gz), Julia .tfbson file, or
+            Hugging Face Hub name.
+        target: Folder to write, or for Julia a `.tfbson` or `.bson` file.
+        to: Format to write: hf (Hugging Face folder), tf1 (Google's TensorFlow 1) or julia (BSON). Default:
+            julia for a `.tfbson` or `.bson` file, else hf.
         dtype: The data type to which floating-point tensors are converted, one of `DTYPES`. None means
             "float32" for "tf1", because the original code reads no other type; otherwise it keeps their data
             types.

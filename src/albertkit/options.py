@@ -45,7 +45,7 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FillMaskOptions:
     """Options of `fill-mask`."""
 
@@ -59,7 +59,7 @@ class FillMaskOptions:
     no effect, because texts can have any length."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FeatureExtractionOptions:
     """Options of `feature-extraction`."""
 
@@ -91,7 +91,7 @@ class FeatureExtractionOptions:
     """Function that is called for each truncated text, with the number of removed tokens."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TextClassificationOptions:
     """Options of `text-classification`."""
 
@@ -113,7 +113,7 @@ class TextClassificationOptions:
     """Accepted as for a tokenizer, but does not change the answers."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ZeroShotClassificationOptions:
     """Options of `zero-shot-classification`."""
 
@@ -135,7 +135,7 @@ class ZeroShotClassificationOptions:
     of the fine-tuning, or the model's maximum if its config has none)."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TokenClassificationOptions:
     """Options of `token-classification`."""
 
@@ -152,7 +152,7 @@ class TokenClassificationOptions:
     the words joined with spaces."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class QuestionAnsweringOptions:
     """Options of `question-answering`."""
 
@@ -173,7 +173,7 @@ class QuestionAnsweringOptions:
     """Maximum number of tokens of an answer (default: the value of the fine-tuning, or 30)."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MultipleChoiceOptions:
     """Options of `multiple-choice`."""
 
@@ -184,7 +184,7 @@ class MultipleChoiceOptions:
     fine-tuning)."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SentenceOrderOptions:
     """Options of `sentence-order`."""
 
@@ -193,7 +193,7 @@ class SentenceOrderOptions:
     error, and report the number of removed tokens as `cut`."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class NoOptions:
     """A task of your own has no options: its `record` determines the answers."""
 

@@ -14,22 +14,23 @@ from command_line import Run, assert_one_line_error
 from places import ROOT
 
 import albertkit
-from albertkit.cli.main import GROUPS, VERBS, flags_of, make_app
+from albertkit.cli.main import make_app
+from albertkit.cli.verbs import COMMANDS as ALL_COMMANDS
 
 PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 COMMAND = "python scripts/cli_reference.py"
 
 
-COMMANDS = [name for name in VERBS if name not in GROUPS]
+COMMANDS = {name: command for name, command in ALL_COMMANDS.items() if command.function}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_has_an_example_that_can_be_typed(name: str) -> None:
     _, bound, _ = make_app([name]).parse_args(
-        shlex.split(VERBS[name].example), exit_on_error=False, print_error=False
+        shlex.split(COMMANDS[name].example), exit_on_error=False, print_error=False
     )
     assert bound.args or bound.kwargs
-    assert all(flag.help for flag in flags_of(name)), "an option without a help text"
+    assert all(flag.help for flag in COMMANDS[name].flags()), "an option without a help text"
 
 
 @pytest.fixture(scope="module")
@@ -44,29 +45,6 @@ def reference() -> ModuleType:
 
 def test_the_page_equals_the_help_texts(reference: ModuleType) -> None:
     assert reference.page() == PAGE, f"docs/reference/cli.md is of another command line; run {COMMAND}"
-
-
-def test_the_check_shows_the_difference(
-    reference: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["cli_reference.py", "--check"])
-    reference.main()
-    other = tmp_path / "cli.md"
-    other.write_text(
-        PAGE.replace("* `--top-k <int>`: Maximum number of answers.", "* `--best <int>`: Answers.")
-    )
-    monkeypatch.setattr(reference, "PAGE", other)
-    with pytest.raises(SystemExit, match=f"Run {COMMAND}"):
-        reference.main()
-    assert "-* `--best <int>`: Answers." in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_page_has_every_option(name: str) -> None:
-    section = PAGE.partition(f"\n## albertkit {name}\n")[2].partition("\n## ")[0]
-    for flag in flags_of(name):
-        assert flag.option in section
-    assert VERBS[name].example in section
 
 
 def test_the_page_has_every_variable() -> None:
@@ -149,13 +127,3 @@ def test_no_arguments_are_a_request_for_help(run: Run) -> None:
     found = run("export")
     assert found.status == 2
     assert "Usage: albertkit export" in found.output + found.errors
-
-
-def test_completion_offers_the_names_that_the_functions_accept() -> None:
-    """The command line has its own lists, because it must not import NumPy."""
-    from albertkit.cli import parameters
-    from albertkit.finetuning.suites import SUITES
-    from albertkit.tasks.registry import TASKS
-
-    assert set(parameters.SUITES) == set(SUITES)
-    assert set(parameters.FINETUNING_TASKS) <= set(TASKS)

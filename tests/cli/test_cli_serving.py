@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -32,7 +31,7 @@ from albertkit.modeling.task_heads import (
 )
 from albertkit.pipelines import pipeline
 from albertkit.serving.metrics import Metrics
-from albertkit.serving.server import named_settings, serve
+from albertkit.serving.server import named_settings
 
 ORDER = {"input": {"text": "He came in.", "text_pair": "He sat down."}}
 
@@ -187,17 +186,6 @@ def test_workers_that_cannot_load_a_model_end_the_server(run, tmp_path: Path) ->
     assert "error: a worker process failed to start. See its error above" in result.errors
 
 
-def test_a_missing_temporary_folder_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_folder(**_: object) -> None:
-        raise FileNotFoundError("no usable temporary directory")
-
-    monkeypatch.setattr(tempfile, "TemporaryDirectory", no_folder)
-    before = dict(os.environ)
-    with pytest.raises(FileNotFoundError, match="no usable temporary directory"):
-        serve(workers=2, port=0)
-    assert dict(os.environ) == before  # the number of threads is that of the workers alone
-
-
 @pytest.mark.parametrize(
     ("given", "models"),
     [
@@ -254,11 +242,11 @@ def test_gauges_of_a_dead_process_go(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_errors_have_one_line(run, tmp_path: Path) -> None:
     assert_one_line_error(run("serve", "--model", "a=bundled", "--model", "a=bundled"), "the name 'a'")
-    assert_one_line_error(run("serve", "--model", "=bundled"), "--model is '=bundled'")
+    assert_one_line_error(run("serve", "--model", "=bundled"), "model is '=bundled'")
     assert_one_line_error(
         run("serve", "--model", "bundled", "--model", "b=bundled", "--task", "fill-mask"), "NAME=TASK"
     )
-    assert_one_line_error(run("serve", "--key-file", tmp_path / "none"), "the key file")
+    assert_one_line_error(run("serve", "--key-file", tmp_path / "none"), "none: No such file")
     (tmp_path / "key").write_text("two words\n")
     assert_one_line_error(run("serve", "--key-file", tmp_path / "key"), "has 2 words")
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -266,7 +254,7 @@ def test_errors_have_one_line(run, tmp_path: Path) -> None:
         assert_one_line_error(
             run("serve", "--port", port),
             f"cannot listen on 127.0.0.1:{port}: ",
-            "Choose another port with --port",
+            "Choose another port",
         )
     assert_one_line_error(run("serve", "--port", "0", "--model", tmp_path / "none"), "none")
 

@@ -223,11 +223,6 @@ def test_bundled_model_must_be_fine_tuned_first(run, call):
     assert_one_line_error(run(*call), "'bundled' was not trained for", "Fine-tune it")
 
 
-@pytest.mark.parametrize("verb", ["classify", "tag", "answer", "choose", "order"])
-def test_help_has_an_example(run, verb):
-    assert f"Example: albertkit {verb} " in " ".join(run(verb, "--help").output.split())
-
-
 class TestFiles:
     """Files of `--file`: all inputs are checked before the first answer."""
 

@@ -78,7 +78,7 @@ def test_streams_without_an_encoding(run: Run, monkeypatch: pytest.MonkeyPatch) 
     [
         (
             ("embed", "--file", "-"),
-            "--file is '-', and there is no file of that name. To read standard input",
+            "--file is '-', but no file has this name. To read standard input",
         ),
         (("embed", "--file", "./-"), "omit --file"),
         (("order", "--format", "jsonl", "--file", "-"), "omit --file"),

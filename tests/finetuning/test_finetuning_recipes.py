@@ -5,7 +5,7 @@ import re
 import pytest
 from places import ROOT
 
-from albertkit.cli.main import flags_of
+from albertkit.cli.verbs import COMMANDS
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.recipe import build, read_recipe
 from albertkit.tasks.registry import TASKS as LABELED_TASKS
@@ -54,7 +54,7 @@ def test_the_recipe_starts_with_its_command(name: str) -> None:
     text = (ROOT / "recipes" / "finetuning" / f"{name}.toml").read_text().replace("\\\n#", "")
     (command,) = re.findall(r"^#   albertkit (.*)$", text, re.MULTILINE)
     verb, task, *arguments = command.split()
-    known = {flag.option for flag in flags_of(verb)}
+    known = {flag.option for flag in COMMANDS[verb].flags()}
     assert task in LABELED_TASKS
     assert {argument for argument in arguments if argument.startswith("-")} <= known
     assert arguments[arguments.index("--recipe") + 1] == f"recipes/finetuning/{name}.toml"

@@ -14,7 +14,6 @@ import torch
 from pipeline_inputs import CHOICE, PAIRS, QUESTION, TEXTS
 from transformers.pipelines.pt_utils import KeyDataset, KeyPairDataset
 
-from albertkit import pipelines
 from albertkit.errors import ConfigError, DataError
 from albertkit.inputs import NumberedInputs
 from albertkit.pipelines import Pipeline, core, pipeline
@@ -158,14 +157,6 @@ class TestWrongInputs:
         with pytest.raises(DataError, match=r"is a folder. Expected a file"):
             classify(tmp_path)
 
-    @pytest.mark.parametrize(
-        "name", ["top_k", "doc_stride", "max_seq_len", "max_question_len", "max_answer_len"]
-    )
-    def test_sizes_of_question_answering(self, made, name):
-        for value in ("3", 38.5):
-            with pytest.raises(ConfigError, match=f"{name} is {value!r}. Expected a whole number"):
-                made["question-answering"](dict(QUESTION), **{name: value})
-
     def test_questions_and_labels_of_a_wrong_type(self, made):
         with pytest.raises(DataError, match=r"Expected .\"question"):
             made["question-answering"](question=3, context="a word")
@@ -188,25 +179,9 @@ class TestWrongInputs:
         with pytest.raises(ConfigError, match=r"truncation is 'only_first'. Expected True or False"):
             made["multiple-choice"](dict(CHOICE), truncation="only_first")
 
-    @pytest.mark.parametrize("scalar", [np.array("a word"), torch.tensor(3)])
-    def test_a_scalar_array_is_an_error(self, classify, scalar):
-        with pytest.raises(DataError, match="an iterable of inputs"):
-            classify(scalar)
-
-    @pytest.mark.parametrize(
-        ("task", "name"), [("fill-mask", "tokenizer_kwargs"), ("feature-extraction", "tokenize_kwargs")]
-    )
-    def test_arguments_of_the_tokenizer_of_a_wrong_type(self, made, task, name):
-        with pytest.raises(ConfigError, match=rf"{name} is \[1\]. Expected a dict with some of truncation, "):
-            made[task]("a [MASK]", **{name: [1]})
-        with pytest.raises(ConfigError, match=f"{name} is .1: 2.. Expected a dict"):
-            made[task]("a [MASK]", **{name: {1: 2}})
-
     def test_a_misspelled_argument(self, made, monkeypatch):
         """Check arguments of a call, of the constructor, and of `pipeline`, which does not read the model."""
-        monkeypatch.setattr(
-            pipelines, "load_complete_model", lambda *_, **__: pytest.fail("a model was read")
-        )
+        monkeypatch.setattr(core, "load_complete_model", lambda *_, **__: pytest.fail("a model was read"))
         for task, wrong, meant in (
             ("fill-mask", "topk", "top_k"),
             ("feature-extraction", "poling", "pooling"),

@@ -37,10 +37,8 @@ class TestAsInTransformers:
         assert fill("a [MASK]") == one("a [MASK]", top_k=2)
         with pytest.raises(ConfigError, match=r"token-classification needs a model of class"):
             Pipeline(one.model, one.tokenizer, task="ner")
-        with pytest.raises(ConfigError, match=r"got builtins\.str\. .*pipeline\(task, model=\.\.\.\)"):
+        with pytest.raises(ConfigError, match=r"received a builtins\.str\. .*pipeline\(task, model=\.\.\.\)"):
             Pipeline("bundled", one.tokenizer, "fill-mask")
-        with pytest.raises(ConfigError, match=r"num_workers is -1. Expected a whole number of at least 0"):
-            one("a [MASK]", num_workers=-1)
 
     def test_return_tensors(self, made):
         encode = made["feature-extraction"]
@@ -59,7 +57,7 @@ class TestAsInTransformers:
     def test_objects_of_transformers_are_an_error(self, made, tmp_path):
         made["text-classification"].save_pretrained(tmp_path)
         model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path)
-        with pytest.raises(ConfigError, match=r"got transformers\.AlbertForSequenceClassification"):
+        with pytest.raises(ConfigError, match=r"received a transformers\.AlbertForSequenceClassification"):
             pipeline("text-classification", model, made["fill-mask"].tokenizer)
         tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
         with pytest.raises(
@@ -76,12 +74,10 @@ class TestAsInTransformers:
         assert one.dtype == torch.bfloat16
         assert one.model.config.attention_probs_dropout_prob == 0.25
         assert len(kwargs) == 3  # the dict of the caller does not change
-        with pytest.raises(ConfigError, match="dtype is passed twice, directly and in model_kwargs"):
+        with pytest.raises(ConfigError, match="dtype and model_kwargs are one setting"):
             pipeline("text-classification", tmp_path, dtype="float32", model_kwargs=kwargs)
-        with pytest.raises(ConfigError, match="model_kwargs are for loading a model"):
+        with pytest.raises(ConfigError, match=r"already loaded\. Omit config, dtype"):
             pipeline("text-classification", classify.model, classify.tokenizer, model_kwargs={"x": 1})
-        with pytest.raises(ConfigError, match=r"the third argument is the tokenizer.*config=\.\.\."):
-            pipeline("text-classification", tmp_path, classify.model.config)
 
         class Mine(Pipeline):
             pass

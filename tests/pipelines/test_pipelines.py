@@ -244,12 +244,6 @@ class TestInputs:
         with pytest.raises(DataError, match=r"for a text. Expected a string|an iterable of inputs"):
             fill(bad)
 
-    def test_invalid_batch_size(self, fill, folder):
-        with pytest.raises(ConfigError, match="batch_size is 0"):
-            fill("[MASK]", batch_size=0)
-        with pytest.raises(ConfigError, match="batch_size is -1"):
-            pipeline("fill-mask", folder, batch_size=-1)
-
     def test_a_mapping_has_the_field_text(self, fill, encode):
         text = "the [MASK]"
         for answer in (fill, encode):

@@ -14,7 +14,7 @@ from pretraining_runs import write_pretraining_data
 from quick_runs import quick_runs  # noqa: F401  # a fixture
 from safetensors.torch import load_file
 
-from albertkit.cli.main import flags_of
+from albertkit.cli.verbs import COMMANDS
 from albertkit.config import AlbertConfig
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining import masking
@@ -92,7 +92,7 @@ def test_the_commands_of_the_header_exist(recipe: str) -> None:
     commands = [line.split() for line in re.findall(r"^#   ((?:albertkit|torchrun) .*)$", text, re.MULTILINE)]
     for command in commands:
         verb, *arguments = command[command.index("albertkit") + 1 :]
-        known = {flag.option for flag in flags_of(verb)}
+        known = {flag.option for flag in COMMANDS[verb].flags()}
         assert {argument for argument in arguments if argument.startswith("-")} <= known
     assert commands[-1][commands[-1].index("--recipe") + 1] == recipe
     assert ("torchrun" in commands[-1]) == (recipe in PAPER)

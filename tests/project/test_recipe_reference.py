@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 from places import ROOT
 
-from albertkit.cli.main import flags_of
+from albertkit.cli.verbs import COMMANDS
 
 PAGE = ROOT / "docs" / "reference" / "recipes.md"
 VERBS = ("pretrain", "finetune", "train-tokenizer", "prepare", "serve")
@@ -43,7 +43,7 @@ def test_only_numbers_have_units(reference: ModuleType) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_key_is_a_flag(reference: ModuleType, verb: str) -> None:
-    flags = {flag.option for flag in flags_of(verb)}
+    flags = {flag.option for flag in COMMANDS[verb].flags()}
     tables = [
         name for name in reference.TABLES if name.partition("/")[0] == verb and name != "pretrain/model"
     ]

@@ -171,18 +171,6 @@ class TestRefusals:
         assert message in reply.json["error"]["message"]
         assert "truncation=True" not in reply.json["error"]["message"]
 
-    @pytest.mark.parametrize(
-        ("name", "value"),
-        [
-            ("X-Request-Timeout", "soon"),
-            ("X-Request-Timeout", "0"),
-        ],
-    )
-    def test_a_wrong_header(self, server: Running, name: str, value: str) -> None:
-        reply = server.ask("/v1/order", {"input": PAIRS[0]}, headers={name: value})
-        assert (reply.status, reply.kind) == (422, "invalid")
-        assert reply.json["error"]["param"] == name
-
     def test_rejected_requests_are_counted_for_their_route(self, folders: Any) -> None:
         with running(settings_for({"encoder": folders["encoder"]}), key="secret") as server:
             assert server.ask("/v1/embeddings", {"input": "a"}).status == 401

@@ -21,7 +21,7 @@ from serving_fixtures import folders_fixture  # noqa: F401
 from serving_requests import settings_for
 from serving_server import Running, running
 
-from albertkit.errors import AlbertKitError, ConfigError
+from albertkit.errors import AlbertKitError, ConfigError, DataError
 from albertkit.serving.server import listen, read_key, serve, serve_here
 from albertkit.serving.settings import ServingSettings
 
@@ -84,9 +84,7 @@ def test_the_server_restores_the_process_at_its_end(
 
 @pytest.mark.parametrize("host", ["localhost:80", "192.0.2.1"])
 def test_a_host_that_is_not_this_machine(host: str) -> None:
-    with pytest.raises(
-        OSError, match=r"cannot listen on .*Set --host to a name or an address of this machine"
-    ):
+    with pytest.raises(OSError, match=r"cannot listen on .*Set host to a name or an address of this machine"):
         listen(settings_for({"bundled": "bundled"}, host=host))
 
 
@@ -140,7 +138,7 @@ def test_a_key_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     file.write_text("secret\n", encoding="utf-8-sig")
     assert read_key(settings) == "secret"
     file.write_text("secret\n", encoding="utf-16")
-    with pytest.raises(ConfigError, match="key, line 1: not UTF-8"):
+    with pytest.raises(DataError, match="key, line 1: not UTF-8"):
         read_key(settings)
 
 

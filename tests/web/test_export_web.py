@@ -183,7 +183,7 @@ def test_errors_are_raised_before_files_are_written(save, tmp_path: Path) -> Non
             export_web(folder, tmp_path / "web", **arguments)
         assert not (tmp_path / "web").exists()
     make("AlbertModel").save_pretrained(tmp_path / "bare")
-    with pytest.raises(ModelNotFoundError, match=r"has no vocabulary, but transformers\.js needs"):
+    with pytest.raises(ModelNotFoundError, match=r"has no vocabulary"):
         export_web(tmp_path / "bare", tmp_path / "web")
     assert [path.name for path in taken.iterdir()] == ["mine.txt"]
 

@@ -42,9 +42,15 @@ _NAMESPACE = {
     "BUNDLED": BUNDLED,
 }
 """The names in annotations and defaults that the command line knows."""
+_HEADINGS = {
+    **dict.fromkeys(("train", "validation", "data", "input", "inputs", "calibrate"), "Data"),
+    **dict.fromkeys(("pair", "words", "context", "context_file", "question"), "Input"),
+    **dict.fromkeys(("output", "html", "plot"), "Output"),
+}
+"""The headings of arguments of functions in the help."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Flag:
     """A parameter of a command."""
 
@@ -57,7 +63,6 @@ class Flag:
     """None if the function decides, or if the flag is required."""
     is_required: bool = False
     is_positional: bool = False
-    metavar: str | None = None
     group: str = "Options"
     """The heading of the flag in the help."""
     is_rare: bool = False
@@ -70,22 +75,18 @@ class Flag:
     @property
     def option(self) -> str:
         """The flag as it is typed, or the name of a positional argument."""
-        return (
-            (self.metavar or self.name.upper()) if self.is_positional else f"--{self.name.replace('_', '-')}"
-        )
+        return self.name.upper() if self.is_positional else f"--{self.name.replace('_', '-')}"
 
     def parameter(self, *, show_all: bool) -> inspect.Parameter:
         """Return the parameter of a signature that cyclopts reads."""
-        negative = None if self.can_negate else ()
         completer = COMPLETIONS.get(self.name)
         settings = Parameter(
             name=self.option,
             help=self.help if show_all else first_sentence(self.help),
-            negative=negative,
+            negative=None if self.can_negate else (),
             group=group("Arguments" if self.is_positional else self.group),
             show=show_all or not self.is_rare,
             show_default=False if self.default in (None, False, BEST) else str(self.default),
-            metavar=self.metavar,
             allow_repeating=True,  # the last value counts
             completer=None if completer is None else (lambda context: [*completer(context.incomplete)]),
         )
@@ -104,97 +105,110 @@ def group(name: str) -> Group:
 
 
 def first_sentence(text: str) -> str:
-    """Return the first sentence of a help text, with the default in parentheses after it."""
     match = re.match(r".+?\.(?=\s+[A-Z]|$)", text)
     return match[0] if match else text
 
 
 def of_dataclass(
-    kind: type,
-    *,
-    group: str = "Options",
-    common: Iterable[str] | None = None,
-    default: str | None = None,
-    overrides: bool = False,
+    kind: type, heading: str, *, common: Iterable[str] | None = None, default: str | None = None
 ) -> list[Flag]:
     """Return the flags of the plain fields of a dataclass, and of the dataclasses in it.
 
-    With `overrides`, the flags override a recipe, so that all switches have a `--no-NAME`.
+    Args:
+        kind: the dataclass.
+        heading: the heading of its flags in the help. Settings override a recipe, so all of their switches
+            have a `--no-NAME`.
+        common: the fields that `--help` shows; None for those that are not declared as rare.
+        default: the default of all fields in words, if it is not that of the dataclass.
     """
     docs, flags = field_docs(kind), []
     for table, field in scalar_fields(kind):
         if field.metadata.get("only") == "python":
             continue
         owner = typing.get_type_hints(kind)[table] if table else kind
-        hint, splits = _type_of(typing.get_type_hints(owner)[field.name])
-        rare = field.metadata.get("rare", False) if common is None else field.name not in common
-        known = None if field.default is dataclasses.MISSING or default else field.default
-        flags.append(
-            Flag(
-                name=field.name,
-                kind=hint,
-                help=_help(docs[field.name]) + (f" Default: {default}." if default else ""),
-                default=",".join(known) if isinstance(known, tuple) else known,
-                is_required=field.default is field.default_factory is dataclasses.MISSING,
-                group=table.capitalize() or group,
-                is_rare=rare,
-                can_negate=hint is bool and (overrides or known is not False),
-                splits=splits,
-            )
+        known = None if default or field.default_factory is not dataclasses.MISSING else field.default
+        flag = _flag(
+            field.name,
+            typing.get_type_hints(owner)[field.name],
+            docs[field.name] + (f" Default: {default}." if default else ""),
+            known,
+            overrides=heading in ("Training", "Settings"),
+            group=table.capitalize() or heading,
+            is_rare=field.metadata.get("rare", False) if common is None else field.name not in common,
         )
+        flags += [flag] if flag else []
     return flags
-
-
-@cache
-def _definition(path: str) -> ast.FunctionDef:
-    """Return the source of a function, "package.module:name", without importing its module."""
-    module, _, name = path.partition(":")
-    spec = importlib.util.find_spec(module)
-    assert spec is not None
-    assert spec.origin is not None
-    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
-    return next(one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == name)
 
 
 def of_function(
     path: str,
     *,
     positional: Sequence[str] = (),
-    groups: Mapping[str, str] = {},
     kinds: Mapping[str, Any] = {},
-    rare: Iterable[str] = (),
+    rare: Sequence[str] = (),
 ) -> list[Flag]:
-    """Return the flags of the arguments of a function.
+    """Return the flags of the arguments of a function, "package.module:name".
 
-    Arguments with a type that cannot be typed, such as callbacks, are only for Python.
+    Arguments without a description, or with a type that cannot be typed, such as callbacks, are only for
+    Python. So is what follows "In Python" in a description.
     """
     definition, flags = _definition(path), []
     arguments = definition.args
-    plain, keyword = [*arguments.posonlyargs, *arguments.args], arguments.kwonlyargs
+    plain = [*arguments.posonlyargs, *arguments.args]
     defaults = [None] * (len(plain) - len(arguments.defaults)) + [*arguments.defaults, *arguments.kw_defaults]
     docs = argument_docs(ast.get_docstring(definition) or "")
-    for argument, default in zip([*plain, *keyword], defaults, strict=True):
+    for argument, default in zip([*plain, *arguments.kwonlyargs], defaults, strict=True):
         name = argument.arg
-        hint, splits = _type_of(kinds.get(name) or _evaluated(argument.annotation))
-        if hint is None:
+        if name not in docs:
             continue
-        known = None if default is None else _evaluated(default)
-        known = None if known == () else known
-        flags.append(
-            Flag(
-                name=name,
-                kind=hint,
-                help=_help(docs[name]),
-                default=",".join(map(str, known)) if splits and known else known,
-                is_required=default is None,
-                is_positional=name in positional,
-                group=groups.get(name, "Options"),
-                is_rare=name in rare,
-                can_negate=hint is bool and known is not False,
-                splits=splits,
-            )
+        flag = _flag(
+            name,
+            kinds.get(name) or _evaluated(argument.annotation),
+            docs[name],
+            dataclasses.MISSING if default is None else _evaluated(default),
+            is_positional=name in positional,
+            group=_HEADINGS.get(name, "Options"),
+            is_rare=name in rare,
         )
+        flags += [flag] if flag else []
     return flags
+
+
+def _flag(
+    name: str, hint: Any, doc: str, default: Any, *, overrides: bool = False, **options: Any
+) -> Flag | None:
+    """Return a flag, or None if its value cannot be typed.
+
+    With `overrides`, it overrides a recipe, so that a switch always has a `--no-NAME`.
+    """
+    kind, splits = _type_of(hint)
+    if kind is None:
+        return None
+    if kind is Path and COMPLETIONS.get(name) is complete_models:
+        kind = str  # it can be a name on the hub
+    is_required = default is dataclasses.MISSING
+    default = None if is_required else default
+    help = " ".join(doc.split()).replace("`", "").partition(" In Python")[0]
+    return Flag(
+        name=name,
+        kind=kind,
+        help=help[:1].upper() + help[1:],
+        default=(",".join(map(str, default)) or None) if isinstance(default, tuple) else default,
+        is_required=is_required,
+        can_negate=kind is bool and (overrides or default is not False),
+        splits=splits,
+        **options,
+    )
+
+
+@cache
+def _definition(path: str) -> ast.FunctionDef:
+    module, _, name = path.partition(":")
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    return next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
 
 
 def argument_docs(docstring: str) -> dict[str, str]:
@@ -226,32 +240,25 @@ def _type_of(hint: Any) -> tuple[Any, type | None]:
     """
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     members = [*typing.get_args(hint)] if is_union else [hint]
-    members = [one for one in members if one not in (types.NoneType, None)]
-    if bool in members:
-        return bool, None
-    for one in members:
-        origin, arguments = typing.get_origin(one), typing.get_args(one)
+    for kind in (bool, Path):
+        if kind in members:
+            return kind, None
+    for member in members:
+        origin, arguments = typing.get_origin(member), typing.get_args(member)
         if origin in (Literal, list):
-            return one, None
+            return member, None
         if origin in (abc.Sequence, tuple) and arguments[0] in (str, int):
             return str, arguments[0]
-    for kind in (float, int, str, Path):
+    for kind in (float, int, str):
         if kind in members:
             return kind, None
     return (str, None) if Any in members else (None, None)
 
 
-def _help(doc: str) -> str:
-    """Return a description as the help text of a flag: one line that begins with a capital letter."""
-    text = " ".join(doc.split()).replace("`", "")
-    return text[:1].upper() + text[1:]
-
-
 # --- completion
 
 
-def one_of(names: Iterable[str]) -> Complete:
-    """Return a completion function for these names."""
+def _one_of(names: Iterable[str]) -> Complete:
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
@@ -263,24 +270,22 @@ def complete_models(incomplete: str) -> list[str]:
         folders = model_folders(Path(f"{parent}{slash}" or ".").expanduser())
     except OSError:  # the folder does not exist yet
         folders = []
-    known = [*NAMES, *(f"{parent}{slash}{one}" for one in folders if one.startswith(begin))]
-    return [f"{name}{equals}{one}" for one in known if one.startswith(value)]
+    known = [*NAMES, *(f"{parent}{slash}{folder}" for folder in folders if folder.startswith(begin))]
+    return [f"{name}{equals}{model}" for model in known if model.startswith(value)]
 
 
 def _complete_tasks(incomplete: str) -> list[str]:
     name, equals, value = incomplete.rpartition("=")
-    return [f"{name}{equals}{one}" for one in (*OPTIONS, *FINETUNING_TASKS[-1:]) if one.startswith(value)]
+    tasks = (*OPTIONS, *FINETUNING_TASKS[-1:])
+    return [f"{name}{equals}{task}" for task in tasks if task.startswith(value)]
 
 
 COMPLETIONS: dict[str, Complete] = {
-    "device": one_of(["cpu", "cuda", "mps"]),
-    "engine": one_of(ENGINES),
-    "init_from": complete_models,
-    "model": complete_models,
-    "runner": one_of(["local", "ray"]),
-    "source": complete_models,
-    "suite": one_of(SUITES),
+    **dict.fromkeys(("init_from", "model", "source", "tokenizer"), complete_models),
+    "device": _one_of(["cpu", "cuda", "mps"]),
+    "engine": _one_of(ENGINES),
+    "runner": _one_of(["local", "ray"]),
+    "suite": _one_of(SUITES),
     "task": _complete_tasks,
-    "tokenizer": complete_models,
 }
 """Name of a flag -> the completion of its value."""

@@ -23,18 +23,9 @@ _MIN_TEXT, _MAX_TEXT = 10, 50  # columns of the texts in this table; with less s
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """Print a value as one line of JSON."""
     from albertkit.files import finite, json_text
 
     print(json_text(finite(value), ensure_ascii=False), flush=True)
-
-
-def print_result(result: Any, as_json: bool) -> None:
-    """Print the result of a public function as lines, or as one line of JSON."""
-    if as_json:
-        print_json(result.to_json())
-    else:
-        print(result)
 
 
 def print_metrics(report: dict[str, Any], as_json: bool) -> None:
@@ -51,10 +42,10 @@ def print_metrics(report: dict[str, Any], as_json: bool) -> None:
 
 
 def as_fields(given: Any) -> dict[str, Any]:
-    """Return an input in the form for repeating it with its answer: by the names of its fields."""
-    if isinstance(given, tuple):
-        return dict(zip(("text", "text_pair"), given, strict=True))
-    return dict(given) if isinstance(given, dict) else {"text": given}
+    """Return the fields of an input by name."""
+    if isinstance(given, dict):
+        return given
+    return dict(zip(("text", "text_pair"), given if isinstance(given, tuple) else (given,), strict=False))
 
 
 def new_console() -> "Console":
@@ -72,7 +63,6 @@ def new_table(*columns: str, padding: tuple[int, ...] = (0, 2, 0, 0), **options:
 
 
 def print_title(console: "Console", given: Any) -> None:
-    """Print an input above its answer."""
     for name, value in as_fields(given).items():
         if value and name != "choices":
             console.print(str(value), style="bold")
@@ -141,20 +131,11 @@ def print_spans(console: "Console", spans: Sequence[tuple[str, str, dict[str, An
 
 
 def print_cut(console: "Console", answer: dict[str, Any]) -> None:
-    """Report the truncated tokens."""
     if "cut" in answer:
         console.print(f"truncated: the last {answer['cut']:,} tokens", style="dim")
 
 
-def print_numbers(console: "Console", labels: Sequence[dict[str, Any]]) -> None:
-    """Print the numbers of a regression; a single number without a name is the score."""
-    for one in labels:
-        is_unnamed = len(labels) == 1 and one["label"] == "LABEL_0"
-        console.print(f"{'score' if is_unnamed else one['label']}  {one['score']:.4g}")
-
-
 def print_masks(console: "Console", text: str, masks: list[list[dict[str, Any]]], tokenizer: Any) -> None:
-    """Print the words for each mask of a text."""
     print_title(console, text)
     for number, words in enumerate(masks, start=1):
         if len(masks) > 1:
@@ -219,7 +200,6 @@ def print_vectors(texts: list[str], matrix: "np.ndarray", output: Path | None) -
 
 
 def print_model(report: dict[str, Any]) -> None:
-    """Print the size and cost of a model."""
     from albertkit.inspection.model import TOKENS
 
     console = new_console()
@@ -263,9 +243,9 @@ def print_model(report: dict[str, Any]) -> None:
     table = new_table("parameters")
     table.add_column("stored", justify="right")
     table.add_column("as executed", justify="right")
-    for part, one in report["parameters"].items():
+    for part, count in report["parameters"].items():
         style = "bold" if part == "total" else None
-        table.add_row(part, f"{one['distinct']:,}", f"{one['executed']:,}", style=style)
+        table.add_row(part, f"{count['distinct']:,}", f"{count['executed']:,}", style=style)
     console.print()
     print_table(console, table)
 
@@ -285,7 +265,6 @@ def _megabytes(number: int) -> str:
 
 
 def print_attention(report: "AttentionReport", html: Path | None) -> None:
-    """Print how the hidden states change by layer."""
     console = new_console()
     print_title(console, report.text if report.text_pair is None else (report.text, report.text_pair))
     if report.cut:
@@ -322,18 +301,19 @@ def print_bench(report: "BenchReport", plot: Path | None) -> None:
     )
     product = f"{report.product / 1e9:,.1f} GFLOP/s ({about['product_library']})"
     console.print(f"largest matrix product: {product}\n")
-    engines = list(dict.fromkeys(one.engine for one in report.timings))
+    engines = list(dict.fromkeys(timing.engine for timing in report.timings))
     table = new_table()
     for name in ("batch", "tokens", *engines):
         dtype = about["computed_in"].get(name, about["dtype"])
         table.add_column(name if dtype == about["dtype"] else f"{name} ({dtype})", justify="right")
     rows: dict[tuple[int, int], dict[str, Timing]] = {}
-    for one in sorted(report.timings, key=lambda one: (one.length or 0, one.batch)):
-        rows.setdefault((one.length or 0, one.batch), {})[one.engine] = one
+    for timing in sorted(report.timings, key=lambda timing: (timing.length or 0, timing.batch)):
+        rows.setdefault((timing.length or 0, timing.batch), {})[timing.engine] = timing
     for (length, batch), timings in rows.items():
         tokens = str(length) if length else f"{report.tokens_per_text:.0f} (file)"
-        cells = (timings[engine] for engine in engines)
-        speeds = (f"{one.texts_per_second:,.4g} ({100 * one.share:.0f}%)" for one in cells)
+        speeds = (
+            f"{timings[name].texts_per_second:,.4g} ({100 * timings[name].share:.0f}%)" for name in engines
+        )
         table.add_row(str(batch), tokens, *speeds)
     console.print("texts per second (operations as a share of the largest matrix product's)", style="italic")
     print_table(console, table)

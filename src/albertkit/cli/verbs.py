@@ -1,4 +1,4 @@
-"""The commands that run a public function: its flags, and how its result is printed."""
+"""The commands: their help, and the functions whose arguments are their flags."""
 
 import importlib
 import logging
@@ -8,40 +8,113 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from albertkit.cli import printing
 from albertkit.cli.parameters import Flag, of_dataclass, of_function
-from albertkit.cli.printing import (
-    print_attention,
-    print_bench,
-    print_json,
-    print_metrics,
-    print_model,
-    print_result,
-)
 from albertkit.errors import ConfigError
 from albertkit.extras import require
+from albertkit.hub import BUNDLED_SENTENCES
+from albertkit.options import OPTIONS
 
 logger = logging.getLogger(__name__)
 
-_LABELED = "albertkit.datasets.options:DataOptions"
-_TASK = "albertkit.tasks.settings:TaskSettings"
-_DATA = (
+_DATA = "albertkit.datasets.options:DataOptions"
+_TASK = {"albertkit.tasks.settings:TaskSettings": "Training", _DATA: "Data"}
+_DATA_COLUMNS = (
     *("text_column", "pair_column", "label_column", "words_column", "question_column", "context_column"),
     *("answers_column", "choice_columns"),
 )
-_COMMON = {
+_COMMON = (
     *("epochs", "steps", "batch_size", "batch_tokens", "learning_rate", "max_length", "max_minutes"),
     *("precision", "seed", "early_stopping", "class_weights", "truncation", "init_from", "optimizer"),
     *("warmup_steps", "decay_steps", "problem_type", "max_seq_length"),
     *("text_column", "pair_column", "label_column"),
-}
+)
 """The settings of runs that `--help` shows; `--help-all` shows all."""
 _DTYPE = Literal["float32", "float16", "bfloat16"]
+_JSON_REPORT, _JSON_METRICS = "Print the report as one JSON line.", "Print the metrics as one JSON line."
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Command:
+    """A command that runs a public function, or a group of commands."""
+
+    panel: str
+    """The heading of the command in the list of commands."""
+    help: str
+    example: str
+    function: str | None = None
+    """The function, "package.module:name"; None for a group of commands."""
+    run_with: Callable[..., Any] | None = None
+    """A function that runs instead, with further flags."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """The dataclasses whose fields are keyword arguments of the function, as "package.module:name" or as the
+    task with these options -> the heading of their flags."""
+    positional: Sequence[str] = ()
+    kinds: Mapping[str, Any] = field(default_factory=dict)
+    """Types of flags that differ from those of the signature."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Defaults that differ from those of the function."""
+    only: Sequence[str] = ()
+    """The flags of the command; empty for all arguments and settings."""
+    extra: Sequence[Flag] = ()
+    """Further flags."""
+    json: str | None = None
+    """The help text of `--json`; None if there is no such flag."""
+    show: Callable[[Any, bool, Mapping[str, Any]], None] | None = None
+    """Prints the result."""
+    common: Iterable[str] | None = None
+    """The settings that `--help` shows; None for all."""
+    default: str | None = None
+    """The default of the settings in words, for the help."""
+    rare: Sequence[str] = ()
+    """The arguments that only `--help-all` shows."""
+
+    def flags(self) -> list[Flag]:
+        if self.function is None:
+            return []
+        flags = of_function(self.function, positional=self.positional, kinds=self.kinds, rare=self.rare)
+        for path, heading in self.settings.items():
+            default = None if path == _DATA else self.default
+            flags += of_dataclass(_resolve(path), heading, common=self.common, default=default)
+        flags += self.extra
+        if self.json is not None:
+            flags.append(Flag(name="json", kind=bool, help=self.json, default=False, group="Output"))
+        flags = [
+            replace(flag, default=self.defaults[flag.name]) if flag.name in self.defaults else flag
+            for flag in flags
+            if not self.only or flag.name in self.only
+        ]
+        return list({flag.name: flag for flag in flags}.values())
+
+    def run(self, given: dict[str, Any]) -> None:
+        """Run the function with the flags that were set, and print its result."""
+        assert self.function is not None
+        given = {**self.defaults, **given}
+        if self.run_with is not None or self.show is None:
+            (self.run_with or _resolve(self.function))(**given)
+            return
+        as_json = given.pop("json", False)
+        self.show(_resolve(self.function)(**given), as_json, given)
+
+
+def _resolve(path: str) -> Any:
+    if path in OPTIONS:
+        return OPTIONS[path]
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError:  # training modules import torch at their top
+        require("torch", extra="train")
+        raise
+
+
+# --- printing
 
 
 def _print_run(run: Any, as_json: bool, given: Mapping[str, Any]) -> None:
     if getattr(run, "report", None):
         logger.info("best model at step %d; model and report are in %s", run.report["step"], given["output"])
-        print_metrics(run.report, as_json)
+        printing.print_metrics(run.report, as_json)
     elif getattr(run, "is_main", False):
         logger.info("stopped at step %d; the same command resumes the run", run.step)
     _exit_with(run)
@@ -52,189 +125,77 @@ def _exit_with(run: Any, *_: Any) -> None:
         sys.exit(128 + run.signal)  # the shell's convention, so that scripts see the interruption
 
 
+def _print_report(report: Any, as_json: bool, *_: Any) -> None:
+    if as_json:
+        printing.print_json(report.to_json())
+    else:
+        print(report)
+
+
 def _print_attention(report: Any, as_json: bool, given: Mapping[str, Any]) -> None:
     if as_json:
-        print_json(report.to_json())
+        printing.print_json(report.to_json())
     else:
-        html = given.get("html")
-        print_attention(report, None if html is None else Path(html))
-
-
-def _print_result(result: Any, as_json: bool, *_: Any) -> None:
-    print_result(result, as_json)
-
-
-def _print_evaluation(evaluation: Any, as_json: bool, *_: Any) -> None:
-    print_metrics(evaluation.report, as_json)
+        printing.print_attention(report, given.get("html"))
 
 
 def _print_model(report: Any, as_json: bool, *_: Any) -> None:
-    (print_json if as_json else print_model)(report)
+    (printing.print_json if as_json else printing.print_model)(report)
 
 
 def _print_bench(report: Any, as_json: bool, given: Mapping[str, Any]) -> None:
     if as_json:
-        for one in report.to_json():
-            print_json(one)
+        for line in report.to_json():
+            printing.print_json(line)
     else:
-        print_bench(report, given.get("plot"))
+        printing.print_bench(report, given.get("plot"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Command:
-    """A command that runs a public function."""
-
-    function: str
-    """The function, "package.module:name"."""
-    settings: Sequence[str] = ()
-    """The dataclasses whose fields are keyword arguments of the function."""
-    positional: Sequence[str] = ()
-    kinds: Mapping[str, Any] = field(default_factory=dict)
-    """Types of flags that differ from those of the signature."""
-    help: Mapping[str, str] = field(default_factory=dict)
-    """Help texts of flags that differ from the docstring."""
-    json: str | None = None
-    """The help text of `--json`; None if there is no such flag."""
-    show: Callable[[Any, bool, Mapping[str, Any]], None] = _print_result
-    """Prints the result."""
-    common: Iterable[str] | None = None
-    """The settings that `--help` shows; None for all."""
-    default: str | None = None
-    """The default of the settings, for the help."""
-    rare: Iterable[str] = ()
-
-    def flags(self) -> list[Flag]:
-        """Return the flags of the command."""
-        groups: dict[str, str] = dict.fromkeys(
-            ("train", "validation", "data", "input", "inputs", "calibrate"), "Data"
-        )
-        groups |= dict.fromkeys(("output", "json", "html", "plot", "target"), "Output")
-        own = of_function(
-            self.function, positional=self.positional, groups=groups, kinds=self.kinds, rare=self.rare
-        )
-        for path in self.settings:
-            is_data = path == _LABELED
-            own += of_dataclass(
-                _resolve(path),
-                group="Data" if is_data else "Training" if self.common else "Settings",
-                common=self.common,
-                default=None if is_data else self.default,
-                overrides=not is_data,
-            )
-        if self.json is not None:
-            own.append(Flag("json", bool, self.json, default=False, group="Output"))
-        changed = [
-            replace(flag, help=self.help[flag.name]) if flag.name in self.help else flag for flag in own
-        ]
-        return list({flag.name: flag for flag in changed}.values())
-
-    def run(self, given: dict[str, Any]) -> None:
-        """Run the function with the flags that were set, and print its result."""
-        as_json = given.pop("json", False)
-        self.show(_resolve(self.function)(**given), as_json, given)
+# --- commands that do more than one function
 
 
-def _resolve(path: str) -> Any:
-    module, _, name = path.partition(":")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError:  # training modules import torch at their top
-        require("torch", extra="train")
-        raise
+def _evaluate(*, suite: str | None = None, json: bool = False, **given: Any) -> None:
+    """Evaluate a model, or one model for each task of a suite."""
+    if suite is None:
+        from albertkit.finetuning.evaluate import evaluate
+
+        printing.print_metrics(evaluate(**given).report, json)
+        return
+    from albertkit.finetuning.suites import evaluate_suite, results_page, write_results
+
+    omit = [flag.name for flag in of_dataclass(_resolve(_DATA), "Data") if flag.name in given]
+    omit += ["task"] * ("task" in given)
+    if omit:
+        raise ConfigError(f"a suite has its own tasks, in files with known columns. Omit {', '.join(omit)}.")
+    data, model = given.pop("data"), given.pop("model")
+    reports = evaluate_suite(suite, data, model, **given)
+    if given.get("output") is not None:
+        write_results(suite, model, reports, Path(given["output"]))
+    if json:
+        printing.print_json({name: report.get("metrics") for name, report in reports.items()})
+    else:
+        print(results_page(suite, model, reports))
 
 
-_CORPUS = (
-    "Text files, folders or glob patterns: .txt, .jsonl or .parquet, optionally compressed (.gz, .zst or "
-    ".bz2)."
-)
-_SOURCE = (
-    "Model folder, TensorFlow checkpoint (folder, prefix or .tar.gz), Julia .tfbson file, or Hugging Face "
-    "Hub name."
-)
-_TASKS = (
-    "Task: text-classification, token-classification, question-answering, multiple-choice or "
-    "sentence-embedding."
-)
-_JSON_REPORT, _JSON_METRICS = "Print the report as one JSON line.", "Print the metrics as one JSON line."
-_INFERENCE = {
-    "model": "Model folder or Hugging Face Hub name.",
-    "task": f"{_TASKS} Default: the task that the model was fine-tuned for.",
-    "device": "Device: auto (the best available device), cpu, cuda, cuda:1, mps, ...",
-}
+def _serve(*, browser: bool | None = None, **given: Any) -> None:
+    """Serve until a signal ends the process; `browser` is None for `serve`."""
+    from albertkit.serving.server import serve
 
-
-class _Evaluate(Command):
-    """`evaluate`, for a model or for one model for each task of a benchmark suite."""
-
-    def flags(self) -> list[Flag]:
-        """Add `--suite`."""
-        text = (
-            "Benchmark suite to evaluate and compare with published results: glue, squad, race or all. "
-            "--data is then the folder of its files, and --model a folder of models."
-        )
-        return [*super().flags(), Flag("suite", str, text, group="Data")]
-
-    def run(self, given: dict[str, Any]) -> None:
-        """Evaluate a model, or a suite."""
-        suite = given.pop("suite", None)
-        if suite is None:
-            super().run(given)
-            return
-        from albertkit.finetuning.suites import evaluate_suite, results_page, write_results
-
-        columns = [flag.name for flag in of_dataclass(_resolve(_LABELED)) if flag.name in given]
-        if columns or "task" in given:
-            omit = ", ".join([*columns, *["task"] * ("task" in given)])
-            raise ConfigError(f"a suite has its own tasks, in files with known columns. Omit {omit}.")
-        as_json, data, model = given.pop("json", False), given.pop("data"), given.pop("model")
-        reports = evaluate_suite(suite, data, model, **given)
-        if given.get("output") is not None:
-            write_results(suite, model, reports, Path(given["output"]))
-        if as_json:
-            print_json({name: report.get("metrics") for name, report in reports.items()})
-        else:
-            print(results_page(suite, model, reports))
-
-
-class _Serve(Command):
-    """`serve` and `playground`."""
-
-    def run(self, given: dict[str, Any]) -> None:
-        """Serve until a signal ends the process."""
-        from albertkit.serving.server import serve
-
-        opens = given.pop("browser", None)
-
-        def announce(address: str, names: list[str]) -> None:
-            page = f"{address}/playground"
-            if opens is None:
-                print(f"serving {', '.join(names)} on {address}", flush=True)
-                if given.get("playground"):
-                    print(f"the playground is at {page}", flush=True)
-                return
+    def announce(address: str, names: list[str]) -> None:
+        page = f"{address}/playground"
+        if browser is not None:
             print(f"{', '.join(names)} in the playground at {page}", flush=True)
-            if opens:
-                import threading
+        else:
+            print(f"serving {', '.join(names)} on {address}", flush=True)
+            if given.get("playground"):
+                print(f"the playground is at {page}", flush=True)
+        if browser:
+            import threading
 
-                # In a thread: the call lasts as long as a browser of the terminal.
-                threading.Thread(target=_open_browser, args=(page,), daemon=True).start()
+            # In a thread: the call lasts as long as a browser of the terminal.
+            threading.Thread(target=_open_browser, args=(page,), daemon=True).start()
 
-        serve(**given, ready=announce)
-
-
-class _Playground(_Serve):
-    """`playground`: `serve` with the page, for this machine only."""
-
-    def flags(self) -> list[Flag]:
-        """Return a few of the flags of `serve`."""
-        known = {flag.name: flag for flag in super().flags()}
-        port = Flag("port", int, "Port to listen on; 0 for any free port.", default=0)
-        browser = Flag("browser", bool, "Open the page in your browser.", default=True, can_negate=True)
-        return [known["model"], known["task"], port, known["device"], browser]
-
-    def run(self, given: dict[str, Any]) -> None:
-        """Serve the page."""
-        super().run({"port": 0, "browser": True, "playground": True, **given})
+    serve(**given, ready=announce)
 
 
 def _open_browser(address: str) -> None:
@@ -244,139 +205,240 @@ def _open_browser(address: str) -> None:
         print("no browser could be opened. Copy the address into your browser.", file=sys.stderr)
 
 
-_SERVED = {
+# --- the table
+
+
+def _text_command(function: str, *tasks: str, positional: str = "text", **options: Any) -> Command:
+    """Return a command of `cli/text.py`, with the options of its tasks."""
+    settings = dict.fromkeys(tasks, "Options")
+    settings |= {"albertkit.cli.text:Source": "Input", "albertkit.cli.text:Computation": "Computation"}
+    return Command(
+        panel="Use a model on text",
+        function=f"albertkit.cli.text:{function}",
+        settings=settings,
+        positional=(positional,),
+        **options,
+    )
+
+
+_SERVED: Mapping[str, Any] = {
+    "panel": "Use a model on text",
     "function": "albertkit.serving.server:serve",
-    "settings": ("albertkit.serving.settings:ServingSettings",),
+    "run_with": _serve,
+    "settings": {"albertkit.serving.settings:ServingSettings": "Settings"},
     "kinds": {"model": list[str], "task": list[str]},
-    "help": {
-        "model": "Model folder, Hugging Face Hub name, or 'bundled'. Requests refer to the model by NAME in "
-        "NAME=MODEL (default: the last part of MODEL). Can be repeated.",
-        "task": "Pipeline task of a model as NAME=TASK, if its head does not determine it. Can be repeated.",
-    },
 }
+_RAW: Mapping[str, Any] = {
+    "panel": "Train a model from raw text",
+    "positional": ("inputs",),
+    "kinds": {"inputs": list[str]},
+    "json": _JSON_REPORT,
+    "show": _print_report,
+}
+_LABELED = "Fine-tune and evaluate on labeled data"
+_FILES: Mapping[str, Any] = {
+    "panel": "Convert, export and inspect models",
+    "positional": ("source", "target"),
+    "json": _JSON_REPORT,
+    "show": _print_report,
+}
+
 COMMANDS: Mapping[str, Command] = {
-    "serve": _Serve(**_SERVED),
-    "playground": _Playground(**_SERVED),
+    "fill-mask": _text_command(
+        "fill_mask",
+        "fill-mask",
+        help="Predict the word at each [MASK] of a text.",
+        example='fill-mask "The captain opened the [MASK]." --top-k 3',
+    ),
+    "classify": _text_command(
+        "classify",
+        "text-classification",
+        "zero-shot-classification",
+        help="Classify texts or pairs of texts. In a .tsv file, the second column has the second texts.",
+        example='classify "A wonderful film." --model my-model',
+        defaults={"top_k": None},  # all labels
+    ),
+    "tag": _text_command(
+        "tag",
+        "token-classification",
+        help="Find entities, chunks or parts of speech in texts of any length.",
+        example='tag "Queen Anne opened the harbor of Leith." --model my-model',
+        defaults={"aggregation_strategy": "first"},
+    ),
+    "answer": _text_command(
+        "answer",
+        "question-answering",
+        positional="question",
+        help="Answer questions with spans of a context of any length. In a .tsv file, the first column has "
+        "the questions and the second the contexts.",
+        example='answer "Who opened it?" --context "Queen Anne opened the harbor." --model my-model',
+    ),
+    "choose": _text_command(
+        "choose",
+        "multiple-choice",
+        positional="choice",
+        help="Choose the best of several answers to a question. In a .tsv file, the first column has the "
+        "context, the second the question, and each further column a choice.",
+        example='choose fox ship --context "It left the harbor." --question "What was it?" --model M',
+    ),
+    "order": _text_command(
+        "order",
+        "sentence-order",
+        help="Predict whether two texts are in order or swapped. In a .tsv file, each line has two columns.",
+        example='order "There was once a king." "He had three daughters."',
+    ),
+    "embed": _text_command(
+        "embed",
+        "feature-extraction",
+        help="Compute the vectors (embeddings) of texts. For several texts, show their cosine similarities.",
+        example='embed "A dog barks." "The cat sleeps." --output vectors.npy',
+        defaults={"model": BUNDLED_SENTENCES},
+    ),
+    "serve": Command(
+        **_SERVED,
+        help="Serve models over HTTP with a JSON API, until SIGTERM or Ctrl-C. The server describes its API "
+        "at /openapi.json.",
+        example="serve --model bundled --model reviews=runs/reviews --port 8080",
+    ),
+    "playground": Command(
+        **_SERVED,
+        help="Serve a page for trying models in your browser, to this machine only, until Ctrl-C.",
+        example="playground --model bundled --model reviews=runs/reviews",
+        only=("model", "task", "port", "device", "browser"),
+        extra=(Flag(name="browser", kind=bool, help="Open the page in your browser.", can_negate=True),),
+        defaults={"port": 0, "browser": True, "playground": True},
+    ),
     "train-tokenizer": Command(
+        **_RAW,
+        help="Train a SentencePiece tokenizer with ALBERT's settings.",
+        example="train-tokenizer books/*.txt --vocab-size 8192 --output tokenizer",
         function="albertkit.pretraining.train_tokenizer:train_tokenizer",
-        settings=("albertkit.pretraining.settings:TokenizerSettings",),
-        positional=("inputs",),
-        kinds={"inputs": list[str]},
-        help={"inputs": _CORPUS},
-        json=_JSON_REPORT,
+        settings={"albertkit.pretraining.settings:TokenizerSettings": "Settings"},
     ),
     "prepare": Command(
+        **_RAW,
+        help="Tokenize raw text and write it as shards, for pretraining.",
+        example="prepare books/*.txt --tokenizer tokenizer --holdout-every 40 --output shards",
         function="albertkit.pretraining.prepare:prepare",
-        settings=("albertkit.pretraining.settings:PreparationSettings",),
-        positional=("inputs",),
-        kinds={"inputs": list[str]},
-        help={"inputs": _CORPUS, "tokenizer": "Folder or Hugging Face Hub name of the tokenizer."},
-        json=_JSON_REPORT,
+        settings={"albertkit.pretraining.settings:PreparationSettings": "Settings"},
     ),
     "pretrain": Command(
+        panel=_RAW["panel"],
+        help="Pretrain a model on masked language modeling and sentence order, or resume a run. To use "
+        "several processes or machines: torchrun --nproc-per-node 8 -m albertkit pretrain ...",
+        example="pretrain --recipe recipes/mini.toml --data shards --tokenizer tokenizer --output run",
         function="albertkit.pretraining.pretrain:pretrain",
-        settings=("albertkit.pretraining.settings:PretrainingSettings",),
-        kinds={"recipe": Path},
-        help={
-            "data": "Folder with the shards that albertkit prepare wrote.",
-            "output": "Folder of the run. An existing run is resumed.",
-            "recipe": "TOML file with settings. Flags override it.",
-        },
+        settings={"albertkit.pretraining.settings:PretrainingSettings": "Training"},
         show=_exit_with,
         common=_COMMON,
     ),
     "finetune": Command(
+        panel=_LABELED,
+        help="Fine-tune a model on labeled data and report its metrics.",
+        example="finetune text-classification --train train.csv --validation dev.csv --output run",
         function="albertkit.finetuning.finetune:finetune",
-        settings=("albertkit.finetuning.settings:FinetuningSettings", _LABELED),
+        settings={"albertkit.finetuning.settings:FinetuningSettings": "Training", _DATA: "Data"},
         positional=("task",),
-        kinds={"task": str, "train": str, "validation": str, "recipe": Path},
-        help={
-            "task": _TASKS,
-            "train": "Labeled training data: a file or a folder.",
-            "validation": "Labeled data that selects the best model: a file or a folder. Default: a tenth of "
-            "--train, held out.",
-            "output": "Folder of the run. An existing run is resumed.",
-            "recipe": "TOML file with settings. Flags override it.",
-            "device": _INFERENCE["device"],
-            "model": "Model to start from: folder, Hugging Face Hub name, or 'bundled'.",
-        },
         json=_JSON_METRICS,
         show=_print_run,
         common=_COMMON,
     ),
-    "evaluate": _Evaluate(
+    "evaluate": Command(
+        panel=_LABELED,
+        help="Evaluate a fine-tuned model on labeled data, or one model for each task of a benchmark suite.",
+        example="evaluate --model run --data test.csv --output run/test",
         function="albertkit.finetuning.evaluate:evaluate",
-        settings=(_TASK, _LABELED),
-        kinds={"data": str, "task": str, "output": Path},
-        help=_INFERENCE | {"data": "Labeled data: a file or a folder."},
+        run_with=_evaluate,
+        settings=_TASK,
+        extra=(
+            Flag(
+                name="suite",
+                kind=str,
+                help="Benchmark suite to evaluate and compare with published results: glue, squad, race or "
+                "all. --data is then the folder of its files, and --model a folder of models.",
+                group="Data",
+            ),
+        ),
         json=_JSON_METRICS,
-        show=_print_evaluation,
-        common=_COMMON | {*_DATA},
+        common=(*_COMMON, *_DATA_COLUMNS),
         default="as the model was fine-tuned",
     ),
     "predict": Command(
+        panel=_LABELED,
+        help="Write a prediction for each example of a file of any size. To resume after an interruption, "
+        "run the same command again.",
+        example="predict --model run --input new.jsonl --output answers.jsonl",
         function="albertkit.finetuning.predict:predict",
-        settings=(_TASK, _LABELED),
-        kinds={"input": str, "task": str},
-        help=_INFERENCE
-        | {
-            "input": "File or folder of examples. Labels are ignored.",
-            "output": "File to write the predictions to: .jsonl, .csv, .tsv or .parquet.",
-        },
-        show=lambda *_: None,
-        common=_COMMON | {*_DATA},
+        settings=_TASK,
+        common=(*_COMMON, *_DATA_COLUMNS),
         default="as the model was fine-tuned",
     ),
     "convert": Command(
+        **_FILES,
+        help="Convert a checkpoint to another format, and report every tensor.",
+        example="convert albert_base_v2.tar.gz albert-base-v2 --verify",
         function="albertkit.conversion:convert",
-        positional=("source", "target"),
         kinds={"to": Literal["hf", "tf1", "julia"], "dtype": _DTYPE, "max_shard_size": str},
-        help={
-            "source": _SOURCE,
-            "target": "Folder to write, or for Julia a .tfbson or .bson file.",
-            "to": "Format to write: hf (Hugging Face folder), tf1 (Google's TensorFlow 1) or julia (BSON). "
-            "Default: julia for a .tfbson or .bson file, else hf.",
-        },
-        json=_JSON_REPORT,
+    ),
+    "export": Command(
+        panel=_FILES["panel"],
+        help="Export a model for other runtimes.",
+        example="export onnx bundled bundled.onnx",
     ),
     "export onnx": Command(
+        **_FILES,
+        help="Export a model to ONNX, and compare its outputs with the NumPy reference. If they differ, the "
+        "command fails and writes no file. With --int8, it fails if the accuracy drop exceeds --max-drop.",
+        example="export onnx my-model my-model.onnx",
         function="albertkit.export.onnx:export_onnx",
-        settings=(_LABELED,),
-        positional=("source", "target"),
-        kinds={"texts": Path, "dtype": _DTYPE, "compute": Literal["float32", "float16"]},
-        help={"source": _SOURCE},
-        json=_JSON_REPORT,
+        settings={_DATA: "Data"},
+        kinds={"dtype": _DTYPE, "compute": Literal["float32", "float16"]},
         common=(),
     ),
     "export web": Command(
+        **_FILES,
+        help="Export a model for transformers.js, in browsers and in Node.js. The new folder has "
+        "onnx/model.onnx, onnx/model_quantized.onnx (int8), config.json and the tokenizer files.",
+        example="export web my-model my-model-web",
         function="albertkit.web.export:export_web",
-        settings=(_LABELED,),
-        positional=("source", "target"),
-        kinds={"texts": Path, "dtype": _DTYPE},
-        help={"source": _SOURCE},
-        json=_JSON_REPORT,
+        settings={_DATA: "Data"},
+        kinds={"dtype": _DTYPE},
         common=(),
     ),
+    "inspect": Command(
+        panel=_FILES["panel"],
+        help="Inspect a model: its size and cost, or its attention. `albertkit inspect MODEL` is short for "
+        "`albertkit inspect model MODEL`.",
+        example="inspect bundled",
+    ),
     "inspect model": Command(
+        panel=_FILES["panel"],
+        help="Show a model's dimensions, parameters, memory, operations and tokenizer.",
+        example="inspect model bundled",
         function="albertkit.inspection.model:inspect_model",
         positional=("model",),
         json=_JSON_REPORT,
         show=_print_model,
     ),
     "inspect attention": Command(
+        panel=_FILES["panel"],
+        help="Show the attention of each token by layer and head, and how the hidden states change by "
+        "layer. The command prints a table of the layers. For the attention itself, use --html or --json.",
+        example='inspect attention "The captain opened the door." --html attention.html',
         function="albertkit.inspection.attention:inspect_attention",
         positional=("text",),
-        kinds={"html": Path},
-        help={"html": "Write a page with the attention of every layer and head to this HTML file."},
         json="Print one JSON object.",
         show=_print_attention,
         rare=("tokenizer",),
     ),
     "bench": Command(
+        panel=_FILES["panel"],
+        help="Measure a model's speed by engine, text length and batch size, also as a share of the speed of "
+        "a large matrix product on this machine.",
+        example="bench --plot bench.png",
         function="albertkit.bench:bench",
-        kinds={"plot": Path, "texts": Path},
         json="Print a JSON line for the machine and the model, then one per measurement.",
         show=_print_bench,
     ),
 }
-"""Command -> its function and flags."""
+"""The name of a command as it is typed -> the command. `export` and `inspect` have commands of their own."""

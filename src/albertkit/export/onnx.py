@@ -144,7 +144,8 @@ def export_onnx(
     an error and leaves no file.
 
     Args:
-        source: a folder, a checkpoint of another library, or a name, as for `from_pretrained`.
+        source: model folder, TensorFlow checkpoint (folder, prefix or .tar.gz), Julia .tfbson file, or
+            Hugging Face Hub name.
         target: a file named `.onnx`; or a folder for `model.onnx`, config.json and the tokenizer's files
             (only `model.onnx` if the folder is the source).
         architecture: the model class; None for the class in the config, or else for the first class whose

@@ -49,15 +49,17 @@ def evaluate(
     """Evaluate a fine-tuned model on labeled data.
 
     Args:
-        model: folder or name of the model.
-        data: labeled examples: the path of a file or folder, a list of dicts, a DataFrame, an Arrow table, a
+        model: model folder or Hugging Face Hub name.
+        data: labeled data: a file or a folder. In Python also a list of dicts, a DataFrame, an Arrow table, a
             `datasets.Dataset`, or an iterable of dicts or of the task's examples.
-        task: name of the task, or a task of your own; None for the task that the model was fine-tuned for.
-        output: new folder for report.json, report.md, predictions and plots; None to write no files.
+        task: name of the task (default: the task that the model was fine-tuned for). In Python also a task of
+            your own.
+        output: new folder for report.json, report.md, predictions and plots. In Python also None, to
+            write no files.
         metrics: your own metrics: functions of the true and the predicted answers, or `Metric`.
         main_metric: name of the most important metric; None for the metric that selected the best model,
             which is in the report.json next to the model, or for the task's main metric if there is none.
-        device: "auto", "cpu", "cuda" and so on.
+        device: the device: auto (the best available device), cpu, cuda, cuda:1, mps, ...
         batch_tokens: maximum number of tokens per batch, including padding; None for a default that suits the
             device.
         engine: "auto", "onnx", "onnx-int8", "torch" or "plain".

@@ -144,21 +144,23 @@ def finetune(
     Ctrl-C stops the run after the current step and writes a checkpoint. The same call resumes the run.
 
     Args:
-        task: name of the task, or a task of your own.
-        train: labeled training examples: the path of a file or folder, a list of dicts, a DataFrame, an
+        task: name of the task: text-classification, token-classification, question-answering,
+            multiple-choice or sentence-embedding. In Python also a task of your own.
+        train: labeled training data: a file or a folder. In Python also a list of dicts, a DataFrame, an
             Arrow table, a `datasets.Dataset`, or an iterable of dicts or of the task's examples.
-        validation: labeled examples that select the best model; None holds out a tenth of `train`.
-        model: folder or name of the initial model.
-        output: folder of the run.
+        validation: labeled data that selects the best model: a file or a folder (default: a tenth of the
+            training data, held out).
+        model: model to start from: folder, Hugging Face Hub name, or 'bundled'.
+        output: folder of the run. An existing run is resumed.
         metrics: your own metrics: functions of the true and the predicted answers, or `Metric`. The first one
             selects the best model.
         callbacks: callbacks that the training loop calls in the main process: at the start of the run, after
             each step, evaluation and checkpoint, and at its end. Each seed is a separate run.
-        recipe: TOML file of settings, or the settings.
+        recipe: TOML file with settings. Other arguments override it. In Python also the settings.
         seeds: number of runs with different seeds. With several seeds, the runs are in `output/seed-0` and so
             on. `output` has the best model, and the mean and standard deviation of the metrics. `max_minutes`
             applies to each run.
-        device: "auto", "cpu", "cuda" and so on.
+        device: the device: auto (the best available device), cpu, cuda, cuda:1, mps, ...
         world: the processes of the run, instead of those that `torchrun` started.
         **settings: fields of `FinetuningSettings`, `TaskSettings` and `DataOptions`, which override the
             recipe.

@@ -116,12 +116,14 @@ def predict(
     With an output file, the same call resumes after an interruption.
 
     Args:
-        model: folder or name of the model.
-        input: examples: the path of a file or folder, a list of dicts, a DataFrame, an Arrow table, a
-            `datasets.Dataset`, or an iterable of dicts or of the task's examples; labels are not read.
-        output: file for the predictions: .jsonl, .csv, .tsv or .parquet; None for predictions in memory.
-        task: name of the task, or a task of your own; None for the task that the model was fine-tuned for.
-        device: "auto", "cpu", "cuda" and so on.
+        model: model folder or Hugging Face Hub name.
+        input: file or folder of examples. Labels are ignored. In Python also a list of dicts, a DataFrame, an
+            Arrow table, a `datasets.Dataset`, or an iterable of dicts or of the task's examples.
+        output: file to write the predictions to: .jsonl, .csv, .tsv or .parquet. In Python also None, for
+            predictions in memory.
+        task: name of the task (default: the task that the model was fine-tuned for). In Python also a task of
+            your own.
+        device: the device: auto (the best available device), cpu, cuda, cuda:1, mps, ...
         batch_tokens: maximum number of tokens per batch, including padding; None for a default that suits the
             device.
         engine: "auto", "onnx", "onnx-int8", "torch" or "plain".

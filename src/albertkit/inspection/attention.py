@@ -136,7 +136,8 @@ def inspect_attention(
         pair: the second text, to inspect a pair of texts.
         model: folder or hub name of a model, or a loaded model.
         tokenizer: the tokenizer of a loaded model.
-        html: new file for an HTML page with the attention of every layer and head; None to write no page.
+        html: new file for an HTML page with the attention of every layer and head. In Python also None,
+            to write no page.
         truncation: whether to truncate a text that is too long instead of raising an error.
         device: "cpu", "cuda" and so on; None for the best available device.
 

@@ -1,33 +1,46 @@
-"""`Pipeline`: reads inputs of all kinds, computes them in batches, and answers in order."""
+"""`pipeline` and `Pipeline`: read inputs of all kinds, compute them in batches, and answer in order."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from inspect import signature
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, cast
 
+from albertkit.checkpoints.formats import load_config
+from albertkit.config import AlbertConfig, one_of
 from albertkit.devices import Device, read_device
-from albertkit.engines.choosing import make_engine
+from albertkit.engines.choosing import engine_device, load_complete_model, make_engine
 from albertkit.engines.engine import Engine
 from albertkit.engines.light_model import LightModel, Model, class_name, class_names
-from albertkit.errors import AlbertKitError, ConfigError, DataError, check_arguments, warn_caller
+from albertkit.errors import (
+    AlbertKitError,
+    ConfigError,
+    DataError,
+    check_arguments,
+    did_you_mean,
+    warn_caller,
+)
 from albertkit.heads import HEADS
+from albertkit.hub import BUNDLED
 from albertkit.hub_upload import PushToHub
 from albertkit.inputs import NumberedInputs, without_others
 from albertkit.options import check_size, read_options
 from albertkit.pipelines.inputs import inputs_error, is_table, read_inputs
 from albertkit.pipelines.tasks import ALIASES, DEFINITIONS, Definition, Plan, definition_of, rows_of
 from albertkit.tasks.loading import chunks
-from albertkit.tasks.registry import task_of
+from albertkit.tasks.registry import TASKS, needs_class, task_of, user_task_of
 from albertkit.tasks.rows import UnknownTokens, failures
 from albertkit.tasks.settings import saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
+from albertkit.vocabularies import load_tokenizer
 
 INPUTS_AHEAD = 512  # number of inputs of an iterable that are sorted by length together
 BATCHES_AHEAD = 16  # the same as a number of batches, if `batch_size` is set
 _MAX_PADDING = 1024  # vocabulary sizes are often rounded up for fast matrix products
+_SHARED = ("device", "batch_size", "batch_tokens", "num_workers", "engine")
 
 
 class Pipeline(PushToHub):
@@ -70,34 +83,29 @@ class Pipeline(PushToHub):
         engine: str | Engine | None = None,
         **defaults: Any,
     ) -> None:
+        del num_workers
         if not class_names(model):
             raise ConfigError(
-                f"Expected a model of albertkit, got {name_with_package(model)}. To load a model by its "
-                "folder or name, use pipeline(task, model=...)."
+                f"received a {_name_with_package(model)}. Expected a model of albertkit. To load a model by "
+                "its folder or name, use pipeline(task, model=...)."
             )
-        task = task or self.default_task or HEADS[class_name(model)].task
-        self.definition = find_definition(task)
+        task = task or self.default_task
+        self.definition = find_definition(task, model.config, [class_name(model)])
         if not class_names(model) & {*self.definition.architectures}:
             needed = " or ".join(self.definition.architectures)
-            raise ConfigError(
-                f"{self.definition.name} needs a model of class {needed}, got {name_with_package(model)}."
-            )
+            received = _name_with_package(model)
+            raise ConfigError(f"{self.definition.name} needs a model of class {needed}, got {received}.")
         if not isinstance(tokenizer, TokenizerBase):
-            raise ConfigError(
-                f"the tokenizer is a {name_with_package(tokenizer)}. Expected a tokenizer of albertkit."
-            )
+            received = _name_with_package(tokenizer)
+            raise ConfigError(f"the tokenizer is a {received}. Expected a tokenizer of albertkit.")
+        sizes = f"the tokenizer has {len(tokenizer)} pieces, but the model has {model.config.vocab_size}"
         if len(tokenizer) > model.config.vocab_size:
             raise ConfigError(
-                f"the tokenizer has {len(tokenizer)} pieces, but the model has {model.config.vocab_size}: "
-                "they do not belong together. (For tokens that you added: "
+                f"{sizes}: they do not belong together. (For tokens that you added: "
                 "model.resize_token_embeddings(len(tokenizer)))"
             )
         if len(tokenizer) < model.config.vocab_size - _MAX_PADDING:
-            warn_caller(
-                f"the tokenizer has {len(tokenizer)} pieces, but the model has {model.config.vocab_size}. If "
-                "the tokenizer belongs to another model, the answers mean nothing."
-            )
-        check_size("num_workers", num_workers, minimum=0)
+            warn_caller(f"{sizes}. If the tokenizer belongs to another model, the answers mean nothing.")
         if (place := read_device(device)) is not None:
             model.to(place)
         self._model = model
@@ -181,26 +189,24 @@ class Pipeline(PushToHub):
             DataError: an input is invalid, or too long.
             ConfigError: an option is unknown or invalid.
         """
+        del num_workers
         definition = self.definition
-        check_size("num_workers", num_workers, minimum=0)
         size = self.batch_size if batch_size is None else check_size("batch_size", batch_size)
         if candidate_labels is not None:
             options["candidate_labels"] = candidate_labels
         is_text = isinstance(inputs, str)
         inputs = _with_fields(definition, inputs, options)
-        splits = bool(options.get("is_split_into_words", self.defaults.get("is_split_into_words")))
         plan = self.plan(options)
-        to_list = getattr(inputs, "to_pylist", getattr(inputs, "tolist", None))  # a column or an array
-        if splits and to_list is not None:
-            inputs = to_list()
-        is_sentence = splits and isinstance(inputs, list | tuple) and all(isinstance(x, str) for x in inputs)
-        if splits and isinstance(inputs, str):
-            raise DataError("received a text. Expected a list of words, or is_split_into_words=False.")
-        if is_sentence and not inputs:
-            return []
+        is_sentence = False
+        if options.get("is_split_into_words", self.defaults.get("is_split_into_words")):
+            if isinstance(inputs, str):
+                raise DataError("received a text. Expected a list of words, or is_split_into_words=False.")
+            to_list = getattr(inputs, "to_pylist", getattr(inputs, "tolist", None))  # a column or an array
+            inputs = inputs if to_list is None else to_list()
+            is_sentence = isinstance(inputs, list | tuple) and all(isinstance(word, str) for word in inputs)
 
         def read(given: list[Any]) -> tuple[list[Any], Any]:
-            examples = [definition.read(without_others(one, definition.fields)) for one in given]
+            examples = [definition.read(without_others(item, definition.fields)) for item in given]
             return examples, plan.features(examples)
 
         def answers(parts: Iterable[tuple[list[Any], Any]]) -> Iterator[Any]:
@@ -217,7 +223,7 @@ class Pipeline(PushToHub):
             unknown = UnknownTokens(self.tokenizer)
             unknown.add(part[1], count=1)
             unknown.warn()
-            answer = next(answers([part]))
+            (answer,) = answers([part])
             return [answer] if plan.as_list and is_text and "top_k" not in options else answer
         if isinstance(inputs, str | bytes | None):
             definition.read(inputs)  # raises an error that describes an input
@@ -229,8 +235,8 @@ class Pipeline(PushToHub):
         if is_large:  # report all invalid inputs before computing any
             for _ in self._parts(source, read, INPUTS_AHEAD, finds_all=True):
                 pass
-        found = answers(self._parts(source, read, ahead, warns=not is_large))
-        return list(found) if source.is_list and source is not inputs else found
+        answered = answers(self._parts(source, read, ahead, warns=not is_large))
+        return list(answered) if source.is_list and source is not inputs else answered
 
     def _parts(
         self,
@@ -251,11 +257,11 @@ class Pipeline(PushToHub):
             try:
                 part = read(some)
             except AlbertKitError:
-                problems |= (found := failures(read, some, count))
-                if not found:  # the inputs are only invalid together
+                problems |= (new := failures(read, some, count))
+                if not new:  # the inputs are only invalid together
                     raise
                 if not finds_all:
-                    raise inputs_error(source, problems, count=count + len(some)) from found[min(found)]
+                    raise inputs_error(source, problems, count=count + len(some)) from new[min(new)]
             else:
                 unknown.add(part[1], count=len(some))
                 if warns and not finds_all:
@@ -315,23 +321,6 @@ class Pipeline(PushToHub):
         return f"{type(self).__name__}({name}, {self.tokenizer!r}, task={self.task!r}, device={device})"
 
 
-def find_definition(task: str | Task | type[Task]) -> Definition:
-    """Return the definition of a task."""
-    if not isinstance(task, str):
-        return definition_of(task_of(task))
-    name = ALIASES.get(task, task)
-    if name not in DEFINITIONS:
-        known = ", ".join([*DEFINITIONS, *ALIASES])
-        raise ConfigError(f"there is no pipeline for the task {task!r}. Expected one of {known}.")
-    return DEFINITIONS[name]
-
-
-def check_options(definition: Definition, given: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Raise ConfigError for a name that is neither an option of a task nor one of `others`."""
-    known = [field.name for field in fields(definition.options)]
-    check_arguments(f"the pipeline for {definition.name}", given, [*known, *others])
-
-
 def _with_fields(definition: Definition, inputs: Any, options: dict[str, Any]) -> Any:
     """Return the inputs with the fields that were passed by keyword, which leave `options`."""
     names = {*definition.fields, definition.rest, "sequences"} & options.keys()
@@ -345,6 +334,205 @@ def _with_fields(definition: Definition, inputs: Any, options: dict[str, Any]) -
     return rows_of(given) if given else inputs
 
 
-def name_with_package(given: Any) -> str:
+def _name_with_package(given: Any) -> str:
     """Return the class name with its package, because another package may have a class of that name."""
     return f"{type(given).__module__.split('.')[0]}.{type(given).__name__}"
+
+
+def _depends_on_model(task: Any) -> bool:
+    """Return whether the pipeline of a task depends on the task that the model was fine-tuned for."""
+    if isinstance(task, Task | type):
+        return False
+    name = ALIASES.get(task, task)
+    return name not in DEFINITIONS or name in TASKS
+
+
+def find_definition(
+    task: str | Task | type[Task] | None,
+    config: AlbertConfig | None = None,
+    classes: Sequence[str] = (),
+    *,
+    name: str = "the model",
+) -> Definition:
+    """Return the definition of a task; None stands for the task of the model's class.
+
+    Args:
+        task: the task.
+        config: the config of the model, to recognize models of a task of your own.
+        classes: the names of the model's classes.
+        name: the name of the model, for errors.
+    """
+    if isinstance(task, Task | type):
+        return definition_of(task_of(task))
+    if _depends_on_model(task) and (own := user_task_of(config)) is not None:
+        raise needs_class(name, own)
+    known = [*DEFINITIONS, *ALIASES]
+    if task is None:
+        head = next((each for each in classes if each in HEADS), None)
+        if head is None or HEADS[head].task not in DEFINITIONS:
+            raise ConfigError(
+                f"the task is None, and there is no pipeline for {head or name}. Expected one of "
+                f"{', '.join(known)}, or a `Task` of your own."
+            )
+        return DEFINITIONS[HEADS[head].task]
+    if task not in known:
+        meant = did_you_mean(task, known)
+        raise ConfigError(
+            f"there is no pipeline for the task {task!r}{meant}. Expected one of {', '.join(known)}."
+        )
+    return DEFINITIONS[ALIASES.get(task, task)]
+
+
+def check_options(definition: Definition, given: Iterable[str], others: Iterable[str] = ()) -> None:
+    """Raise ConfigError for a name that is neither an option of a task nor one of `others`."""
+    known = [field.name for field in fields(definition.options)]
+    check_arguments(f"the pipeline for {definition.name}", given, [*known, *_SHARED, *others])
+
+
+def pipeline(
+    task: str | Task | type[Task] | None = None,
+    model: str | Path | Model | None = None,
+    tokenizer: str | Path | TokenizerBase | None = None,
+    *,
+    config: AlbertConfig | str | Path | None = None,
+    device: Device = None,
+    device_map: Any = None,
+    dtype: Any = None,
+    torch_dtype: Any = None,
+    use_fast: bool | None = None,
+    revision: str | None = None,
+    cache_dir: str | Path | None = None,
+    token: str | bool | None = None,
+    local_files_only: bool = False,
+    trust_remote_code: bool | None = None,
+    model_kwargs: Mapping[str, Any] | None = None,
+    pipeline_class: type[Pipeline] | None = None,
+    **defaults: Any,
+) -> Pipeline:
+    """Create the pipeline for a task.
+
+    Args:
+        task: name of the task, or a task of your own. For any pretrained model: "fill-mask",
+            "feature-extraction" or "sentence-order". For a fine-tuned model: "text-classification"
+            ("sentiment-analysis"), "token-classification" ("ner"), "question-answering", "multiple-choice" or
+            "zero-shot-classification". None for the task of the model's class.
+        model: a folder, a checkpoint of another library (`docs/how-to/convert.md`), a hub name, or a loaded
+            model; None for the bundled model, which is not fine-tuned.
+        tokenizer: a folder, a hub name, or a tokenizer; None for the tokenizer in the model's folder or file.
+            Required for a model that is already loaded.
+        config: a config that replaces the checkpoint's config.
+        device: "cpu", "cuda:1", "mps" and so on; or the number of a GPU, or -1 for the CPU. On a machine
+            without GPUs, the function warns about a GPU number and uses the CPU. None for the best single
+            device (CUDA, then MPS, then CPU); a model that is already loaded then stays on its device.
+        device_map: another name of `device`.
+        dtype: data type of the weights, float32 by default. The engines `torch` and `plain` compute in this
+            type; `onnx` and `onnx-int8` always compute in float32.
+        torch_dtype: older name of `dtype`.
+        use_fast: which of the two tokenizer classes to use; both return the same ids.
+        revision: branch, tag or commit on the hub.
+        cache_dir: folder for downloads, instead of the hub's own cache.
+        token: hub token; True for the saved token, False for none, None for the saved token if there is one.
+        local_files_only: whether to use only files that are already downloaded.
+        trust_remote_code: has no effect: code of a checkpoint never runs.
+        model_kwargs: further arguments for the model's `from_pretrained`, such as `attn_implementation`, or
+            `{"disable_mmap": True}` to copy the weights into memory instead of mapping their file. It can
+            also contain the arguments from `device_map` to `local_files_only` above.
+        pipeline_class: your own class, derived from `Pipeline`.
+        defaults: `batch_size` (maximum number of rows in a batch), `batch_tokens` (maximum number of tokens
+            in a batch), `engine`, and default options of every call, such as `top_k=3`; see
+            `albertkit.options`.
+
+    Returns:
+        The pipeline. Call it with inputs.
+
+    Raises:
+        ModelNotFoundError: there is no model of this name or in this folder.
+        CheckpointError: the weights are damaged, or lack the head that the task needs.
+        ConfigError: the task or device is unknown, or the model does not fit the task.
+        TokenizerError: the tokenizer is damaged, or is not an ALBERT tokenizer.
+    """
+    del trust_remote_code
+    own_options = dict(model_kwargs or {})
+    options: dict[str, Any] = {
+        "device_map": device_map,
+        "dtype": dtype,
+        "torch_dtype": torch_dtype,
+        "revision": revision,
+        "cache_dir": cache_dir,
+        "token": token,
+        "local_files_only": local_files_only,
+    }
+    for name in options.keys() & own_options.keys():
+        options[name] = one_of(**{name: options[name] or None, "model_kwargs": own_options.pop(name)})
+    device = one_of(device=device, device_map=options.pop("device_map"))
+    dtype = one_of(dtype=options.pop("dtype"), torch_dtype=options.pop("torch_dtype"))
+    if not isinstance(model, str | Path | None):
+        if tokenizer is None:
+            raise ConfigError("a loaded model does not include its tokenizer. Pass tokenizer=...")
+        if config is not None or dtype is not None or own_options:
+            raise ConfigError("the model is already loaded. Omit config, dtype and model_kwargs.")
+        if isinstance(tokenizer, str | Path):
+            tokenizer = load_tokenizer(tokenizer, use_fast=use_fast, **options)
+        return (pipeline_class or Pipeline)(model, tokenizer, task, device=device, **defaults)
+    loaded = None
+    if model is not None and _depends_on_model(task):
+        loaded = load_config(config or model, **options)
+    classes = (loaded and loaded.architectures) or ()
+    definition = find_definition(task, loaded, classes, name=str(model or "the model"))
+    if pipeline_class is None:  # before a model is downloaded
+        check_options(definition, defaults, signature(pipeline).parameters)
+    model = BUNDLED if model is None else model
+    light = load_complete_model(
+        model,
+        definition.architectures[0],
+        task=definition.name,
+        device=read_device(engine_device(defaults.get("engine"), device)),
+        config=config,
+        dtype=dtype,
+        model_kwargs=own_options,
+        **options,
+    )
+    tokenizer = model if tokenizer is None else tokenizer
+    if isinstance(tokenizer, str | Path):
+        tokenizer = load_tokenizer(tokenizer, use_fast=use_fast, **options)
+    chosen = definition.name if definition.name in DEFINITIONS else task
+    return (pipeline_class or Pipeline)(light, tokenizer, chosen, **defaults)
+
+
+# --- the names of the classes in `transformers`
+
+
+class FeatureExtractionPipeline(Pipeline):
+    """`Pipeline` for `feature-extraction`, unless another task is passed."""
+
+    default_task = "feature-extraction"
+
+
+class FillMaskPipeline(Pipeline):
+    """`Pipeline` for `fill-mask`, unless another task is passed."""
+
+    default_task = "fill-mask"
+
+
+class QuestionAnsweringPipeline(Pipeline):
+    """`Pipeline` for `question-answering`, unless another task is passed."""
+
+    default_task = "question-answering"
+
+
+class TextClassificationPipeline(Pipeline):
+    """`Pipeline` for `text-classification`, unless another task is passed."""
+
+    default_task = "text-classification"
+
+
+class TokenClassificationPipeline(Pipeline):
+    """`Pipeline` for `token-classification`, unless another task is passed."""
+
+    default_task = "token-classification"
+
+
+class ZeroShotClassificationPipeline(Pipeline):
+    """`Pipeline` for `zero-shot-classification`, unless another task is passed."""
+
+    default_task = "zero-shot-classification"

@@ -17,7 +17,7 @@ from albertkit.checkpoints.sentence_modules import sentence_modules
 from albertkit.config import SETTINGS_KEY
 from albertkit.datasets.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
 from albertkit.engines.engine import Row, by_example, every_token
-from albertkit.errors import ConfigError, DataError, short, warn_caller
+from albertkit.errors import ConfigError, DataError, check_arguments, short, warn_caller
 from albertkit.extras import optional
 from albertkit.inputs import CHOICE_FIELDS, CHOICES_FIELD, PAIR_FIELDS, QUESTION_FIELDS
 from albertkit.metrics.sentence_embedding import unit
@@ -30,7 +30,7 @@ from albertkit.tasks.masked_lm import MaskedLM
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.question_answering import THRESHOLD_KEY, QuestionAnswering
 from albertkit.tasks.rows import text_rows, tokens_cut
-from albertkit.tasks.sentence_order import LABELS, SentenceOrder
+from albertkit.tasks.sentence_order import SentenceOrder
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.tasks.text_classification import TextClassification
@@ -50,14 +50,11 @@ _CUT_UNSEEN = (
 
 
 class Plan(NamedTuple):
-    """What a call computes."""
+    """What a call computes: examples -> rows -> outputs -> answers."""
 
     features: Callable[[list[Any]], Sequence[Any]]
-    """Returns the rows of examples."""
     run: Callable[..., list[Any]]
-    """Returns the output of each row."""
     answer: Callable[[list[Any], Sequence[Any], list[Any]], list[Any]]
-    """Returns the answers for examples, their rows and the outputs."""
     as_list: bool = False
     """Whether the answer for a single text is in a list, unless the call sets `top_k`."""
 
@@ -73,7 +70,7 @@ class Definition:
     """Returns what a call with these options computes."""
     read: Callable[[Any], Any]
     """Returns an input as an example; raises DataError for anything else."""
-    options: type
+    options: type = NoOptions
     check: Callable[[Pipeline], object] = lambda pipeline: pipeline.plan()
     """Raises ConfigError if the model or the defaults do not fit the task."""
     fields: tuple[str, ...] = ("text",)
@@ -126,21 +123,23 @@ def _limits(
         truncation = max_length is None and trained is not None
     strategy = read_strategy(default if truncation is True else truncation)
     read_choice("padding", padding, "longest", "do_not_pad", Padding)  # raises if it is unknown
-    check_size("max_length", max_length, minimum=_MIN_LENGTH)
     if max_length is not None and max_length > limit:
         raise ConfigError(f"max_length is {max_length}. Expected at most {limit}, the model's maximum.")
     return strategy, max_length or trained or limit
 
 
-def _merged(name: str, given: Any, **direct: Any) -> dict[str, Any]:
+def _merged(name: str, given: Mapping[str, Any] | None, **direct: Any) -> dict[str, Any]:
     """Return the arguments of a tokenizer, which may be passed in a dict or directly."""
     known = ("truncation", "max_length", "padding")
-    if not isinstance(given, Mapping | None) or not {*(given or {})} <= {*known}:
-        raise ConfigError(f"{name} is {short(given)}. Expected a dict with some of {', '.join(known)}.")
-    passed = {argument: value for argument, value in direct.items() if value is not None}
-    if twice := passed.keys() & (given or {}).keys():
-        raise ConfigError(f"{', '.join(twice)} is passed twice, directly and in {name}. Pass it once.")
-    return dict.fromkeys(known) | passed | dict(given or {})
+    check_arguments(name, given or {}, known)
+    merged = dict.fromkeys(known) | dict(given or {})
+    merged |= {argument: value for argument, value in direct.items() if value is not None}
+    check_size("max_length", merged["max_length"], minimum=_MIN_LENGTH)
+    return merged
+
+
+def _wrong(given: Any, expected: str, what: str = "an input") -> DataError:
+    return DataError(f"received {short(given)} ({type(given).__name__}) for {what}. Expected {expected}.")
 
 
 # --- texts
@@ -150,7 +149,7 @@ def _read_text(given: Any) -> str:
     if isinstance(given, Mapping) and given.keys() == {"text"}:
         given = given["text"]
     if not isinstance(given, str):
-        raise DataError(f"received {short(given)} ({type(given).__name__}) for a text. Expected a string.")
+        raise _wrong(given, "a string", what="a text")
     return given
 
 
@@ -193,7 +192,7 @@ def _feature_extraction(pipeline: Pipeline, options: Any) -> Plan:
                 options.on_cut(row.cut)
         if kind == "np":
             return arrays
-        return [torch.from_numpy(one) if kind == "pt" else one.tolist() for one in arrays]
+        return [torch.from_numpy(array) if kind == "pt" else array.tolist() for array in arrays]
 
     read, then = vectors.read, vectors.vector
     if by_token:
@@ -209,7 +208,7 @@ def _feature_extraction(pipeline: Pipeline, options: Any) -> Plan:
 
 
 def _is_pair(given: Any) -> bool:
-    return isinstance(given, tuple) and len(given) == 2 and all(isinstance(one, str) for one in given)
+    return isinstance(given, tuple) and len(given) == 2 and _are_words(given)
 
 
 def _read_text_or_pair(given: Any) -> TextExample:
@@ -223,16 +222,14 @@ def _read_text_or_pair(given: Any) -> TextExample:
         text, text_pair = given.get("text"), given.get("text_pair")
         if isinstance(text, str) and isinstance(text_pair, str | None):
             return TextExample(text, text_pair)
-    raise DataError(
-        f"received {short(given)} ({type(given).__name__}) for a text. Expected a string, or for a pair "
-        '{"text": "...", "text_pair": "..."} or a tuple of two strings.'
-    )
+    pair = 'a pair {"text": "...", "text_pair": "..."} or a tuple of two strings'
+    raise _wrong(given, f"a string, or for {pair}", what="a text")
 
 
 def _read_pair(given: Any) -> TextExample:
     example = _read_text_or_pair(given)
     if example.text_pair is None:
-        raise DataError(f"received {short(given)}. Expected a pair (text, text_pair) or {{text, text_pair}}.")
+        raise _wrong(given, "a pair (text, text_pair) or {text, text_pair}", what="a pair")
     return example
 
 
@@ -249,20 +246,17 @@ def _text_classification(pipeline: Pipeline, options: Any) -> Plan:
             warn_caller(other)
         scores = zip(task.labels.names, predicted.scores, strict=True)
         labels = [{"label": label, "score": score, **cut} for label, score in scores]
-        ranked = sorted(labels, key=lambda one: one["score"], reverse=True)
+        ranked = sorted(labels, key=lambda label: label["score"], reverse=True)
         if decides:
             if cut and not predicted.label:
                 warn_caller(_CUT_UNSEEN)
-            return [one for one in ranked if one["label"] in predicted.label]
+            return [label for label in ranked if label["label"] in predicted.label]
         return ranked[0] if top_k is BEST else ranked[:top_k]
 
     return _planned(pipeline, task, answer, as_list=not decides)  # as in `transformers`
 
 
 def _sentence_order(pipeline: Pipeline, options: Any) -> Plan:
-    if pipeline.model.config.num_labels != len(LABELS):
-        found = pipeline.model.config.num_labels
-        raise ConfigError(f"sentence-order needs a model with num_labels={len(LABELS)}, got {found}")
     task = SentenceOrder().bind(
         pipeline.tokenizer, pipeline.model.config, TaskSettings(truncation=options.truncation or False)
     )
@@ -320,9 +314,9 @@ def _entailment_of(pipeline: Pipeline) -> int:
     number = find_entailment(label2id)
     if number is None:
         raise ConfigError(
-            f"the model has the labels {', '.join(label2id)}. Zero-shot classification needs a label whose "
-            'name begins with "entail" and at least one other label. Choose a model for natural language '
-            "inference (MNLI, RTE), or name the labels in id2label of its config.json."
+            f"the model has the labels {', '.join(label2id)}. Expected a label whose name begins with "
+            '"entail", and others. Choose a model for natural language inference, or name the labels in '
+            "id2label of its config.json."
         )
     return number
 
@@ -331,11 +325,9 @@ def _read_labels(given: Any) -> list[str]:
     labels = given
     if isinstance(given, str):  # as in `transformers`; labels in a list are not stripped
         labels = [label.strip() for label in given.split(",") if label.strip()]
-    is_list = isinstance(labels, list | tuple) and len(labels) > 0
-    if not is_list or not all(isinstance(label, str) and label.strip() for label in labels):
-        raise ConfigError(
-            f"candidate_labels is {short(given)}. Expected labels, as a list or separated by commas."
-        )
+    if not labels or not _are_words(labels) or not all(map(str.strip, labels)):
+        expected = "Expected labels, as a list or separated by commas."
+        raise ConfigError(f"candidate_labels is {short(given)}. {expected}")
     return [*labels]
 
 
@@ -347,10 +339,8 @@ def split_template(template: str) -> tuple[str, str]:
     """
     match = _TEMPLATE.fullmatch(template) if isinstance(template, str) else None
     if match is None:
-        raise ConfigError(
-            f"hypothesis_template is {short(template)}. Expected a text with one {{}} for the label, such as "
-            f"{TEMPLATE!r}."
-        )
+        expected = f"Expected a text with one {{}} for the label, such as {TEMPLATE!r}."
+        raise ConfigError(f"hypothesis_template is {short(template)}. {expected}")
     before, after = (text.replace("{{", "{").replace("}}", "}") for text in match.groups())
     return before, after
 
@@ -377,9 +367,7 @@ def _read_words(given: Any) -> _Sentence:
     if _are_words(given):
         lengths = [len(word) + 1 for word in given]  # with the space after the word
         return _Sentence(words=tuple(given), word_starts=[0, *accumulate(lengths)][: len(given)])
-    raise DataError(
-        f"received {short(given)} ({type(given).__name__}) for a text. Expected a string, or a list of words."
-    )
+    raise _wrong(given, "a string, or a list of words", what="a text")
 
 
 def _token_classification(pipeline: Pipeline, options: Any) -> Plan:
@@ -401,16 +389,15 @@ def _token_classification(pipeline: Pipeline, options: Any) -> Plan:
 
 
 def _read_question(given: Any) -> QuestionExample:
+    fields: dict[str, Any] = {}
     if isinstance(given, Mapping):
-        question, context = given.get("question"), given.get("context")
-        if isinstance(question, str) and isinstance(context, str):
-            for name, text in (("question", question), ("context", context)):
-                if not text.strip():
-                    raise DataError(f"the {name} is empty. Expected a text.")
-            return QuestionExample(str(given.get("id", "")), question, context)
-    raise DataError(
-        f'received {short(given)} ({type(given).__name__}). Expected {{"question": "...", "context": "..."}}.'
-    )
+        fields = {name: given.get(name) for name in QUESTION_FIELDS}
+    if not fields or not _are_words([*fields.values()]):
+        raise _wrong(given, '{"question": "...", "context": "..."}')
+    for name, text in fields.items():
+        if not text.strip():
+            raise DataError(f"the {name} is empty. Expected a text.")
+    return QuestionExample(str(given.get("id", "")), **fields)
 
 
 def _question_answering(pipeline: Pipeline, options: Any) -> Plan:
@@ -432,8 +419,8 @@ def _question_answering(pipeline: Pipeline, options: Any) -> Plan:
 
     def answer(_: QuestionExample, answered: Any, __: dict[str, int]) -> Any:
         ranked = [
-            {"score": one.score, "start": one.start, "end": one.end, "answer": one.text}
-            for one in answered.ranked(threshold)[:count]
+            {"score": span.score, "start": span.start, "end": span.end, "answer": span.text}
+            for span in answered.ranked(threshold)[:count]
         ]
         return ranked[0] if count == 1 else ranked
 
@@ -447,10 +434,8 @@ def _read_choice(given: Any) -> ChoiceExample:
             return ChoiceExample(
                 id=context[:40], context=context, question=question, choices=tuple(cast(Any, choices))
             )
-    raise DataError(
-        f"received {short(given)} ({type(given).__name__}). Expected "
-        '{"context": "...", "question": "...", "choices": ["...", "..."]}, where the question is optional.'
-    )
+    expected = '{"context": "...", "question": "...", "choices": ["...", "..."]}'
+    raise _wrong(given, f"{expected}, where the question is optional")
 
 
 def _multiple_choice(pipeline: Pipeline, options: Any) -> Plan:
@@ -478,11 +463,9 @@ def rows_of(fields: Mapping[str, Any]) -> Any:
     questions = [question] if isinstance(question, str) else list(cast(Any, question))
     contexts = [context] * len(questions) if isinstance(context, str) else list(cast(Any, context))
     if len(questions) != len(contexts):
-        raise DataError(
-            f"received {len(questions)} questions and {len(contexts)} contexts. Expected equal numbers, or "
-            "one context."
-        )
-    return [{"question": one, "context": text} for one, text in zip(questions, contexts, strict=True)]
+        counts = f"{len(questions)} questions and {len(contexts)} contexts"
+        raise DataError(f"received {counts}. Expected equal numbers, or one context.")
+    return [{"question": q, "context": c} for q, c in zip(questions, contexts, strict=True)]
 
 
 # --- tasks of your own
@@ -505,22 +488,21 @@ def definition_of(task: Task) -> Definition:
         config = pipeline.model.config
         settings = build(TaskSettings, {**saved_lengths(config)}, where=f"{SETTINGS_KEY} in the config")
         bound = task.bind(pipeline.tokenizer, config, settings)
-        return _planned(pipeline, bound, lambda example, found, cut: bound.record(example, found) | cut)
+        return _planned(pipeline, bound, lambda example, value, cut: bound.record(example, value) | cut)
 
     return Definition(
         name=task.name,
         architectures=(task.architecture,),
         plan=plan,
         read=read,
-        options=NoOptions,
         fields=(),
         is_single=lambda inputs: isinstance(inputs, str | Mapping) or not isinstance(inputs, Iterable),
     )
 
 
 DEFINITIONS: Mapping[str, Definition] = {
-    one.name: one
-    for one in (
+    definition.name: definition
+    for definition in (
         Definition(
             name="fill-mask",
             architectures=("AlbertForMaskedLM", "AlbertForPreTraining"),

@@ -90,12 +90,12 @@ def prepare(
     this function under `if __name__ == "__main__":`, because each worker process imports the script.
 
     Args:
-        inputs: files, folders or glob patterns (`.txt`, `.jsonl`, `.parquet`, also compressed); or rows with
-            a column of texts: a list of dicts, a `datasets.Dataset`, a pandas or Arrow table. A
-            `datasets.IterableDataset` and a generator of dicts are streamed: about `unit_characters`
-            characters are in memory at a time.
-        tokenizer: a tokenizer's folder, or its `spiece.model`. The `tokenizer_config.json` in the same folder
-            determines the normalization.
+        inputs: text files, folders or glob patterns: `.txt`, `.jsonl` or `.parquet`, optionally compressed
+            (`.gz`, `.zst` or `.bz2`). In Python also rows with a column of texts: a list of dicts, a
+            `datasets.Dataset`, a pandas or Arrow table. A `datasets.IterableDataset` and a generator of dicts
+            are streamed: about `unit_characters` characters are in memory at a time.
+        tokenizer: folder or Hugging Face Hub name of the tokenizer, or its `spiece.model`. The
+            `tokenizer_config.json` in the same folder determines the normalization.
         output: folder to write; must not contain finished shards.
         progress: function that is called after every unit of about `unit_characters` characters; None for a
             progress bar.

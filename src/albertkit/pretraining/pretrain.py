@@ -85,10 +85,11 @@ def pretrain(
     `if __name__ == "__main__":`.
 
     Args:
-        recipe: TOML file of settings, or its content as a dict; None for the default settings.
-        data: folder of the shards that `prepare` wrote.
+        recipe: TOML file with settings. Other arguments override it. In Python also its content as a dict;
+            None for the default settings.
+        data: folder with the shards that `albertkit prepare` wrote.
         tokenizer: folder or name of the tokenizer of the shards; it is copied into every checkpoint.
-        output: folder of the run.
+        output: folder of the run. An existing run is resumed.
         device: "auto" (the best available device), "cpu", "cuda", "cuda:1", "mps" and so on.
         callbacks: callbacks that the training loop calls in the main process: at the start of the run, after
             each step, evaluation and checkpoint, and at its end.

@@ -42,9 +42,10 @@ def train_tokenizer(
     """Train a SentencePiece vocabulary with ALBERT's settings, and write the tokenizer's files.
 
     Args:
-        inputs: files, folders or glob patterns (`.txt`, `.jsonl`, `.parquet`, also compressed); or rows with
-            a column of texts: a list of dicts, a `datasets.Dataset`, a pandas or Arrow table. A
-            `datasets.IterableDataset` and a generator of dicts are read row by row.
+        inputs: text files, folders or glob patterns: `.txt`, `.jsonl` or `.parquet`, optionally compressed
+            (`.gz`, `.zst` or `.bz2`). In Python also rows with a column of texts: a list of dicts, a
+            `datasets.Dataset`, a pandas or Arrow table. A `datasets.IterableDataset` and a generator of dicts
+            are read row by row.
         output: new folder of the tokenizer.
         **settings: fields of `TokenizerSettings`.
 

@@ -36,7 +36,7 @@ from albertkit.extras import optional
 from albertkit.inspection.attention import SHARED
 from albertkit.serving import inference_client, schemas
 from albertkit.serving.libraries import HTTPError, fastapi, pydantic
-from albertkit.serving.limits import CLIENT_GONE, DEADLINE_HEADER, ApiError, Guard, too_much
+from albertkit.serving.limits import CLIENT_GONE, DEADLINE_HEADER, ApiError, Guard, client_gone, too_much
 from albertkit.serving.metrics import Metrics
 from albertkit.serving.models import ServedModel, find_model, load_model
 from albertkit.serving.queue import QueuedEngine, RowQueue, Ticket
@@ -77,10 +77,9 @@ class Service:
                 torch_threads=threads,
             )
         except RuntimeError as error:
-            raise ConfigError(
-                f"the server could not start its {settings.max_requests + 1} threads: {error}. Decrease "
-                "max_requests (--max-requests), or raise the limits of this process (ulimit -v, ulimit -u)."
-            ) from error
+            count = settings.max_requests + 1
+            message = f"the server could not start its {count} threads: {error}. Decrease max_requests."
+            raise ConfigError(message) from error
         self._reloading = threading.Lock()
         self._probed: tuple[float, dict[str, bool]] = (float("-inf"), {})
         self._probing: asyncio.Future[dict[str, bool]] | None = None
@@ -91,7 +90,6 @@ class Service:
         self.queue.close()
 
     def describe(self) -> list[str]:
-        """Return a line for each model: its name and its tasks."""
         return [f"{name} ({', '.join(model.pipelines)})" for name, model in self.models.items()]
 
     async def answer(
@@ -121,11 +119,7 @@ class Service:
                 {job, gone}, timeout=max(0.0, ticket.seconds_left()), return_when=asyncio.FIRST_COMPLETED
             )
             if not job.done():
-                raise (
-                    ApiError(CLIENT_GONE, "client_gone", "the client closed the connection")
-                    if gone.done()
-                    else ticket.late()
-                )
+                raise client_gone() if gone.done() else ticket.late()
         finally:
             gone.cancel()
             if not job.done():  # also if the server stops
@@ -141,19 +135,18 @@ class Service:
         with self._reloading:
             reloaded = []
             for name in self.models:
-                before = list(self.models[name].pipelines)
+                before = ", ".join(self.models[name].pipelines)
                 try:
                     self.models[name] = load_model(name, self.settings)
-                    reloaded.append(name)
                 except Exception as error:  # damaged files raise anything
                     logger.error("the model %s was not reloaded, and its old weights stay: %s", name, error)
-                after = list(self.models[name].pipelines)
+                    self.metrics.reloads.labels(name, "failed").inc()
+                    continue
+                reloaded.append(name)
+                self.metrics.reloads.labels(name, "done").inc()
+                after = ", ".join(self.models[name].pipelines)
                 if after != before:
-                    logger.warning(
-                        "%s: the tasks changed from %s to %s", name, ", ".join(before), ", ".join(after)
-                    )
-                outcome = "done" if name in reloaded else "failed"
-                self.metrics.reloads.labels(name, outcome).inc()
+                    logger.warning("%s: the tasks changed from %s to %s", name, before, after)
             self._probed = (float("-inf"), {})
             if reloaded:
                 logger.info("reloaded %s", ", ".join(reloaded))
@@ -182,12 +175,9 @@ class Service:
             todo = "Send them in several requests"
             raise too_much("too_many_items", "inputs", items, limits.max_items, todo)
         if characters > limits.max_characters:
-            raise ApiError(
-                413,
-                "too_many_characters",
-                f"the request {task_request.counting.format(f'{characters:,} characters')}. Expected at most "
-                f"{limits.max_characters:,}. Send less in one request.",
-            )
+            counted = task_request.counting.format(f"{characters:,} characters")
+            expected = f"Expected at most {limits.max_characters:,}. Send less in one request."
+            raise ApiError(413, "too_many_characters", f"the request {counted}. {expected}")
 
     def _work(
         self,
@@ -304,7 +294,9 @@ _DEADLINE = fastapi.Header(
 )
 
 
-def _errors(*statuses: int, model: Any = schemas.Error) -> dict[int | str, dict[str, Any]]:
+def _errors(
+    *statuses: int, model: type[pydantic.BaseModel] = schemas.Error
+) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI description of the error responses with these statuses."""
     return {status: {"model": model} for status in statuses}
 
@@ -313,7 +305,6 @@ _ERRORS = (400, 401, 404, 408, 413, 422, 429, 500, 504)
 
 
 def make_application(service: Service, *, key: str | None = None) -> Callable[..., Any]:
-    """Return the application of a service, inside a `Guard`."""
     application = fastapi.FastAPI(
         title="albertkit",
         version=__version__,
@@ -398,7 +389,8 @@ def make_application(service: Service, *, key: str | None = None) -> Callable[..
             response.headers.update(error.headers or {})
         return response
 
-    for kind in (ApiError, fastapi.exceptions.RequestValidationError, HTTPError, Exception):
+    invalid = (pydantic.ValidationError, fastapi.exceptions.RequestValidationError)
+    for kind in (ApiError, *invalid, HTTPError, Exception):
         application.add_exception_handler(kind, respond)
     pages = _add_pages(application) if with_playground else ()
     return Guard(application=application, service=service, key=key, pages=pages)
@@ -415,12 +407,6 @@ def _endpoint(service: Service, schema: type[TaskRequest]) -> Callable[..., Any]
 
 
 def _inference_endpoint(service: Service, *, names_model: bool) -> Callable[..., Any]:
-    async def answer(
-        body: inference_client.Body, request: fastapi.Request, model: str | None, task: str, seconds: Any
-    ) -> fastapi.Response:
-        asked, shape = inference_client.read_call(body, service.models, model=model, task=task)
-        return await service.answer(asked, request, seconds=seconds, shape=shape)
-
     async def with_model(
         body: inference_client.Body,
         request: fastapi.Request,
@@ -428,12 +414,13 @@ def _inference_endpoint(service: Service, *, names_model: bool) -> Callable[...,
         task: str,
         seconds: float | None = _DEADLINE,
     ) -> fastapi.Response:
-        return await answer(body, request, model, task, seconds)
+        converted, shape = inference_client.read_call(body, service.models, model=model or None, task=task)
+        return await service.answer(converted, request, seconds=seconds, shape=shape)
 
     async def without_model(
         body: inference_client.Body, request: fastapi.Request, task: str, seconds: float | None = _DEADLINE
     ) -> fastapi.Response:
-        return await answer(body, request, None, task, seconds)
+        return await with_model(body, request, "", task, seconds)
 
     return with_model if names_model else without_model
 
@@ -442,7 +429,7 @@ def _as_api_error(request: fastapi.Request, error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, pydantic.ValidationError | fastapi.exceptions.RequestValidationError):
-        return invalid_request(error.errors())
+        return _invalid_request(error.errors())
     if isinstance(error, HTTPError):
         kinds = {400: "malformed", 404: "unknown_path", 405: "wrong_method"}
         message = f"{request.method} {short(request.url.path)}: {error.detail}. See /openapi.json."
@@ -450,7 +437,7 @@ def _as_api_error(request: fastapi.Request, error: Exception) -> ApiError:
     return _internal_error()  # the framework logs the error
 
 
-def invalid_request(problems: Any) -> ApiError:
+def _invalid_request(problems: Any) -> ApiError:
     """Return the error for a request that does not match its schema, with the messages of pydantic."""
     if problems[0]["type"] == "json_invalid":
         return ApiError(400, "malformed", f"the body is not valid JSON: {problems[0]['ctx']['error']}")
@@ -504,6 +491,7 @@ def _add_pages(application: fastapi.FastAPI) -> list[str]:
 
 
 def _page(content: bytes, kind: str) -> Callable[..., Any]:
+    """Return the endpoint of a file."""
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = _HEADERS | {"ETag": tag}
 

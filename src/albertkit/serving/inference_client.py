@@ -46,12 +46,10 @@ class Call:
     """Whether the answer to a single input is in a list."""
 
 
-def _single(result: list[Any]) -> Any:
-    return result[0] if len(result) == 1 else result
-
-
 CALLS: Mapping[str, Call] = {
-    "fill-mask": Call(schemas.FillMaskRequest, answer=lambda _, result: _single(result)),
+    "fill-mask": Call(
+        schemas.FillMaskRequest, answer=lambda _, result: result[0] if len(result) == 1 else result
+    ),
     "text-classification": Call(schemas.ClassifyRequest, {"top_k": None}, always_list=True),
     "zero-shot-classification": Call(schemas.ZeroShotRequest),
     "token-classification": Call(schemas.TagRequest, {"aggregation_strategy": "simple"}),
@@ -66,21 +64,8 @@ CALLS: Mapping[str, Call] = {
 }
 """The call for each task that a path can name."""
 
-Answer = (
-    list[schemas.Candidate]
-    | list[list[schemas.Candidate]]
-    | list[list[list[schemas.Candidate]]]
-    | list[schemas.Label]
-    | list[list[schemas.Label]]
-    | list[schemas.Entity]
-    | list[list[schemas.Entity]]
-    | schemas.Answer
-    | list[schemas.Answer]
-    | list[list[schemas.Answer]]
-    | list[list[float]]
-    | list[float]
-)
-"""The content of a response by task, for one input or for a list."""
+Answer = list[Any] | dict[str, Any]
+"""The content of a response: for each task as the client's method returns it, for one input or for a list."""
 
 
 class InferenceError(pydantic.BaseModel):
@@ -96,9 +81,8 @@ def read_call(
 ) -> tuple[schemas.TaskRequest, Callable[[list[Any]], Any]]:
     """Return our request for a call, and the function that converts our results to the client's answer."""
     if task not in CALLS:
-        raise ApiError(
-            404, "unknown_task", f"there is no task {short(task)}. The tasks are {', '.join(CALLS)}."
-        )
+        message = f"there is no task {short(task)}. The tasks are {', '.join(CALLS)}."
+        raise ApiError(404, "unknown_task", message)
     call = CALLS[task]
     served = find_model(models, model, call.schema.task)
     options = (body.parameters or {}) | (body.model_extra or {})

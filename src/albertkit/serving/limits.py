@@ -29,18 +29,17 @@ class ApiError(Exception):
         message: str,
         *,
         param: str | None = None,
-        retry_after: int | None = None,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.kind, self.param, self.retry_after = status, kind, param, retry_after
 
     def response(self, path: str) -> fastapi.Response:
         """Return the response in OpenAI's error format, or in that of `InferenceClient` on its paths."""
-        content: dict[str, Any] = {"message": str(self), "type": self.kind, "param": self.param}
-        content = {"error": content}
+        content: dict[str, Any] = {"error": {"message": str(self), "type": self.kind, "param": self.param}}
         if path.startswith(("/models/", "/pipeline/")):
             content = {"error": str(self), "error_type": self.kind, "param": self.param}
-        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        headers = {} if self.retry_after is None else {"Retry-After": str(math.ceil(self.retry_after))}
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         # ASCII, because the message may quote lone surrogates, which UTF-8 does not allow.
@@ -52,6 +51,14 @@ class ApiError(Exception):
 def too_much(kind: str, what: str, received: int, limit: int, todo: str) -> ApiError:
     """Return the error for a request that is too large."""
     return ApiError(413, kind, f"the request has {received:,} {what}. Expected at most {limit:,}. {todo}.")
+
+
+def client_gone() -> ApiError:
+    return ApiError(CLIENT_GONE, "client_gone", "the client closed the connection")
+
+
+def overloaded(message: str, retry_after: float, param: str | None = None) -> ApiError:
+    return ApiError(429, "overloaded", message, param=param, retry_after=max(1.0, retry_after))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -90,68 +97,58 @@ class Guard:
             self.service.metrics.errors.labels(error.kind).inc()
             await error.response(scope["path"])(scope, receive, counted)
         finally:
-            self.service.metrics.requests.labels(self._label(scope["path"]), str(status)).inc()
-
-    def _label(self, path: str) -> str:
-        """Return the route of a path, such as "/v1/models/{model}", or "other" if there is none."""
-        routes = (route for route in self.application.routes if isinstance(route, Route))
-        return next((route.path_format for route in routes if route.path_regex.match(path)), "other")
+            routes = (route for route in self.application.routes if isinstance(route, Route))
+            matching = (route.path_format for route in routes if route.path_regex.match(scope["path"]))
+            self.service.metrics.requests.labels(next(matching, "other"), str(status)).inc()
 
     def _check_key(self, scope: dict[str, Any], headers: dict[bytes, bytes]) -> None:
         if self.key is None or scope["path"] in _OPEN or scope["path"] in self.pages:
             return
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
-        right = hmac.compare_digest(given.strip(), self.key.encode())
-        if kind.lower() != b"bearer" or not right:
-            raise ApiError(
-                401, "unauthorized", "the key is missing or wrong. Send the header Authorization: Bearer KEY."
-            )
+        if not hmac.compare_digest(given.strip(), self.key.encode()) or kind.lower() != b"bearer":
+            message = "the key is missing or wrong. Send the header Authorization: Bearer KEY."
+            raise ApiError(401, "unauthorized", message)
 
     async def _read(self, headers: dict[bytes, bytes], receive: Any) -> bytes:
         settings = self.service.settings
-        limit, seconds = settings.max_body_bytes, settings.client_seconds
-        todo = "Send several requests"
         declared = headers.get(b"content-length", b"0")
-        if declared.isdigit() and int(declared) > limit:
-            raise too_much("too_many_bytes", "bytes in its body", int(declared), limit, todo)
+        self._check_size(int(declared) if declared.isdigit() else 0)
         body = bytearray()
         try:
-            async with asyncio.timeout(seconds):
-                while True:
+            async with asyncio.timeout(settings.client_seconds):
+                is_complete = False
+                while not is_complete:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise ApiError(CLIENT_GONE, "client_gone", "the client closed the connection")
+                        raise client_gone()
                     part = message.get("body", b"")
                     self.incomplete += len(part)
                     body += part
-                    if len(body) > limit:
-                        raise too_much("too_many_bytes", "bytes or more in its body", len(body), limit, todo)
-                    if len(body) > _SMALL and self.incomplete > _BODIES_AT_ONCE * limit:
-                        raise ApiError(
-                            429,
-                            "overloaded",
-                            f"the server is receiving {self.incomplete:,} bytes of bodies. Try again later.",
-                            retry_after=math.ceil(seconds),
+                    self._check_size(len(body))
+                    if len(body) > _SMALL and self.incomplete > _BODIES_AT_ONCE * settings.max_body_bytes:
+                        busy = (
+                            f"the server is receiving {self.incomplete:,} bytes of bodies. Try again later."
                         )
-                    if not message.get("more_body", False):
-                        break
+                        raise overloaded(busy, settings.client_seconds)
+                    is_complete = not message.get("more_body", False)
         except TimeoutError:
-            raise ApiError(
-                408,
-                "slow_client",
-                f"the body is incomplete after {seconds:g} seconds ({len(body):,} bytes). Send it faster.",
-            ) from None
+            late = f"the body is incomplete after {settings.client_seconds:g} seconds ({len(body):,} bytes)"
+            raise ApiError(408, "slow_client", f"{late}. Send it faster.") from None
         finally:
             self.incomplete -= len(body)
         most = _VALUES + _VALUES_PER_INPUT * settings.max_items
         if not has_at_most(most, bytes(body)):
-            raise ApiError(
-                413,
-                "too_many_items",
+            message = (
                 f"the body has more than {most:,} values (texts, lists, ...). Send them in several requests. "
-                f"Expected at most {settings.max_items:,} inputs.",
+                f"Expected at most {settings.max_items:,} inputs."
             )
+            raise ApiError(413, "too_many_items", message)
         return bytes(body)
+
+    def _check_size(self, size: int) -> None:
+        limit = self.service.settings.max_body_bytes
+        if size > limit:
+            raise too_much("too_many_bytes", "bytes in its body", size, limit, "Send several requests")
 
 
 def has_at_most(limit: int, content: bytes) -> bool:

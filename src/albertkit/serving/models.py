@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from albertkit.engines.engine import BATCH_TOKENS, Engine, Row
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.errors import CheckpointError, short
 from albertkit.heads import HEADS, Output
-from albertkit.pipelines import Pipeline, pipeline
+from albertkit.pipelines.core import Pipeline, pipeline
 from albertkit.pipelines.tasks import find_entailment
 from albertkit.serving.limits import ApiError
 from albertkit.serving.queue import QueuedEngine, RowQueue, Ticket
@@ -45,7 +45,6 @@ class ServedModel:
 
     @property
     def engine(self) -> Engine:
-        """The engine that computes the model."""
         return self.any_pipeline.engine
 
     @property
@@ -70,7 +69,6 @@ class ServedModel:
             return False
 
     def describe(self) -> dict[str, Any]:
-        """Return the tasks and sizes of the model, as in a `ModelEntry`."""
         config = self.any_pipeline.model.config
         vectors, longest = text_vectors(config), config.max_position_embeddings
         return {
@@ -104,61 +102,45 @@ def load_model(name: str, settings: ServingSettings) -> ServedModel:
     first.tokenizer.parse_special_tokens = False
     shared: dict[str, Any] = {"model": first.model, "tokenizer": first.tokenizer, "engine": first.engine}
     pipelines = {first.task: first}
-    for other in _other_tasks(first, pretrained=pretrained):
-        pipelines.setdefault(other, pipeline(other, **shared))
+    others = ["fill-mask"] if pretrained else []
+    if first.task == "text-classification" and find_entailment(first.model.config.label2id) is not None:
+        others.append("zero-shot-classification")
+    for other in (*others, "feature-extraction"):
+        if other != first.task:
+            pipelines[other] = pipeline(other, **shared)
     row = _probe_row(first)
     exact = engine != "onnx-int8" and not is_int8(first.model)
     outputs: list[Output] = [_OUTPUTS.get(name, "logits") for name in pipelines]
     try:
-        expected: dict[Output, np.ndarray] = {
+        expected: dict[Output, Any] = {
             output: first.engine.run([row], output=output)[0] for output in outputs
         }
     except CheckpointError as error:
         raise CheckpointError(f"{source}: {error}") from error
     defined = _scores_by_definition(first.model, row, outputs)
     if not all(_alike(scores, defined[output], exact=exact) for output, scores in expected.items()):
-        raise CheckpointError(
-            f"{source}: the scores of the engine {engine!r} differ from the reference, so the model is not "
-            "served. Use --engine plain."
-        )
+        message = f"{source}: the scores of the engine {engine!r} differ from the reference."
+        raise CheckpointError(f"{message} Use the engine 'plain'.")
+    budget = BATCH_TOKENS
     if isinstance(first.model, LightModel):
         first.model.release_memory()
-    budget = settings.batch_tokens or _batch_tokens(first.model)
-    return ServedModel(name, pipelines, budget, expected)
+    else:
+        from albertkit.engines.torch import default_batch_tokens
 
-
-def _other_tasks(first: Pipeline, *, pretrained: bool) -> Iterator[str]:
-    """Yield the tasks of a model in addition to the task of its first pipeline."""
-    if pretrained:
-        yield "fill-mask"
-    if first.task == "text-classification" and find_entailment(first.model.config.label2id) is not None:
-        yield "zero-shot-classification"
-    yield "feature-extraction"
-
-
-def _trained_for_embeddings(models: Mapping[str, ServedModel]) -> dict[str, ServedModel]:
-    """Return the models without a head or, if there are none, the pretrained ones.
-
-    Every model can compute embeddings, but those of a model that was fine-tuned for another task are worse.
-    """
-    own = {name: next(iter(model.pipelines)) for name, model in models.items()}
-    return {name: models[name] for name, task in own.items() if task == "feature-extraction"} or {
-        name: model for name, model in models.items() if "fill-mask" in model.pipelines
-    }
+        budget = default_batch_tokens(first.model.device)
+    return ServedModel(name, pipelines, settings.batch_tokens or budget, expected)
 
 
 def find_model(models: Mapping[str, ServedModel], name: str | None, task: str | None) -> ServedModel:
     """Return the model that a request names, or if it names none, the first model trained for the task."""
     if name is not None and name not in models:
-        raise ApiError(
-            404,
-            "unknown_model",
-            f"there is no model {short(name)}. The models are {', '.join(models)}.",
-            param="model",
-        )
+        message = f"there is no model {short(name)}. The models are {', '.join(models)}."
+        raise ApiError(404, "unknown_model", message, param="model")
     able = {each: model for each, model in models.items() if task is None or task in model.pipelines}
     if name is None and task == "feature-extraction" and len(models) > 1:
-        able = _trained_for_embeddings(models)
+        # Every model computes embeddings, but those of models for another task are worse.
+        able = {each: model for each, model in models.items() if next(iter(model.pipelines)) == task}
+        able = able or {each: model for each, model in models.items() if "fill-mask" in model.pipelines}
     chosen = next(iter(able), None) if name is None else name
     if chosen in able:
         return able[chosen]
@@ -194,15 +176,6 @@ def _scores_by_definition(model: Model, row: Row, outputs: list[Output]) -> dict
         columns = [computed[name] for name in head.scores[output].names]
         scores[output] = columns[0] if len(columns) == 1 else np.stack(columns, axis=-1)
     return {output: scores[output].reshape(-1, scores[output].shape[-1])[:1] for output in outputs}
-
-
-def _batch_tokens(model: Model) -> int:
-    """Return the default of the device for the maximum number of tokens per batch."""
-    if isinstance(model, LightModel):
-        return BATCH_TOKENS
-    from albertkit.engines.torch import default_batch_tokens
-
-    return default_batch_tokens(model.device)
 
 
 def _alike(scores: np.ndarray, expected: np.ndarray, *, exact: bool = True) -> bool:

@@ -13,7 +13,6 @@ A request cannot make another one fail: rows of cancelled requests leave the que
 computed again, request by request.
 """
 
-import math
 import threading
 import time
 from bisect import insort
@@ -25,7 +24,7 @@ import numpy as np
 
 from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.extras import optional
-from albertkit.serving.limits import DEADLINE_HEADER, ApiError, too_much
+from albertkit.serving.limits import DEADLINE_HEADER, ApiError, overloaded, too_much
 from albertkit.serving.metrics import Metrics
 
 torch: Any = optional("torch", extra="torch")
@@ -48,7 +47,6 @@ class Ticket:
     seconds: float
     """Time from its arrival until its deadline."""
     max_tokens: int | None = None
-    """Maximum number of tokens."""
     urgent: bool = False
     """Whether its rows are computed before all others."""
     param: str | None = None
@@ -63,20 +61,16 @@ class Ticket:
     error: ApiError | None = None
     """The reason why it was cancelled."""
     arrived: float = field(default_factory=time.monotonic)
-    _wake: threading.Event = field(default_factory=threading.Event)
+    wake: threading.Event = field(default_factory=threading.Event)
+    """Set when the thread of the request must go on: its rows are computed, or it was cancelled."""
 
     def seconds_left(self) -> float:
-        """Return the time until the deadline."""
         return self.arrived + self.seconds - time.monotonic()
 
     def cancel(self, error: ApiError) -> None:
         """Cancel the request: its rows leave the queue, and its thread raises the error."""
         self.error = error
-        self._wake.set()
-
-    def done(self) -> None:
-        """Wake the thread that waits for the rows."""
-        self._wake.set()
+        self.wake.set()
 
     def add_tokens(self, count: int) -> int:
         """Add tokens of the request, and return its number of tokens."""
@@ -88,19 +82,15 @@ class Ticket:
 
     def late(self) -> ApiError:
         """Return the error for a request after its deadline."""
-        return ApiError(
-            504,
-            "deadline",
-            f"the response took more than {self.seconds:g} seconds. Send less text, or allow more time "
-            f"({DEADLINE_HEADER}).",
-            param=self.param,
-        )
+        advice = f"Send less text, or allow more time ({DEADLINE_HEADER})."
+        message = f"the response took more than {self.seconds:g} seconds. {advice}"
+        return ApiError(504, "deadline", message, param=self.param)
 
     def wait(self) -> None:
-        """Wait until `done` or `cancel` is called, or the deadline has passed."""
-        if not self._wake.wait(min(max(0.0, self.seconds_left()), threading.TIMEOUT_MAX)):
+        """Wait until the rows are computed, the request is cancelled, or the deadline has passed."""
+        if not self.wake.wait(min(max(0.0, self.seconds_left()), threading.TIMEOUT_MAX)):
             self.error = self.error or self.late()  # so its rows leave the queue
-        self._wake.clear()
+        self.wake.clear()
         if self.error is not None:
             raise self.error
 
@@ -123,33 +113,29 @@ class Work:
         self.missing = len(self.rows)
 
     def is_wanted(self) -> bool:
-        """Return whether the rows that are not computed are still needed."""
         return self.error is None and self.ticket.error is None
 
     def take(self, number: int, scores: np.ndarray) -> None:
         """Store the result of a row's scores (R, K)."""
         if not self.is_wanted():
             return
+        if self.job.output == "hidden_states" and not scores.any():
+            message = "the model's hidden states are all zero: the model or the machine is faulty."
+            self.fail(ApiError(500, "not_finite", f"{message} No results are returned."))
+            return
         try:
-            if self.job.output == "hidden_states" and not scores.any():
-                raise ApiError(
-                    500,
-                    "not_finite",
-                    "the model's hidden states for this request are all zero. The model or the machine is "
-                    "faulty. No results are returned.",
-                )
             self.answers[number] = self.then(scores)
         except Exception as error:  # it affects only this request
             self.fail(error)
             return
         self.missing -= 1
         if not self.missing:
-            self.ticket.done()
+            self.ticket.wake.set()
 
     def fail(self, error: Exception) -> None:
         """Set the error, which the thread of the request raises."""
         self.error = error
-        self.ticket.done()
+        self.ticket.wake.set()
 
 
 class _Queued(NamedTuple):
@@ -166,10 +152,6 @@ class _Queued(NamedTuple):
     @property
     def length(self) -> int:
         return len(self.row.input_ids)
-
-    def fits(self, other: "_Queued") -> bool:
-        """Return whether one call of an engine can compute both rows."""
-        return self.work.engine is other.work.engine and self.work.job.output == other.work.job.output
 
 
 class RowQueue:
@@ -197,12 +179,8 @@ class RowQueue:
     def check(self) -> None:
         """Raise ApiError if the maximum number of requests is in progress."""
         if len(self.requests) >= self._max_requests:
-            raise ApiError(
-                429,
-                "overloaded",
-                f"{len(self.requests)} requests are in progress, the maximum of the server. Try again later.",
-                retry_after=math.ceil(max(1.0, self._expected_wait() / 2)),
-            )
+            message = f"{len(self.requests)} requests are in progress, the maximum of the server."
+            raise overloaded(f"{message} Try again later.", self._expected_wait() / 2)
 
     def enter(self, ticket: Ticket) -> None:
         """Admit a request."""
@@ -212,14 +190,11 @@ class RowQueue:
         wait = self._expected_wait(ticket) if ticket.characters else 0.0
         if wait * _MARGIN > ticket.seconds_left():
             seconds = f"{wait:.1f}" if wait >= 1 else f"{wait:.1g}"
-            raise ApiError(
-                429,
-                "overloaded",
+            message = (
                 f"with the requests before it, this request takes about {seconds} seconds. Expected at most "
-                f"{ticket.seconds:g} seconds. Try again later, or allow more time ({DEADLINE_HEADER}).",
-                param=ticket.param,
-                retry_after=math.ceil(max(1.0, wait * _MARGIN - ticket.seconds_left())),
+                f"{ticket.seconds:g} seconds. Try again later, or allow more time ({DEADLINE_HEADER})."
             )
+            raise overloaded(message, wait * _MARGIN - ticket.seconds_left(), ticket.param)
         with self._changed:
             self.requests.add(ticket)
         self._metrics.requests_in_progress.set(len(self.requests))
@@ -258,9 +233,8 @@ class RowQueue:
             self._changed.notify()
         computed_before = ticket.compute_seconds
         ticket.wait()
-        ticket.queue_seconds += (
-            time.monotonic() - submitted - (ticket.compute_seconds - computed_before)
-        )  # includes the batches of other requests between those of this request
+        # This includes the batches of other requests between those of this request.
+        ticket.queue_seconds += time.monotonic() - submitted - (ticket.compute_seconds - computed_before)
         if work.error is not None:
             raise work.error
         return work.answers
@@ -271,15 +245,14 @@ class RowQueue:
 
     def _expected_wait(self, *tickets: Ticket) -> float:
         """Return the estimated seconds until all requests in progress, and these, are computed."""
-        return self.seconds_for(sum(map(self.tokens_of, (*self.requests, *tickets))))
+        return self._seconds_for(sum(map(self.tokens_of, (*self.requests, *tickets))))
 
-    def seconds_for(self, tokens: float) -> float:
+    def _seconds_for(self, tokens: float) -> float:
         """Return the estimated seconds to compute tokens; 0 if the speed was not measured recently."""
         is_valid = time.monotonic() - self._measured < _VALID_SECONDS
         return self.seconds_per_token * tokens if is_valid else 0.0
 
     def is_alive(self) -> bool:
-        """Return whether the computing thread is alive."""
         return self._thread.is_alive()
 
     def close(self) -> None:
@@ -299,17 +272,17 @@ class RowQueue:
         """Return the rows of the next batch, or none if the queue is closed and empty."""
         with self._changed:
             while True:
-                while not self._wanted():
+                while not self._drop_cancelled():
                     if self._closed:
                         return []
                     self._changed.wait()
                 until = time.monotonic() + self._batch_wait
                 while self._are_more_coming() and (left := until - time.monotonic()) > 0:
                     self._changed.wait(left)
-                if self._wanted():  # still
+                if self._drop_cancelled():
                     return self._take()
 
-    def _wanted(self) -> bool:
+    def _drop_cancelled(self) -> bool:
         """Remove the rows of cancelled requests, and return whether rows are left."""
         self._set([queued for queued in self._rows if queued.work.is_wanted()])
         return bool(self._rows)
@@ -324,23 +297,23 @@ class RowQueue:
         return not is_full and any(ticket.tokens is None for ticket in self.requests)
 
     def _take(self) -> list[_Queued]:
+        """Remove the rows of the next batch from the queue."""
         first = self._rows[0]
+        work, tokens = first.work, 0
         near: list[_Queued] = []
-        tokens = 0
         for queued in self._rows:
-            if tokens > _LOOK_AHEAD * first.work.budget:
+            if tokens > _LOOK_AHEAD * work.budget:
                 break
-            if queued.fits(first):
+            if queued.work.engine is work.engine and queued.work.job.output == work.job.output:
                 near.append(queued)
                 tokens += queued.length
-        near.sort(
-            key=lambda queued: abs(queued.length - first.length)
-        )  # stable, so the first row stays first
+        # Sorting is stable, so the first row stays first.
+        near.sort(key=lambda queued: abs(queued.length - first.length))
         batch: list[_Queued] = []
         tokens = 0
         for queued in near:
             tokens += queued.length
-            if batch and tokens > first.work.budget:
+            if batch and tokens > work.budget:
                 break
             batch.append(queued)
         taken = set(map(id, batch))
@@ -364,15 +337,14 @@ class RowQueue:
             for request in requests:
                 self._compute([queued for queued in batch if queued.work is request])
             return
-        seconds = time.monotonic() - begin
-        tokens = sum(queued.length for queued in batch)
-        self._record(batch, tokens, seconds)
+        self._record(batch, time.monotonic() - begin)
         for queued, row_scores in zip(batch, scores, strict=True):
             queued.work.take(queued.number, row_scores)
 
-    def _record(self, batch: list[_Queued], tokens: int, seconds: float) -> None:
+    def _record(self, batch: list[_Queued], seconds: float) -> None:
+        tokens = sum(queued.length for queued in batch)
         if tokens >= _MIN_FILL * batch[0].work.budget:
-            weight = _SMOOTHING if self.seconds_for(tokens) else 1.0
+            weight = _SMOOTHING if self._seconds_for(tokens) else 1.0
             self._measured = time.monotonic()
             self.seconds_per_token += weight * (seconds / tokens - self.seconds_per_token)
         self._metrics.batch_rows.observe(len(batch))
@@ -391,7 +363,6 @@ class QueuedEngine(Engine):
     """The engine that computes the rows."""
     queue: RowQueue
     ticket: Ticket
-    """The request."""
     budget: int
     """Maximum number of tokens per batch."""
 

@@ -17,7 +17,7 @@ import numpy as np
 from albertkit.checkpoints.sentence_modules import sentence_modules
 from albertkit.inspection.attention import InsideEngine, compute_attention
 from albertkit.options import BEST, OPTIONS
-from albertkit.pipelines import Pipeline
+from albertkit.pipelines.core import Pipeline
 from albertkit.recipe import field_docs
 from albertkit.serving.libraries import pydantic
 from albertkit.serving.limits import ApiError
@@ -83,6 +83,8 @@ class TaskRequest(Strict):
     """Whether the model computes the response; False if only the tokenizer is needed."""
     counting: ClassVar[str] = "has {}"
     """How a request has so many characters, for errors."""
+    as_lists: ClassVar[bool] = False
+    """Whether each result is a list, even if the pipeline returns a single answer."""
 
     model: Name | None = Field(None, description="Name of the model. Default: the first model for the task.")
     input: Any
@@ -92,7 +94,6 @@ class TaskRequest(Strict):
         def __getattr__(self, name: str) -> Any: ...
 
     def items(self) -> list[Any]:
-        """Return the inputs as a list."""
         return self.input if isinstance(self.input, list) else [self.input]
 
     def characters(self) -> int:
@@ -106,10 +107,10 @@ class TaskRequest(Strict):
     def results(self, pipeline: Pipeline) -> list[Any]:
         """Return the result of the task's pipeline for each input."""
         items = [item if isinstance(item, str) else item.model_dump() for item in self.items()]
-        return pipeline(items, **self.options())
+        results = pipeline(items, **self.options())
+        return [[each] if self.as_lists and not isinstance(each, list) else each for each in results]
 
     def content(self, results: list[Any]) -> dict[str, Any]:
-        """Return the fields of the response."""
         return {"results": results}
 
 
@@ -123,19 +124,14 @@ def _characters(item: Any) -> int:
 def _schema_of(kind: Any, field: dataclasses.Field[Any]) -> Any:
     """Return the type of an option in a request: with limits, and only types that JSON has."""
     is_union = typing.get_origin(kind) in (types.UnionType, typing.Union)
-    members = [one for one in (typing.get_args(kind) if is_union else [kind]) if one is not type(None)]
-    maximum = field.metadata.get("request_maximum") or _MAX_LENGTH
-    found: list[Any] = []
-    for one in members:
-        if one is int:
-            minimum = field.metadata.get("minimum") or 0
-            found.append(Annotated[int, Field(ge=minimum, le=maximum)])
-        elif typing.get_origin(one) is not None and typing.get_origin(one) is not Literal:
-            found = [Annotated[list[Name], _list(max_length=1000)]]  # instead of a text
-            break
-        else:
-            found.append(Name if one is str else one)
-    return typing.Union[*found, None]  # type: ignore[return-value]
+    kinds = typing.get_args(kind) if is_union else (kind,)
+    members: list[Any] = [member for member in kinds if member is not type(None)]
+    if any(typing.get_origin(member) not in (None, Literal) for member in members):
+        members = [Annotated[list[Name], _list(max_length=1000)]]  # instead of a text
+    minimum, maximum = (field.metadata.get(name) for name in ("minimum", "request_maximum"))
+    number = Annotated[int, Field(ge=minimum or 0, le=maximum or _MAX_LENGTH)]
+    in_json = [{int: number, str: Name}.get(member, member) for member in members]
+    return typing.Union[*in_json, None]  # type: ignore[return-value]
 
 
 def request_for(task: str, item: Any) -> type[TaskRequest]:
@@ -151,10 +147,6 @@ def request_for(task: str, item: Any) -> type[TaskRequest]:
             about |= {"default_factory": lambda: None} if default is BEST else {"default": default}
             fields[field.name] = (_schema_of(hints[field.name], field), Field(**about))
     return pydantic.create_model(f"{kind.__name__}Request", __base__=TaskRequest, **fields)
-
-
-def _lists(answers: list[Any]) -> list[list[Any]]:
-    return [answer if isinstance(answer, list) else [answer] for answer in answers]
 
 
 # --- responses
@@ -226,14 +218,6 @@ class Choice(pydantic.BaseModel):
     cut: int | None = None
 
 
-class Order(pydantic.BaseModel):
-    """The predicted order of two texts."""
-
-    label: Literal["in order", "swapped"]
-    score: float
-    cut: int | None = None
-
-
 class Embedding(pydantic.BaseModel):
     """The vector of a text: a list of numbers, or float32 in base64."""
 
@@ -249,37 +233,6 @@ class Tokens(pydantic.BaseModel):
     token_type_ids: list[int]
     tokens: list[str]
     offsets: list[list[int]]
-
-
-class InspectedLayer(pydantic.BaseModel):
-    """The attention of an executed layer, and the stored layer with its weights. Both count from 1."""
-
-    stored: int
-    heads: list[int]
-    attention: str = Field(
-        description="Probabilities in base64, for each head, each token (row) and each token that it attends "
-        "to: little-endian 16-bit integers, to be divided by `scale`."
-    )
-
-
-class Inspection(pydantic.BaseModel):
-    """The inspection of a text: T tokens, L layers."""
-
-    text: str
-    text_pair: str | None
-    tokens: list[str]
-    segments: list[int]
-    special: list[bool] = Field(description="Whether a token is [CLS] or [SEP].")
-    cut: int = Field(description="Number of tokens that truncation removed.")
-    scale: int
-    cosine_to_previous: list[list[float]] = Field(
-        description="(L, T): cosine of each token's hidden states after a layer and before it."
-    )
-    cosine_to_last: list[list[float]] = Field(
-        description="(L + 1, T): cosine of each token's hidden states after each layer, beginning with the "
-        "embeddings, and after the last layer."
-    )
-    layers: list[InspectedLayer]
 
 
 class ModelEntry(pydantic.BaseModel):
@@ -342,9 +295,7 @@ class FillMaskRequest(request_for("fill-mask", str)):
         return super().characters() + sum(map(len, self.targets or [])) + repeated // 20
 
     def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return the candidates of each mask of each text."""
-        answers = super().results(pipeline)
-        return [masks if isinstance(masks[0], list) else [masks] for masks in answers]
+        return [masks if isinstance(masks[0], list) else [masks] for masks in super().results(pipeline)]
 
 
 class ClassifyRequest(request_for("text-classification", str | TextPair)):
@@ -353,10 +304,7 @@ class ClassifyRequest(request_for("text-classification", str | TextPair)):
     path = "/v1/classify"
     task = "text-classification"
     response: ClassVar = {"results": list[list[Label]]}
-
-    def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return the labels of each input."""
-        return _lists(super().results(pipeline))
+    as_lists = True
 
 
 class ZeroShotRequest(request_for("zero-shot-classification", str)):
@@ -381,13 +329,12 @@ class ZeroShotRequest(request_for("zero-shot-classification", str)):
         return count * super().characters() + len(self.items()) * hypotheses
 
     def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return the labels of each text, best first."""
         return [
             [
-                {"label": label, "score": score, **({"cut": one["cut"]} if "cut" in one else {})}
-                for label, score in zip(one["labels"], one["scores"], strict=True)
+                {"label": label, "score": score, **({"cut": answer["cut"]} if "cut" in answer else {})}
+                for label, score in zip(answer["labels"], answer["scores"], strict=True)
             ]
-            for one in super().results(pipeline)
+            for answer in super().results(pipeline)
         ]
 
 
@@ -405,10 +352,7 @@ class AnswerRequest(request_for("question-answering", Question)):
     path = "/v1/answer"
     task = "question-answering"
     response: ClassVar = {"results": list[list[Answer]]}
-
-    def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return the answers to each question, best first."""
-        return _lists(super().results(pipeline))
+    as_lists = True
 
 
 class ChooseRequest(request_for("multiple-choice", Choices)):
@@ -433,7 +377,7 @@ class OrderRequest(request_for("sentence-order", OrderedPair)):
 
     path = "/v1/order"
     task = "sentence-order"
-    response: ClassVar = {"results": list[Order]}
+    response: ClassVar = {"results": list[Label]}
 
 
 class EmbeddingsRequest(request_for("feature-extraction", str)):
@@ -453,7 +397,6 @@ class EmbeddingsRequest(request_for("feature-extraction", str)):
     normalize: bool = Field(True, description="Scale the vectors to length 1.")
 
     def results(self, pipeline: Any) -> list[Any]:
-        """Return the vector of each text."""
         config = pipeline.model.config
         pooling = self.pooling or (None if sentence_modules(config) else "mean")
         size = text_vectors(config, pooling=pooling).size(config.hidden_size)
@@ -478,7 +421,6 @@ class EmbeddingsRequest(request_for("feature-extraction", str)):
         ]
 
     def content(self, results: list[Any]) -> dict[str, Any]:
-        """Return the fields of OpenAI's response."""
         return {"object": "list", "data": results}
 
 
@@ -495,7 +437,6 @@ class TokenizeRequest(TaskRequest):
     masks: _Masks = False
 
     def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return the tokens of each input."""
         tokenizer = pipeline.tokenizer
         parse = "mask" if self.masks else False
         pairs = [
@@ -515,10 +456,16 @@ class TokenizeRequest(TaskRequest):
 
 
 class InspectRequest(TaskRequest):
-    """One text, or a pair of texts, to inspect: attention by layer and head, hidden states by layer."""
+    """One text, or a pair of texts, to inspect.
+
+    The result has the tokens, and for T tokens and L layers: `layers`, the attention of each layer, as
+    little-endian 16-bit integers in base64 (head, token, attended token), to be divided by `scale`;
+    `cosine_to_previous` (L, T), the cosine of each token's hidden states after a layer and before it; and
+    `cosine_to_last` (L + 1, T), of those after each layer, beginning with the embeddings, and after the last.
+    """
 
     path = "/v1/inspect"
-    response: ClassVar = {"results": list[Inspection]}
+    response: ClassVar = {"results": list[dict[str, Any]]}
     input: str | TextPair
     masks: _Masks = False
     truncation: bool = Field(
@@ -528,7 +475,6 @@ class InspectRequest(TaskRequest):
     )
 
     def results(self, pipeline: Pipeline) -> list[Any]:
-        """Return a list with the inspection of the text."""
         item = self.input
         text, text_pair = (item, None) if isinstance(item, str) else (item.text, item.text_pair)
         engine = cast(QueuedEngine, pipeline.engine)

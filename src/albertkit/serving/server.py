@@ -23,7 +23,7 @@ from typing import Any
 
 from albertkit.allocator import return_memory
 from albertkit.cores import VARIABLE, usable_cores
-from albertkit.errors import AlbertKitError, ConfigError, DataError, UnknownTokensWarning
+from albertkit.errors import AlbertKitError, ConfigError, UnknownTokensWarning
 from albertkit.hub import BUNDLED
 from albertkit.logs import TIME_FORMAT, lines_shown
 from albertkit.recipe import build, takes_settings
@@ -40,11 +40,9 @@ _DRAIN_MARGIN = 5  # seconds after the last deadline
 _LOADING_SECONDS = 120  # maximum time until a new worker answers the supervisor
 _MAX_HEAD = 65_536  # bytes of the head of a request
 _BINDING_HINTS = {
-    errno.EADDRINUSE: "Choose another port with --port, or 0 for any.",
-    errno.EACCES: "Choose a port above 1023 with --port, or run as a user who may use this port.",
+    errno.EADDRINUSE: "Choose another port, or 0 for any.",
+    errno.EACCES: "Choose a port above 1023, or run as a user who may use this port.",
 }
-
-
 _LOGGING = copy.deepcopy(uvicorn.config.LOGGING_CONFIG)  # with the time
 _LOGGING["formatters"]["default"] |= {
     "fmt": "%(asctime)s %(levelprefix)s %(message)s",
@@ -63,10 +61,11 @@ def serve(
     """Serve models over HTTP until SIGTERM or Ctrl-C, then finish the requests in progress and return.
 
     Args:
-        model: folders, hub names or "bundled". Requests name a model by its key in a dict, by NAME in
-            "NAME=MODEL", or otherwise by the name of its folder.
-        task: tasks of the pipelines, if the heads of the models do not determine them: "TASK" for a single
-            model, "NAME=TASK", or a dict from names to tasks.
+        model: model folder, Hugging Face Hub name, or 'bundled'. Requests refer to the model by NAME in
+            NAME=MODEL (default: the last part of MODEL). Can be repeated. In Python also a list, or a dict
+            from names to models.
+        task: pipeline task of a model as NAME=TASK, if its head does not determine it. Can be repeated. In
+            Python also a list, or a dict from names to tasks.
         ready: function that is called with the address and the names of the models when the server accepts
             requests; None logs them.
         **settings: fields of `ServingSettings`.
@@ -90,15 +89,14 @@ def serve(
                 chosen.host,
                 KEY_VARIABLE,
             )
-        announce = partial(ready or _log, _address(listening))
+        host, port = listening.getsockname()[:2]
+        host = f"[{host}]" if ":" in host else host
+        log = lambda address, names: logger.info("serving %s on %s", ", ".join(names), address)  # noqa: E731
+        announce = partial(ready or log, f"http://{host}:{port}")
         if chosen.workers == 1:
             serve_here(chosen, listening, ready=announce)
         else:
             _serve_in_processes(chosen, listening, ready=announce)
-
-
-def _log(address: str, names: list[str]) -> None:
-    logger.info("serving %s on %s", ", ".join(names), address)
 
 
 def named_settings(model: Any, task: Any, settings: Mapping[str, Any]) -> ServingSettings:
@@ -109,20 +107,14 @@ def named_settings(model: Any, task: Any, settings: Mapping[str, Any]) -> Servin
 
 
 def _check_thread() -> None:
+    """Raise ConfigError where signals cannot be handled."""
     is_main, has_loop = threading.current_thread() is threading.main_thread(), False
     with suppress(RuntimeError):
         has_loop = bool(asyncio.get_running_loop())
     if has_loop or not is_main:
         where = "while an event loop runs, as in a notebook" if has_loop else "in a thread"
-        raise ConfigError(
-            f"serve was called {where}. Expected the main thread, without an event loop. Run `albertkit "
-            "serve` in a terminal."
-        )
-
-
-def _address(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        todo = "Run `albertkit serve` in a terminal."
+        raise ConfigError(f"serve was called {where}. Expected the main thread. {todo}")
 
 
 def _named(given: Any, kind: str, *, default: str | None = None) -> dict[str, str]:
@@ -130,14 +122,16 @@ def _named(given: Any, kind: str, *, default: str | None = None) -> dict[str, st
     if isinstance(given, Mapping):
         return {name: str(value) for name, value in given.items()}
     named: dict[str, str] = {}
-    for text in [given] if isinstance(given, str | Path) else given:
-        name, value = _split_model(str(text)) if kind == "model" else _split_task(str(text), default)
+    for text in map(str, [given] if isinstance(given, str | Path) else given):
+        if kind == "model":
+            name, value = _split_model(text)
+        else:  # no task contains "="
+            name, _, value = text.rpartition("=")
+            name = name or default or ""
         if not name or not value:
-            raise ConfigError(
-                f"--{kind} is {str(text)!r}. Expected NAME={kind.upper()}, because requests need a name."
-            )
+            raise ConfigError(f"{kind} is {text!r}. Expected NAME={kind.upper()}.")
         if name in named:
-            raise ConfigError(f"two --{kind} have the name {name!r}. Choose another: NAME={kind.upper()}.")
+            raise ConfigError(f"two values of {kind} have the name {name!r}. Expected different names.")
         named[name] = value
     return named
 
@@ -152,12 +146,6 @@ def _split_model(given: str) -> tuple[str, str]:
     return (path.resolve() if path.name in ("", "..") else path).name, given
 
 
-def _split_task(given: str, default: str | None) -> tuple[str, str]:
-    """Return the name and the task of `[NAME=]TASK`. No task contains "="."""
-    name, equals, task = given.rpartition("=")
-    return name if equals else default or "", task
-
-
 def listen(settings: ServingSettings) -> socket.socket:
     """Return a socket that is bound to the host and port of the settings."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
@@ -167,7 +155,7 @@ def listen(settings: ServingSettings) -> socket.socket:
         listening.bind((settings.host, settings.port))
     except OSError as error:
         listening.close()
-        hint = _BINDING_HINTS.get(error.errno or 0, "Set --host to a name or an address of this machine.")
+        hint = _BINDING_HINTS.get(error.errno or 0, "Set host to a name or an address of this machine.")
         message = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}. {hint}"
         raise OSError(error.errno, message) from error
     return listening
@@ -175,23 +163,18 @@ def listen(settings: ServingSettings) -> socket.socket:
 
 def read_key(settings: ServingSettings) -> str | None:
     """Return the key that requests must send, or None if they need no key."""
-    if settings.key_file is not None:
-        source = settings.key_file
-        try:
-            key = read_text(Path(source)).strip()
-        except (OSError, DataError) as error:
-            raise ConfigError(f"the key file cannot be read: {error}") from error
-    elif KEY_VARIABLE in os.environ:
-        source = f"the environment variable {KEY_VARIABLE}"
-        key = os.environ[KEY_VARIABLE].strip()
-    else:
+    if settings.key_file is None and KEY_VARIABLE not in os.environ:
         return None
+    if settings.key_file is None:
+        source, key = f"the environment variable {KEY_VARIABLE}", os.environ[KEY_VARIABLE]
+    else:
+        source, key = settings.key_file, read_text(Path(settings.key_file))
     if len(key.split()) != 1:
+        todo = f"To serve without a key, unset {KEY_VARIABLE} and key_file."
         raise ConfigError(
-            f"{source} has {len(key.split())} words. Expected the key, which is one word. To serve without a "
-            f"key, unset {KEY_VARIABLE} and omit --key-file."
+            f"{source} has {len(key.split())} words. Expected the key, which is one word. {todo}"
         )
-    return key
+    return key.strip()
 
 
 def make_server(service: Service, *, key: str | None = None) -> uvicorn.Server:

@@ -61,10 +61,8 @@ class ServingSettings:
         if not self.models:
             raise ConfigError("there is no model to serve. Expected at least one.")
         if unknown := self.tasks.keys() - self.models.keys():
-            raise ConfigError(
-                f"a task is set for {', '.join(sorted(unknown))}, but the models are "
-                f"{', '.join(self.models)}. Use one of their names."
-            )
+            models = f"the models are {', '.join(self.models)}. Use one of their names."
+            raise ConfigError(f"a task is set for {', '.join(sorted(unknown))}, but {models}")
         if not 0 <= self.port < 65_536:
             raise ConfigError(f"port is {self.port}. Expected 0 to 65535.")
         if self.batch_wait >= 1:

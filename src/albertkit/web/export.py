@@ -114,8 +114,8 @@ def export_web(
     The function first checks both models as `export_onnx` does. Then it creates all files at once.
 
     Args:
-        source: a folder, a checkpoint of another library, or a name, as for `from_pretrained`. It must have a
-            vocabulary.
+        source: model folder, TensorFlow checkpoint (folder, prefix or .tar.gz), Julia .tfbson file, or
+            Hugging Face Hub name. It must have a vocabulary.
         target: a new or empty folder.
         architecture: the model class; None for the class of the source. For a pretraining model, None stands
             for AlbertForMaskedLM, because transformers.js has no class with both heads.
@@ -151,31 +151,24 @@ def export_web(
     if page:
         check_npm()
     elif name is not None:
-        raise ConfigError(f"name is {name!r}, which only the page shows. Set page (--page) too.")
+        raise ConfigError(f"name is {name!r}, which only the page shows. Set page too.")
     check_int8_options(int8, calibrate, max_drop, columns)
     checkpoint = formats.read(formats.locate(source, also=PATTERNS))
     add_model_file(checkpoint)
     if vocabulary_file(checkpoint) is None:
-        raise ModelNotFoundError(
-            f"{source} has no vocabulary, but transformers.js needs {TOKENIZER_FILE}. Put the tokenizer's "
-            "files into the folder of the weights."
-        )
+        todo = "Put the tokenizer's files into the folder of the weights."
+        raise ModelNotFoundError(f"{source} has no vocabulary, but transformers.js needs one. {todo}")
     config = checkpoint.to_config()
     chosen, _, _ = choose_architecture(config, checkpoint.tensors, architecture)
     if architecture is None:
         chosen = "AlbertForMaskedLM" if chosen == "AlbertForPreTraining" else chosen
     task = head_of(chosen).task
     if page and task not in TASKS:
-        raise ConfigError(
-            f"the page has no panel for {task}. Expected a model for {', '.join(TASKS)}. Omit page (--page)."
-        )
+        raise ConfigError(f"the page has no panel for {task}. Expected a model for {', '.join(TASKS)}.")
     modules = sentence_modules(config)
     vectors = modules if task == "feature-extraction" else None
     if page and vectors is not None and (parts := _not_in_browsers(vectors, on_page=True)):
-        raise ConfigError(
-            f"the model's vectors need {', '.join(parts)}. Expected only the pooling mean or cls, which the "
-            "page computes. Omit page (--page)."
-        )
+        raise ConfigError(f"the page does not compute vectors with {', '.join(parts)}. Omit page.")
     libraries = fetch_libraries() if page else {}
     shared = {"architecture": chosen, "dtype": dtype, "all_inputs": True, "texts": texts}
     with complete_files(target) as files:
@@ -209,9 +202,8 @@ def export_web(
                 model=INT8_FILE if (files / INT8_FILE).is_file() else EXACT_FILE,
                 libraries=libraries,
             )
-        written = {
-            path.relative_to(files).as_posix(): path for path in sorted(files.rglob("*")) if path.is_file()
-        }
+        paths = [path for path in sorted(files.rglob("*")) if path.is_file()]
+        written = {path.relative_to(files).as_posix(): path for path in paths}
         sizes = {file: path.stat().st_size for file, path in written.items()}
         checksums = {file: file_sha256(path) for file, path in written.items()}
     assert exact.largest_difference is not None
@@ -236,14 +228,12 @@ def _write_int8(
     report = export_onnx(source, file, int8=True, max_drop=ANY_DROP, **options)
     drop = report.accuracy_drop
     assert drop is not None
-    if not drop.points <= max_drop:  # this form is also true for NaN
-        file.unlink()
-        notes.append(
-            f"{INT8_FILE} was not written: int8 loses {drop.points:.2f} points of {drop.metric}. Expected at "
-            f"most {max_drop:g}. {drop.advice}"
-        )
-    else:
+    if drop.points <= max_drop:
         notes += [f"{INT8_FILE}: {note}" for note in report.notes if note not in notes]
+    else:  # also if the drop is NaN
+        file.unlink()
+        loss = f"int8 loses {drop.points:.2f} points of {drop.metric}. Expected at most {max_drop:g}."
+        notes.append(f"{INT8_FILE} was not written: {loss} {drop.advice}")
     return drop
 
 
@@ -293,10 +283,7 @@ def _write_tokenizer(folder: Path, checkpoint: Checkpoint, *, longest: int) -> N
         if Path(name).name not in _TOKENIZER_FILES:
             Path(name).unlink()
     # transformers.js truncates texts to this length. Python also reads the length in the config.
-    settings = read_json(folder / TOKENIZER_CONFIG_FILE, AlbertKitError)
-    length = settings.get("model_max_length") or longest
-    write_json(
-        folder / TOKENIZER_CONFIG_FILE,
-        settings | {"model_max_length": min(length, longest)},
-        ensure_ascii=False,
-    )
+    file = folder / TOKENIZER_CONFIG_FILE
+    settings = read_json(file, AlbertKitError)
+    settings["model_max_length"] = min(settings.get("model_max_length") or longest, longest)
+    write_json(file, settings, ensure_ascii=False)

