@@ -192,6 +192,30 @@ class TestClients:
         assert answer.startswith(b"HTTP/1.1 408")
         assert server.figure('albertkit_errors_total{type="slow_client"}') >= 1
 
+    @pytest.mark.parametrize("end", ["aborted", "slow", "too long"])
+    def test_whose_bodies_never_end_leave_no_bytes(self, folders: Any, end: str) -> None:
+        settings = settings_for(
+            {"pretrained": folders["pretrained"]}, max_body_bytes=20_000, client_seconds=0.3
+        )
+        head = b"POST /v1/tokenize HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+        status, kind, part = {
+            "aborted": (b"", "client_gone", b" " * 18_000),
+            "slow": (b"HTTP/1.1 408", "slow_client", b" " * 18_000),
+            "too long": (b"HTTP/1.1 413", "too_many_bytes", b" " * 20_001),
+        }[end]
+        with running(settings) as server:
+            for number in range(1, 11):  # together more than 8 bodies of maximum size
+                with server.connect() as connection:
+                    # In chunks, because a declared length that is too long is rejected at once.
+                    chunk = b"%x\r\n%b\r\n" % (len(part), part)
+                    connection.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk)
+                    if status:
+                        assert connection.recv(2000).startswith(status)
+                errors = f'albertkit_errors_total{{type="{kind}"}}'
+                wait_for(lambda name=errors, count=number: server.figure(name) == count, seconds=10)
+            reply = server.ask("/v1/tokenize", {"input": "an old fox" + " " * 17_000})
+            assert reply.status == 200, reply.content
+
     def test_that_disconnect_leave_the_queue(self, folders: Any, watched: ServedModel) -> None:
         engine = engine_of(watched)
         with running(settings_for({"pretrained": folders["pretrained"]}), {"pretrained": watched}) as server:
