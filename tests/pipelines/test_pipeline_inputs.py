@@ -15,8 +15,8 @@ from pipeline_inputs import CHOICE, PAIRS, QUESTION, TEXTS
 from transformers.pipelines.pt_utils import KeyDataset, KeyPairDataset
 
 from albertkit import pipelines
+from albertkit.datasets.rows import NumberedInputs
 from albertkit.errors import ConfigError, DataError
-from albertkit.inputs import NumberedInputs
 from albertkit.pipelines import Pipeline, core, pipeline
 from albertkit.pipelines.tasks import DEFINITIONS
 

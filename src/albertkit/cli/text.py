@@ -21,9 +21,7 @@ from albertkit.cli.printing import (
     print_vectors,
     quote,
 )
-from albertkit.errors import ConfigError, DataError
-from albertkit.hub import BUNDLED, BUNDLED_SENTENCES
-from albertkit.inputs import (
+from albertkit.datasets.rows import (
     CHOICE_FIELDS,
     CHOICES_FIELD,
     PAIR_FIELDS,
@@ -33,6 +31,8 @@ from albertkit.inputs import (
     NumberedInputs,
     format_of,
 )
+from albertkit.errors import ConfigError, DataError
+from albertkit.hub import BUNDLED, BUNDLED_SENTENCES
 from albertkit.options import OPTIONS
 
 _EXTRA: Mapping[str, Sequence[Flag]] = {

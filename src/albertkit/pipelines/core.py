@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, cast
 
+from albertkit.datasets.rows import NumberedInputs, without_others
 from albertkit.devices import Device, read_device
 from albertkit.engines.choosing import make_engine
 from albertkit.engines.engine import Engine
@@ -14,7 +15,6 @@ from albertkit.engines.light_model import LightModel, Model, class_name, class_n
 from albertkit.errors import AlbertKitError, ConfigError, DataError, check_arguments, warn_caller
 from albertkit.heads import HEADS
 from albertkit.hub_upload import PushToHub
-from albertkit.inputs import NumberedInputs, without_others
 from albertkit.options import check_size, read_options
 from albertkit.pipelines.inputs import inputs_error, is_table, read_inputs
 from albertkit.pipelines.tasks import ALIASES, DEFINITIONS, Definition, Plan, definition_of, rows_of
