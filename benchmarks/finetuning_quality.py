@@ -260,7 +260,7 @@ def linear(data: DataSet) -> float | None:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import MultiLabelBinarizer
 
-    from albertkit.metrics.token_classification import span_scores
+    from albertkit.metrics import span_scores
 
     if data.task == "question-answering":
         return None
@@ -271,7 +271,7 @@ def linear(data: DataSet) -> float | None:
             [tag for row in data.train for tag in row["tags"]],
         )
         predicted = [list(tagger.predict(word_features(row["tokens"]))) for row in data.test]
-        return span_scores([row["tags"] for row in data.test], predicted).summary()["f1"]
+        return span_scores([row["tags"] for row in data.test], predicted)["f1"]
     vectors = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\S+")
     texts, test_texts = ([text_of(row) for row in rows] for rows in (data.train, data.test))
     labels, true = ([row["label"] for row in rows] for rows in (data.train, data.test))

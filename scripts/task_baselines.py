@@ -18,8 +18,7 @@ from sklearn.pipeline import make_pipeline
 
 from albertkit.datasets.examples import WordsExample
 from albertkit.datasets.official import conll, squad
-from albertkit.metrics.question_answering import score_questions
-from albertkit.metrics.token_classification import span_scores
+from albertkit.metrics import score_questions, span_scores
 
 
 def sst2(train: Path, test: Path) -> dict[str, str]:
@@ -53,7 +52,7 @@ def conll2000(train: Path, test: Path) -> dict[str, str]:
     tags = iter(tagger.predict(_features(hasher, test_examples)).tolist())
     linear = [[next(tags) for _ in example.words] for example in test_examples]
     return {
-        name: f"{span_scores(test_labels, predicted).overall.f1:.3f}"
+        name: f"{span_scores(test_labels, predicted)['f1']:.3f}"
         for name, predicted in (("linear tagger", linear), ("majority of the word", majority))
     }
 
@@ -62,12 +61,12 @@ def xquad(_: Path, test: Path) -> dict[str, str]:
     """Return exact match and F1 of the sentence that is most similar to the question by TF-IDF."""
     examples = list(squad(test))
     vectorizer = TfidfVectorizer().fit([example.context for example in examples])
-    predictions = {}
+    predictions = []
     for example in examples:
         sentences = re.split(r"(?<=[.!?])\s+", example.context)
         similarity = vectorizer.transform(sentences) @ vectorizer.transform([example.question]).T
-        predictions[example.id] = sentences[int(similarity.toarray().argmax())]
-    labels = {example.id: [answer for answer, _ in example.answers] for example in examples}
+        predictions.append(sentences[int(similarity.toarray().argmax())])
+    labels = [[answer for answer, _ in example.answers] for example in examples]
     scores = score_questions(labels, predictions, version="1.1").summary()
     return {"nearest sentence": f"{scores['exact']:.3f} / {scores['f1']:.3f}"}
 

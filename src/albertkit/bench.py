@@ -22,6 +22,7 @@ import numpy as np
 
 from albertkit.checkpoints.formats import load_config
 from albertkit.cores import compute_threads, processor, usable_cores
+from albertkit.datasets.rows import read_texts
 from albertkit.devices import best_device, read_device
 from albertkit.engines.choosing import ENGINES, FLOAT32_ENGINES, load_complete_model, make_engine
 from albertkit.engines.engine import Row, every_token, first_token
@@ -32,7 +33,6 @@ from albertkit.files import check_picture, write_picture
 from albertkit.footprint import measure as measure_footprint
 from albertkit.heads import HEADS, Output, head_of
 from albertkit.hub import BUNDLED
-from albertkit.inputs import read_texts
 from albertkit.tasks.rows import text_rows
 from albertkit.vocabularies import load_tokenizer
 

@@ -170,6 +170,21 @@ def softmax(scores: Array) -> Array:
     return exponentials / exponentials.sum(-1, keepdims=True)
 
 
+def log_sum_exp(scores: Array) -> Array:
+    """Return the logarithm of the sum of exponentials along the last dimension: (..., K) -> (...)."""
+    largest = scores.max(axis=-1)
+    return np.log(np.exp(scores - largest[..., None]).sum(axis=-1)) + largest
+
+
+def largest_indices(scores: np.ndarray, count: int) -> np.ndarray:
+    """Return the indices (..., count) of the largest of K scores in descending order; at most K of them."""
+    if count >= scores.shape[-1]:
+        return np.argsort(-scores, axis=-1, kind="stable")
+    indices = np.sort(np.argpartition(-scores, count, axis=-1)[..., :count], axis=-1)
+    largest = np.take_along_axis(scores, indices, axis=-1)
+    return np.take_along_axis(indices, np.argsort(-largest, axis=-1, kind="stable"), axis=-1)
+
+
 def erf(values: NDArray) -> NDArray[np.float64]:
     """Return the error function, accurate to 1e-13, from Taylor series at table entries; NumPy has none."""
     blocks = np.array_split(values.reshape(-1), 1 + values.size // 2**14)  # blocks fit into the cache

@@ -13,7 +13,6 @@ from albertkit.datasets.options import DataOptions
 from albertkit.finetuning.predict import Predictor
 from albertkit.finetuning.prepared import prepare
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.metrics.classification import accuracy
 from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pipelines import pipeline
 from albertkit.tasks import loading as features
@@ -49,7 +48,8 @@ def test_from_files_to_predictions(folder: Path, tmp_path: Path, run: Run) -> No
     said = [line["label"] for line in lines]
     assert [line["true"] for line in lines] == [label for _, label in LABELED_ROWS * 4]
     metrics = json.loads((report / "report.json").read_text())["metrics"]
-    assert metrics["accuracy"] == accuracy([label for _, label in LABELED_ROWS * 4], said)
+    right = [label == name for (_, label), name in zip(LABELED_ROWS * 4, said, strict=True)]
+    assert metrics["accuracy"] == sum(right) / len(right)
 
     result = run(
         "predict", "--model", tmp_path / "run", "--input", folder / "dev.csv",

@@ -244,14 +244,10 @@ class TestFiles:
 
     @pytest.mark.parametrize("verb", VERBS)
     def test_other_formats_are_an_error(self, run, tmp_path, verb):
-        for suffix, words in (
-            ("xlsx", "cannot be read here"),
-            ("json", "cannot be read. Expected one input per line"),
-            ("jsonl.gz", "Unpack or convert the file first"),
-        ):
+        for suffix in ("xlsx", "json", "jsonl.gz"):
             file = tmp_path / f"table.{suffix}"
             file.write_text("text,label\na,b\n")
-            assert_one_line_error(run(verb, "--file", file), str(file), words)
+            assert_one_line_error(run(verb, "--file", file), str(file), "cannot be read here")
         file = tmp_path / "table.tsv"
         file.write_text("text\tlabel\na\tb\n")
         assert_one_line_error(

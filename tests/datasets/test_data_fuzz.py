@@ -26,7 +26,7 @@ from structural_fuzz import (
 )
 
 from albertkit.datasets.options import DataOptions
-from albertkit.inputs import NumberedInputs
+from albertkit.datasets.rows import NumberedInputs
 from albertkit.pretraining.corpus import Corpus
 from albertkit.tasks.loading import load_splits
 from albertkit.tasks.registry import task_of

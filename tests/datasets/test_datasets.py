@@ -3,8 +3,8 @@
 import csv
 import gzip
 import json
-import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,8 @@ from labeled_files import CLASSES, SEVERAL, Write, label_counts, load_splits, re
 
 from albertkit import text_files
 from albertkit.datasets.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
-from albertkit.datasets.official import squad
 from albertkit.datasets.options import DataOptions
-from albertkit.datasets.rows import as_source, existing_file
+from albertkit.datasets.rows import as_source
 from albertkit.errors import ConfigError, DataError, MissingExtraError
 from albertkit.extras import optional
 
@@ -68,7 +67,7 @@ def test_columns_without_names_have_their_numbers() -> None:
     """pandas numbers the columns of a file without a header."""
     pd = pytest.importorskip("pandas")
     source = as_source(pd.DataFrame([["a", "x"], ["b", "y"]]), name="train")
-    with pytest.raises(DataError, match=r"no column 'text'. The columns are 0, 1\."):
+    with pytest.raises(DataError, match=r"no column .text.\. The columns are 0, 1"):
         TextExample.read(source)
     (first, _) = TextExample.read(source, DataOptions(text_column="0", label_column="1"))
     assert first == TextExample("a", None, "x", "train, row 1")
@@ -77,7 +76,7 @@ def test_columns_without_names_have_their_numbers() -> None:
 def test_names_of_columns_are_text() -> None:
     """`csv.DictReader` stores additional cells under None."""
     rows = list(csv.DictReader(["text,label", "a,x", "b,y,z"]))
-    with pytest.raises(DataError, match=r"row 2: the name of a column is None\. Expected text"):
+    with pytest.raises(DataError, match=r"row 2: expected a mapping from column names"):
         list(TextExample.read(rows))
 
 
@@ -136,38 +135,28 @@ def test_without_labels_no_row_is_lost(write: Write) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "sentence,label\nx,1\n", "no column 'text'. The columns are sentence, label"),
-        ("a.jsonl", '{"body": "x", "label": 1}\n', "no column 'text'. The columns are body, label"),
-        ("a.csv", "sentence,label\nx,1\n", "no column 'text'.* --text-column"),
-        ("a.csv", "text,lable\nx,1\n", "no column 'label'.* --label-column"),
         (
             "a.csv",
-            "text;label\nx;1\n",
-            r"a single cell that contains ';'. If it separates cells: --delimiter ';'",
+            "sentence,label\nx,1\n",
+            "no column .text.. The columns are sentence, lab.* --text-column",
         ),
+        ("a.jsonl", '{"body": "x", "label": 1}\n', "no column 'text'. The columns are body, label"),
+        ("a.csv", "text,lable\nx,1\n", r"no column 'label'.* --label-column \(in Python label_column=\)"),
+        ("a.csv", "text;label\nx;1\n", r"a single cell that contains ';'.*: --delimiter ';'"),
         ("a.csv", "text\tlabel\nx\t1\n", r"--delimiter '\\t'"),
         ("a.tsv", "text,label\nx,1\n", r"--delimiter ','"),
-        ("a.csv", "text,text,label\nx,y,1\n", "2 columns are named 'text'. Rename all but one"),
-        ("a.jsonl", '[{"text": "x"}]', r"line 1: expected one JSON object per line.* jq -c '.\[\]'"),
-        ("a.jsonl", '\n[\n{"text": "x"},\n', r"line 2: expected one JSON object per line.* begins with an"),
-        (
-            "a.csv",
-            "a river,x\n",
-            "no column 'text'. The columns are a river, x.* or --no-header if the first line is",
-        ),
+        ("a.csv", "text,text,label\nx,y,1\n", "2 columns are named 'text'"),
+        ("a.jsonl", '\n[\n{"text": "x"},\n', r"line 2: expected one JSON object per line.* jq -c '.\[\]'"),
+        ("a.csv", "a river,x\n", "no column 'text'.* or --no-header if the first line is"),
         ("a.jsonl", '{\n"text": "x"\n}\n', "a.jsonl, line 1: not JSON.* Expected one JSON object per line"),
         ("a.jsonl", "\n", "the file is empty"),
         ("a.json", "[]", r"unknown kind of file.* jq -c '.\[\]'"),
         ("a.xlsx", "", "unknown kind of file.* Save the sheet as .csv"),
-        (
-            "a.csv",
-            "sep=;\ntext;label\nx;1\n",
-            "The columns are sep=;. Delete the first line, which is for Excel",
-        ),
+        ("a.csv", "sep=;\ntext;label\nx;1\n", "The columns are sep=;.* Delete the first line"),
         ("a.csv", "", "the file is empty"),
         ("a.txt", "x", "no column 'label'. The columns are text"),
-        ("a.parquet", "x", "not a readable .parquet file"),
-        ("a.arrow", "", "not a readable .arrow file"),
+        ("a.parquet", "x", "a.parquet is damaged"),
+        ("a.arrow", "", "a.arrow is damaged"),
     ],
 )
 def test_wrong_files_and_columns_are_an_error(write: Write, name: str, content: str, message: str) -> None:
@@ -175,21 +164,12 @@ def test_wrong_files_and_columns_are_an_error(write: Write, name: str, content: 
         TextExample.read(write(name, content))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"text_column": "b"},
-            "the column 'b' is both --text-column and --label-column. Expected two",
-        ),
-        ({"pair_column": "a"}, "the column 'a' is both --text-column and --pair-column. Expected .* a, b"),
-    ],
-)
-def test_a_column_with_two_roles_is_an_error(write: Write, options: dict[str, str], message: str) -> None:
-    file = write("a.csv", "a,b\nx,y\n")
-    with pytest.raises(DataError, match=message):
-        TextExample.read(file, DataOptions(**{"text_column": "a", "label_column": "b"} | options))
-    assert TextExample.read(file, DataOptions(text_column="a", label_column="b", id_column="a"))
+def test_a_column_with_two_roles_is_an_error(write: Write) -> None:
+    file, columns = write("a.csv", "a,b\nx,y\n"), {"text_column": "a", "label_column": "b"}
+    for wrong, flag in (({"text_column": "b"}, "--label-column"), ({"pair_column": "a"}, "--pair-column")):
+        with pytest.raises(DataError, match=f"the column '.' is both --text-column and {flag}"):
+            TextExample.read(file, DataOptions(**columns | wrong))
+    assert TextExample.read(file, DataOptions(**columns, id_column="a"))
 
 
 def test_tables_in_memory_with_two_columns_of_one_name_are_an_error() -> None:
@@ -260,24 +240,20 @@ def test_columns_with_a_single_one_may_be_classes() -> None:
 
 
 def test_other_sources_that_cannot_be_read(tmp_path: Path, write: Write) -> None:
-    write("data.csv", "text,label\n")
-    with pytest.raises(DataError, match=r"no such file; the folder has data.csv"):
-        TextExample.read(tmp_path / "date.csv")
     for name in [*(f"a{number}.csv" for number in range(12)), "train.csv"]:
         write(name, "text,label\n")
-    with pytest.raises(DataError, match=r"no such file; the folder has train.csv, a"):
-        TextExample.read(tmp_path / "trian.csv")
-    with pytest.raises(DataError, match=r"/dev/null is a pipe or a device. Expected a regular file"):
-        TextExample.read("/dev/null")
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(DataError, match=r"folder\.csv is a folder. Expected a regular file"):
-        existing_file(tmp_path / "folder.csv")
-    with pytest.raises(DataError, match="a folder that `datasets` has saved"):
-        TextExample.read(tmp_path)
-    with pytest.raises(DataError, match=r"mapping with the keys train, test\. .* pass one of them"):
-        TextExample.read({"train": [], "test": []})
-    with pytest.raises(DataError, match=r"mapping with the keys text, label.* lists of the same length"):
-        TextExample.read({"text": ["a", "b"], "label": [1]})
+    sources: list[tuple[Any, str]] = [
+        (tmp_path / "trian.csv", "no such file; the folder has train.csv, a"),
+        ("/dev/null", "/dev/null is a pipe or a device"),
+        (tmp_path / "folder.csv", "folder.csv is a folder"),
+        (tmp_path, "a folder that `datasets` has saved"),
+        ({"train": [], "test": []}, r"mapping with the keys train, test\. .* pass one of them"),
+        ({"text": ["a", "b"], "label": [1]}, "lists of the same length"),
+    ]
+    for source, message in sources:
+        with pytest.raises(DataError, match=message):
+            TextExample.read(source)
     with pytest.raises(ConfigError, match="header and delimiter are for CSV"):
         TextExample.read([{"text": "a", "label": 1}], DataOptions(header=False))
     with pytest.raises(DataError, match="record from line 2: not CSV"):
@@ -285,14 +261,6 @@ def test_other_sources_that_cannot_be_read(tmp_path: Path, write: Write) -> None
     (tmp_path / "latin.csv").write_bytes(b"text,label\nf\xfcr,1\n")
     with pytest.raises(DataError, match=r"latin.csv, line 2: not UTF-8"):
         list(TextExample.read(tmp_path / "latin.csv"))
-
-
-def test_a_hyphen_is_not_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    message = r"^-: no such file. Standard input cannot .* to a file first. Comma"
-    for reader in (TextExample.read, squad):
-        with pytest.raises(DataError, match=message):
-            reader("-")
 
 
 @pytest.mark.parametrize(
@@ -307,11 +275,7 @@ def test_a_hyphen_is_not_standard_input(tmp_path: Path, monkeypatch: pytest.Monk
 )
 def test_lines_that_end_in_cr_are_an_error(write: Write, name: str, content: str) -> None:
     path = write(name, content)
-    message = (
-        f"{path}: the lines end in CR (carriage return), as in files from old Mac programs. Expected LF or "
-        r"CRLF. To convert a file: tr '\r' '\n' < OLD > NEW."
-    )
-    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(DataError, match="the lines end in CR"):
         list(TextExample.read(path))
     for ending in ("\n", "\r\n"):
         path = write(name, content.replace("\n", " ").replace("\r", ending))
@@ -321,11 +285,7 @@ def test_lines_that_end_in_cr_are_an_error(write: Write, name: str, content: str
 def test_a_cr_inside_a_line(write: Write) -> None:
     """In CSV, it needs quotes. In TSV, it is part of the text."""
     path = write("a.csv", "text,label\nx,1\ny\rz,0\n")
-    message = (
-        f"{path}, record from line 3: a cell without quotes contains a CR (carriage return). Expected lines "
-        "that end in LF or CRLF. Remove the CR, or quote the cell."
-    )
-    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(DataError, match="record from line 3: a cell without quotes contains a CR"):
         list(TextExample.read(path))
     for name, content in (("b.csv", 'text,label\n"y\rz",0\n'), ("a.tsv", "text\tlabel\ny\rz\t0\n")):
         assert [one.text for one in TextExample.read(write(name, content))] == ["y\rz"]
@@ -413,6 +373,5 @@ def test_tables_in_memory() -> None:
     rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
     for table in (rows, iter(rows), pd.DataFrame(rows), pa.Table.from_pylist(rows)):
         assert [one.label for one in TextExample.read(table)] == ["x", "y"]
-    for wrong in (None, 5):
-        with pytest.raises(DataError, match=f"the given examples is {wrong}.*Expected a path, a table"):
-            TextExample.read(wrong)
+    with pytest.raises(DataError, match=r"the given examples is 5 .*Expected a path, a table"):
+        TextExample.read(5)

@@ -11,7 +11,7 @@ from labeled_files import CLASSES, NUMBERS, SEVERAL, Write, label_counts, load_s
 from albertkit.datasets.cells import is_missing, read_label, text_of
 from albertkit.datasets.examples import ChoiceExample, PairExample, QuestionExample, TextExample, WordsExample
 from albertkit.datasets.options import DataOptions
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import DataError
 from albertkit.tasks.labels import CLASS, LabelSet
 
 
@@ -68,8 +68,6 @@ def test_the_kind_of_labels_can_be_set() -> None:
     for given in (["0.5", "1.0", "0.5"], [0.5, 1.0, 0.5]):
         assert loaded_labels(given, problem_type=CLASSES) == (CLASSES, ("0.5", "1.0"), ["0.5", "1.0", "0.5"])
     assert loaded_labels(["b; a", "", "a"], separator=";") == (SEVERAL, ("a", "b"), [("a", "b"), (), ("a",)])
-    with pytest.raises(ConfigError, match="problem_type is 'classes'"):
-        loaded_labels(["a", "b"], problem_type="classes")
 
 
 def test_labels_without_information_are_an_error() -> None:

@@ -44,14 +44,8 @@ def test_squad_files(write: Write) -> None:
     assert len(list(squad(reader.source, labeled=False))) == 5
     with pytest.raises(DataError, match="two questions have the id 'a'"):
         list(squad(write("twice.json", squad_json(asked("a", ("Rome", 0)), asked("a", ("Rome", 0))))))
-    with pytest.raises(DataError, match="expected the JSON of SQuAD"):
-        list(squad(write("other.json", '{"questions": []}')))
     with pytest.raises(DataError, match=r"an object with a list 'data'\. For an array of objects: jq -c"):
         list(squad(write("array.json", '[{"question": "a"}]')))
-    with pytest.raises(DataError, match=r"cut.json: damaged\. Expected the JSON of SQuAD \(Expecting value"):
-        list(squad(write("cut.json", '{"data": [')))
-    with pytest.raises(DataError, match="article 0: not SQuAD's layout"):
-        list(squad(write("other.json", '{"data": [{}]}')))
 
 
 @pytest.mark.parametrize(
@@ -159,17 +153,17 @@ def test_layouts_of_answers(given: object, answers: tuple | None) -> None:
     assert ("mislabeled" in report.problems) is (answers is None)
 
 
-@pytest.mark.parametrize("data", [5, {"a": 1}, "text", [3], [{"paragraphs": [{"context": "a", "qas": "q"}]}]])
-def test_squad_files_of_other_layouts(write: Write, data: object) -> None:
-    with pytest.raises(DataError, match=r"a.json.*(expected the JSON of SQuAD|not SQuAD's layout)"):
-        list(squad(write("a.json", json.dumps({"data": data}))))
-
-
 @pytest.mark.parametrize(
-    "answer", [{"text": 5, "answer_start": 0}, {"text": "a", "answer_start": "0"}, "a", {}]
+    "data",
+    [
+        *(5, {"a": 1}, "text", [3], [{}], [{"paragraphs": [{"context": "a", "qas": "q"}]}]),
+        *(
+            [{"paragraphs": [{"context": "a b", "qas": [{"id": 1, "question": "q", "answers": [answer]}]}]}]
+            for answer in ({"text": 5, "answer_start": 0}, {"text": "a", "answer_start": "0"}, "a", {})
+        ),
+    ],
 )
-def test_squad_answers_of_other_types(write: Write, answer: object) -> None:
-    question = {"id": 1, "question": "q", "answers": [answer]}
-    content = {"data": [{"paragraphs": [{"context": "a b", "qas": [question]}]}]}
-    with pytest.raises(DataError, match=r"a.json, article 0: not SQuAD's layout"):
-        list(squad(write("a.json", json.dumps(content))))
+def test_squad_files_of_other_layouts(write: Write, data: object) -> None:
+    for content in (json.dumps({"data": data}), '{"data": ['):
+        with pytest.raises(DataError, match=r"a.json is damaged or incomplete, or has another format"):
+            list(squad(write("a.json", content)))

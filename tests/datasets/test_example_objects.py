@@ -75,17 +75,9 @@ def test_an_example_that_cannot_be_used(good: Any, changes: dict[str, Any], mess
 
 
 def test_all_examples_are_of_the_class_of_the_task() -> None:
-    message = r"^train, example 2: received \{'text': 'a'\} \(dict\). Expected a `TextExample`"
-    with pytest.raises(DataError, match=message):
-        read(TEXT, {"text": "a"})
-    with pytest.raises(
-        DataError, match=r"^train, example 1: received \('a', 'b'\) \(tuple\). Expected a `Te"
-    ):
-        read(("a", "b"), task="text-classification")
-    with pytest.raises(
-        DataError, match=r"^train, example 1: received WordsExample.*Expected a `TextExample`"
-    ):
-        read(WORDS, task="text-classification")
+    for examples in ((TEXT, {"text": "a"}), (TEXT, ("a", "b")), (TEXT, WORDS)):
+        with pytest.raises(DataError, match=r"^train, example 2: received .*Expected a `TextExample`"):
+            read(*examples, task="text-classification")
 
 
 def test_values_are_those_of_a_table() -> None:

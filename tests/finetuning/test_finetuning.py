@@ -22,7 +22,7 @@ from albertkit.finetuning.evaluate import evaluate
 from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import load_task
-from albertkit.metrics.classification import class_scores
+from albertkit.metrics import class_scores
 from albertkit.tasks.settings import TaskSettings
 from albertkit.tasks.task import Decision
 from albertkit.training.progress import read_metrics

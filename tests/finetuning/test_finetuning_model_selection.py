@@ -17,10 +17,14 @@ from albertkit.datasets.examples import QuestionExample
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.finetuning import finetune as run_module
 from albertkit.finetuning.finetune import best_run, finetune
-from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
-from albertkit.metrics.multiple_choice import choice_scores
-from albertkit.metrics.sentence_embedding import retrieval_scores
-from albertkit.metrics.token_classification import span_scores
+from albertkit.metrics import (
+    choice_scores,
+    class_scores,
+    multi_label_scores,
+    number_scores,
+    retrieval_scores,
+    span_scores,
+)
 from albertkit.tasks.question_answering import Answer, Answered
 from albertkit.tasks.registry import TASKS
 from albertkit.training.progress import MetricsFile, read_metrics
@@ -117,7 +121,7 @@ def test_every_metric_can_choose_the_model() -> None:
             number_scores([1.0, 2.0], [1.0, 2.0]),
         ],
         "token-classification": [
-            span_scores([["B-A"]], [["B-A"]]).summary(),
+            span_scores([["B-A"]], [["B-A"]]),
             class_scores(["a", "b", "c"], ["a", "b", "c"], labels=["a", "b", "c"]),
         ],
         "multiple-choice": [choice_scores([0, 0], [0, 0], ids=["middle1", "high1"])],

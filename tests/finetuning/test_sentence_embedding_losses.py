@@ -15,7 +15,7 @@ from training_losses import embedding_loss_of
 from albertkit.datasets.examples import PairExample
 from albertkit.finetuning.batches import UnitBatch
 from albertkit.finetuning.losses import EmbeddingObjective, contrastive_loss, embedding_loss, ranking_loss
-from albertkit.metrics.sentence_embedding import find, retrieval_scores
+from albertkit.metrics import retrieval_scores, retrieve
 from albertkit.modeling.model import AlbertModel
 from albertkit.tasks.sentence_embedding import Embedded, SentenceEmbedding
 from albertkit.tokenization.tokenizer import AlbertTokenizer
@@ -143,9 +143,9 @@ def test_ranks_by_hand() -> None:
     angles = np.radians([0, 10, 30, 90])
     candidates = 3 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     queries = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [1.0, 0.0]])
-    found = find(queries, candidates, [{0}, {2, 3}, {0}, {2}], left_out=[set(), set(), set(), {0}])
-    assert [(one.rank, one.nearest) for one in found] == [(1, 0), (3, 0), (4, 3), (2, 1)]
-    ranks = [one.rank for one in found]
+    right, left_out = [{0}, {2, 3}, {0}, {2}], [set[int](), set(), set(), {0}]
+    ranks, nearest = retrieve(queries, candidates, right, left_out=left_out)
+    assert (ranks, nearest) == ([1, 3, 4, 2], [0, 0, 3, 1])
     assert retrieval_scores(ranks) == {
         "accuracy_at_1": 0.25, "accuracy_at_10": 1.0, "mrr": pytest.approx((1 + 1 / 3 + 1 / 4 + 1 / 2) / 4),
     }  # fmt: skip
@@ -153,8 +153,8 @@ def test_ranks_by_hand() -> None:
 
 def test_equal_vectors_have_the_last_rank() -> None:
     same = np.random.default_rng(0).normal(size=(1, 64)).repeat(30, axis=0)
-    found = find(same, same * 2, [{number} for number in range(30)])
-    assert {one.rank for one in found} == {30}
+    ranks, _ = retrieve(same, same * 2, [{number} for number in range(30)])
+    assert {*ranks} == {30}
 
 
 def test_equal_texts_are_one_candidate() -> None:

@@ -19,7 +19,7 @@ from albertkit.datasets.official import GLUE_TASKS
 from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.suites import DOWNSTREAM, SUITES, TABLES, average, evaluate_suite
 from albertkit.finetuning.trained import task_settings
-from albertkit.metrics.question_answering import normalize_answer
+from albertkit.metrics import normalize_answer
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.modeling.task_heads import (
     AlbertForMultipleChoice,

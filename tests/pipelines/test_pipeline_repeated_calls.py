@@ -21,7 +21,6 @@ from albertkit.pipelines import Pipeline
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.question_answering import QuestionAnswering
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
-from albertkit.tasks.sentence_order import SentenceOrder
 from albertkit.tasks.text_classification import TextClassification
 from albertkit.tasks.token_classification import TokenClassification
 
@@ -136,7 +135,7 @@ class TestCallsArePure:
         assert options == asked
         assert same(state(one), before)
 
-    @pytest.mark.parametrize("task", ["text", "words", "question", "choice", "order", "embedding"])
+    @pytest.mark.parametrize("task", ["text", "words", "question", "choice", "embedding"])
     @hypothesis.given(data=st.data())
     @hypothesis.settings(max_examples=8, phases=[hypothesis.Phase.generate])
     def test_tasks(self, made, task, data):
@@ -164,11 +163,6 @@ class TestCallsArePure:
                 bound(MultipleChoice(), tokenizer, max_length=LIMIT, truncation=True),
                 made["multiple-choice"].model,
                 st.builds(ChoiceExample, st.just("c"), text, text, st.tuples(text, text), st.integers(0, 1)),
-            ),
-            "order": (
-                bound(SentenceOrder(), tokenizer, max_length=LIMIT),
-                made["sentence-order"].model,
-                st.builds(TextExample, text, text, st.sampled_from(["in order", "swapped"])),
             ),
             "embedding": (
                 bound(SentenceEmbedding(), tokenizer, max_length=LIMIT),

@@ -81,7 +81,7 @@ def test_an_iterable_dataset_is_prepared_as_its_rows_are(tmp_path: Path) -> None
 def test_a_generator_of_other_values_is_an_error(tmp_path: Path) -> None:
     for values, message in (
         ([], "there is no input"),
-        ([1, 2], "row 1: expected a mapping from column to value, found 1"),
+        ([1, 2], "row 1: expected a mapping from column names"),
         (["nowhere.txt"], "nowhere.txt: no such file"),
     ):
         with pytest.raises(DataError, match=message):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from small_task import FAST, ROWS, Small, changed, scores_of, train
 
-from albertkit.errors import ConfigError, DataError, TrainingError
+from albertkit.errors import DataError, TrainingError
 from albertkit.finetuning.evaluate import evaluate
 from albertkit.finetuning.finetune import FinetuningRun, finetune
 from albertkit.tasks.labels import NUMBER, LabelSet
@@ -99,40 +99,12 @@ def test_evaluate_names_the_metric_that_selected_the_model(
     assert caplog.text.count("not measured here") == 1
 
 
-def test_an_unknown_main_metric_is_an_error(classifier: FinetuningRun) -> None:
-    for name, message in (
-        ("acuracy", r"main_metric is 'acuracy' \(did you mean 'accuracy'\?\). Expected one of accuracy, f1"),
-        ("cost", "main_metric is 'cost'. Expected one of accuracy, f1"),
-        ("pearson", "main_metric is 'pearson'. Expected one of accuracy, matthews"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            evaluate(classifier.folder, data=ROWS, main_metric=name, device="cpu")
-
-
-def test_evaluate_names_a_metric_that_returns_no_number(classifier: FinetuningRun) -> None:
-    metric = Metric(lambda *_: float("nan"), name="cost")
-    with pytest.raises(DataError, match="the metric 'cost' of text-classification is nan"):
-        evaluate(classifier.folder, data=ROWS, metrics=metric, device="cpu")
-
-
 def test_a_metric_may_be_nan_for_a_part_of_the_data(classifier: FinetuningRun, tmp_path: Path) -> None:
     def spread(true: list[str], predicted: list[str]) -> float:
         return 0.5 if len(true) == len(ROWS) else float("nan")
 
     found = evaluate(classifier.folder, data=ROWS, metrics=spread, output=tmp_path / "out", device="cpu")
     assert found.metrics["spread"] == 0.5
-
-
-def test_the_result_names_the_metric_that_selected_the_model(costly_run: FinetuningRun) -> None:
-    assert costly_run.report is not None
-    kept = costly_run.report["step"]
-    line = f"of step {kept}, selected by cost (lower is better)"
-    assert costly_run.summary()["model"] == line
-    assert line in repr(costly_run)
-    assert costly_run.report["lower_is_better"] == ["cost"]
-    markdown = (costly_run.folder / "report.md").read_text()
-    assert "\n| cost (lower is better) | " in markdown
-    assert "\n| accuracy | " in markdown
 
 
 @pytest.mark.parametrize("value", [np.float32(0.5), np.mean([0.0, 1.0]), torch.tensor(0.5), 0.5])

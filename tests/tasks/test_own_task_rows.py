@@ -1,6 +1,5 @@
 """Tests of the rows, the labels and the loss of a task of your own."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,23 +8,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 from new_head import add_new_head
-from small_task import ROWS, Small, changed, train
+from small_task import Small, changed, train
 
 from albertkit.config import AlbertConfig
 from albertkit.engines.engine import Row
-from albertkit.errors import ConfigError
 from albertkit.finetuning.batches import UnitBatch
-from albertkit.finetuning.losses import LOSSES, HeadObjective, make_objective, weighted_cross_entropy
-from albertkit.tasks.labels import NUMBER, LabelSet
-from albertkit.tasks.rows import text_rows
-from albertkit.tasks.text_classification import TextClassification
+from albertkit.finetuning.losses import LOSSES, HeadObjective, weighted_cross_entropy
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.distributed import World
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
-
-
-LONG = [*ROWS, {"text": "the river " * 20, "label": "bad"}]
 
 
 class Tagger(Small):
@@ -115,88 +107,9 @@ def test_the_parts_of_a_batch_have_its_loss_and_gradients(tokenizer: AlbertToken
     assert torch.allclose(found[0][1], found[1][1], atol=1e-6)
 
 
-@pytest.mark.parametrize("objective", ["head", "binary_cross_entropy", "weights"])
-def test_the_losses_of_albertkit_may_be_nan(tokenizer: AlbertTokenizer, objective: str) -> None:
-    """The training loop handles a loss of NaN."""
-    task = Tagger().bind(tokenizer, AlbertConfig(id2label={0: "a", 1: "b"}))
-    task.arrays = np.zeros((2, 3, 2)) if objective == "binary_cross_entropy" else np.zeros((2, 3), int)
-    if objective != "weights":
-        task.objective = objective
-    made = make_objective(
-        task,
-        World(torch.device("cpu")),
-        class_weights=torch.ones(2) if objective == "weights" else None,
-        temperature=0.05,
-    )
-
-    def model(**inputs: Any) -> Any:
-        logits = torch.full((2, 3, 2), torch.nan, requires_grad=True)
-        return type("Output", (), {"logits": logits, "loss": logits.sum()})
-
-    batch = UnitBatch([[row] for row in rows_of(2)])
-    assert made(model, batch, made.counts(batch)).loss.isnan()
-
-
 def test_an_objective_may_be_a_method(model: Path, tmp_path: Path) -> None:
     def objective(self: Any, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         assert self.labels.names == ("bad", "good")
         return F.cross_entropy(logits, labels)
 
     assert train(changed(objective=objective)(), model, tmp_path / "run").loop.finished
-
-
-def test_class_weights_need_learnt_classes_and_the_loss_of_the_head(model: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="class_weights are for tasks with one class"):
-        train(Small(), model, tmp_path / "run", class_weights="balanced")
-    weighted = changed(
-        learnt_classes=TextClassification.learnt_classes,
-        objective=staticmethod(lambda logits, labels: F.cross_entropy(logits, labels)),
-    )
-    with pytest.raises(ConfigError, match="class_weights are for the loss of the model's head, but small"):
-        train(weighted(), model, tmp_path / "run", class_weights="balanced")
-
-
-class Lengths(Small):
-    """A task that predicts the number of tokens from each token. The last token has no label."""
-
-    architecture = "AlbertForTokenClassification"
-
-    def find_labels(self, examples: Any, *_: Any) -> LabelSet:
-        return LabelSet(NUMBER, ("length",))
-
-    def features(self, examples: Any) -> list[Row]:
-        texts = [one.text for one in examples]
-        rows = text_rows(self.tokenizer, texts, max_length=self.max_length, truncation=True)
-        return [replace(row, labels=[len(row.input_ids) / 10] * (len(row.input_ids) - 1)) for row in rows]
-
-    def labels_of(self, rows: Any) -> dict[str, np.ndarray]:
-        labels = np.full((len(rows), self.padded_length(rows)), np.nan, np.float32)
-        for number, row in enumerate(rows):
-            labels[number, : len(row.labels)] = row.labels
-        return {"labels": labels}
-
-    def objective(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        labeled = ~labels.isnan()
-        return F.mse_loss(logits[..., 0][labeled], labels[labeled])
-
-    def predictions(self, examples: Any, rows: Any, outputs: Any) -> Any:
-        return [float(one[0]) for one in outputs]
-
-    def scores(self, examples: Any, predictions: Any) -> dict[str, Any]:
-        return {"error": np.float32(0.5)}
-
-
-def test_accumulation_does_not_change_the_losses(model: Path, tmp_path: Path) -> None:
-    losses = []
-    for parts in (1, 4):
-        settings = {
-            "accumulation": parts,
-            "steps": 3,
-            "log_every": 1,
-            "dropout": 0.0,
-            "attention_dropout": 0.0,
-        }
-        found = train(Lengths(), model, tmp_path / str(parts), classifier_dropout=0.0, **settings)
-        losses.append([line["train/loss"] for line in found.history if "train/loss" in line])
-    assert len(losses[0]) == 3
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)

@@ -24,7 +24,7 @@ from modeling_twins import make
 
 import albertkit
 from albertkit.errors import ConfigError, DataError
-from albertkit.tasks.words import split_words
+from albertkit.tasks.token_classification import split_words
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.web import libraries
 from albertkit.web.export import INT8_FILE, export_web

@@ -172,7 +172,7 @@ def print_vectors(texts: list[str], matrix: "np.ndarray", output: Path | None) -
     """Print the first numbers of one vector, or the cosines between several."""
     import numpy as np
 
-    from albertkit.metrics.sentence_embedding import unit
+    from albertkit.metrics import unit
 
     console = new_console()
     where = "" if output is None else f", written to {output}"

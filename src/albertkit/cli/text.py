@@ -13,9 +13,7 @@ from typing import Any
 
 from albertkit.cli import printing
 from albertkit.cli.printing import as_fields, new_console, print_json, print_title
-from albertkit.errors import ConfigError, DataError
-from albertkit.hub import BUNDLED
-from albertkit.inputs import (
+from albertkit.datasets.rows import (
     CHOICE_FIELDS,
     CHOICES_FIELD,
     PAIR_FIELDS,
@@ -25,6 +23,8 @@ from albertkit.inputs import (
     NumberedInputs,
     format_of,
 )
+from albertkit.errors import ConfigError, DataError
+from albertkit.hub import BUNDLED
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -28,11 +28,8 @@ def is_missing(value: Any) -> bool:
     """Return whether a cell is empty: None, blank text, NaN, or NA or NaT of pandas."""
     if isinstance(value, str):
         return not value.strip()
-    return (
-        value is None
-        or type(value).__name__ in ("NAType", "NaTType")
-        or (isinstance(value, Number) and value != value)
-    )
+    is_nan = isinstance(value, Number) and value != value
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
 
 
 def text_of(value: Any) -> str:
@@ -102,11 +99,8 @@ def read_label(value: Any, *, separator: str | None = None, names: ClassNames = 
 def _several(value: Any, labels: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the labels of a text; raise `RowError` if they are 0 or 1 for each label of the data."""
     if len({*labels}) < len(labels) and {str(label).lower() for label in labels} <= _INDICATORS.keys():
-        raise RowError(
-            "mislabeled",
-            f"{short(value)} repeats a label. Expected the labels of the text. If the list has 0 or 1 for "
-            "each label, use one column per label (--label-column A,B).",
-        )
+        reason = "If the list has 0 or 1 for each label, use one column per label (--label-column A,B)."
+        raise RowError("mislabeled", f"{short(value)} repeats a label. {reason}")
     return labels
 
 
@@ -117,12 +111,10 @@ def _one_label(value: Any, names: ClassNames) -> Any:
         if names and number.is_integer():  # a table with gaps writes 1 as 1.0
             if 0 <= number < len(names):
                 return names[int(number)]
-            listed = ", ".join(names)
-            raise RowError("mislabeled", f"the class {value} is not one of 0 to {len(names) - 1} ({listed})")
+            raise RowError("mislabeled", f"the class {value} is not one of 0 to {len(names) - 1}")
         return str(value) if isinstance(value, Integral) else number
-    raise RowError(
-        "mislabeled", f"{short(value)} is not a label. Expected text, a finite number or a list of them."
-    )
+    expected = "Expected text, a finite number or a list of them."
+    raise RowError("mislabeled", f"{short(value)} is not a label. {expected}")
 
 
 def read_indicators(values: Mapping[str, Any], columns: Sequence[str]) -> Label | None:

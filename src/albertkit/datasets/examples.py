@@ -1,14 +1,13 @@
 """Labeled examples: dataclasses with the original texts and label names, made from the rows of a source.
 
-Each class has `read(source, options)`, the reader of a table, and `from_row`. A label of None means that the
-example has no label, as in the test files of GLUE. Only tasks know ids.
+A label of None means that the example has no label, as in the test files of GLUE. Only tasks know ids.
 """
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from albertkit.datasets.cells import (
     Label,
@@ -26,7 +25,7 @@ from albertkit.datasets.cells import (
 from albertkit.datasets.options import DataOptions, columns_in
 from albertkit.datasets.reader import Columns, Reader, Warn
 from albertkit.datasets.rows import ClassNames, Row, RowError, Rows, read_rows
-from albertkit.errors import ConfigError, DataError, short
+from albertkit.errors import DataError, short
 
 IGNORED = "-100"
 """The label of a word that training and metrics ignore."""
@@ -44,6 +43,8 @@ class _Example:
     """Base class of examples that can be read from tables."""
 
     __slots__ = ()
+    _columns: ClassVar[dict[str, tuple[str, str | None]]] = {}
+    """Field -> the option that names its column, and the default name. The last field has the labels."""
 
     @classmethod
     def read(cls, source: Any, options: DataOptions | None = None, *, labeled: bool = True) -> Reader[Self]:
@@ -57,26 +58,33 @@ class _Example:
         options = options or DataOptions()
         rows = read_rows(source, header=options.header, delimiter=options.delimiter)
         columns = cls.find_columns(rows, options, labeled)
-        rows.check_columns({"--id-column": options.id_column})
+        rows.check_columns(id_column=options.id_column)
         return cls.reader(rows, columns)
 
     @classmethod
     def reader(cls, rows: Rows, columns: Columns) -> Reader[Any]:
-        """Return the reader of rows with known columns."""
         return Reader(rows, lambda row, warn: cls.from_row(row, columns, warn), columns)
 
     @classmethod
     def find_columns(cls, rows: Rows, options: DataOptions, labeled: bool) -> Columns:
         """Return the columns of a table; raise DataError if it lacks one."""
-        raise NotImplementedError
-
-    @classmethod
-    def fields_of(cls, first: Any, labeled: bool) -> Columns:
-        """Return the columns of rows whose values are the fields of examples, given the first example."""
-        optional = ("text_pair", "pair", "score")  # either all examples have them, or none
-        given = {one.name: one.name for one in fields(first)}
-        names = {name: None if name in optional and getattr(first, name) is None else name for name in given}
-        return Columns(names=names, labeled=labeled, id="id")
+        names: dict[str, Any] = {}
+        for field, (option, default) in cls._columns.items():
+            given = getattr(options, option)
+            names[field] = default if given is None else given
+            if field in ("label", "choices"):
+                several = columns_in(names[field], rows.columns)
+                names[field] = several[0] if len(several) == 1 else several or ""
+        *_, label = names.values()
+        needed = [*cls._columns] if labeled else [*cls._columns][:-1]
+        rows.check_columns(**{cls._columns[field][0]: names[field] for field in needed})
+        return Columns(
+            names=names,
+            labeled=labeled,
+            id=options.id_column,
+            class_names=rows.class_names(label) if isinstance(label, str) else label,
+            separator=options.label_separator,
+        )
 
     @classmethod
     def from_row(cls, row: Row, columns: Columns, warn: Warn) -> Self:
@@ -108,36 +116,18 @@ class TextExample(_Example):
     label: Label | None = None
     id: str = ""
 
-    @classmethod
-    def find_columns(cls, rows: Rows, options: DataOptions, labeled: bool) -> Columns:
-        """Return the columns of the texts and the labels; several columns of labels have 0 or 1 each."""
-        names = columns_in(options.label_column or "label", rows.columns)
-        label = names[0] if len(names) == 1 else names
-        rows.check_columns(
-            {
-                "--text-column": options.text_column,
-                "--pair-column": options.pair_column,
-                "--label-column": label if labeled else None,
-            }
-        )
-        return Columns(
-            names={"text": options.text_column, "text_pair": options.pair_column, "label": label},
-            labeled=labeled,
-            id=options.id_column,
-            class_names=rows.class_names(label) if isinstance(label, str) else label,
-            separator=options.label_separator,
-        )
+    _columns: ClassVar[Any] = {
+        "text": ("text_column", "text"),
+        "text_pair": ("pair_column", None),
+        "label": ("label_column", "label"),
+    }
 
     @classmethod
     def from_row(cls, row: Row, columns: Columns, warn: Warn) -> Self:
-        """Return the text, or the pair, with its label as written; `LabelSet.read` interprets it.
-
-        Several columns of labels contain 0 or 1 each, and are the labels of a multi-label task.
-        """
         texts, label = _texts(row, columns, ("text", "text_pair"), warn), None
         if columns.labeled:
             column = columns.names["label"]
-            if isinstance(column, str):
+            if isinstance(column, str):  # `LabelSet.read` interprets the label
                 value = row.values.get(column)
                 label = read_label(value, separator=columns.separator, names=columns.class_names)
             else:
@@ -170,7 +160,6 @@ class PairExample(_Example):
 
     @classmethod
     def find_columns(cls, rows: Rows, options: DataOptions, labeled: bool) -> Columns:
-        """Return the columns: those of the options, otherwise those with usual names."""
         default_text = options.text_column == DataOptions().text_column
         given = {
             "text": None if default_text else options.text_column,
@@ -185,30 +174,22 @@ class PairExample(_Example):
         }
         if not labeled or names["pair"] is None:
             names["negative"] = names["score"] = None
-            for field, flag in (("negative", "--negative-column"), ("score", "--label-column")):
-                if labeled and given[field] is not None:
-                    raise DataError(
-                        f"{rows.name}: {flag} {given[field]!r} needs a column of second texts. Set it with "
-                        "--pair-column (in Python pair_column=)."
-                    )
+            if labeled and (column := given["negative"] or given["score"]) is not None:
+                needed = "needs a column of second texts. Set it with --pair-column (in Python pair_column=)."
+                raise DataError(f"{rows.name}: the column {column!r} {needed}")
         rows.check_columns(
-            {
-                "--text-column": names["text"] or USUAL_COLUMNS["text"][0],
-                "--pair-column": names["pair"],
-                "--negative-column": names["negative"],
-                "--label-column": names["score"],
-            }
+            text_column=names["text"] or USUAL_COLUMNS["text"][0],
+            pair_column=names["pair"],
+            negative_column=names["negative"],
+            label_column=names["score"],
         )
         if names["negative"] and names["score"]:
-            raise DataError(
-                f"{rows.name}: the file has a column of negatives, {names['negative']!r}, and a column of "
-                f"scores, {names['score']!r}. Expected only one of them. Remove or rename the other."
-            )
+            both = f"negatives, {names['negative']!r}, and a column of scores, {names['score']!r}"
+            raise DataError(f"{rows.name}: the file has a column of {both}. Remove or rename one of them.")
         return Columns(names=names, labeled=labeled, id=options.id_column)
 
     @classmethod
     def from_row(cls, row: Row, columns: Columns, warn: Warn) -> Self:
-        """Return the texts with their score."""
         labeled = columns.labeled
         texts = _texts(row, columns, ("text", "pair", "negative") if labeled else ("text", "pair"), warn)
         score, column = None, columns.names["score"]
@@ -234,21 +215,13 @@ class WordsExample(_Example):
     labels: tuple[str, ...] | None = None
     id: str = ""
 
-    @classmethod
-    def find_columns(cls, rows: Rows, options: DataOptions, labeled: bool) -> Columns:
-        """Return the columns of the words and of their labels."""
-        words, labels = options.words_column or "tokens", options.label_column or "ner_tags"
-        rows.check_columns({"--words-column": words, "--label-column": labels if labeled else None})
-        return Columns(
-            names={"words": words, "labels": labels},
-            labeled=labeled,
-            id=options.id_column,
-            class_names=rows.class_names(labels),
-        )
+    _columns: ClassVar[Any] = {
+        "words": ("words_column", "tokens"),
+        "labels": ("label_column", "ner_tags"),
+    }
 
     @classmethod
     def from_row(cls, row: Row, columns: Columns, warn: Warn) -> Self:
-        """Return the sentence with its labels: lists, or text that is split at spaces."""
         column = columns.names["words"]
         words = parts_of(row.values.get(column))
         if not words:
@@ -278,10 +251,10 @@ def _word_labels(given: Sequence[Any], words: Sequence[str], *, names: ClassName
         if label is None:
             raise RowError("unlabeled", f"no label for word {number}")
         if isinstance(label, tuple):
-            raise RowError(
-                "mislabeled",
-                f"word {number} has the label {short(given[number - 1])}. Expected one label for each word.",
+            detail = (
+                f"word {number} has the label {short(given[number - 1])}. Expected one label for each word."
             )
+            raise RowError("mislabeled", detail)
         if not word.strip():
             raise RowError("malformed", f"word {number} is {short(word)}, with the label {short(label)}")
     if {*labels} == {IGNORED}:
@@ -302,28 +275,18 @@ class QuestionExample(_Example):
     is_impossible: bool = False
     """Whether the context does not answer the question (SQuAD 2.0)."""
 
-    @classmethod
-    def find_columns(cls, rows: Rows, options: DataOptions, labeled: bool) -> Columns:
-        """Return the columns, by default those of SQuAD in `datasets`."""
-        question, context = options.question_column or "question", options.context_column or "context"
-        rows.check_columns(
-            {
-                "--question-column": question,
-                "--context-column": context,
-                "--answers-column": options.answers_column if labeled else None,
-            }
-        )
-        names = {"question": question, "context": context, "answers": options.answers_column}
-        return Columns(names=names, labeled=labeled, id=options.id_column)
+    _columns: ClassVar[Any] = {
+        "question": ("question_column", "question"),
+        "context": ("context_column", "context"),
+        "answers": ("answers_column", "answers"),
+    }
 
     @classmethod
     def from_row(cls, row: Row, columns: Columns, warn: Warn) -> Self:
         """Return the question with its answers, each at its closest occurrence in the context.
 
-        Answers are {"text": [...], "answer_start": [...]} as in `datasets`, where two empty lists mean that
-        there is no answer; a list of pairs (text, start); or the text of one answer, whose first occurrence
-        in the context is used. Files with shifted indices are common (other line ends, translated data), so
-        an answer that is not at its index is searched in the context, and counted as moved.
+        Files with shifted indices are common (other line ends, translated data), so an answer that is not at
+        its index is searched in the context, and counted as moved.
         """
         names, values = columns.names, row.values
         answers, is_impossible = list[tuple[str, int | None]](), False
@@ -359,7 +322,11 @@ class QuestionExample(_Example):
 
 
 def _answers(given: Any) -> tuple[list[tuple[str, int | None]], bool]:
-    """Return the answers in a cell, and whether the cell says that there is none."""
+    """Return the answers in a cell, and whether the cell says that there is none.
+
+    Answers are {"text": [...], "answer_start": [...]} as in `datasets`, where two empty lists mean that there
+    is no answer; a list of pairs (text, start); or the text of one answer.
+    """
     if isinstance(given, str) and given.startswith(("{'", '{"')):
         try:
             given = nested(given)
@@ -378,17 +345,13 @@ def _answers(given: Any) -> tuple[list[tuple[str, int | None]], bool]:
         answers = [tuple(answer) for answer in given]
     if answers is not None and all(_is_answer(answer) for answer in answers):
         return answers, not answers
-    raise RowError(
-        "mislabeled",
-        f"expected the text of an answer, or {{'text': [...], 'answer_start': [...]}}, found {short(given)}",
-    )
+    expected = "expected the text of an answer, or {'text': [...], 'answer_start': [...]}"
+    raise RowError("mislabeled", f"{expected}, found {short(given)}")
 
 
 def _is_answer(answer: Sequence[Any]) -> bool:
     """Return whether an answer is a text and the index of a character."""
-    if len(answer) != 2:
-        return False
-    text, start = answer
+    text, start = answer if len(answer) == 2 else (None, None)
     return isinstance(text, str) and isinstance(start, Integral) and not isinstance(start, bool)
 
 
@@ -433,24 +396,12 @@ class ChoiceExample(_Example):
     label: int | None = None
     """The index of the right choice, from 0."""
 
-    @classmethod
-    def find_columns(cls, rows: Rows, options: DataOptions, labeled: bool) -> Columns:
-        """Return the columns, by default those of SWAG."""
-        context, label = options.context_column or "sent1", options.label_column or "label"
-        question = "sent2" if options.question_column is None else options.question_column or None
-        choices = columns_in(options.choice_columns, rows.columns)
-        if not choices:
-            raise ConfigError("choices names no column. Expected one per choice, or one column with lists.")
-        rows.check_columns(
-            {
-                "--context-column": context,
-                "--question-column": question,
-                "--choice-columns": choices,
-                "--label-column": label if labeled else None,
-            }
-        )
-        names = {"context": context, "question": question, "choices": choices, "label": label}
-        return Columns(names=names, labeled=labeled, id=options.id_column)
+    _columns: ClassVar[Any] = {  # of SWAG
+        "context": ("context_column", "sent1"),
+        "question": ("question_column", "sent2"),
+        "choices": ("choice_columns", None),
+        "label": ("label_column", "label"),
+    }
 
     @classmethod
     def reader(cls, rows: Rows, columns: Columns) -> Reader[Any]:
@@ -460,8 +411,9 @@ class ChoiceExample(_Example):
         def example(row: Row, warn: Warn) -> Self:
             try:
                 choice = cls.from_row(row, columns, warn)
-            except _OneTooHigh:
-                seen.add("too high")
+            except RowError as error:
+                if error.counts_from_1:
+                    seen.add("too high")
                 raise
             if choice.label == 0:
                 seen.add("0")
@@ -470,21 +422,14 @@ class ChoiceExample(_Example):
         def after() -> None:
             if seen == {"too high"}:
                 raise DataError(
-                    f"{rows.name}: the labels in {columns.names['label']!r} seem to count from 1: none is 0, "
-                    "and some are the number of choices. Expected the index of the right choice, from 0. "
-                    "Subtract 1 from each."
+                    f"{rows.name}: the labels in {columns.names['label']!r} seem to count from 1. Expected "
+                    "the index of the right choice, from 0. Subtract 1 from each."
                 )
 
         return Reader(rows, example, columns, after=after)
 
     @classmethod
-    def from_row(cls, row: Row, columns: Columns, warn: Warn) -> Self:
-        """Return the question with its choices.
-
-        The label is the index of the right choice, from 0, or its letter, from A. Choices that are
-        {"text": [...], "label": [...]}, or a list of {"text": ..., "label": ...}, have labels of their own.
-        """
-        del warn
+    def from_row(cls, row: Row, columns: Columns, warn: Warn) -> Self:  # noqa: ARG003
         names, values = columns.names, row.values
         context = text_of(values.get(names["context"]))
         question = text_of(values.get(names["question"])) if names["question"] else ""
@@ -504,7 +449,10 @@ class ChoiceExample(_Example):
 
 
 def _choices(values: Mapping[str, Any], columns: str | Sequence[str]) -> tuple[list[Any], list[str]]:
-    """Return the cells of the choices, and their labels if they have any."""
+    """Return the cells of the choices, and their own labels if they have any.
+
+    Choices with labels are {"text": [...], "label": [...]}, or a list of {"text": ..., "label": ...}.
+    """
     columns = [columns] if isinstance(columns, str) else columns
     cells = [as_list(values.get(column)) for column in columns]
     if len(cells) > 1:
@@ -522,17 +470,10 @@ def _choices(values: Mapping[str, Any], columns: str | Sequence[str]) -> tuple[l
     return list(texts), [class_name(label) for label in labels or ()] if labeled else []
 
 
-class _OneTooHigh(RowError):  # noqa: N818 - a kind of RowError
-    """A label that would be the last choice if labels counted from 1."""
-
-
 def read_choice(written: Any, choices: Sequence[str], labels: Sequence[str] = ()) -> int:
     """Return the index of the right choice from a label: a number from 0, a letter from A, or its own label.
 
     The number may be a float, because tables with gaps write 1 as 1.0.
-
-    Raises:
-        RowError: there is no such choice.
     """
     text = str(written).strip()
     if (name := class_name(text)) in labels:
@@ -545,16 +486,15 @@ def read_choice(written: Any, choices: Sequence[str], labels: Sequence[str] = ()
     elif number := re.fullmatch(r"(\d{1,9})(\.0+)?", text):
         index = int(number[1])
     if index is None or index >= len(choices):
-        error = _OneTooHigh if name == str(len(choices)) else RowError
-        raise error("mislabeled", f"the label is {short(written)}, but there are {len(choices)} choices")
+        detail = f"the label is {short(written)}, but there are {len(choices)} choices"
+        error = RowError("mislabeled", detail)
+        error.counts_from_1 = name == str(len(choices))
+        raise error
     return index
 
 
 def content_of(example: Any) -> Hashable:
-    """Return the text, pair or context that training and validation data should not share.
-
-    For an example of your own class, return None.
-    """
+    """Return the text, pair or context that training and validation data should not share, if known."""
     match example:
         case TextExample():
             return example.text, example.text_pair

@@ -27,7 +27,7 @@ from albertkit.datasets.examples import (
 )
 from albertkit.datasets.reader import Columns, Reader, Warn
 from albertkit.datasets.rows import Row, RowError, Rows, delimited_rows, existing_file
-from albertkit.errors import ConfigError, DataError, short, suggestion
+from albertkit.errors import ConfigError, DataError, reading, short, suggestion
 from albertkit.text_files import read_lines, read_records
 
 
@@ -49,20 +49,16 @@ def squad(path: str | Path, *, labeled: bool = True) -> Reader[QuestionExample]:
 
 def _squad_rows(path: Path) -> Iterator[Row]:
     text = "".join(line for _, line, _ in read_lines(path))
-    try:
+    known = set[str]()
+    with reading(path, DataError):
         document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: damaged. Expected the JSON of SQuAD ({error}).") from error
-    articles = document.get("data") if isinstance(document, dict) else None
-    if not isinstance(articles, list):
-        array = f" For an array of objects: jq -c '.[]' {path} > lines.jsonl."
-        raise DataError(
-            f"{path}: expected the JSON of SQuAD, an object with a list 'data'."
-            + array * isinstance(document, list)
-        )
-    known: set[str] = set()
-    for number, article in enumerate(articles):
-        try:
+        if not isinstance(document, dict) or not isinstance(document.get("data"), list):
+            array = f" For an array of objects: jq -c '.[]' {path} > lines.jsonl."
+            raise ValueError(
+                "expected the JSON of SQuAD, an object with a list 'data'."
+                + array * isinstance(document, list)
+            )
+        for article in document["data"]:
             for paragraph in article["paragraphs"]:
                 for question in paragraph["qas"]:
                     name = str(question["id"])
@@ -71,19 +67,15 @@ def _squad_rows(path: Path) -> Iterator[Row]:
                     known.add(name)
                     answers = [(one["text"], one["answer_start"]) for one in question.get("answers", ())]
                     if not all(isinstance(text, str) and type(start) is int for text, start in answers):
-                        raise TypeError(f"the answers are {short(answers)}. Expected texts with offsets.")
-                    yield Row(
-                        f"{path}, question {name}",
-                        {
-                            "id": name,
-                            "question": question["question"],
-                            "context": paragraph["context"],
-                            "answers": answers,
-                            "is_impossible": bool(question.get("is_impossible", False)),
-                        },
-                    )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"{path}, article {number}: not SQuAD's layout ({error!r})") from error
+                        raise ValueError(f"the answers to {name!r} are {short(answers)}")
+                    values = {
+                        "id": name,
+                        "question": question["question"],
+                        "context": paragraph["context"],
+                        "answers": answers,
+                        "is_impossible": bool(question.get("is_impossible", False)),
+                    }
+                    yield Row(f"{path}, question {name}", values)
 
 
 def race(folder: str | Path, *, labeled: bool = True) -> Reader[ChoiceExample]:
@@ -102,37 +94,32 @@ def race(folder: str | Path, *, labeled: bool = True) -> Reader[ChoiceExample]:
             f"{folder} has no .txt files. Expected a split of RACE, with the folders middle and high."
         )
     rows = Rows(str(folder), partial(_race_rows, files, labeled))
+    columns = Columns(names={}, labeled=labeled, id="id")
 
     def example(row: Row, _: Warn) -> ChoiceExample:
-        question, choices = row.values["question"], row.values["choices"]
-        texts_only = isinstance(choices, list) and all(isinstance(choice, str) for choice in choices)
-        if not isinstance(question, str) or not texts_only:
+        _, context, question, choices, answer = row.values.values()
+        if not isinstance(choices, list) or not all(isinstance(text, str) for text in (question, *choices)):
             raise RowError("malformed", "expected a question and choices as text")
-        choices, answer = tuple(choice.strip() for choice in choices), row.values["label"]  # some are empty
-        if not row.values["context"] or not any(choices):
+        choices = tuple(choice.strip() for choice in choices)
+        if not context or not any(choices):  # some choices are empty
             raise RowError("empty")
         label = None if answer is None else read_choice(answer, choices)
-        return ChoiceExample(row.values["id"], row.values["context"], question.strip(), choices, label)
+        return ChoiceExample(columns.id_of(row), context, question.strip(), choices, label)
 
-    return Reader(rows, example, Columns(names={}, labeled=labeled, id="id"))
+    return Reader(rows, example, columns)
 
 
 def _race_rows(files: list[Path], labeled: bool) -> Iterator[Row]:
     for file in files:
-        try:
+        with reading(file, DataError):
             text = json.loads(file.read_text(encoding="utf-8"))
-            questions, options = text["questions"], text["options"]
-            answers = text["answers"] if labeled else [None] * len(questions)
-            asked = list(zip(questions, options, answers, strict=True))
+            asked = text["questions"]
+            answers = text["answers"] if labeled else [None] * len(asked)
+            questions = list(zip(asked, text["options"], answers, strict=True))
             context = text["article"].strip()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise DataError(
-                f"{file}: not a text of RACE ({error!r}). Expected a JSON object with article, questions, "
-                "options and answers."
-            ) from error
-        for number, (question, choices, answer) in enumerate(asked):
-            name = f"{file.parent.name}/{file.stem}-{number}"
+        for number, (question, choices, answer) in enumerate(questions):
             values = {"context": context, "question": question, "choices": choices, "label": answer}
+            name = f"{file.parent.name}/{file.stem}-{number}"
             yield Row(f"{file}, question {number + 1}", {"id": name, **values})
 
 
@@ -158,92 +145,89 @@ def conll(
         DataError: the file does not exist. While reading: the first line does not have a column or is a
             header, or a file without labels is plain text.
     """
-    file = _Conll(existing_file(path), word_column, label_column, labeled)
-    columns = Columns(names={"words": "words", "labels": "labels"}, labeled=labeled)
-    return WordsExample.reader(Rows(str(path), file.rows), columns)
+    path = existing_file(path)
+    if not labeled:
+        _check_not_plain_text(path)
 
-
-@dataclass(frozen=True)
-class _Conll:
-    path: Path
-    word_column: int
-    label_column: int
-    labeled: bool
-
-    def rows(self) -> Iterator[Row]:
-        if not self.labeled:
-            self._check_not_plain_text()
+    def rows() -> Iterator[Row]:
         width = 0
-        for lines in self._blocks():
-            origin = f"{self.path}, line {lines[0][0]}"
-            is_first, width = not width, width or self._width(lines[0][1], origin)
+        for lines in _blocks(path):
+            origin, cells = f"{path}, line {lines[0][0]}", lines[0][1]
+            is_first = not width
+            if is_first:
+                # A column at the end that is empty in every line does not count.
+                width = (
+                    len(cells)
+                    if cells[-1]
+                    else max(len(_without_end(cells)) for lines in _blocks(path) for _, cells in lines)
+                )
+                _check_columns(cells, width, word_column, label_column if labeled else None, origin)
             uneven = [(number, cells) for number, cells in lines if len(_without_end(cells, width)) != width]
             if uneven:
                 number, cells = uneven[0]
-                columns = f"{len(cells)} column{'s' * (len(cells) != 1)}"
-                detail = f"line {number} has {columns}, expected {width}"
-                if not self.labeled:
-                    detail += " (each line is a word; for plain text: albertkit tag --file)"
-                yield Row(origin, {}, detail)
+                detail = f"line {number} has {len(cells)} column{'s' * (len(cells) != 1)}, expected {width}"
+                plain = " (each line is a word; for plain text: albertkit tag --file)"
+                yield Row(origin, {}, detail if labeled else detail + plain)
                 continue
-            if self.word_column % width:
+            if word_column % width:
                 lines = _without_ranges(lines)
-            words = [cells[:width][self.word_column] for _, cells in lines]
+            words = [cells[:width][word_column] for _, cells in lines]
             if is_first and width > 2 and words[1:] and words == list(map(str, range(1, len(words) + 1))):
                 raise DataError(
-                    f"{origin}: column {self.word_column} counts the words, as in CoNLL-U files. Set the "
+                    f"{origin}: column {word_column} counts the words, as in CoNLL-U files. Set the "
                     "columns of the words and labels: in CoNLL-U, --words-column 1 and --label-column 3."
                 )
-            labels = [cells[:width][self.label_column] for _, cells in lines] if self.labeled else None
+            labels = [cells[:width][label_column] for _, cells in lines] if labeled else None
             yield Row(origin, {"words": words, "labels": labels})
 
-    def _blocks(self) -> Iterator[list[tuple[int, list[str]]]]:
-        numbered = ((number, line.rstrip("\r\n")) for number, line, _ in read_records(self.path))
-        for is_sentence, group in groupby(numbered, lambda line: _is_word(line[1])):
-            if is_sentence:
-                lines = list(group)
-                first = next((line for _, line in lines if not line.startswith("#")), lines[0][1])
-                # If there are tabs, only they separate cells, which may then contain spaces.
-                separator = "\t" if "\t" in first else None
-                yield _without_comments([(number, line.split(separator)) for number, line in lines])
+    columns = Columns(names={"words": "words", "labels": "labels"}, labeled=labeled)
+    return WordsExample.reader(Rows(str(path), rows), columns)
 
-    def _check_not_plain_text(self) -> None:
-        """Check that a sentence has several lines, or that the last column has labels."""
-        first, ends_in_labels = "", True
-        for lines in self._blocks():
-            number, cells = lines[0]
-            if len(lines) > 1 or len(cells) == 1:
-                return
-            first = first or f"line {number}: {short(' '.join(cells))}"
-            ends_in_labels = ends_in_labels and _LABEL.fullmatch(cells[-1]) is not None
-        if not ends_in_labels:
-            raise DataError(
-                f"{self.path}, {first} looks like plain text. Expected one word per line, and a blank line "
-                "after each sentence. For plain text: albertkit tag --file. If each sentence is a single "
-                "word, remove the other columns."
-            )
 
-    def _width(self, cells: list[str], origin: str) -> int:
-        """Return the number of columns: of the first line, without a column that is empty in every line."""
-        width = len(cells)
-        if not cells[-1]:
-            width = max(len(_without_end(cells)) for lines in self._blocks() for _, cells in lines)
-        if "tokens" in cells[:-1] and not any(map(_LABEL.fullmatch, cells)):
-            raise DataError(
-                f"{origin}: {', '.join(map(repr, cells))} are column names. Expected one word per line. If "
-                "the file is a table, rename it so that it ends in .csv, and set --delimiter '\\t' (in "
-                "Python delimiter='\\t')."
-            )
-        for what, column in (("word", self.word_column), ("label", self.label_column)):
-            if not -width <= column < width and (what == "word" or self.labeled):
-                listed = ", ".join(f"{number} {cell!r}" for number, cell in enumerate(cells))
-                raise DataError(f"{origin}: no column {column} for the {what}. The columns are {listed}.")
-        if self.labeled and self.word_column % width == self.label_column % width:
-            raise DataError(
-                f"{origin}: word and label are the same column. The line is {' '.join(cells)!r}. Set the "
-                "columns with --words-column and --label-column."
-            )
-        return width
+def _blocks(path: Path) -> Iterator[list[tuple[int, list[str]]]]:
+    """Yield the lines of each sentence: their numbers and cells."""
+    numbered = ((number, line.rstrip("\r\n")) for number, line, _ in read_records(path))
+    for is_sentence, group in groupby(numbered, lambda line: _is_word(line[1])):
+        if is_sentence:
+            lines = list(group)
+            first = next((line for _, line in lines if not line.startswith("#")), lines[0][1])
+            # If there are tabs, only they separate cells, which may then contain spaces.
+            separator = "\t" if "\t" in first else None
+            yield _without_comments([(number, line.split(separator)) for number, line in lines])
+
+
+def _check_not_plain_text(path: Path) -> None:
+    """Check that a sentence has several lines, or that the last column has labels."""
+    first, ends_in_labels = "", True
+    for lines in _blocks(path):
+        number, cells = lines[0]
+        if len(lines) > 1 or len(cells) == 1:
+            return
+        first = first or f"line {number}: {short(' '.join(cells))}"
+        ends_in_labels = ends_in_labels and _LABEL.fullmatch(cells[-1]) is not None
+    if not ends_in_labels:
+        raise DataError(
+            f"{path}, {first} looks like plain text. Expected one word per line, and a blank line after each "
+            "sentence. For plain text: albertkit tag --file."
+        )
+
+
+def _check_columns(cells: list[str], width: int, word: int, label: int | None, origin: str) -> None:
+    """Check the columns of the word and the label in the first line."""
+    if "tokens" in cells[:-1] and not any(map(_LABEL.fullmatch, cells)):
+        raise DataError(
+            f"{origin}: {', '.join(map(repr, cells))} are column names. Expected one word per line. For a "
+            "table, rename the file so that it ends in .csv, and set --delimiter '\\t'."
+        )
+    for what, column in (("word", word), ("label", label)):
+        if column is not None and not -width <= column < width:
+            listed = ", ".join(f"{number} {cell!r}" for number, cell in enumerate(cells))
+            raise DataError(f"{origin}: no column {column} for the {what}. The columns are {listed}.")
+    if label is not None and word % width == label % width:
+        raise DataError(
+            f"{origin}: word and label are the same column. Set the columns with --words-column and "
+            f"--label-column. The line is {' '.join(cells)!r}."
+        )
 
 
 def _without_end(cells: list[str], width: int = 0) -> list[str]:
@@ -364,7 +348,7 @@ def glue(
     table = delimited_rows(file, names=None if is_test else official.columns, delimiter="\t")
     labeled = labeled and not is_test
     wanted = [official.text, official.pair, official.label if labeled else None]
-    table.check_columns({"--glue": [name for name in wanted if name is not None]})
+    table.check_columns(glue=[name for name in wanted if name is not None])
 
     def rows() -> Iterator[Row]:
         for row in table:

@@ -33,13 +33,7 @@ class ReadingReport:
     problems: dict[Problem, ProblemRows] = field(default_factory=dict)
 
     def add(self, problem: Problem, origin: str, detail: str = "") -> None:
-        """Count a row that is left out, or whose answers have moved.
-
-        Args:
-            problem: the reason.
-            origin: the row: "train.csv, line 12".
-            detail: more about the problem.
-        """
+        """Count a row with a problem; the origin is its location: "train.csv, line 12"."""
         rows = self.problems.setdefault(problem, ProblemRows())
         rows.count += 1
         if len(rows.first) < _SHOWN:
@@ -146,47 +140,38 @@ class Reader(Generic[ExampleT]):
 def read_objects(
     examples: Sequence[Any], name: str, *, example_class: type | None, labeled: bool
 ) -> Reader[Any]:
-    """Return the reader of examples in memory.
+    """Return the reader of examples in memory. An object that cannot be used is an error.
 
-    Objects of the classes in `examples.py` are read like the rows of a table, whose columns are their fields.
-    All others are examples of a task of your own, which are not changed. An object that cannot be used is an
-    error.
-
-    Args:
-        examples: the objects.
-        name: their name in messages.
-        example_class: the class of the examples; None for any.
-        labeled: whether examples must have labels.
+    Objects of the classes in `examples.py` are read like the rows of a table whose columns are their fields.
+    All others are examples of a task of your own, which are not changed.
     """
-    make = getattr(example_class, "from_row", None)
+    from_row = getattr(example_class, "from_row", None)
     columns = Columns(names={}, labeled=labeled)
-    if make is not None and isinstance(examples[0], example_class or object):
-        columns = example_class.fields_of(examples[0], labeled)  # type: ignore[union-attr]
-
-    def rows() -> Iterator[Row]:
-        for number, example in enumerate(examples, start=1):
-            yield Row(f"{name}, example {number}", {"": example})
+    optional = ("text_pair", "pair", "score")  # either all examples have them, or none
+    if from_row is not None and isinstance(examples[0], example_class or object):
+        names = [one.name for one in fields(examples[0])]
+        absent = {name for name in optional if name in names and getattr(examples[0], name) is None}
+        columns = replace(columns, names={n: None if n in absent else n for n in names}, id="id")
 
     def read(row: Row, warn: Warn) -> Any:
         example = row.values[""]
         if isinstance(example, Mapping | str) or not isinstance(example, example_class or object):
             expected = f"a `{example_class.__name__}`" if example_class else "an example"
-            given = f"{short(example)} ({type(example).__name__})"
-            raise DataError(f"{row.origin}: received {given}. Expected {expected}, or only dicts.")
-        if make is None:
+            raise DataError(f"{row.origin}: received {short(example)}. Expected {expected}, or only dicts.")
+        if from_row is None:
             return example
-        values = {one.name: getattr(example, one.name) for one in fields(example)}
-        for field_name, column in columns.names.items():
-            if column is None and values[field_name] is not None and (labeled or field_name != "score"):
-                raise DataError(
-                    f"{row.origin}: the example has a {field_name}, but the first example has none. Pass "
-                    "examples of one kind."
-                )
+        values = {name: getattr(example, name) for name in columns.names}
+        for name, column in columns.names.items():
+            if column is None and values[name] is not None and (labeled or name != "score"):
+                raise DataError(f"{row.origin}: the example has a {name}, but the first example has none.")
         given = columns
         if values.get("negative", "") is None:
             given = replace(columns, names={**columns.names, "negative": None})
-        made = make(Row(row.origin, values), given, warn)
-        changes = {one.name: getattr(made, one.name) for one in fields(made) if one.name != "id"}
-        return replace(example, **changes)
+        corrected = from_row(Row(row.origin, values), given, warn)
+        return replace(example, **{name: getattr(corrected, name) for name in values if name != "id"})
+
+    def rows() -> Iterator[Row]:
+        for number, example in enumerate(examples, start=1):
+            yield Row(f"{name}, example {number}", {"": example})
 
     return Reader(Rows(name, rows), read, columns, is_strict=True)

@@ -1,4 +1,4 @@
-"""Read the rows of any source as dicts: `read_rows` for files, tables of other libraries, and Python objects.
+"""Read the rows of any source as dicts (`read_rows`), and the inputs of pipelines, one per line.
 
 | source | a row is |
 |---|---|
@@ -17,21 +17,24 @@ import csv
 import difflib
 import json
 import logging
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from albertkit.errors import ConfigError, DataError, short
+from albertkit.errors import ConfigError, DataError, did_you_mean, reading, short
 from albertkit.extras import optional
 from albertkit.files import by_number, read_json
 from albertkit.text_files import (
     COMPRESSIONS,
     LINE_BYTES,
+    check_line_end,
     cr_ends,
+    decode_line,
     decompressed,
     file_format,
     lone_surrogate,
@@ -50,6 +53,7 @@ _HEAD_ROWS = 1000  # objects that are searched for column names: not every objec
 _BATCH_ROWS = 1024
 _QUOTED_CELLS = 3  # quoted cells in a .tsv file that cause a warning
 _DELIMITERS = ("\t", ";", "|", ",")
+_CONVERT_ARRAY = "To convert an array of objects: jq -c '.[]' {} > lines.jsonl"
 
 
 class Row(NamedTuple):
@@ -73,6 +77,8 @@ class RowError(DataError):
         super().__init__(detail or problem)
         self.problem: Problem = problem
         self.detail = detail
+        self.counts_from_1 = False
+        """Whether the label would be the last choice if labels counted from 1."""
 
 
 @dataclass(repr=False)
@@ -87,40 +93,34 @@ class Rows:
     class_names: Callable[[str], ClassNames] = lambda _: None
     """Returns the names of the classes whose numbers are in a column, if the source defines them."""
     advice: str = ""
-    """What to do if a column does not exist, instead of choosing another column."""
-    has_header: bool = False
-    """Whether the first line of the file is a header by the caller's choice."""
+    """What else to do if a column does not exist: the end of the message."""
 
     def __iter__(self) -> Iterator[Row]:
         return self.read()
 
-    def check_columns(self, wanted: Mapping[str, str | Sequence[str] | None]) -> None:
-        """Check that columns exist, and that only `--id-column` names a column that has another role.
+    def check_columns(self, **wanted: str | Sequence[str] | None) -> None:
+        """Check that columns exist, and that only `id_column` names a column that has another role.
 
         Args:
-            wanted: the columns by the flag that names them; None if no column is wanted.
+            wanted: the columns by the option that names them; None or "" if no column is wanted.
 
         Raises:
             DataError: a column does not exist, or has two roles.
         """
         listed = ", ".join(self.columns) or "none"
         roles: dict[str, str] = {}
-        for flag, names in wanted.items():
-            for name in [names] if isinstance(names, str) else names or ():
-                if name not in self.columns:
-                    argument = flag.removeprefix("--").replace("-", "_")
-                    advice = self.advice or (
-                        f"Set the right name with {flag} (in Python {argument}=)"
-                        + ", or --no-header if the first line is an example (in Python header=False)"
-                        * self.has_header
-                    )
-                    raise DataError(f"{self.name}: no column {name!r}. The columns are {listed}. {advice}")
-                if self.columns.count(name) > 1:
+        for option, names in wanted.items():
+            flag = f"--{option.replace('_', '-')}"
+            for name in [names] if names and isinstance(names, str) else names or ():
+                count = self.columns.count(name)
+                if not count:
                     raise DataError(
-                        f"{self.name}: {self.columns.count(name)} columns are named {name!r}. Rename all but "
-                        "one."
+                        f"{self.name}: no column {name!r}. The columns are {listed}. Set the right name with "
+                        f"{flag} (in Python {option}=){self.advice}"
                     )
-                if flag != "--id-column" and roles.setdefault(name, flag) != flag:
+                if count > 1:
+                    raise DataError(f"{self.name}: {count} columns are named {name!r}. Rename all but one.")
+                if option != "id_column" and roles.setdefault(name, flag) != flag:
                     raise DataError(
                         f"{self.name}: the column {name!r} is both {roles[name]} and {flag}. Expected two "
                         f"columns among {listed}."
@@ -151,14 +151,11 @@ def read_rows(
     path = existing_file(path)
     if kind == ".jsonl":
         return _json_rows(path)
-    if kind in (".parquet", ".arrow"):
-        return _arrow_rows([path], name=str(path))
     if kind == ".txt":
         return _text_rows(path)
-    todo = {
-        ".json": f". If it is an array of objects: jq -c '.[]' {path} > lines.jsonl",
-        ".xlsx": ". Save the sheet as .csv",
-    }
+    if kind in (".parquet", ".arrow"):
+        return _arrow_rows([path], name=str(path))
+    todo = {".json": f". {_CONVERT_ARRAY.format(path)}", ".xlsx": ". Save the sheet as .csv"}
     raise DataError(
         f"{path}: unknown kind of file. Expected {', '.join(FORMATS)}, optionally with "
         f"{', '.join(COMPRESSIONS)} after it, a folder saved by `datasets`, "
@@ -179,10 +176,7 @@ def as_source(data: Any, *, name: str) -> str | Rows | list[Any]:
         return str(data)
     is_table = isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "column_names")
     if not is_table and not isinstance(data, Iterable):
-        raise DataError(
-            f"{name} is {short(data)} ({type(data).__name__}). Expected a path, a table or an "
-            "iterable of examples."
-        )
+        return object_rows(data, name)  # raises
     features = getattr(data, "features", None)
     if isinstance(data, Iterator) or not hasattr(data, "__len__"):  # such as an IterableDataset
         data, is_table = list(data), False
@@ -205,40 +199,34 @@ def as_source(data: Any, *, name: str) -> str | Rows | list[Any]:
 def delimited_rows(
     path: Path, *, header: bool = True, names: Sequence[str] | None = None, delimiter: str | None = None
 ) -> Rows:
-    """Return the rows of a CSV or TSV file.
-
-    Args:
-        path: the file.
-        header: whether the first row has the column names; otherwise they are "0", "1" and so on, or `names`.
-        names: the column names of a file without header.
-        delimiter: separator between cells; None for a tab in .tsv and a comma in .csv.
-    """
+    """Return the rows of a CSV or TSV file; `names` are the columns of a file without header."""
     if delimiter == "\\t":  # a shell passes a tab as two characters
         delimiter = "\t"
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise ConfigError(
             f"delimiter is {delimiter!r}. Expected one character, such as ';' or '\\t' for a tab."
         )
-    kind, header = file_format(path)[0], header and names is None
-    mark = delimiter or ("\t" if kind == ".tsv" else ",")
-    if mark != "\t" or kind == ".csv":
-        records = lambda: _quoted_records(path, mark)  # noqa: E731
-    else:
-        warns = [delimiter is None]  # once for all readings
-        records = lambda: _tab_records(path, warns)  # noqa: E731
-    columns, advice = names, ""
-    if columns is None:
-        first = next(records(), None)
-        if first is None:
+    is_tsv, header = file_format(path)[0] == ".tsv", header and names is None
+    mark = delimiter or ("\t" if is_tsv else ",")
+    warns = [delimiter is None]  # once for all readings
+
+    def records() -> Iterator[tuple[int, list[str]]]:
+        return _tab_records(path, warns) if is_tsv and mark == "\t" else _quoted_records(path, mark)
+
+    columns, advice = list(names or ()), ""
+    if names is None:
+        _, cells = next(records(), (0, None))
+        if cells is None:
             raise DataError(f"{path}: the file is empty. Add rows, or pass another file.")
-        cells = first[1]
         columns = [cell.strip() for cell in cells] if header else [str(n) for n in range(len(cells))]
         other = next((one for one in _DELIMITERS if len(columns) == 1 and one in columns[0]), None)
+        if header:
+            advice = ", or --no-header if the first line is an example (in Python header=False)"
         if columns[0].startswith("sep="):
-            advice = "Delete the first line, which is for Excel."
+            advice = ". Delete the first line, which is for Excel."
         elif other is not None:
             advice = (
-                f"The header is a single cell that contains {other!r}. If it separates cells: --delimiter "
+                f". The header is a single cell that contains {other!r}. If it separates cells: --delimiter "
                 f"{other!r} (in Python delimiter={other!r})"
             )
 
@@ -249,7 +237,7 @@ def delimited_rows(
                 fault = "the header again, as in files that were joined"
             yield Row(f"{path}, line {line}", dict(zip(columns, cells, strict=False)), fault)
 
-    return Rows(str(path), read, list(columns), advice=advice, has_header=header)
+    return Rows(str(path), read, columns, advice=advice)
 
 
 def _tab_records(path: Path, warns: list[bool]) -> Iterator[tuple[int, list[str]]]:
@@ -287,16 +275,18 @@ def _quoted_records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]
                 yield begins, cells
             begins = reader.line_num + 1
     except csv.Error as error:
-        where = f"{path}, record from line {begins}"
-        if "new-line character" not in str(error):
-            hint = ". If quotes are part of the text, rename the file to .tsv" if delimiter == "\t" else ""
-            raise DataError(f"{where}: not CSV ({error}){hint}") from error
-        if begins == 1:
+        has_cr = "new-line character" in str(error)
+        if has_cr and begins == 1:
             raise cr_ends(str(path)) from error
-        raise DataError(
-            f"{where}: a cell without quotes contains a CR (carriage return). Expected lines that end in LF "
-            "or CRLF. Remove the CR, or quote the cell."
-        ) from error
+        reason = f"not CSV ({error})"
+        if has_cr:
+            reason = (
+                "a cell without quotes contains a CR (carriage return). Expected lines that end in LF or "
+                "CRLF. Remove the CR, or quote the cell."
+            )
+        elif delimiter == "\t":
+            reason += ". If quotes are part of the text, rename the file to .tsv"
+        raise DataError(f"{path}, record from line {begins}: {reason}") from error
 
 
 def _json_rows(path: Path) -> Rows:
@@ -308,8 +298,8 @@ def _json_rows(path: Path) -> Rows:
             origin = f"{path}, line {number}"
             if is_first and line.lstrip().startswith("["):
                 raise DataError(
-                    f"{origin}: expected one JSON object per line, but the file begins with an array. To "
-                    f"convert an array of objects: jq -c '.[]' {path} > lines.jsonl."
+                    f"{origin}: expected one JSON object per line, but the file begins with an array. "
+                    f"{_CONVERT_ARRAY.format(path)}."
                 )
             is_first = False
             try:
@@ -356,7 +346,7 @@ def object_rows(data: Any, name: str, *, features: Any = None, columns: Sequence
         features: column -> its type in `datasets`; None for those of the data, if it has any.
         columns: the names of the columns; None for those of the table or of the first rows.
     """
-    schema, categories = None, dict[str, list[Any]]()
+    schema, categories = None, dict[str, list[Any]]()  # of ordered columns of categories
     if isinstance(data, Mapping):
         data = _from_columns(data, name)
     given = getattr(data, "column_names", getattr(data, "columns", ()))
@@ -365,35 +355,33 @@ def object_rows(data: Any, name: str, *, features: Any = None, columns: Sequence
             raise DataError(f"{name}: {count} columns are named {column!r}. Rename all but one.")
     if hasattr(data, "to_pylist"):  # pyarrow
         schema = getattr(data, "schema", None)
-        fields = [field for field in data.schema if _is_ordered(field.type)]
-        for field in fields:
-            column = data.column(field.name)
-            categories[field.name] = _categories(getattr(column, "chunks", [column]))
+        for field in data.schema:
+            if _is_ordered(field.type):
+                values = data.column(field.name)
+                categories[field.name] = _categories(getattr(values, "chunks", [values]))
         data = data.to_pylist()
     elif hasattr(data, "to_dicts"):  # polars
         data = data.to_dicts()
     elif hasattr(data, "to_dict") and hasattr(data, "columns"):  # pandas
         data = data.set_axis([str(name) for name in data.columns], axis=1)
-        dtypes = {name: data[name].dtype for name in data.columns}
-        categories = {
-            name: [*one.categories] for name, one in dtypes.items() if getattr(one, "ordered", False)
-        }
+        for column, kind in data.dtypes.items():
+            if getattr(kind, "ordered", False):
+                categories[column] = [*kind.categories]
         data = data.to_dict("records")
     elif isinstance(data, Iterator):
         data = list(data)
     if not isinstance(data, Iterable):
-        raise DataError(f"{name} is {short(data)}. Expected a path, a table or an iterable of dicts.")
+        raise DataError(
+            f"{name} is {short(data)} ({type(data).__name__}). Expected a path, a table or an iterable."
+        )
     features = features or getattr(data, "features", None) or {}
 
     def read() -> Iterator[Row]:
         for number, row in enumerate(data, start=1):
             origin = f"{name}, row {number}"
-            if not isinstance(row, Mapping):
-                raise DataError(f"{origin}: expected a mapping from column to value, found {short(row)}")
-            if wrong := [key for key in row if not isinstance(key, str)]:
+            if not isinstance(row, Mapping) or not all(isinstance(key, str) for key in row):
                 raise DataError(
-                    f"{origin}: the name of a column is {wrong[0]!r}. Expected text. Rename or remove the "
-                    "column."
+                    f"{origin}: expected a mapping from column names to values, found {short(row)}"
                 )
             if categories:  # numbers would be read as indices of the class names
                 row = {
@@ -445,25 +433,18 @@ def _files_of_folder(path: Path) -> list[Path]:
         raise DataError(
             f"{path}: a folder without state.json. Expected a file, or a folder that `datasets` has saved."
         )
-    try:
+    with reading(state, DataError):
         names = [one["filename"] for one in read_json(state, DataError)["_data_files"]]
         if not names or any(Path(name).name != name for name in names):
             raise ValueError(f"the files are {short(names)}")
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"{state}: does not list the files of a split ({error}). Save the data again."
-        ) from error
     return [path / name for name in names]
 
 
 def _arrow_rows(files: list[Path], *, name: str) -> Rows:
     """Return the rows of files of one schema: Parquet, or Arrow streams as `datasets` writes them."""
-    with ExitStack() as stack:
+    with ExitStack() as stack, reading(files[0], DataError):
         schema, _ = _open_arrow(files[0], stack)
-        try:
-            columns = list(schema.names)
-        except UnicodeDecodeError as error:
-            raise DataError(f"{files[0]}: the name of a column is not UTF-8 ({error})") from error
+        columns = list(schema.names)
 
     def read() -> Iterator[Row]:
         for file in files:
@@ -482,29 +463,21 @@ def _arrow_rows(files: list[Path], *, name: str) -> Rows:
 
 
 def _batches(file: Path, convert: Callable[[Any], Any]) -> Iterator[Any]:
-    number = 0
-    with ExitStack() as stack:
+    with ExitStack() as stack, reading(file, DataError):
         _, batches = _open_arrow(file, stack)
-        try:
-            for batch in batches:
-                batch.validate(full=True)  # the offsets of a damaged stream may be invalid
-                yield convert(batch)
-                number += len(batch)
-        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-            raise DataError(f"{file}, after row {number}: cannot be read ({error})") from error
+        for batch in batches:
+            batch.validate(full=True)  # the offsets of a damaged stream may be invalid
+            yield convert(batch)
 
 
 def _open_arrow(file: Path, stack: ExitStack) -> tuple[Any, Iterator[Any]]:
     kind, compression = file_format(file)
-    try:
-        source = stack.enter_context(decompressed(file, compression)) if compression else file
-        if kind == ".parquet":
-            opened = stack.enter_context(parquet.ParquetFile(source))
-            return opened.schema_arrow, opened.iter_batches(batch_size=_BATCH_ROWS)
-        stream = stack.enter_context(pa.ipc.open_stream(stack.enter_context(pa.OSFile(str(file)))))
-        return stream.schema, iter(stream)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(f"{file}: not a readable {kind} file ({error})") from error
+    source = stack.enter_context(decompressed(file, compression)) if compression else file
+    if kind == ".parquet":
+        opened = stack.enter_context(parquet.ParquetFile(source))
+        return opened.schema_arrow, opened.iter_batches(batch_size=_BATCH_ROWS)
+    stream = stack.enter_context(pa.ipc.open_stream(stack.enter_context(pa.OSFile(str(file)))))
+    return stream.schema, iter(stream)
 
 
 def _is_ordered(kind: Any) -> bool:
@@ -521,38 +494,188 @@ def _schema_class_names(schema: Any, column: str, *, source: str) -> ClassNames:
     note = (schema.metadata or {}).get(b"huggingface")
     if note is None:
         return None
-    try:
+    with reading(source, DataError):
         feature = json.loads(note).get("info", {}).get("features", {}).get(column) or {}
         if isinstance(feature, list):  # older versions store a list like this
             feature = {"feature": feature[0]}
         names = feature.get("feature", feature).get("names")
         if names and not all(isinstance(name, str) for name in names):
-            raise TypeError(f"the names are {short(names)}")
+            raise ValueError(f"the class names of {column!r} are {short(names)}")
         return tuple(names) if names else None
-    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
-        raise DataError(
-            f"{source}: the class names of {column!r} are damaged ({error}). Save the data again."
-        ) from error
 
 
 def existing_file(path: str | Path) -> Path:
     """Return the path of a regular file, or raise DataError with the names of similar files."""
     path = Path(path)
-    if path.exists() and not path.is_file():
-        kind = "a folder" if path.is_dir() else "a pipe or a device"
+    if path.is_file():
+        return path
+    if path.exists():
         raise DataError(
-            f"{path} is {kind}. Expected a regular file, because it is read more than once. Write the rows "
-            "to a file first."
+            f"{path} is {'a folder' if path.is_dir() else 'a pipe or a device'}. Expected a regular file, "
+            "because it is read more than once. Write the rows to a file first."
         )
-    if path == Path("-") and not path.is_file():
+    names = sorted((one.name for one in path.parent.glob("*")), key=by_number)
+    nearest = difflib.get_close_matches(path.name, names, n=3)
+    beside = list(dict.fromkeys([*nearest, *names]))[:10]
+    raise DataError(f"{path}: no such file" + (f"; the folder has {', '.join(beside)}" if beside else ""))
+
+
+# --- inputs of pipelines and commands: one per line, of a file or a pipe, without labels
+
+InputFormat = Literal["lines", "tsv", "jsonl"]
+"""A line is a text; or it has the tab-separated fields of an input, without header and quoting; or it is a
+JSON string, or an object with the fields of an input."""
+TABLES = (".csv", ".parquet", ".arrow")
+"""Endings of tables with a header, which `read_rows` reads."""
+PAIR_FIELDS = ("text", "text_pair")
+QUESTION_FIELDS = ("question", "context")
+CHOICE_FIELDS = ("context", "question")
+CHOICES_FIELD = "choices"
+"""The field for all further columns of a line with CHOICE_FIELDS."""
+_BY_SUFFIX: dict[str, InputFormat] = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_UNREAD = {*TABLES, ".feather", ".xlsx", ".xls", ".ods", ".json", ".gz", ".zst", ".bz2", ".xz", ".zip"}
+_FIELDS = {*PAIR_FIELDS, *QUESTION_FIELDS, CHOICES_FIELD}
+_HEADER = {*_FIELDS, "sentence", "sentence1", "sentence2", "label", "id", "index"}
+
+
+def format_of(path: Path) -> InputFormat:
+    """Return the format that the ending of a file means."""
+    suffix = path.suffix.lower()
+    if suffix in _UNREAD:
         raise DataError(
-            "-: no such file. Standard input cannot be read here, because the rows are read more than once. "
-            "Write the rows to a file first. Commands for texts, such as `albertkit classify`, read standard "
-            "input if --file is omitted."
+            f"{path}: a {suffix} file cannot be read here. Expected one input per line: a text, .tsv without "
+            "a header, or .jsonl."
         )
-    if not path.is_file():
-        names = sorted((one.name for one in path.parent.glob("*")), key=by_number)
-        nearest = difflib.get_close_matches(path.name, names, n=3)
-        beside = list(dict.fromkeys([*nearest, *names]))[:10]
-        raise DataError(f"{path}: no such file" + (f"; the folder has {', '.join(beside)}" if beside else ""))
-    return path
+    return _BY_SUFFIX.get(suffix, "lines")
+
+
+@dataclass(frozen=True)
+class NumberedInputs:
+    """Inputs with their numbers for error messages: a list, or an iterator that reads them one by one."""
+
+    items: Iterable[Any]
+    name: str
+    """The name of the file or stream; empty for arguments of a command."""
+    numbers: Sequence[int]
+    """The number of each input, from 1. The sequence grows while inputs are read."""
+    kind: str = "line"
+    """The unit that the numbers count, such as "line" or "text"."""
+
+    @classmethod
+    def read(
+        cls,
+        lines: Iterable[bytes],
+        name: str,
+        *,
+        format: InputFormat,
+        fields: Sequence[str] = (),
+        rest: str | None = None,
+        others: bool = False,
+    ) -> "NumberedInputs":
+        """Return an iterator of the inputs, one per line that is not blank.
+
+        Args:
+            lines: the lines.
+            name: their name in messages.
+            format: the format of each line.
+            fields: the fields of an input, in the order of the columns.
+            rest: the field for all further columns; None if there may be none.
+            others: whether to keep fields that no pipeline has.
+        """
+        numbers = array("q")
+
+        def items() -> Iterator[Any]:
+            for number, raw in enumerate(lines, start=1):
+                line = decode_line(raw, number, name)
+                check_line_end(line, number, name)
+                if line.strip():
+                    columns = [column.strip() for column in line.split("\t")]
+                    where = f"{name}, line {number}"
+                    if format == "tsv" and not numbers and len(columns) > 1:
+                        _check_no_header(columns, where)
+                    numbers.append(number)
+                    if format == "lines":
+                        yield line.strip()
+                        continue
+                    value = (
+                        _json_input(line, where)
+                        if format == "jsonl"
+                        else _with_names(columns, where, fields, rest)
+                    )
+                    yield value if others else without_others(value, fields)
+            if not numbers:
+                raise DataError(f"{name} has no text. Expected one input per line.")
+
+        return cls(items(), name, numbers)
+
+    @classmethod
+    def read_file(
+        cls, path: Path, *, format: InputFormat, fields: Sequence[str] = (), rest: str | None = None
+    ) -> "NumberedInputs":
+        """Return the inputs of a file as a list; for the arguments, see `read`."""
+        with path.open("rb") as file:
+            read = cls.read(file, str(path), format=format, fields=fields, rest=rest)
+            return replace(read, items=list(read))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether all inputs are in memory."""
+        return isinstance(self.items, list)
+
+    def map(self, change: Callable[[Any], Any]) -> "NumberedInputs":
+        """Return the inputs, each converted by `change`."""
+        changed = map(change, self.items)
+        return replace(self, items=list(changed) if self.is_list else changed)
+
+
+def read_texts(path: Path) -> list[str]:
+    """Return the texts of a file: lines, the first column of a .tsv, or the field "text" of .jsonl."""
+    inputs = NumberedInputs.read_file(path, format=format_of(path), fields=("text",), rest="others")
+    texts: list[Any] = [value.get("text") if isinstance(value, dict) else value for value in inputs]
+    for number, text in zip(inputs.numbers, texts, strict=True):
+        if not isinstance(text, str):
+            raise DataError(f"{path}, line {number}: {short(text)}. Expected a text.")
+    return texts
+
+
+def without_others(given: Any, fields: Sequence[str]) -> Any:
+    """Return an input without fields that no pipeline has, such as an id; a text if it is the only field."""
+    if not isinstance(given, Mapping) or not fields or fields[0] not in given:
+        return given
+    known = {name: value for name, value in given.items() if name in _FIELDS}
+    for name in given.keys() - _FIELDS:
+        if meant := did_you_mean(name, {*fields} - known.keys()):
+            raise DataError(f"received an input with the unknown field {name!r}{meant}. Correct or omit it.")
+    return known[fields[0]] if len(fields) == 1 and [*known] == [*fields] else known
+
+
+def _json_input(line: str, where: str) -> Any:
+    try:
+        value, error = json.loads(line), None
+    except (ValueError, RecursionError) as cause:
+        value, error = None, cause
+    # A list of strings on one line is an input of some pipelines.
+    if (error and line.lstrip().startswith("[")) or (isinstance(value, list) and dict in map(type, value)):
+        expected = f"Expected one object per line. {_CONVERT_ARRAY.format('FILE')}."
+        raise DataError(f"{where}: an array of objects begins here. {expected}") from error
+    if error:
+        raise DataError(f"{where}: not JSON ({error}). Expected one object per line.") from error
+    return value
+
+
+def _check_no_header(columns: list[str], where: str) -> None:
+    if {column.lower() for column in columns} <= _HEADER:
+        raise DataError(
+            f"{where}: {', '.join(map(repr, columns))} are column names, but each line must be an input. "
+            "Remove the line, or write the table as .csv."
+        )
+
+
+def _with_names(columns: list[str], where: str, fields: Sequence[str], rest: str | None) -> dict[str, Any]:
+    if len(columns) > len(fields) and rest is None:
+        raise DataError(f"{where}: {len(columns)} columns. Expected {', '.join(fields)}, separated by tabs.")
+    named: dict[str, Any] = dict(zip(fields, columns, strict=False))
+    return named if rest is None else named | {rest: columns[len(fields) :]}

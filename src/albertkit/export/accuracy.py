@@ -18,6 +18,7 @@ from albertkit.checkpoints.sentence_modules import TASK as SENTENCE_EMBEDDING
 from albertkit.checkpoints.sentence_modules import sentence_modules
 from albertkit.config import AlbertConfig
 from albertkit.conversion import cast
+from albertkit.datasets.rows import format_of
 from albertkit.devices import CPU
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, DataError
@@ -25,7 +26,6 @@ from albertkit.export.check import Batch, expected_outputs, run_batches
 from albertkit.finetuning.evaluation import EvaluationSet
 from albertkit.finetuning.trained import open_trained
 from albertkit.heads import head_of
-from albertkit.inputs import format_of
 from albertkit.tasks.loading import load_splits
 from albertkit.tasks.registry import TASKS
 from albertkit.tokenization.base import TokenizerBase

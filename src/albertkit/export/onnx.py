@@ -23,6 +23,7 @@ from albertkit.checkpoints.onnx_file import ONNX_FILE
 from albertkit.config import AlbertConfig
 from albertkit.conversion import cast
 from albertkit.datasets.options import DataOptions
+from albertkit.datasets.rows import read_texts
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
 from albertkit.export.accuracy import (
@@ -44,7 +45,6 @@ from albertkit.export.writing import (
 )
 from albertkit.files import check_new_folder, file_sha256
 from albertkit.heads import HEADS, head_of
-from albertkit.inputs import read_texts
 from albertkit.onnx.graph import OLDEST_OPSET, OPSET, onnx
 from albertkit.onnx.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
 from albertkit.published import contradictions

@@ -21,8 +21,7 @@ from albertkit.engines.light_model import Model
 from albertkit.extras import optional
 from albertkit.files import complete_files, finite, json_text, write_json, write_picture
 from albertkit.finetuning.trained import PREDICTIONS, REPORT_JSON
-from albertkit.metrics.classification import confusion_matrix
-from albertkit.metrics.reliability import Calibration, LengthBin, calibration, score_by_length
+from albertkit.metrics import calibration, confusion_matrix, score_by_length
 from albertkit.results import Result, with_baseline
 from albertkit.tasks.loading import RowCounts, features_of_all
 from albertkit.tasks.task import Decision, Task, example_name
@@ -201,11 +200,8 @@ def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
             "examples_cut": evaluation.cut,
             "warnings": dict(evaluation.warnings),
             "baseline": evaluation.baseline,
-            "calibration_error": reliability.expected_error if reliability else None,
-            "by_length": [
-                {"shortest": one.shortest, "longest": one.longest, "examples": one.count, "score": one.score}
-                for one in by_length
-            ],
+            "calibration_error": reliability[0] if reliability else None,
+            "by_length": by_length,
         }
     )
     _draw_pictures(folder, evaluation, by_length, reliability)
@@ -219,7 +215,10 @@ def _write_files(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
 
 
 def _draw_pictures(
-    folder: Path, evaluation: Evaluation, by_length: Sequence[LengthBin], reliability: Calibration | None
+    folder: Path,
+    evaluation: Evaluation,
+    by_length: Sequence[dict[str, Any]],
+    reliability: tuple[float, list[dict[str, Any]]] | None,
 ) -> None:
     decisions = evaluation.decisions
     _draw_by_length(folder, by_length, evaluation.main_metric)
@@ -228,7 +227,7 @@ def _draw_pictures(
     if answers <= {*labels} and len(labels) <= _MOST_LABELS:
         _draw_confusion(folder, decisions, labels)
     if reliability:
-        _draw_calibration(folder, reliability)
+        _draw_calibration(folder, *reliability)
     are_numbers = all(isinstance(answer, int | float) for answer in answers)
     if decisions and isinstance(decisions[0].predicted, float) and are_numbers:
         _draw_numbers(folder, decisions, evaluation.task.answer)
@@ -280,19 +279,18 @@ def _draw_confusion(folder: Path, decisions: Sequence[Decision], labels: list[st
                     panel.text(column, row, str(counts[row, column]), **style)
 
 
-def _draw_calibration(folder: Path, found: Calibration) -> None:
-    filled = [one for one in found.bins if one.count]
+def _draw_calibration(folder: Path, error: float, bins: list[dict[str, Any]]) -> None:
+    filled = [one for one in bins if one["count"]]
     with _picture(folder / "calibration.png", 4, 4) as panel:
         panel.plot([0, 1], [0, 1], color="gray", linewidth=1)
-        panel.plot([one.confidence for one in filled], [one.accuracy for one in filled], marker="o")
-        title = f"calibration error {found.expected_error:.3f}"
-        panel.set(xlabel="confidence", ylabel="accuracy", title=title)
+        panel.plot([one["confidence"] for one in filled], [one["accuracy"] for one in filled], marker="o")
+        panel.set(xlabel="confidence", ylabel="accuracy", title=f"calibration error {error:.3f}")
 
 
-def _draw_by_length(folder: Path, bins: Sequence[LengthBin], metric: str) -> None:
-    names = [f"{one.shortest}-{one.longest}\n({one.count})" for one in bins]
+def _draw_by_length(folder: Path, bins: Sequence[dict[str, Any]], metric: str) -> None:
+    names = [f"{one['shortest']}-{one['longest']}\n({one['examples']})" for one in bins]
     with _picture(folder / "by_length.png", 5, 3.2) as panel:
-        panel.bar(names, [one.score for one in bins])
+        panel.bar(names, [one["score"] for one in bins])
         panel.set(xlabel="tokens (examples)", ylabel=metric)
         panel.tick_params(axis="x", labelsize=7)
 

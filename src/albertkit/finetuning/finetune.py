@@ -24,7 +24,7 @@ from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import COLUMNS_KEY, CONTENTS, check_metric, split_settings
 from albertkit.hub import BUNDLED
 from albertkit.logs import lines_shown
-from albertkit.metrics.comparing import is_better
+from albertkit.metrics import is_better
 from albertkit.modeling import auto
 from albertkit.pipelines import pipeline
 from albertkit.recipe import build, scalar_values, settings_from, takes_settings

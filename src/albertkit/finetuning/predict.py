@@ -425,7 +425,7 @@ def _checked(reader: Reader[Any], task: Task, keep_columns: bool) -> int:
     if keep_columns:
         if not reader.rows.columns:
             raise ConfigError(f"keep_columns is for tables, but {reader.source} has no columns. Omit it.")
-        reader.rows.check_columns({"--keep-columns": reader.rows.columns})
+        reader.rows.check_columns(keep_columns=reader.rows.columns)
     report = ReadingReport(reader.source)
     examples = (example for _, example in reader.read(report, counts_all=True))
     may_fail = task.may_be_too_long or not (task.settings.truncation or task.reads_windows)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, cast
 
 from albertkit.checkpoints.formats import load_config
 from albertkit.config import AlbertConfig, one_of
+from albertkit.datasets.rows import NumberedInputs, without_others
 from albertkit.devices import Device, read_device
 from albertkit.engines.choosing import engine_device, load_complete_model, make_engine
 from albertkit.engines.engine import Engine
@@ -25,7 +26,6 @@ from albertkit.errors import (
 from albertkit.heads import HEADS
 from albertkit.hub import BUNDLED
 from albertkit.hub_upload import PushToHub
-from albertkit.inputs import NumberedInputs, without_others
 from albertkit.options import check_size, read_options
 from albertkit.pipelines.inputs import inputs_error, is_table, read_inputs
 from albertkit.pipelines.tasks import ALIASES, DEFINITIONS, Definition, Plan, definition_of, rows_of

@@ -7,9 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.rows import read_rows
+from albertkit.datasets.rows import TABLES, InputFormat, NumberedInputs, format_of, read_rows
 from albertkit.errors import AlbertKitError, DataError, short
-from albertkit.inputs import TABLES, InputFormat, NumberedInputs, format_of
 
 _LISTED = 10  # number of inputs listed in an error
 _COUNTED_FROM_0 = range(sys.maxsize)

@@ -16,26 +16,23 @@ import numpy as np
 from albertkit.checkpoints.sentence_modules import sentence_modules
 from albertkit.config import SETTINGS_KEY
 from albertkit.datasets.examples import ChoiceExample, QuestionExample, TextExample, WordsExample
+from albertkit.datasets.rows import CHOICE_FIELDS, CHOICES_FIELD, PAIR_FIELDS, QUESTION_FIELDS
 from albertkit.engines.engine import Row, by_example, every_token
 from albertkit.errors import ConfigError, DataError, check_arguments, short, warn_caller
 from albertkit.extras import optional
-from albertkit.inputs import CHOICE_FIELDS, CHOICES_FIELD, PAIR_FIELDS, QUESTION_FIELDS
-from albertkit.metrics.sentence_embedding import unit
+from albertkit.metrics import unit
 from albertkit.options import BEST, OPTIONS, TEMPLATE, NoOptions, check_size
 from albertkit.recipe import build
 from albertkit.reference import softmax
-from albertkit.tasks.entities import Entities
-from albertkit.tasks.feature_extraction import TextVectors, text_vectors
 from albertkit.tasks.masked_lm import MaskedLM
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.question_answering import THRESHOLD_KEY, QuestionAnswering
 from albertkit.tasks.rows import text_rows, tokens_cut
-from albertkit.tasks.sentence_order import SentenceOrder
+from albertkit.tasks.sentence_embedding import TextVectors, text_vectors
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
-from albertkit.tasks.text_classification import TextClassification
-from albertkit.tasks.token_classification import TokenClassification
-from albertkit.tasks.words import split_words
+from albertkit.tasks.text_classification import ORDER_LABELS, SentenceOrder, TextClassification
+from albertkit.tasks.token_classification import Entities, TokenClassification, split_words
 from albertkit.tokenization.batch import Padding, read_choice, read_strategy
 
 torch: Any = optional("torch", extra="torch")
@@ -257,6 +254,8 @@ def _text_classification(pipeline: Pipeline, options: Any) -> Plan:
 
 
 def _sentence_order(pipeline: Pipeline, options: Any) -> Plan:
+    if (count := pipeline.model.config.num_labels) != len(ORDER_LABELS):
+        raise ConfigError(f"sentence-order needs a model with num_labels={len(ORDER_LABELS)}, got {count}")
     task = SentenceOrder().bind(
         pipeline.tokenizer, pipeline.model.config, TaskSettings(truncation=options.truncation or False)
     )

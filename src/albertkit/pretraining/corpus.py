@@ -75,7 +75,6 @@ class Corpus:
         sentence_per_line: bool = False,
     ) -> "Corpus":
         """Collect the files of `inputs` (files, folders, glob patterns)."""
-        columns = {"--text-column": text_column}
         head: list[Any] = []  # the first row, if the rows can be read only once
         if isinstance(inputs, Iterator):  # of paths, such as Path("books").glob("*.txt"), or of rows
             head = list(islice(inputs, 1))
@@ -84,7 +83,7 @@ class Corpus:
         if _is_stream(inputs):
             known = object_rows(head, "the given rows").columns if head else None
             table = object_rows(inputs, "the given rows", columns=known)
-            table.check_columns(columns)
+            table.check_columns(text_column=text_column)
             return cls(table=table, text_column=text_column, streamed=True)
         paths = inputs if isinstance(inputs, (list, tuple)) else [inputs]
         if not paths:
@@ -93,7 +92,7 @@ class Corpus:
             table = as_source(inputs, name="the given rows")
             if not isinstance(table, Rows):
                 raise DataError(f"{short(inputs)}: expected paths, or rows that are dicts")
-            table.check_columns(columns)
+            table.check_columns(text_column=text_column)
             return cls(table=table, text_column=text_column)
         files = [file for path in paths for file in _files_of(str(path))]
         unique = dict.fromkeys(path.resolve() for path in files)

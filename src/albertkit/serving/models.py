@@ -20,7 +20,7 @@ from albertkit.pipelines.tasks import find_entailment
 from albertkit.serving.limits import ApiError
 from albertkit.serving.queue import QueuedEngine, RowQueue, Ticket
 from albertkit.serving.settings import ServingSettings
-from albertkit.tasks.feature_extraction import text_vectors
+from albertkit.tasks.sentence_embedding import text_vectors
 from albertkit.tasks.text_classification import PAIRS_KEY
 
 logger = logging.getLogger("albertkit.serving")

@@ -22,8 +22,8 @@ from albertkit.recipe import field_docs
 from albertkit.serving.libraries import pydantic
 from albertkit.serving.limits import ApiError
 from albertkit.serving.queue import SPECIAL_CHARACTERS, QueuedEngine
-from albertkit.tasks.feature_extraction import text_vectors
 from albertkit.tasks.multiple_choice import GAP
+from albertkit.tasks.sentence_embedding import text_vectors
 
 Field = pydantic.Field
 _LIGATURES = {"\ufdfa": 17, "\ufdfb": 7}  # Arabic ligature -> number of characters that normalization adds

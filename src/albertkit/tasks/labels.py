@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from itertools import chain
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,11 +29,13 @@ from albertkit.config import AlbertConfig
 from albertkit.datasets.cells import Label, number_of, whole_name
 from albertkit.datasets.examples import IGNORED
 from albertkit.errors import ConfigError, DataError, did_you_mean, short
-from albertkit.metrics.classification import class_scores, multi_label_scores, number_scores
-from albertkit.metrics.token_classification import (
+from albertkit.metrics import (
     OUTSIDE,
     SCHEME_LABEL,
+    class_scores,
     has_no_types,
+    multi_label_scores,
+    number_scores,
     of_scheme,
     span_scores,
 )
@@ -46,21 +48,21 @@ Function = Literal["softmax", "sigmoid", "none"]
 class LabelKind(Enum):
     """The kinds of labels, each with the form of its labels in training and its loss."""
 
-    CLASS = ("single_label_classification", "single label classification", "softmax", np.int64)
+    CLASS = ("single_label_classification", "softmax", np.int64)
     """One class of K per example: labels (B,) int64, cross-entropy."""
-    SEVERAL = ("multi_label_classification", "multi label classification", "sigmoid", np.float32)
+    SEVERAL = ("multi_label_classification", "sigmoid", np.float32)
     """Any number of K classes per example: labels (B, K) float32, each 0 or 1, binary cross-entropy."""
-    NUMBER = ("regression", "regression", "none", np.float32)
+    NUMBER = ("regression", "none", np.float32)
     """One number per example: labels (B,) float32, squared error."""
-    TAGS = (None, "single label classification", "softmax", np.int64)
+    TAGS = (None, "softmax", np.int64)
     """One class of K per word: labels (B, T) int64, -100 for tokens without a label, cross-entropy."""
 
-    def __init__(self, problem_type: ProblemType | None, title: str, function: Function, dtype: type) -> None:
+    def __init__(self, problem_type: ProblemType | None, function: Function, dtype: type) -> None:
         self.problem_type: ProblemType | None = problem_type
         """The problem type in a model's config; None for `TAGS`, which the model class implies."""
-        self.title = title
         self.function: Function = function
         self.dtype = dtype
+        self.title = (problem_type or "single_label_classification").replace("_", " ")
 
 
 CLASS, SEVERAL, NUMBER, TAGS = LabelKind.CLASS, LabelKind.SEVERAL, LabelKind.NUMBER, LabelKind.TAGS
@@ -92,9 +94,9 @@ class LabelSet:
     names: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if not self.names or len(set(self.names)) != len(self.names):
+        if not self.names or len({*self.names}) != len(self.names):
             raise ConfigError(
-                f"the labels are {list(self.names)!r:.200}. Expected at least one label, and no duplicates. "
+                f"the labels are {short(list(self.names))}. Expected at least one label, and no duplicates. "
                 "The labels of a model are in id2label of its config.json."
             )
 
@@ -113,11 +115,6 @@ class LabelSet:
         """Return these labels in the order of a model's scores if the model has the same labels."""
         names = _names_of(config)
         return replace(self, names=names) if sorted(names) == sorted(self.names) else self
-
-    @property
-    def are_unnamed(self) -> bool:
-        """Whether the names are those of a config without names: LABEL_0, LABEL_1, ..."""
-        return self.names == tuple(f"LABEL_{number}" for number in range(len(self.names)))
 
     @cached_property
     def ids(self) -> dict[str, int]:
@@ -150,14 +147,10 @@ class LabelSet:
         if self.kind is SEVERAL:
             given = {_known_name(one, self.ids) for one in _as_tuple(label)}
             return tuple(name for name in self.names if name in given)
-        if isinstance(label, tuple):
-            if len(label) != 1:
-                raise UnknownLabel(
-                    f"the labels are {short(label)}. Expected exactly one, or "
-                    "problem_type='multi_label_classification'"
-                )
-            (label,) = label
-        return _known_name(label, self.ids)
+        if len(given := _as_tuple(label)) != 1:
+            expected = "Expected exactly one, or problem_type='multi_label_classification'"
+            raise UnknownLabel(f"the labels are {short(label)}. {expected}")
+        return _known_name(given[0], self.ids)
 
     def encode(self, label: Any, where: str) -> Any:
         """Return the label in the form for training: an id, a list of K times 0.0 or 1.0, or a number.
@@ -172,9 +165,7 @@ class LabelSet:
             DataError: the label is unknown, or of another kind.
         """
         try:
-            if self.kind is TAGS:
-                return self.ids[_known_name(label, self.ids)]
-            label = self.read(label)
+            label = _known_name(label, self.ids) if self.kind is TAGS else self.read(label)
         except UnknownLabel as error:
             known = "" if self.kind is NUMBER else f" The labels are {', '.join(self.names[:_SHOWN])}."
             raise DataError(f"{where}: {str(error).rstrip('.')}.{known}") from error
@@ -210,7 +201,7 @@ class LabelSet:
             ]
             true, predicted = ([[pair[side] for pair in sentence] for sentence in pairs] for side in (0, 1))
             if of_scheme(self.names):
-                return span_scores(true, predicted).summary()
+                return span_scores(true, predicted)
             true, predicted = (list(chain.from_iterable(side)) for side in (true, predicted))
         return class_scores(true, predicted, labels=self.names)
 
@@ -260,41 +251,35 @@ class LabelSet:
         counts = Counter(map(str, _leaves(labels)))
         if self.kind is TAGS:
             del counts[IGNORED]
-        if not counts.keys() <= {*self.names}:  # a task of your own may have other answers than label names
-            return [f"{len(self.names)} labels ({self.kind.title}): {', '.join(self.names[:_SHOWN])}"]
-        shown = ", ".join(f"{name} {counts[name]:,}" for name in self.names[:_SHOWN])
-        more = ", ..." if len(self.names) > _SHOWN else ""
-        count = f"{len(self.names)} labels ({self.kind.title}): {shown}{more}"
-        return [count, *self._likely_mistakes(counts)]
+        has_names = counts.keys() <= {*self.names}  # a task of your own may have other answers
+        shown = [f"{name} {counts[name]:,}" if has_names else name for name in self.names]
+        note = f"{len(self.names)} labels ({self.kind.title}): {_listed(shown, _SHOWN)}"
+        return [note, *(self._likely_mistakes(counts) if has_names else ())]
 
     def _likely_mistakes(self, counts: Counter[str]) -> Iterator[str]:
+        names = self.names
         # The labels of a tagging scheme are all combinations of its prefixes and types.
-        missing = [] if self.kind is TAGS else [name for name in self.names if not counts[name]]
-        rare = [name for name in self.names if counts[name] == 1]
-        for names, what in (
-            (missing, "labels without a training example"),
-            (rare, "labels with a single training example, perhaps by mistake"),
-        ):
-            if names:
-                more = ", ..." if len(names) > _RARE_SHOWN else ""
-                yield f"{what}: {', '.join(map(repr, names[:_RARE_SHOWN]))}{more}"
-        spellings = Counter(name.casefold() for name in self.names)
-        if similar := [name for name in self.names if spellings[name.casefold()] > 1]:
+        if missing := [repr(name) for name in names if not counts[name] and self.kind is not TAGS]:
+            yield f"labels without a training example: {_listed(missing, _RARE_SHOWN)}"
+        if rare := [repr(name) for name in names if counts[name] == 1]:
+            yield f"labels with a single training example, perhaps by mistake: {_listed(rare, _RARE_SHOWN)}"
+        spellings = Counter(map(str.casefold, names))
+        if similar := [name for name in names if spellings[name.casefold()] > 1]:
             shown = ", ".join(map(repr, sorted(similar, key=str.casefold)[:_SHOWN]))
             yield f"labels that differ only in case, perhaps by mistake: {shown}"
         for mark in ";|":
-            if any(mark in name for name in self.names):
+            if any(mark in name for name in names):
                 advice = f"If it separates several labels, use --label-separator {mark!r}."
                 yield f"some labels contain {mark!r}. {advice}"
         if self.kind is SEVERAL:
             return
-        if len(self.names) > _FEW_NUMBERS and all(name.removeprefix("-").isdecimal() for name in self.names):
+        if len(names) > _FEW_NUMBERS and all(name.removeprefix("-").isdecimal() for name in names):
             yield (
-                f"the labels are {len(self.names)} whole numbers, which are read as classes. If they are "
+                f"the labels are {len(names)} whole numbers, which are read as classes. If they are "
                 "amounts, such as ratings, use --problem-type regression."
             )
-        commas = list(filter(_is_number_with_comma, self.names))
-        if len(commas) > len(self.names) / 2:
+        commas = list(filter(_is_number_with_comma, names))
+        if len(commas) > len(names) / 2:
             yield (
                 f"labels such as {commas[0]!r} look like numbers, but are read as classes. If they are "
                 f"amounts, write them {_NUMBER_FORM}."
@@ -305,6 +290,10 @@ def entropy(counts: Counter[Any]) -> float:
     """Return the cross-entropy of always predicting these frequencies."""
     shares = np.array(list(counts.values())) / counts.total()
     return float(-(shares * np.log(shares)).sum())
+
+
+def _listed(names: Sequence[str], count: int) -> str:
+    return ", ".join(names[:count]) + (", ..." if len(names) > count else "")
 
 
 def _names_of(config: AlbertConfig) -> tuple[str, ...]:
@@ -321,11 +310,9 @@ def _as_tuple(label: Any) -> tuple[Any, ...]:
 
 
 def _known_name(label: str | float, names: Collection[str]) -> str:
-    if str(label) in names:
-        return str(label)
-    whole = whole_name(label)
-    if whole is not None and whole in names:
-        return whole
+    for name in (str(label), whole_name(label)):
+        if name is not None and name in names:
+            return name
     raise UnknownLabel(f"the label {short(label)} is unknown{did_you_mean(str(label), names)}")
 
 
@@ -342,7 +329,7 @@ def _leaves(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def infer_labels(
-    labels: Iterable[Label], *, names: tuple[str, ...] | None = None, problem_type: ProblemType | None = None
+    labels: Sequence[Label], *, names: tuple[str, ...] | None = None, problem_type: ProblemType | None = None
 ) -> LabelSet:
     """Infer the label set from the labels of the training examples.
 
@@ -352,45 +339,35 @@ def infer_labels(
         problem_type: the kind of labels; None infers it.
 
     Raises:
-        ConfigError: the problem type is unknown.
         DataError: there are no labels, only one class, or a different label in every row.
     """
-    if problem_type is not None and problem_type not in KINDS:
-        raise ConfigError(
-            f"problem_type is {problem_type!r}. Expected one of {', '.join(get_args(ProblemType))}."
-        )
-    given = list(labels)
-    if not given:
-        raise DataError("there are no labels. Expected one for each training example.")
     if problem_type is not None:
         kind = KINDS[problem_type]
-    elif any(isinstance(label, tuple) for label in given):
+    elif any(isinstance(label, tuple) for label in labels):
         kind = SEVERAL
     else:
-        kind = CLASS if names else _infer_kind(given)
+        kind = CLASS if names else _infer_kind(labels)
     if kind is NUMBER:
         return LabelSet(NUMBER, ("LABEL_0",))  # as configs call the one number of a regression
-    used = _ordered([one for label in given for one in _as_tuple(label)])
-    if names is None:
-        names = used
-        if len(names) == sum(len(_as_tuple(label)) for label in given) >= 20:
-            raise DataError(
-                f"each of the {len(given)} rows has a different label ({names[0]!r}, {names[1]!r}, ...). "
-                "Choose the column of the labels (--label-column). If they are amounts, use --problem-type "
-                "regression."
-            )
+    sets = list(map(_as_tuple, labels))
+    used = _ordered(list(chain.from_iterable(sets)))
     if not used:
         raise DataError("no example has a label. Expected labels for some examples.")
+    if names is None and len(used) == sum(map(len, sets)) >= 20:
+        raise DataError(
+            f"each of the {len(labels)} rows has a different label ({used[0]!r}, {used[1]!r}, ...). Choose "
+            "the column of the labels (--label-column). If they are amounts, use --problem-type regression."
+        )
     if kind is CLASS and len(used) < 2:
         raise DataError(f"every row has the label {''.join(used)!r}. Expected at least two different labels.")
-    if kind is SEVERAL and all(len({*_as_tuple(label)}) == len(used) for label in given):
-        listed = ", ".join(map(repr, used[:_SHOWN]))
+    if kind is SEVERAL and all(len({*label}) == len(used) for label in sets):
+        is_zeros_and_ones = {*used} <= {"0", "1", "False", "True"}
         columns = " If they are 0 or 1 for each label, use one column per label (--label-column A,B)."
         raise DataError(
-            f"every row has the label{'s' * (len(used) > 1)} {listed}. Expected rows with different labels."
-            + columns * ({*used} <= {"0", "1", "False", "True"})
+            f"every row has the label{'s' * (len(used) > 1)} {', '.join(map(repr, used[:_SHOWN]))}. "
+            f"Expected rows with different labels.{columns * is_zeros_and_ones}"
         )
-    return LabelSet(kind, names)
+    return LabelSet(kind, names or used)
 
 
 def infer_tags(sentences: Iterable[Sequence[str]], *, names: tuple[str, ...] | None = None) -> LabelSet:
@@ -406,8 +383,6 @@ def infer_tags(sentences: Iterable[Sequence[str]], *, names: tuple[str, ...] | N
         DataError: there are fewer than two labels.
     """
     used = {*chain.from_iterable(sentences)} - {IGNORED}
-    if not used:
-        raise DataError("there are no labels. Expected one for each word of the training examples.")
     if len(used) < 2:
         raise DataError(
             f"every word has the label {''.join(used)!r}. Expected at least two different labels."
@@ -426,7 +401,7 @@ def _scheme(labels: set[str]) -> tuple[str, ...] | None:
     return (OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in prefixes))
 
 
-def _infer_kind(labels: list[Label]) -> LabelKind:
+def _infer_kind(labels: Sequence[Label]) -> LabelKind:
     numbers = [number for label in labels if (number := number_of(label)) is not None]
     with_fraction = any(not number.is_integer() for number in numbers)
     # A few gaps written as words do not turn a column of numbers into classes.

@@ -62,30 +62,32 @@ def load_splits(
         problem_type: the kind of labels of texts; None infers it.
     """
     located: dict[str, list[tuple[str, ExampleT]]] = {}
-    reports: dict[str, ReadingReport] = {}
+    reports = {name: ReadingReport(reader.source) for name, reader in readers.items()}
     for name, reader in readers.items():
-        rows, report = located.setdefault(name, []), ReadingReport(reader.source)
-        for origin, example in reader.read(report):
-            if task.is_labeled(example):
+        rows = located.setdefault(name, [])
+        for origin, example in reader.read(reports[name]):
+            if task.truth(example) is not None:
                 rows.append((origin, example))
             else:
-                report.add("unlabeled", origin)
-                report.examples -= 1
-        if not rows:
-            raise DataError("\n".join(["there are no usable examples:", *report.lines()]))
-        reports[name] = report
+                reports[name].add("unlabeled", origin)
+                reports[name].examples -= 1
+        _check_usable(rows, reports[name])
     examples = {name: [example for _, example in rows] for name, rows in located.items()}
     training: ReadingReport | None = None
     if labels is None:
         first, *_ = located
-        reader, training = readers[first], reports[first]
+        training = reports[first]
         try:
-            labels = task.find_labels(examples[first], reader.columns.class_names, problem_type)
+            labels = task.find_labels(examples[first], readers[first].columns.class_names, problem_type)
         except DataError as error:
-            raise DataError(f"{reader.source}: {error}{left_out(training)}") from error
+            raise DataError(f"{training.source}: {error}{left_out(training)}") from error
     if labels is not None:
         for name, rows in located.items():
-            examples[name] = _with_labels(task, rows, labels, reports[name], training=training)
+            is_training = reports[name] is training
+            examples[name], unknown = _with_labels(task, rows, labels, reports[name], counts=is_training)
+            if unknown:
+                raise _unknown_labels(unknown, labels, training)
+            _check_usable(examples[name], reports[name])
     return Splits(examples, reports, labels)
 
 
@@ -94,44 +96,42 @@ def left_out(report: ReadingReport | None) -> str:
     return "\n".join(["", *report.lines()]) if report and report.problems else ""
 
 
-def _with_labels(
-    task: Task,
-    rows: list[tuple[str, Any]],
-    labels: LabelSet,
-    report: ReadingReport,
-    *,
-    training: ReadingReport | None,
-) -> list[Any]:
-    """Return the examples with their labels in the set; invalid training examples are left out.
+def _check_usable(examples: Sequence[Any], report: ReadingReport) -> None:
+    if not examples:
+        raise DataError("\n".join(["there are no usable examples:", *report.lines()]))
 
-    `training` is the report of the training examples, or None if the labels are those of a model.
+
+def _with_labels(
+    task: Task, rows: list[tuple[str, Any]], labels: LabelSet, report: ReadingReport, *, counts: bool
+) -> tuple[list[Any], list[str]]:
+    """Return the examples with their labels in the set, and what is wrong with those that are not.
+
+    If `counts`, and in a regression, invalid examples are only counted in the report.
     """
-    examples, unknown = [], list[tuple[str, str]]()
+    examples, unknown = [], list[str]()
     for origin, example in rows:
         try:
             examples.append(task.with_label(example, labels))
         except UnknownLabel as error:
-            if report is not training and labels.kind is not NUMBER:
-                unknown.append((origin, str(error)))
-                continue
-            report.add("mislabeled", origin, str(error))
-            report.examples -= 1
-    if unknown:
-        (first, error), *others = unknown
-        also = f" ({len(unknown):,} rows have an unknown label)" if others else ""
-        whose, otherwise = "The model", "evaluate a model with these labels"
-        if labels.are_unnamed:
-            otherwise = "give the model's labels their names, in id2label of its config.json"
-        if training:
-            whose, otherwise = "Training", "add training examples with this label"
-        # Training examples with this label may have been left out.
-        raise DataError(
-            f"{first}: {error}{also}. {whose} has {', '.join(labels.names[:20])}. Correct the label, "
-            f"choose another column, or {otherwise}.{left_out(training)}"
-        )
-    if not examples:
-        raise DataError("\n".join(["there are no usable examples:", *report.lines()]))
-    return examples
+            if counts or labels.kind is NUMBER:
+                report.add("mislabeled", origin, str(error))
+                report.examples -= 1
+            else:
+                unknown.append(f"{origin}: {error}")
+    return examples, unknown
+
+
+def _unknown_labels(unknown: list[str], labels: LabelSet, training: ReadingReport | None) -> DataError:
+    also = f" ({len(unknown):,} rows have an unknown label)" if len(unknown) > 1 else ""
+    whose, otherwise = "The model", "evaluate a model with these labels"
+    if labels.names == tuple(f"LABEL_{number}" for number in range(len(labels.names))):
+        otherwise = "give the model's labels their names, in id2label of its config.json"
+    if training:  # training examples with this label may have been left out
+        whose, otherwise = "Training", "add training examples with this label"
+    return DataError(
+        f"{unknown[0]}{also}. {whose} has {', '.join(labels.names[:20])}. Correct the label, choose another "
+        f"column, or {otherwise}.{left_out(training)}"
+    )
 
 
 def chunks(examples: Iterable[Any], size: int = CHUNK) -> Iterator[list[Any]]:
@@ -156,8 +156,8 @@ class RowCounts:
         self.warnings += self._task.warnings(rows)
 
     def notes(self) -> list[str]:
-        found = Counter({self._task.cut_note: self.cut}) + self.warnings  # a sum has no zeros
-        notes = [f"{number:,} of {self._unknown.examples:,} {what}" for what, number in found.items()]
+        counts = Counter({self._task.cut_note: self.cut}) + self.warnings  # a sum has no zeros
+        notes = [f"{number:,} of {self._unknown.examples:,} {what}" for what, number in counts.items()]
         return [*notes, unknown] if (unknown := self._unknown.note()) else notes
 
     def to_json(self) -> dict[str, Any]:
@@ -171,10 +171,10 @@ def features_of_all(task: Task, examples: Iterable[Any]) -> Iterator[tuple[list[
         try:
             yield chunk, task.features(chunk)
         except AlbertKitError:
-            found = failures(task.features, chunk)
-            if not found:  # the examples are only invalid together
+            errors = failures(task.features, chunk)
+            if not errors:  # the examples are only invalid together
                 raise
-            wrong += [(example_name(chunk[place], count + place + 1), one) for place, one in found.items()]
+            wrong += [(example_name(chunk[n], count + n + 1), error) for n, error in errors.items()]
         count += len(chunk)
     if wrong:
         listed = ", ".join(name for name, _ in wrong[:_LISTED]) + (", ..." if len(wrong) > _LISTED else "")

@@ -8,18 +8,19 @@ Shapes: P masked positions, V vocabulary, K candidates.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from albertkit.engines.engine import Row, by_example
 from albertkit.errors import ConfigError, DataError, short
-from albertkit.reference import softmax
-from albertkit.tasks.scores import largest
+from albertkit.reference import largest_indices, softmax
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.encoding import BatchEncoding, Encoding
 from albertkit.tokenization.model_file import WORD_START
+
+Candidates = tuple[list[float], list[int]]
+"""The best words for one mask: probabilities and ids, (K,) each, best first."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +44,8 @@ class MaskedRow(Row):
     text: MaskedText
 
 
-class Candidates(NamedTuple):
-    """The best words for one mask: probabilities and ids, (K,) each, best first."""
-
-    scores: list[float]
-    ids: list[int]
-
-
 class MaskedLM:
-    """Masked language modeling for one tokenizer and one maximum length.
-
-    Args:
-        tokenizer: splits texts into pieces, and decodes the answers.
-        max_length: maximum length of a row in tokens, including [CLS] and [SEP].
-    """
+    """Masked language modeling for one tokenizer and one maximum length of rows in tokens."""
 
     def __init__(self, tokenizer: TokenizerBase, *, max_length: int) -> None:
         self.tokenizer = tokenizer
@@ -73,19 +62,18 @@ class MaskedLM:
 
     def _rows(self, text: str, number: int, encoded: BatchEncoding) -> Iterator[MaskedRow]:
         ids: list[int] = encoded["input_ids"][number]
-        mask_id = self.tokenizer.mask_token_id
+        mask, mask_id = self.tokenizer.mask_token, self.tokenizer.mask_token_id
         masks = [position for position, token_id in enumerate(ids) if token_id == mask_id]
         if not masks:
             raise DataError(
-                f"there is no {self.tokenizer.mask_token} in the text {short(text)}. "
-                f"Write {self.tokenizer.mask_token} in place of the word to predict."
+                f"there is no {mask} in the text {short(text)}. Write {mask} for the word to predict."
             )
         parts, windows = [(ids, masks)], None
         if len(ids) > self.max_length:
             parts, windows, offsets = [], [], encoded[number].offsets
-            for mask in masks:
-                start, stop = centered_window(mask, first=1, last=len(ids) - 1, size=self.max_length - 2)
-                parts.append(([ids[0], *ids[start:stop], ids[-1]], [mask - start + 1]))
+            for position in masks:
+                start, stop = centered_window(position, first=1, last=len(ids) - 1, size=self.max_length - 2)
+                parts.append(([ids[0], *ids[start:stop], ids[-1]], [position - start + 1]))
                 windows.append((offsets[start][0], offsets[stop - 1][1]))
         masked = MaskedText(ids, masks, self._no_spaces(text, ids, masks, encoded[number]), windows)
         for input_ids, positions in parts:
@@ -99,12 +87,9 @@ class MaskedLM:
 
     def _no_spaces(self, text: str, ids: list[int], masks: list[int], encoding: Encoding) -> frozenset[int]:
         mark = self.tokenizer.convert_tokens_to_ids(WORD_START)
-        if mark == self.tokenizer.unk_token_id:
-            return frozenset()  # the vocabulary has no such marks
-        before_mark = [mask for mask in masks if ids[mask + 1] == mark]
-        if not before_mark:
-            return frozenset()  # the usual case, which avoids computing offsets
-        offsets = encoding.offsets
+        has_marks = mark != self.tokenizer.unk_token_id  # of the vocabulary
+        before_mark = [mask for mask in masks if has_marks and ids[mask + 1] == mark]
+        offsets = encoding.offsets if before_mark else []  # usually not needed, and slow
         return frozenset(mask + 1 for mask in before_mark if not text[offsets[mask][1] :][:1].isspace())
 
     def target_ids(self, targets: str | Iterable[str]) -> list[int]:
@@ -112,8 +97,8 @@ class MaskedLM:
 
         A target is a piece as the vocabulary writes it, or a word that is a single piece.
         """
-        is_one = isinstance(targets, str) or not isinstance(targets, Iterable)
-        ids = [self._target_id(target) for target in ([targets] if is_one else targets)]
+        is_single = isinstance(targets, str) or not isinstance(targets, Iterable)
+        ids = [self._target_id(target) for target in ([targets] if is_single else targets)]
         if not ids:
             raise DataError("targets is empty. Expected at least one word, or None to score all words.")
         return list(dict.fromkeys(ids))
@@ -123,15 +108,14 @@ class MaskedLM:
             raise DataError(f"the target is {short(target)}. Expected a word.")
         tokenizer = self.tokenizer
         pieces = tokenizer.tokenize(target)
-        if len(pieces) == 1 and tokenizer.convert_tokens_to_ids(pieces[0]) != tokenizer.unk_token_id:
-            return tokenizer.convert_tokens_to_ids(pieces[0])
         # A piece inside a word ("ing") also counts, although a text that begins with it is split differently.
-        if (known := tokenizer.convert_tokens_to_ids(target)) != tokenizer.unk_token_id:
-            return known
+        for piece in (pieces[0] if len(pieces) == 1 else target, target):
+            if (token_id := tokenizer.convert_tokens_to_ids(piece)) != tokenizer.unk_token_id:
+                return token_id
         raise DataError(
             f"the target {target!r} is not a single piece of the vocabulary: it is split into "
-            f"{' '.join(pieces) or 'nothing'}. A mask stands for one piece. Pass a word that is one piece "
-            f"(in the vocabulary, {self.tokenizer.spelling_rule})."
+            f"{' '.join(pieces) or 'nothing'}. Pass a word that is one piece (in the vocabulary, "
+            f"{tokenizer.spelling_rule})."
         )
 
     def candidates(
@@ -146,12 +130,14 @@ class MaskedLM:
         """
         # A model may have more rows than the tokenizer has pieces; these rows are not words.
         size = min(len(self.tokenizer), logits.shape[-1])
-        check_top_k(top_k, size=size)
+        if top_k > size:
+            raise ConfigError(
+                f"top_k is {top_k}. Expected a whole number of at most {size}, the size of the vocabulary."
+            )
         scores = softmax(logits)[:, :size]  # (P, V)
         ids = np.arange(size) if target_ids is None else np.array(target_ids)
-        order = largest(scores[:, ids], top_k)  # (P, K)
-        ids = ids[order]
-        return list(map(Candidates, np.take_along_axis(scores, ids, axis=1).tolist(), ids.tolist()))
+        ids = ids[largest_indices(scores[:, ids], top_k)]  # (P, K)
+        return list(zip(np.take_along_axis(scores, ids, axis=1).tolist(), ids.tolist(), strict=True))
 
     def predictions(
         self, texts: Sequence[str], rows: Sequence[MaskedRow], outputs: Sequence[list[Candidates]]
@@ -168,11 +154,11 @@ class MaskedLM:
     def _answers(self, text: MaskedText, number: int, candidates: Candidates) -> list[dict[str, Any]]:
         window = {} if text.windows is None else {"window": text.windows[number]}
         answers = []
-        for score, token_id in zip(candidates.scores, candidates.ids, strict=True):
+        for score, token_id in zip(*candidates, strict=True):
             ids = text.input_ids.copy()
             ids[text.mask_positions[number]] = token_id
-            kept = (one for place, one in enumerate(ids) if place not in text.no_spaces)
-            ids = [one for one in kept if one != self.tokenizer.pad_token_id]
+            pad = self.tokenizer.pad_token_id
+            ids = [one for place, one in enumerate(ids) if place not in text.no_spaces and one != pad]
             answers.append(
                 {
                     "score": score,
@@ -183,15 +169,6 @@ class MaskedLM:
                 }
             )
         return answers
-
-
-def check_top_k(top_k: Any, *, size: int) -> None:
-    """Raise ConfigError unless `top_k` is a whole number from 1 to the size of the vocabulary."""
-    whole = isinstance(top_k, Integral) and not isinstance(top_k, bool)
-    if not whole or not 1 <= int(top_k) <= size:
-        raise ConfigError(
-            f"top_k is {top_k!r}. Expected a whole number from 1 to {size}, the size of the vocabulary."
-        )
 
 
 def centered_window(position: int, *, first: int, last: int, size: int) -> tuple[int, int]:

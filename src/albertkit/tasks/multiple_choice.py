@@ -20,7 +20,7 @@ from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Reader
 from albertkit.engines.engine import Row, by_example, runs_of_examples
 from albertkit.errors import DataError
-from albertkit.metrics.multiple_choice import choice_scores
+from albertkit.metrics import choice_scores
 from albertkit.reference import softmax
 from albertkit.tasks.rows import text_rows
 from albertkit.tasks.task import Task, directions
@@ -59,8 +59,11 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
         """Return one row per choice; each has the index of the right choice in `labels`."""
         owners = []
         for number, example in enumerate(examples):
-            _check(example)
-            owners += [number] * len(example.choices)
+            count = len(example.choices)
+            if count < 2:
+                what = "a single choice" if count else "no choices"
+                raise DataError(f"example {example.id!r} has {what}. Expected at least two.")
+            owners += [number] * count
         rows = text_rows(
             self.tokenizer,
             [
@@ -124,15 +127,3 @@ def join(question: str | None, choice: str) -> str:
     if not question:
         return choice
     return question.replace(GAP, choice) if GAP in question else f"{question} {choice}"
-
-
-def _check(example: ChoiceExample) -> None:
-    where = f"example {example.id!r}"
-    if len(example.choices) < 2:
-        found = "a single choice" if example.choices else "no choices"
-        raise DataError(f"{where} has {found}. Expected at least two.")
-    if example.label is not None and not 0 <= example.label < len(example.choices):
-        raise DataError(
-            f"{where} has the label {example.label!r}. Expected the index of one of its "
-            f"{len(example.choices)} choices, from 0."
-        )

@@ -13,26 +13,25 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from albertkit.config import AlbertConfig
-from albertkit.datasets.examples import QuestionExample
+from albertkit.datasets.examples import QuestionExample, inside_word
 from albertkit.datasets.official import squad
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Reader
 from albertkit.engines.engine import Row, by_example, every_token
 from albertkit.errors import ConfigError, DataError, short
-from albertkit.metrics.question_answering import best_threshold, exact_match, score_questions
+from albertkit.metrics import best_threshold, exact_match, score_questions
+from albertkit.reference import largest_indices, log_sum_exp
 from albertkit.tasks.labels import entropy
 from albertkit.tasks.rows import owned
-from albertkit.tasks.scores import largest, log_sum_exp
 from albertkit.tasks.task import Decision, Task, directions
-from albertkit.tasks.words import whole_words
 from albertkit.text_files import file_format
-from albertkit.tokenization.encoding import Encoding
 
 NO_ANSWER: tuple[int, int] = (0, 0)  # start and end at [CLS]
 _BELOW_ALL = 0.01  # distance of the threshold below all differences; larger than rounding errors
@@ -110,17 +109,11 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         self.n_best = n_best
 
     def use_config(self, config: AlbertConfig) -> None:
-        """Read the config; raise ConfigError if a size leaves no room."""
         super().use_config(config)
-        settings = self.settings
-        # Half of a row is for the question. The rest must have room for 3 special tokens and the context.
-        positive = dict.fromkeys(("max_question_length", "max_answer_length", "n_best"), 1)
-        leasts = {"max_length": 7, "doc_stride": 0} | positive
-        for name, least in leasts.items():
-            value = getattr(self if name in ("max_length", "n_best") else settings, name)
-            if value is not None and value < least:
-                raise ConfigError(f"{name} is {value}. Expected at least {least}.")
-        self.max_question_length = min(settings.max_question_length or self.max_length, self.max_length // 2)
+        if self.max_length < 7:  # half is for the question, the rest for the context and 3 special tokens
+            raise ConfigError(f"max_length is {self.max_length}. Expected at least 7.")
+        limit = self.settings.max_question_length or self.max_length
+        self.max_question_length = min(limit, self.max_length // 2)
 
     def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[QuestionExample]:
         if isinstance(source, str) and file_format(Path(source))[0] == ".json":
@@ -191,33 +184,26 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
     def _fit_question(self, question: str) -> tuple[str, int, int]:
         """Return a question that leaves room for the context, its tokens, and how many were removed."""
-        encoding = self._encode(question)
+        encode = partial(self.tokenizer, add_special_tokens=False, verbose=False)
+        encoding = encode(question)[0]
         left_out = len(encoding) - self.max_question_length
         if left_out <= 0:
             return question, len(encoding), 0
         if not self.settings.truncation:
             raise DataError(
                 f"the question {short(question)} has {len(encoding)} tokens. Expected at most "
-                f"{self.max_question_length}, so that rows of {self.max_length} have room for the context. "
-                "Shorten it."
+                f"{self.max_question_length}, half of a row or less. Shorten it."
             )
         question = question[: encoding.offsets[self.max_question_length - 1][1]]
-        return question, len(self._encode(question)), left_out
-
-    def _encode(self, question: str) -> Encoding:
-        return self.tokenizer(question, add_special_tokens=False, verbose=False)[0]
+        return question, len(encode(question)[0]), left_out
 
     def _locate_answer(self, example: QuestionExample, offsets: list[tuple[int, int]]) -> tuple[int, int]:
         """Return the first and the last token of the answer, counted in the context."""
         text, start = example.answers[0]
-        found = example.context[start : start + len(text)]
         first = bisect_right(offsets, start, key=lambda place: place[1])
         last = bisect_left(offsets, start + len(text), key=lambda place: place[0]) - 1
-        if found != text or first > last:
-            raise DataError(
-                f"question {example.id!r}: the context has {short(found)} at character {start}. Expected the "
-                f"answer {short(text)}. Correct answer_start."
-            )
+        if first > last:
+            raise DataError(f"question {example.id!r}: the answer {short(text)} has no tokens.")
         return first, last
 
     def units(self, rows: Sequence[QuestionRow]) -> list[list[QuestionRow]]:
@@ -276,7 +262,7 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         flat_indices = np.flatnonzero(allowed)  # flat indices of the allowed spans in (S, S)
         values, width = sums.ravel()[flat_indices], len(row.context)
         for count in (_USUALLY_ENOUGH, len(values)):
-            order = largest(values, count)
+            order = largest_indices(values, count)
             for value, place in zip(values[order].tolist(), flat_indices[order].tolist(), strict=True):
                 yield value, row.offsets[place // width][0], row.offsets[place % width][1]
 
@@ -290,11 +276,11 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         shown = [row for row in rows if row.labels is not None]
         unseen = {row.example for row in rows} - {row.example for row in shown}
         long = {row.example for row in shown if row.labels[1] - row.labels[0] >= longest}
-        found = {
+        problems = {
             f"answers exceed a window of {self.max_length} tokens and are not used in training": unseen,
             f"answers are longer than {longest} tokens and cannot be predicted": long,
         }
-        return Counter({what: len(examples) for what, examples in found.items() if examples})
+        return Counter({what: len(examples) for what, examples in problems.items() if examples})
 
     @property
     def threshold(self) -> float | None:
@@ -319,19 +305,17 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
 
         `exact` and `f1` use the threshold in the config, or 0 if it has none.
         """
-        # The keys are indices, because a table may have duplicate ids.
-        answers = {str(n): [text for text, _ in one.answers] for n, one in enumerate(examples)}
-        texts = {str(n): one.ranked(None)[0].text for n, one in enumerate(predictions)}
+        answers = [[text for text, _ in example.answers] for example in examples]
+        texts = [prediction.ranked(None)[0].text for prediction in predictions]
         threshold = self.for_examples(examples).threshold
         if threshold is None:
             return score_questions(answers, texts, version="1.1").summary()
-        found = score_questions(answers, texts)
-        no_answer = {str(n): one.no_answer_difference for n, one in enumerate(predictions)}
-        exact, f1 = (
-            best_threshold(scores, found.has_answer, texts, no_answer) for scores in (found.exact, found.f1)
-        )
-        best = {"best_exact": exact.score, "best_f1": f1.score, "best_f1_threshold": f1.threshold}
-        return found.at_threshold(no_answer, threshold).summary() | best
+        scores = score_questions(answers, texts)
+        no_answer = [prediction.no_answer_difference for prediction in predictions]
+        exact, _ = best_threshold(scores.exact, scores.has_answer, texts, no_answer)
+        f1, best = best_threshold(scores.f1, scores.has_answer, texts, no_answer)
+        best_scores = {"best_exact": exact, "best_f1": f1, "best_f1_threshold": best}
+        return scores.at_threshold(no_answer, threshold).summary() | best_scores
 
     def tuned(self, examples: Sequence[QuestionExample], predictions: Sequence[Answered]) -> dict[str, float]:
         """Return the config entry of the threshold with the best F1, if "no answer" is possible.
@@ -382,3 +366,14 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         guesses = [math.log(len(row.context)) for row in rows if row.labels != NO_ANSWER]
         answered = Counter(row.labels != NO_ANSWER for row in rows)
         return entropy(answered) + sum(guesses) / len(rows)
+
+
+def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a span without spaces at its ends, extended if it begins or ends between letters or digits."""
+    part = text[start:end]
+    start, end = start + len(part) - len(part.lstrip()), start + len(part.rstrip())
+    while 0 < start < end and inside_word(text, start):
+        start -= 1
+    while start < end < len(text) and inside_word(text, end):
+        end += 1
+    return start, end

@@ -26,21 +26,17 @@ TASKS: dict[str, type[Task]] = {
 
 def task_of(task: str | Task[Any, Any, Any] | type[Task]) -> Task:
     """Return the task with a name; a task itself, or its class, is also accepted."""
+    if isinstance(task, str) and task in TASKS:
+        return TASKS[task]()
     if isinstance(task, type) and issubclass(task, Task):
         task = task()
-    if isinstance(task, Task):
-        if task.name in TASKS and type(task) is not TASKS[task.name]:
-            raise ConfigError(
-                f"the name of {type(task).__name__} is {task.name!r}, which is a task of albertkit. Choose "
-                "another `name`, because models record it."
-            )
-        return task
-    if not isinstance(task, str) or task not in TASKS:
-        raise ConfigError(
-            f"the task is {task!r}{did_you_mean(str(task), TASKS)}. Expected one of {', '.join(TASKS)}, or a "
-            "`Task` of your own."
-        )
-    return TASKS[task]()
+    if not isinstance(task, Task):
+        known = f"{', '.join(TASKS)}, or a `Task` of your own"
+        raise ConfigError(f"the task is {task!r}{did_you_mean(str(task), TASKS)}. Expected one of {known}.")
+    if task.name in TASKS and type(task) is not TASKS[task.name]:
+        what = f"the name of {type(task).__name__} is {task.name!r}, which is a task of albertkit"
+        raise ConfigError(f"{what}. Choose another `name`, because models record it.")
+    return task
 
 
 def task_for(
@@ -48,22 +44,22 @@ def task_for(
 ) -> Task:
     """Return the task that a model was fine-tuned for, or the task that the caller chose instead."""
     own = user_task_of(config)
-    chosen = None if task is None or (own is not None and isinstance(task, str)) else task_of(task)
-    if own is not None and (chosen is None or chosen.name in TASKS):
+    if task is not None and not (own and isinstance(task, str)):
+        chosen = task_of(task)
+        if not own or chosen.name not in TASKS:
+            return chosen
+    if own:
         raise needs_class(model, own)
-    if chosen is not None:
-        return chosen
     name = config.extra.get(TASK_KEY)
     if name is None:
-        classes = config.architectures or []
-        names = [one.name for one in TASKS.values() if one.architecture in classes]
+        names = [one.name for one in TASKS.values() if one.architecture in (config.architectures or [])]
         if SentenceEmbedding.name in names and POOLING_KEY not in config.extra:
             names.remove(SentenceEmbedding.name)
         name = next(iter(names), None)
-    if name in TASKS:
-        return TASKS[name]()
-    what = "does not record its task" if name is None else f"was fine-tuned for {name!r}"
-    raise ConfigError(f"{model} {what}. Pass the task: {', '.join(TASKS)}, or a `Task` of your own.")
+    if name not in TASKS:
+        what = "does not record its task" if name is None else f"was fine-tuned for {name!r}"
+        raise ConfigError(f"{model} {what}. Pass the task: {', '.join(TASKS)}, or a `Task` of your own.")
+    return TASKS[name]()
 
 
 def needs_class(model: str, name: str) -> ConfigError:

@@ -37,13 +37,9 @@ def text_rows(
     """
     if not texts:
         return []
-    whole = tokenizer(list(texts), parse_special_tokens=parse_special_tokens, verbose=False)
-    rows = [
-        Row(input_ids=ids, token_type_ids=segments, example=number)
-        for number, (ids, segments) in enumerate(
-            zip(whole["input_ids"], whole["token_type_ids"], strict=True)
-        )
-    ]
+    encoded = tokenizer(list(texts), parse_special_tokens=parse_special_tokens, verbose=False)
+    columns = zip(encoded["input_ids"], encoded["token_type_ids"], strict=True)
+    rows = [Row(input_ids=ids, token_type_ids=kinds, example=n) for n, (ids, kinds) in enumerate(columns)]
     long = [number for number, row in enumerate(rows) if len(row.input_ids) > max_length]
     if not long:
         return rows
@@ -59,7 +55,7 @@ def text_rows(
         if strategy == "only_first" and second > max_length - 3:
             raise DataError(
                 f"the second text {short(texts[number][1])} has {second} tokens with its [SEP], which leaves "
-                f"no room for the first: a row has at most {max_length}. Shorten it."
+                f"no room for the first: the maximum is {max_length}."
             )
     cut = tokenizer(
         [texts[number] for number in long],
@@ -115,25 +111,20 @@ class UnknownTokens:
         self._unknown = tokenizer.unk_token_id
         special = {tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id}
         self._ignored = (special | {tokenizer.convert_tokens_to_ids(WORD_START)}) - {self._unknown}
-        self.examples = 0
-        """Number of examples so far."""
-        self.affected = 0
-        """Number of examples with more than half of their tokens unknown."""
-        self._affected_tokens = 0
-        self._affected_unknown = 0
+        self.examples = self.affected = 0
+        self._affected_tokens = self._affected_unknown = 0
 
     def add(self, rows: Iterable[Row], *, count: int) -> None:
-        """Count examples; rows with the same example number belong together."""
         unknown, tokens = Counter[int](), Counter[int]()
         for row in rows:
-            if found := row.input_ids.count(self._unknown):
-                unknown[row.example] += found
+            if count_unknown := row.input_ids.count(self._unknown):
+                unknown[row.example] += count_unknown
                 tokens[row.example] += sum(one not in self._ignored for one in row.input_ids)
         self.examples += count
-        for example, found in unknown.items():
-            if found > 0.5 * tokens[example]:
+        for example, count_unknown in unknown.items():
+            if count_unknown > 0.5 * tokens[example]:
                 self.affected += 1
-                self._affected_unknown += found
+                self._affected_unknown += count_unknown
                 self._affected_tokens += tokens[example]
 
     def has_text(self, row: Row) -> bool:

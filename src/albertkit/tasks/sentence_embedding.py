@@ -8,7 +8,7 @@ There are three kinds of training data:
 * Single texts: each text is its own second text, computed with another dropout (Gao et al. 2021, section 3).
 * Pairs with similarity scores: the model learns the order of the scores.
 
-Shapes: B examples, R tokens read, H hidden size, D dimensions of a vector.
+Shapes: B examples, T tokens, R tokens read, H hidden size, D dimensions of a vector.
 """
 
 import math
@@ -19,18 +19,30 @@ from typing import Any
 
 import numpy as np
 
-from albertkit.checkpoints.sentence_modules import NORMALIZE_KEY, POOLING_KEY, TASK
+from albertkit.checkpoints.sentence_modules import (
+    NORMALIZE_KEY,
+    POOLING_KEY,
+    TASK,
+    Dense,
+    Pooling,
+    SentenceModules,
+    Step,
+    check_pooling,
+    sentence_modules,
+)
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import PairExample
 from albertkit.datasets.official import glue
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Reader
-from albertkit.engines.engine import Row, by_example, runs_of_examples
-from albertkit.errors import ConfigError, DataError
-from albertkit.metrics.classification import pearson, spearman
-from albertkit.metrics.sentence_embedding import find, retrieval_scores, unit
-from albertkit.tasks.feature_extraction import TextVectors, text_vectors
+from albertkit.engines.engine import Row, by_example, every_token, first_token, runs_of_examples
+from albertkit.errors import ConfigError, DataError, did_you_mean, short, warn_caller
+from albertkit.metrics import pearson, retrieval_scores, retrieve, spearman, unit
+from albertkit.reference import ACTIVATIONS
+from albertkit.tasks.rows import text_rows
 from albertkit.tasks.task import Decision, Task, directions
+from albertkit.tokenization.base import TokenizerBase
+from albertkit.tokenization.special_tokens import Parsing
 
 CONSTANT = 0.01  # root mean square distance of unit vectors from their mean, below which they count as equal
 _KINDS = {
@@ -38,6 +50,115 @@ _KINDS = {
     "scored": "pairs with scores: train the cosine similarities to have the order of the scores",
     "together": "pairs: train each first text to be more similar to its second text than to other texts",
 }
+
+
+def text_vectors(
+    config: AlbertConfig, *, pooling: Pooling | None = None, normalize: bool | None = None
+) -> SentenceModules:
+    """Return the modules that compute the vector of a text."""
+    modules = sentence_modules(config) or SentenceModules()
+    if pooling is not None and (chosen := check_pooling(pooling)) != modules.pooling:
+        modules = replace(modules, pooling=chosen, steps=())
+    return modules if normalize is None else replace(modules, normalize=normalize)
+
+
+class TextVectors:
+    """Computes the vectors of texts: their rows, the tokens to pool, and the steps from these to a vector.
+
+    Args:
+        tokenizer: the tokenizer of the model.
+        modules: the modules that compute a vector.
+        max_length: maximum length of a row in tokens.
+        prompt_name: the name of a prompt of the model; None for its default prompt, if it has one.
+        prompt: a text that is added before every text, instead of a prompt of the model.
+    """
+
+    def __init__(
+        self,
+        tokenizer: TokenizerBase,
+        modules: SentenceModules,
+        *,
+        max_length: int,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+    ) -> None:
+        self.tokenizer, self.modules, self.max_length = tokenizer, modules, max_length
+        self.prompt = _choose_prompt(modules, prompt_name, prompt)
+        if self.prompt:
+            count = len(tokenizer(self._with_prompt([""]), verbose=False)["input_ids"][0]) - 1
+            if count >= max_length - 1:
+                raise ConfigError(
+                    f"the prompt {short(self.prompt)} has {count} tokens with [CLS], which leaves no room "
+                    f"for a text: the maximum length is {max_length} tokens with [SEP]."
+                )
+
+    def rows(
+        self, texts: Sequence[str], *, truncation: bool | str, parse_special_tokens: Parsing | None = None
+    ) -> list[Row]:
+        """Return a row for each text; see `text_rows`. Warn if a text is empty."""
+        if not all(map(str.strip, texts)):
+            warn_caller("a text is empty, so its vector is computed from special tokens alone")
+        return text_rows(
+            self.tokenizer,
+            self._with_prompt(texts),
+            max_length=self.max_length,
+            truncation=truncation,
+            parse_special_tokens=parse_special_tokens,
+        )
+
+    def read(self, row: Row) -> Sequence[int]:
+        """Return the positions of the tokens that are pooled, or of [CLS] alone if it suffices."""
+        return first_token(row) if self.modules.pooling == "cls" else every_token(row)
+
+    def vector(self, hidden_states: np.ndarray) -> np.ndarray:
+        """Return the vector (D,) of a text from the hidden states of the read tokens, (T, H) or (1, H)."""
+        modules = self.modules
+        if modules.pooling == "cls":
+            vector = hidden_states[0]
+        else:
+            vector = hidden_states.mean(axis=0) if modules.pooling == "mean" else hidden_states.max(axis=0)
+        for step in modules.steps:
+            vector = _step(vector, step)
+        # As in sentence-transformers, a shortened vector is not scaled again.
+        return (unit(vector) if modules.normalize else vector)[: modules.dimensions]
+
+    def _with_prompt(self, texts: Sequence[str]) -> list[str]:
+        texts = [self.prompt + text for text in texts]
+        # Tokenizers that lowercase texts do so at another position among their normalization steps.
+        if self.modules.lower_case and not self.tokenizer.normalization.get("do_lower_case"):
+            # Character by character: a Greek sigma then has no special form at the ends of words.
+            return ["".join(map(str.lower, text)) for text in texts]
+        return texts
+
+
+def _step(vector: np.ndarray, step: Step) -> np.ndarray:
+    if not isinstance(step, Dense):
+        return unit(vector)
+    outputs = step.weight @ vector  # (D, C) @ (C,)
+    if step.bias is not None:
+        outputs = outputs + step.bias
+    outputs = ACTIVATIONS[step.activation](outputs)
+    if not step.is_residual:
+        return outputs
+    return outputs + (vector if step.residual is None else step.residual @ vector)
+
+
+def _choose_prompt(modules: SentenceModules, name: str | None, text: str | None) -> str:
+    for argument, value in (("prompt_name", name), ("prompt", text)):
+        if not isinstance(value, str | None):
+            raise ConfigError(f"{argument} is {short(value)}. Expected a text.")
+    if name is not None and text is not None:
+        raise ConfigError(f"prompt_name is {name!r} and prompt is {short(text)}. Expected only one of them.")
+    if text is not None:
+        return text
+    chosen = modules.default_prompt_name if name is None else name
+    if chosen is not None and chosen not in modules.prompts:
+        known = ", ".join(map(repr, modules.prompts)) or "none"
+        raise ConfigError(
+            f"prompt_name is {chosen!r}{did_you_mean(str(chosen), modules.prompts)}. Expected a prompt of "
+            f"the model: {known}."
+        )
+    return "" if chosen is None else modules.prompts[chosen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +203,6 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             return glue(path.parent, options.glue, path.name, labeled=labeled, example_class=PairExample)
         return super().reader(source, options, labeled=labeled)
 
-    def is_labeled(self, example: PairExample) -> bool:
-        """Return True: single texts and pairs are training examples without a score."""
-        return True
-
     def saved(self, examples: Sequence[PairExample]) -> dict[str, Any]:
         entries = {POOLING_KEY: self.modules.pooling, NORMALIZE_KEY: self.modules.normalize}
         return super().saved(examples) | entries
@@ -98,24 +215,18 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         if self.modules.steps:
             after = ", ".join(type(one).__name__ for one in self.modules.steps)
             raise ConfigError(
-                f"the pooling of the model is {self.modules.pooling}, followed by {after}. For fine-tuning, "
-                "expected no modules after the pooling. Choose a pooling (--pooling), which removes the "
-                "modules, or train the model with sentence-transformers."
+                f"the pooling of the model is {self.modules.pooling}, followed by {after}, which cannot be "
+                "trained. Choose a pooling (--pooling), which removes the modules."
             )
         if batch_size < 2:
-            raise ConfigError(
-                "batch_size is 1, but training compares the texts of a batch. Expected at least 2."
-            )
+            raise ConfigError("batch_size is 1, but training compares the texts of a batch. Use at least 2.")
         if kind == "alone" and not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
             raise ConfigError(
-                "the training file has one column of texts. To train on single texts, the model needs "
-                "dropout, but it has none. Set dropout to 0.1, or add second texts (--pair-column)."
+                "training on single texts needs dropout, but the model has none. Set dropout to 0.1, or add "
+                "second texts (--pair-column)."
             )
         if kind == "scored" and len({example.score for example in training}) == 1:
-            raise DataError(
-                f"every pair has the score {training[0].score}. Expected scores that differ, or no column of "
-                "scores, for pairs that belong together."
-            )
+            raise DataError(f"every pair has the score {training[0].score}. Expected scores that differ.")
         _kind(validation, alone=False)
         return _KINDS[kind]
 
@@ -164,49 +275,46 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         """
         if _kind(examples, alone=False) == "scored":
             return predictions
-        numbers: dict[str, int] = {}  # candidate -> its index in `vectors`
-        vectors: list[np.ndarray] = []
-        right: dict[str, set[int]] = {}
+        candidates: dict[str, np.ndarray] = {}
+        matches: dict[str, set[str]] = {}
         for example, prediction in zip(examples, predictions, strict=True):
-            for text, vector in zip(
-                (example.pair, example.negative), prediction.vectors[1:], strict=False
-            ):  # an example may have no negative
-                if text is not None and text not in numbers:
-                    numbers[text] = len(vectors)
-                    vectors.append(vector)
-            right.setdefault(example.text, set()).add(numbers[example.pair or ""])
-        found = find(
+            # An example may have no negative.
+            for text, vector in zip((example.pair, example.negative), prediction.vectors[1:], strict=False):
+                candidates.setdefault(text or "", vector)
+            matches.setdefault(example.text, set()).add(example.pair or "")
+        numbers = {text: number for number, text in enumerate(candidates)}
+        right = [{numbers[text] for text in matches[example.text]} for example in examples]
+        itself = [{numbers[example.text]} if example.text in numbers else set[int]() for example in examples]
+        ranks, nearest = retrieve(
             np.stack([prediction.vectors[0] for prediction in predictions]),
-            np.stack(vectors),
-            [right[example.text] for example in examples],
-            left_out=[
-                {numbers[example.text]} - right[example.text] if example.text in numbers else set()
-                for example in examples
-            ],
+            np.stack(list(candidates.values())),
+            right,
+            left_out=[one - others for one, others in zip(itself, right, strict=True)],
         )
-        texts = list(numbers)
+        texts = list(candidates)
         return [
-            replace(prediction, rank=one.rank, nearest=texts[one.nearest])
-            for prediction, one in zip(predictions, found, strict=True)
+            replace(prediction, rank=rank, nearest=texts[number])
+            for prediction, rank, number in zip(predictions, ranks, nearest, strict=True)
         ]
 
     def record(self, example: PairExample, prediction: Embedded) -> dict[str, Any]:
         if prediction.similarity is None:
             return {"vector": prediction.vectors[0].tolist()}
-        found: dict[str, Any] = {"similarity": prediction.similarity}
-        if prediction.rank is not None:
-            found |= {"rank": prediction.rank, "nearest": prediction.nearest}
-        return found
+        rank = {} if prediction.rank is None else {"rank": prediction.rank, "nearest": prediction.nearest}
+        return {"similarity": prediction.similarity, **rank}
 
-    def truth(self, example: PairExample) -> str | float | None:
-        return example.pair if example.score is None else example.score
+    def truth(self, example: PairExample) -> str | float:
+        """Return the score, or else the matching text: a single text matches itself."""
+        if example.score is not None:
+            return example.score
+        return example.text if example.pair is None else example.pair
 
     def scores(self, examples: Sequence[PairExample], predictions: Sequence[Embedded]) -> dict[str, float]:
         if _kind(examples, alone=False) == "scored":
             true = [example.score or 0.0 for example in examples]
             cosines = [prediction.similarity or 0.0 for prediction in predictions]
-            found = {"spearman": spearman(true, cosines), "pearson": pearson(true, cosines)}
-            return {name: 0.0 if math.isnan(value) else value for name, value in found.items()}
+            scores = {"spearman": spearman(true, cosines), "pearson": pearson(true, cosines)}
+            return {name: 0.0 if math.isnan(value) else value for name, value in scores.items()}
         return retrieval_scores([one.rank for one in predictions if one.rank is not None])
 
     def main_metric(self, examples: Sequence[PairExample]) -> str:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from albertkit.config import SETTINGS_KEY, AlbertConfig
 from albertkit.errors import ConfigError, short
-from albertkit.recipe import number
+from albertkit.recipe import check_numbers, number
 
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
 """The problem types in a model's config."""
@@ -21,12 +21,12 @@ class TaskSettings:
     """Truncate longer texts and report how many there are, instead of raising an error. Long contexts
     (question answering) and long texts (token classification) are not truncated, but split into windows. Long
     questions are truncated at the end."""
-    doc_stride: int = number(128, "tokens")
+    doc_stride: int = number(128, "tokens", minimum=0)
     """For question answering: overlap of the windows, in tokens."""
-    max_question_length: int | None = number(64, "tokens")
+    max_question_length: int | None = number(64, "tokens", minimum=1)
     """Maximum number of tokens of a question, at most half of max_length. Pipelines ignore this setting:
     their limit is half of max_length, and a longer question raises an error."""
-    max_answer_length: int = number(30, "tokens")
+    max_answer_length: int = number(30, "tokens", minimum=1)
     """Maximum number of tokens of an answer."""
     labeled_tokens: Literal["first", "all"] = "first"
     """For token classification: which tokens of a word are trained on its label, the first or all. With all,
@@ -39,6 +39,9 @@ class TaskSettings:
     normalize: bool | None = None
     """For sentence embedding: scale the vectors to length 1 (default: the model's setting, or no if it has
     none)."""
+
+    def __post_init__(self) -> None:
+        check_numbers(self)
 
 
 def saved_lengths(config: AlbertConfig) -> dict[str, int]:

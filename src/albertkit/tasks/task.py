@@ -7,10 +7,8 @@
     task.scores(examples, predictions)         # {"accuracy": 0.9}
 
 Without a model, a task can read files and compute metrics. `bind` returns the task with the tokenizer, the
-config and the settings of a model. Pipelines and evaluation both use `predictions`.
-
-A task of your own derives from `Task`. It defines `example`, `features`, `labels_of`, `predictions`,
-`record`, `truth` and `scores`: see docs/how-to/own-task.md.
+config and the settings of a model. Pipelines and evaluation both use `predictions`. For a task of your own,
+see docs/how-to/own-task.md.
 """
 
 import copy
@@ -45,7 +43,7 @@ Direction = Literal["higher", "lower"]
 
 
 def directions(*higher: str, lower: Iterable[str] = ()) -> dict[str, Direction]:
-    """Return whether higher or lower is better, by name of the metric.
+    """Return by name whether higher or lower values of a metric are better.
 
     Args:
         higher: names of metrics for which higher is better.
@@ -75,10 +73,6 @@ class Metric:
     def title(self) -> str:
         """The name in reports."""
         return self.name or getattr(self.function, "__name__", "metric")
-
-    def value(self, true: list[Any], predicted: list[Any]) -> float:
-        """Return the metric of all answers."""
-        return float(self.function(true, predicted))
 
 
 OwnMetrics = Metric | Callable[..., float] | Iterable[Metric | Callable[..., float]] | None
@@ -152,16 +146,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     def bind(
         self, tokenizer: TokenizerBase, config: AlbertConfig, settings: TaskSettings | None = None
     ) -> Self:
-        """Return a copy of the task for a model.
-
-        Args:
-            tokenizer: the tokenizer of the model.
-            config: the config of the model.
-            settings: the settings that convert examples to rows; None for the defaults.
-
-        Raises:
-            ConfigError: a setting or the config does not fit the task.
-        """
+        """Return a copy of the task for a model, with settings that convert examples to rows."""
         bound = copy.copy(self)
         bound.tokenizer, bound.settings = tokenizer, settings or TaskSettings()
         bound.use_config(config)
@@ -169,19 +154,17 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
 
     def use_config(self, config: AlbertConfig) -> None:
         """Set the attributes that depend on the config of the model."""
-        limit, wanted = config.max_position_embeddings, self.settings.max_length
-        self.config, self.max_length = config, limit if wanted is None else min(wanted, limit)
+        self.config, self.max_length = config, config.max_position_embeddings
+        if self.settings.max_length is not None:
+            self.max_length = min(self.settings.max_length, self.max_length)
         if type(self).find_labels is not Task.find_labels:
             self.labels = LabelSet.of(config)
-        if self.max_length < 4:
-            raise ConfigError(
-                f"max_length is {self.max_length}. Expected at least 4: a pair has 3 special tokens."
-            )
+        if self.max_length < 4:  # a pair has 3 special tokens
+            raise ConfigError(f"max_length is {self.max_length}. Expected at least 4.")
 
     def saved(self, examples: Sequence[ExampleT]) -> dict[str, Any]:
         """Return the entries to save in the config of the trained model; the value None removes an entry."""
-        of_settings = {name: getattr(self.settings, name) for name in self.saved_settings}
-        lengths = {name: getattr(self, name, value) for name, value in of_settings.items()}
+        lengths = {name: getattr(self, name, getattr(self.settings, name)) for name in self.saved_settings}
         return {TASK_KEY: self.name, SETTINGS_KEY: lengths}
 
     # --- data
@@ -193,36 +176,27 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
             source: the path of a file or folder, a table, or a list of dicts.
             options: columns and layout of the source.
             labeled: whether examples must have labels.
-
-        Raises:
-            DataError: the source or a column does not exist.
         """
         if self.example_class is not None and hasattr(self.example_class, "from_row"):
             return self.example_class.read(source, options, labeled=labeled)
         rows = read_rows(source, header=options.header, delimiter=options.delimiter)
-        rows.check_columns({"--id-column": options.id_column})
+        rows.check_columns(id_column=options.id_column)
 
         def example(row: DataRow, _: Warn) -> ExampleT:
             try:
                 return self.example(row.values)
-            except KeyError as error:
-                raise RowError("malformed", f"no {error}") from error
-            except (TypeError, ValueError) as error:
-                raise RowError("malformed", str(error)) from error
+            except (KeyError, TypeError, ValueError) as error:
+                detail = f"no {error}" if isinstance(error, KeyError) else str(error)
+                raise RowError("malformed", detail) from error
 
         return Reader(rows, example, Columns(names={}, labeled=labeled, id=options.id_column))
 
     def example(self, row: Mapping[str, Any]) -> ExampleT:
-        """Return the example of a row of a table, with its labels if the row has them.
+        """Return the example of a row, with its labels if the row has them.
 
-        Raises:
-            DataError: the row is invalid. The reader skips and counts it.
+        Rows for which the method raises a KeyError, TypeError or ValueError are skipped and counted.
         """
         raise NotImplementedError(f"{type(self).__name__} defines neither `example` nor `reader`")
-
-    def is_labeled(self, example: ExampleT) -> bool:
-        """Return whether an example has a label; by default, whether `truth` returns a value."""
-        return self.truth(example) is not None
 
     def find_labels(
         self, examples: Sequence[ExampleT], names: tuple[str, ...] | None, problem_type: ProblemType | None
@@ -233,9 +207,6 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
             examples: the training examples.
             names: all names in order, if the source defines them.
             problem_type: the kind of labels; None infers it.
-
-        Raises:
-            DataError: there are no labels.
         """
         return None
 
@@ -246,11 +217,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     def check(
         self, training: Sequence[ExampleT], validation: Sequence[ExampleT], batch_size: int
     ) -> str | None:
-        """Return a note about training on these examples, or None.
-
-        Raises:
-            ConfigError, DataError: the task cannot be trained on these examples.
-        """
+        """Return a note about training on these examples, or None; raise an error if it is impossible."""
         return None
 
     def check_fit(self, examples: Sequence[ExampleT]) -> None:
@@ -260,20 +227,11 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
 
     @abstractmethod
     def features(self, examples: Sequence[ExampleT]) -> list[RowT]:
-        """Return the rows of all examples; the rows of one example are consecutive.
-
-        Raises:
-            DataError: a label is unknown, or a text is too long and can be neither truncated nor split into
-                windows.
-        """
+        """Return the rows of all examples; the rows of one example are consecutive."""
 
     @abstractmethod
     def labels_of(self, rows: Sequence[RowT]) -> dict[str, np.ndarray]:
-        """Return the labels of a training batch, by the name of their argument in the forward pass.
-
-        Args:
-            rows: the labeled rows of the batch, which contain complete units.
-        """
+        """Return the labels of a training batch, by the name of their argument in the forward pass."""
 
     def units(self, rows: Sequence[RowT]) -> list[list[RowT]]:
         """Return the groups of rows that a training batch must keep together; by default, each row alone."""
@@ -285,12 +243,11 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         By default, items are units. If the head scores each token, they are the tokens whose label in
         `labels_of` is neither -100 nor NaN. Override the method if your loss averages over something else.
         """
-        units = len(self.units(rows))
-        if not head_of(self.architecture).scores_tokens or not rows:
-            return units
-        labels = self.labels_of(rows).get("labels")
-        if not isinstance(labels, np.ndarray) or labels.ndim == 0:
-            return units
+        labels = (
+            self.labels_of(rows).get("labels") if head_of(self.architecture).scores_tokens and rows else None
+        )
+        if labels is None:
+            return len(self.units(rows))
         first = labels.reshape(*labels.shape[:2], -1)[..., 0]  # (B, T, K) -> (B, T); K labels are one item
         return int(np.count_nonzero((first != IGNORED_LABEL) & (first == first)))
 
@@ -327,14 +284,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         batch_tokens: int | None = None,
         batch_size: int | None = None,
     ) -> list[np.ndarray]:
-        """Return the scores of each row, reduced by `keep`.
-
-        Args:
-            engine: the engine of a model of the task's architecture.
-            rows: rows of any lengths.
-            batch_tokens: maximum number of tokens computed at once; None for a default that suits the device.
-            batch_size: maximum number of rows computed at once; None for as many as `batch_tokens` allows.
-        """
+        """Return the scores of each row, reduced by `keep`; for the sizes of a batch, see `Engine.run`."""
         return engine.run(
             rows,
             output=self.output,
@@ -378,23 +328,18 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         return next(iter(self.metrics))
 
     def measure(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> dict[str, float]:
-        """Return the metrics of the task and your own metrics.
-
-        Raises:
-            DataError: a metric is not a finite number.
-        """
+        """Return the metrics of the task and your own metrics; raise DataError if one is not finite."""
         scores = dict(self.scores(examples, predictions))
         if self.own_metrics:
             true = [self.truth(example) for example in examples]
             pairs = zip(examples, predictions, strict=True)
             predicted = [self.record(*pair)[self.answer] for pair in pairs]
-            scores |= {metric.title: metric.value(true, predicted) for metric in self.own_metrics}
+            scores |= {metric.title: float(metric.function(true, predicted)) for metric in self.own_metrics}
         scores = {name: value if isinstance(value, int) else float(value) for name, value in scores.items()}
         if wrong := [name for name, value in scores.items() if not math.isfinite(value)]:
             raise DataError(
                 f"the metric {wrong[0]!r} of {self.name} is {scores[wrong[0]]}. Expected a finite number. If "
-                "the predictions are NaN, the training diverged: lower the learning rate. A metric of your "
-                "own must also return a number for an undefined value, such as 0.0."
+                "the predictions are NaN, the training diverged: lower the learning rate."
             )
         return scores
 
@@ -408,8 +353,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         names = Counter([*self.metrics, *(metric.title for metric in task.own_metrics)])
         if taken := [name for name, count in names.items() if count > 1]:
             raise ConfigError(
-                f"the name of a metric is {taken[0]!r}, which is also the name of another metric. Choose "
-                "another name: Metric(function, name=...)."
+                f"two metrics are named {taken[0]!r}. Rename yours: Metric(function, name=...)."
             )
         return task
 
@@ -451,7 +395,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         """
         pairs = zip(examples, predictions, strict=True)
         decisions = [decision for pair in pairs for decision in self.decisions(*pair)]
-        true, predicted = ([getattr(one, side) for one in decisions] for side in ("true", "predicted"))
+        true, predicted = [one.true for one in decisions], [one.predicted for one in decisions]
         if predicted and all(isinstance(value, float) for value in (*true, *predicted)):
             is_constant = bool(np.std(predicted) < _CONSTANT * np.std(true))
         else:

@@ -1,5 +1,8 @@
 """Text classification: predict a class, several classes, or a number for a text or a pair.
 
+`SentenceOrder` predicts whether two texts follow each other or were swapped. ALBERT is pretrained on this
+task (Lan et al. 2020, section 3.1), so every pretrained model that has the head can predict it.
+
 Shapes: B batch, K labels.
 """
 
@@ -19,11 +22,10 @@ from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Reader
 from albertkit.engines.engine import Row
 from albertkit.errors import ConfigError, DataError, short
-from albertkit.metrics.classification import multi_label_cross_entropy
+from albertkit.metrics import multi_label_cross_entropy
 from albertkit.reference import softmax
 from albertkit.tasks.labels import CLASS, NUMBER, SEVERAL, Function, LabelSet, infer_labels
 from albertkit.tasks.rows import text_rows
-from albertkit.tasks.scores import sigmoid
 from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.task import Task, directions
 
@@ -34,11 +36,18 @@ CONSTANT = 1e-3
 PAIRS_KEY = "text_pairs"
 """The config key for whether a model was fine-tuned on pairs of texts (true) or on single texts (false)."""
 
+
+def _sigmoid(logits: np.ndarray) -> np.ndarray:
+    powers = np.exp(-np.abs(logits))  # never overflows
+    return np.where(logits >= 0, 1.0, powers) / (1 + powers)
+
+
 _FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "softmax": softmax,
-    "sigmoid": sigmoid,
+    "sigmoid": _sigmoid,
     "none": lambda logits: logits,
 }
+ORDER_LABELS = ("in order", "swapped")  # in the order of the head's scores, as in `sentence_order_label`
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +83,11 @@ class TextClassification(Task[TextExample, Row, Classified]):
         self, *, truncation: bool | str | None = None, function_to_apply: Function | None = None
     ) -> None:
         if function_to_apply not in (None, *_FUNCTIONS):
-            raise ConfigError(
-                f"function_to_apply is {function_to_apply!r}. Expected None or one of "
-                f"{', '.join(_FUNCTIONS)}."
-            )
-        self.truncation = truncation
-        self.function_to_apply = function_to_apply
+            known = ", ".join(_FUNCTIONS)
+            raise ConfigError(f"function_to_apply is {function_to_apply!r}. Expected None or one of {known}.")
+        self.truncation, self.function_to_apply = truncation, function_to_apply
 
     def use_config(self, config: AlbertConfig) -> None:
-        """Read the labels of the model. Only records of a single class have a probability."""
         super().use_config(config)
         self.probability = type(self).probability if self.labels.kind is CLASS else None
 
@@ -101,9 +106,8 @@ class TextClassification(Task[TextExample, Row, Classified]):
     def with_label(self, example: TextExample, labels: LabelSet) -> TextExample:
         if labels.kind is NUMBER and len(labels.names) > 1:
             raise ConfigError(
-                f"the model predicts {len(labels.names)} numbers for a text ({', '.join(labels.names)}), but "
-                "an example has one label, so there are no metrics. Use `predict`, whose records have all "
-                "numbers."
+                f"the model predicts {len(labels.names)} numbers for a text, but an example has one label, "
+                "so there are no metrics. Use `predict`, whose records have all numbers."
             )
         return example if example.label is None else replace(example, label=labels.read(example.label))
 
@@ -111,7 +115,6 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return super().saved(examples) | {PAIRS_KEY: examples[0].text_pair is not None}
 
     def check_fit(self, examples: Sequence[TextExample]) -> None:
-        """Raise DataError for single texts if the model was trained on pairs, and the other way round."""
         if other := self.other_kind(examples[:1]):
             raise DataError(f"{other}. Name or omit the column of the second texts (--pair-column).")
 
@@ -125,10 +128,7 @@ class TextClassification(Task[TextExample, Row, Classified]):
                 return "the model was fine-tuned on single texts, but this is a pair"
 
     def features(self, examples: Sequence[TextExample]) -> list[Row]:
-        """Return one row per example.
-
-        `labels` has the label's id; for several labels 0.0 or 1.0 for each of K; for regression a float.
-        """
+        """Return one row per example, with its encoded label."""
         rows = text_rows(
             self.tokenizer,
             [one.text if one.text_pair is None else (one.text, one.text_pair) for one in examples],
@@ -203,9 +203,18 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return Counter(row.labels for row in rows) if self.labels.kind is CLASS else None
 
     def prior_loss(self, rows: Sequence[Row]) -> float | None:
-        """Return the entropy or the variance. For several labels, return None.
+        if self.labels.kind is SEVERAL:  # with rare labels, most models that learn have this loss at first
+            return None
+        return self.labels.prior_loss([row.labels for row in rows])
 
-        With rare labels, most models that learn have about this loss at first.
-        """
-        labels = self.labels
-        return None if labels.kind is SEVERAL else labels.prior_loss([row.labels for row in rows])
+
+class SentenceOrder(TextClassification):
+    """Predicts whether two texts are in order or swapped."""
+
+    name = "sentence-order"
+    architecture = "AlbertForPreTraining"
+    output = "order"
+
+    def use_config(self, config: AlbertConfig) -> None:
+        super().use_config(config)
+        self.labels = LabelSet(CLASS, ORDER_LABELS)  # which are not in any config

@@ -1,39 +1,55 @@
 """Token classification: predict a label for each word of a sentence (entities, chunks, parts of speech).
 
-Each word is split into pieces separately, so a text is labeled in the words that taggers are trained on. A
-sentence that is too long is read in windows, and each piece is scored where it has the most context.
+Texts are split into words like the training data of taggers (`split_words`), and each word into pieces
+separately. A sentence that is too long is read in windows, and each piece is scored where it has the most
+context. `Entities` groups the labels of pieces into entities.
 
 Shapes: T tokens, P pieces of a sentence, K labels.
 """
 
 import logging
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from albertkit.config import IGNORED_LABEL, AlbertConfig
-from albertkit.datasets.examples import IGNORED, WordsExample
+from albertkit.datasets.examples import CHARACTER_WORD, IGNORED, WordsExample
 from albertkit.datasets.official import conll
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Reader
 from albertkit.datasets.rows import FORMATS
 from albertkit.engines.engine import Row, by_example
-from albertkit.errors import ConfigError, DataError, did_you_mean
-from albertkit.metrics.token_classification import BEGINS, OUTSIDE, has_no_types, of_scheme
+from albertkit.errors import ConfigError, DataError, did_you_mean, short
+from albertkit.metrics import BEGINS, ENDS, OUTSIDE, has_no_types, of_scheme, split_label
 from albertkit.reference import softmax
 from albertkit.tasks.labels import TAGS, LabelSet, infer_tags
 from albertkit.tasks.rows import owned
 from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.task import Decision, Task, directions
 from albertkit.text_files import file_format
+from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.encoding import Encoding
 
 logger = logging.getLogger(__name__)
+
+Aggregation = Literal["none", "simple", "first", "max", "average"]
+"""How to group pieces into entities.
+
+    none      each piece separately
+    simple    neighboring pieces of the same type form an entity
+    first     neighboring words form an entity; a word has the label of its first piece
+    max       ... the label of its most certain piece
+    average   ... the label with the highest mean score of its pieces
+"""
+_BETWEEN_SPACES = re.compile(r"\S+")
+_REPEATED = re.compile(r"(.)\1*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +103,6 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
 
     def use_config(self, config: AlbertConfig) -> None:
         super().use_config(config)
-        labeled = self.settings.labeled_tokens
-        if labeled not in ("first", "all"):
-            raise ConfigError(f"labeled_tokens is {labeled!r}. Expected 'first' or 'all'.")
         self.labels = LabelSet.of(config, kind=TAGS)
         self._has_no_types = has_no_types(self.labels.names)
 
@@ -119,24 +132,22 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
     def check(
         self, training: Sequence[WordsExample], validation: Sequence[WordsExample], batch_size: int
     ) -> None:
-        """Log a warning if each sentence is a single word, or a few labels prevent scores of spans."""
+        """Warn if each sentence is a single word, or if a few labels prevent scores of spans."""
         if len(training) > 1 and all(len(example.words) == 1 for example in training):
             logger.warning(
                 "each training example has a single word, so the model cannot use the context. Expected a "
                 "sentence in each example: in a table, a row with a list of words and a list of labels."
             )
             return
-        fitting, others = [OUTSIDE], []
-        for label in self.labels.names:
-            if label != OUTSIDE:
-                (fitting if of_scheme([label]) else others).append(label)
-        if 0 < len(others) <= len(fitting) - 1:
-            odd = ", ".join(f"{label!r}{did_you_mean(label, fitting)}" for label in others[:5])
+        names = [label for label in self.labels.names if label != OUTSIDE]
+        others = [label for label in names if not of_scheme([label])]
+        if 0 < len(others) <= len(names) / 2:
+            known = [OUTSIDE, *(label for label in names if label not in others)]
+            odd = ", ".join(f"{label!r}{did_you_mean(label, known)}" for label in others[:5])
             logger.warning(
                 "the metrics count words instead of spans, because these labels follow no tagging scheme: "
-                "%s. Expected O, or a prefix (B, I, E, S, L or U), a hyphen and a type. Perhaps a comment or "
-                "a header was read as a word.",
-                odd,
+                f"{odd}. Expected O, or a prefix (B, I, E, S, L or U), a hyphen and a type. Perhaps a "
+                "comment or a header was read as a word."
             )
 
     def features(self, examples: Sequence[WordsExample]) -> list[WordsRow]:
@@ -190,11 +201,6 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         if example.labels is None:
             return None
         where = f"example {example.id or number}"
-        if len(example.labels) != len(example.words):
-            raise DataError(
-                f"{where} has {len(example.words)} words and {len(example.labels)} labels. Expected equal "
-                "numbers."
-            )
         first = [  # of each word
             IGNORED_LABEL if label == IGNORED else self.labels.encode(label, where)
             for label in example.labels
@@ -301,6 +307,167 @@ def _number(name: str, value: str) -> int:
     try:
         return int(value)
     except ValueError:
-        raise DataError(
-            f"{name} is {value!r}, but columns of CoNLL files are numbers from 0, or from the end with -1"
-        ) from None
+        expected = "Expected the number of a column of a CoNLL file, from 0, or from the end with -1"
+        raise DataError(f"{name} is {value!r}. {expected}.") from None
+
+
+def split_words(text: str) -> list[tuple[int, int]]:
+    """Split a text into words like the training data of taggers: at spaces, and punctuation around words.
+
+        He said: "Don't go to St. Ives (Cornwall)."
+        He said :  " Don't go to St . Ives ( Cornwall ) . "
+
+    Punctuation inside a word is kept (Don't, well-kept, 12,000), and repeated punctuation is one word
+    ("..."). Scripts without spaces between words are split into characters, like most of their tagged
+    corpora.
+
+    Returns:
+        The words in order, each as the characters (start, end).
+    """
+    words: list[tuple[int, int]] = []
+    for run in _BETWEEN_SPACES.finditer(text):
+        start = run.start()
+        for character in [*CHARACTER_WORD.finditer(text, *run.span()), None]:
+            end = character.start() if character else run.end()
+            first, last = start, end
+            while first < last and _is_punctuation(text[first]):
+                first += 1
+            while last > first and _is_punctuation(text[last - 1]):
+                last -= 1
+            words += [same.span() for same in _REPEATED.finditer(text, start, first)]
+            words += [(first, last)] if first < last else []
+            words += [same.span() for same in _REPEATED.finditer(text, last, end)]
+            if character:
+                words.append(character.span())
+                start = character.end()
+    return words
+
+
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character)[0] in "PS"
+
+
+class Entities:
+    """Groups the labels of a sentence into entities, for one set of labels.
+
+    Labels may follow a scheme: B- begins an entity, I- continues it, E- or L- ends it, and S- or U- is an
+    entity of a single word (IOB1, IOB2, BIOES, BILOU). Labels without types (B, I, O) form entities of the
+    type ENTITY. If a label follows no scheme, only B- and I- are prefixes. Neighbors with the same label
+    without a prefix form an entity. Strategies and scores are those of `transformers`, which supports only B-
+    and I-.
+
+    Args:
+        tokenizer: decodes the pieces.
+        labels: names of the scores, in order.
+        aggregation: how to group the pieces.
+        ignored_labels: labels, or entity types, to leave out.
+    """
+
+    def __init__(
+        self,
+        tokenizer: TokenizerBase,
+        labels: Sequence[str],
+        *,
+        aggregation: Aggregation = "none",
+        ignored_labels: Collection[str] = (OUTSIDE,),
+    ) -> None:
+        if aggregation not in get_args(Aggregation):
+            known = ", ".join(get_args(Aggregation))
+            raise ConfigError(f"aggregation_strategy is {aggregation!r}. Expected one of {known}.")
+        is_list = isinstance(ignored_labels, Collection) and not isinstance(ignored_labels, str)
+        if not is_list or not all(isinstance(label, str) for label in ignored_labels):
+            raise ConfigError(f"ignore_labels is {short(ignored_labels)}. Expected a list, such as ['O'].")
+        self.tokenizer, self.labels = tokenizer, list(labels)
+        self.aggregation: Aggregation = aggregation
+        self.ignored_labels = frozenset(ignored_labels)
+        # The prefix and the type of each label. Without a prefix, neighbors with the same label form an
+        # entity.
+        is_scheme = of_scheme(labels)
+
+        def parts(label: str) -> tuple[str, str]:
+            if is_scheme and label != OUTSIDE:
+                return split_label(label)
+            return (label[0], label[2:]) if label.startswith(("B-", "I-")) else ("I", label)
+
+        self._parts = list(map(parts, labels))
+
+    def __call__(self, tagged: Tagged, word_starts: Sequence[int]) -> list[dict[str, Any]]:
+        """Return the entities of a sentence in the format of `transformers`.
+
+        Args:
+            tagged: the prediction for its words.
+            word_starts: the index in the text of each word's first character.
+
+        Returns:
+            For "none", {entity, score, index, word, start, end} of each piece, where `index` counts the
+            pieces from 1. Otherwise, {entity_group, score, word, start, end} of each entity.
+        """
+        spans = [
+            (word_starts[word] + start, word_starts[word] + end)
+            for word, (start, end) in zip(tagged.words, tagged.offsets, strict=True)
+        ]
+        units = self._units(tagged)
+        if self.aggregation == "none":
+            tokens = self.tokenizer.convert_ids_to_tokens(tagged.pieces)
+            return [
+                {
+                    "entity": self.labels[label],
+                    "score": score,
+                    "index": index + 1,
+                    "word": tokens[index],
+                    "start": spans[index][0],
+                    "end": spans[index][1],
+                }
+                for index, (label, score, _) in enumerate(units)
+                if self.labels[label] not in self.ignored_labels
+            ]
+        groups: list[list[tuple[int, float, range]]] = []
+        for unit in units:
+            if groups and self._continues(groups[-1][-1], unit, tagged.words):
+                groups[-1].append(unit)
+            else:
+                groups.append([unit])
+        entities = []
+        for group in groups:
+            _, kind = self._parts[group[0][0]]
+            first, last = group[0][2].start, group[-1][2].stop
+            # A word-start mark has no characters, and the space before it does not belong to the entity.
+            ends = [end for start, end in spans[first:last] if end > start]
+            if kind not in self.ignored_labels and ends:
+                entities.append(
+                    {
+                        "entity_group": kind,
+                        "score": sum(score for _, score, _ in group) / len(group),
+                        "word": self.tokenizer.decode(tagged.pieces[first:last]),
+                        "start": spans[first][0],
+                        "end": max(ends),
+                    }
+                )
+        return entities
+
+    def _units(self, tagged: Tagged) -> list[tuple[int, float, range]]:
+        """Return the label, the score and the pieces of each piece or word."""
+        numbers = range(len(tagged.pieces))
+        unit_of = numbers if self.aggregation in ("none", "simple") else tagged.words
+        units = []
+        for _, run in groupby(numbers, unit_of.__getitem__):
+            first, *others = run
+            pieces = range(first, first + 1 + len(others))
+            of_pieces = tagged.scores[pieces.start : pieces.stop]  # (number of pieces, K)
+            scores = of_pieces[0]
+            if self.aggregation == "max":
+                scores = of_pieces[int(of_pieces.max(axis=-1).argmax())]
+            elif self.aggregation == "average":
+                scores = of_pieces.mean(axis=0)
+            label = int(scores.argmax())
+            units.append((label, float(scores[label]), pieces))
+        return units
+
+    def _continues(
+        self, before: tuple[int, float, range], unit: tuple[int, float, range], words: Any
+    ) -> bool:
+        """Return whether a unit continues the entity of the unit before."""
+        (ending, kind), (beginning, next_kind) = self._parts[before[0]], self._parts[unit[0]]
+        if kind != next_kind or beginning in BEGINS:
+            return False
+        return words[before[2].start] == words[unit[2].start] or ending not in ENDS

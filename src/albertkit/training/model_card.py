@@ -9,7 +9,7 @@ from albertkit.errors import ConfigError
 from albertkit.files import json_text, read_json
 from albertkit.hub import MODULES_FILE
 from albertkit.hub_upload import UploadOptions
-from albertkit.metrics.comparing import is_better
+from albertkit.metrics import is_better
 from albertkit.published import REPOSITORIES
 
 _PIPELINES = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from albertkit.metrics.comparing import is_better
+from albertkit.metrics import is_better
 
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"

@@ -2,7 +2,7 @@
 
 const MARK = "▁"; // what SentencePiece writes for the space before a word
 const PUNCTUATION = /[\p{P}\p{S}]/u;
-// Scripts without spaces between words, as in albertkit/tasks/words.py.
+// Scripts without spaces between words, as in albertkit/tasks/token_classification.py.
 const CHARACTER_WORD =
   /[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u{20000}-\u{3ffff}]/u;
 const SPACE = /[^\S\ufeff]|[\x1c-\x1f\x85]/u; // as in Python
