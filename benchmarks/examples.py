@@ -20,10 +20,10 @@ from report import Figure, alternate, command_line, compare, show
 
 from albertkit.hub import resolve
 from albertkit.pretraining.batches import ExampleStream
+from albertkit.pretraining.masking import WordTable
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
-from albertkit.pretraining.words import WordTable
 
 TARGETS = {32: 1e6, 128: 2e6, 256: 2e6}  # length -> tokens per second on one core, without padding
 TOKENS = 2_000_000  # tokens that each run draws

@@ -38,10 +38,10 @@ from albertkit.hub import resolve
 from albertkit.modeling.model import AlbertModel
 from albertkit.pretraining.batches import ExampleStream, PretrainingBatch
 from albertkit.pretraining.corpus import Corpus
+from albertkit.pretraining.masking import WordTable
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
-from albertkit.pretraining.words import WordTable
 from albertkit.recipe import read_recipe
 from albertkit.tokenization.model_file import load_processor, read_vocabulary_file
 from albertkit.tokenization.tokenizer import AlbertTokenizer

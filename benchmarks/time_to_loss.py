@@ -56,8 +56,8 @@ AIM_TIME, AIM_TOKENS = 0.2, 0.5
 def held_out(case: Case) -> list[Any]:
     """Return the held-out batches on which both sides are evaluated."""
     from albertkit.pretraining.batches import fixed_batches
+    from albertkit.pretraining.masking import WordTable
     from albertkit.pretraining.shards import ShardSet
-    from albertkit.pretraining.words import WordTable
 
     words = WordTable(Path(case["tokenizer"]) / "spiece.model")
     return fixed_batches(
@@ -124,8 +124,8 @@ def plain(case: Case) -> Curve:
     import transformers
 
     from albertkit.pretraining.batches import ExampleStream
+    from albertkit.pretraining.masking import WordTable
     from albertkit.pretraining.shards import ShardSet
-    from albertkit.pretraining.words import WordTable
 
     torch.manual_seed(case["seed"])
     shards = ShardSet(Path(case["shards"]) / "train")

@@ -23,9 +23,9 @@ from albertkit.config import IGNORED_LABEL
 from albertkit.files import contents
 from albertkit.pretraining.batches import PretrainingBatch, fixed_batches
 from albertkit.pretraining.loss import PretrainingObjective
+from albertkit.pretraining.masking import WordTable
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
-from albertkit.pretraining.words import WordTable
 from albertkit.recipe import build, read_recipe
 from albertkit.training.checkpoints import written_folder
 from albertkit.training.progress import plot_curves, read_metrics

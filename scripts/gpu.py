@@ -46,9 +46,9 @@ from albertkit.files import write_json  # noqa: E402
 from albertkit.modeling.layers import compile_layers  # noqa: E402
 from albertkit.pretraining.batches import Position, PretrainingBatch, fixed_batches  # noqa: E402
 from albertkit.pretraining.loss import PretrainingObjective  # noqa: E402
+from albertkit.pretraining.masking import WordTable  # noqa: E402
 from albertkit.pretraining.settings import PretrainingSettings  # noqa: E402
 from albertkit.pretraining.shards import ShardSet  # noqa: E402
-from albertkit.pretraining.words import WordTable  # noqa: E402
 from albertkit.recipe import build, read_recipe  # noqa: E402
 from albertkit.training.checkpoints import checkpoint_step, checkpoints  # noqa: E402
 from albertkit.training.optimizers import build_optimizer, clip_gradients  # noqa: E402

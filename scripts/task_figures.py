@@ -28,7 +28,7 @@ from task_baselines import BASELINES
 from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
 from albertkit.files import atomic_path, file_sha256
-from albertkit.finetuning.evaluation import REPORT_JSON
+from albertkit.finetuning.evaluate import REPORT_JSON
 from albertkit.finetuning.finetune import SEEDS_JSON, finetune
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.hub import resolve

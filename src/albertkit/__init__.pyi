@@ -56,7 +56,7 @@ from albertkit.pipelines.core import TokenClassificationPipeline as TokenClassif
 from albertkit.pipelines.core import ZeroShotClassificationPipeline as ZeroShotClassificationPipeline
 from albertkit.pipelines.core import pipeline as pipeline
 from albertkit.pretraining.prepare import prepare as prepare
-from albertkit.pretraining.pretrain import pretrain as pretrain
+from albertkit.pretraining.run import pretrain as pretrain
 from albertkit.pretraining.train_tokenizer import train_tokenizer as train_tokenizer
 from albertkit.serving.server import serve as serve
 from albertkit.tasks.labels import CLASS as CLASS

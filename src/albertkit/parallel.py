@@ -22,11 +22,10 @@ _RETRIES = 2  # how often Ray repeats an item if its worker dies
 
 
 def check_runner(runner: str, workers: int | None = None) -> None:
-    """Raise ConfigError if `runner` is not the name of a runner."""
     if runner not in RUNNERS:
         raise ConfigError(f"no runner {runner!r}. {suggestion(runner, RUNNERS)}")
     if workers is not None and workers < 1:
-        raise ConfigError(f"workers is {workers}. Expected at least 1, or None for one per processor.")
+        raise ConfigError(f"workers is {workers}. Expected at least 1.")
 
 
 def ordered_map(
@@ -41,21 +40,21 @@ def ordered_map(
 ) -> Generator[Result, None, None]:
     """Yield `work(item)` for each item, in order.
 
-    This process reads the items and receives the results, so other processes do not need its files.
+    This process reads the items and receives the results, so other processes do not need its files. The
+    runner "ray" uses the cluster that `ray.init` finds through RAY_ADDRESS, or else a Ray instance on this
+    machine. By default, there is a worker for each CPU that this process may use; with Ray, for each GPU or
+    CPU of the cluster.
 
     Args:
-        work: Function that can be pickled.
-        items: Items that can be pickled.
-        runner: "local" (this machine) or "ray" (the cluster that `ray.init` finds through RAY_ADDRESS, or
-            else a Ray instance on this machine).
-        workers: Number of workers. With "local" and one worker, or with a single item, this process does the
-            work. Default: one per CPU that this process may use; with Ray, one per GPU or CPU of the cluster.
+        work: a function that can be pickled.
+        items: items that can be pickled.
+        runner: "local" (this machine) or "ray".
+        workers: number of workers. One local worker, and a single item, need no other process.
         device: "auto", "cpu" or "cuda" for Ray: each worker calls `work.to` with "cpu" or "cuda" before its
             first item. "auto" means "cuda" if the cluster has a GPU. None for work without a device.
-        name: Function that returns the name of an item for error messages.
-        hint: End of the error message if a worker dies: which results are kept, and what to do.
+        name: returns the name of an item for error messages.
+        hint: end of the error message if a worker dies: which results are kept, and what to do.
     """
-    check_runner(runner, workers)
     if runner == "ray":
         yield from _ray_map(work, items, workers, device, name, hint)
         return
@@ -127,7 +126,7 @@ def _ray_map(
 
     def oldest() -> Result:
         """Wait for the oldest item. If its worker died, a new worker repeats only that item."""
-        place, item, actor, reference = waiting.popleft()
+        index, item, actor, reference = waiting.popleft()
         retries = _RETRIES
         while True:
             try:
@@ -138,9 +137,9 @@ def _ray_map(
                     reason = str(error).strip().splitlines()[-1]
                     raise DataError(f"Ray gave up at {name(item)} ({hint}): {reason}") from error
             retries -= 1
-            if actors[place] is actor:  # otherwise a new worker has already replaced it
-                actors[place] = remote.remote(kind if device else None)
-            actor = actors[place]
+            if actors[index] is actor:  # otherwise a new worker has already replaced it
+                actors[index] = remote.remote(kind if device else None)
+            actor = actors[index]
             reference = actor.work.remote(shared, item)
         if isinstance(result, AlbertKitError):
             raise result
@@ -179,15 +178,13 @@ class _RayWorker:
 
 def _resources(workers: int | None, device: str | None) -> tuple[str, int]:
     """Return the kind of device and the number of workers."""
-    there = ray.cluster_resources()
-    gpus, cpus = int(there.get("GPU", 0)), int(there.get("CPU", 0))
+    resources = ray.cluster_resources()
+    gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
     kind = ("cuda" if gpus else "cpu") if device == "auto" else device or "cpu"
     if kind not in ("cpu", "cuda"):
-        raise ConfigError(
-            f"the device is {device!r}, but Ray assigns the GPUs itself. Use auto, cpu or cuda."
-        )
-    most = min(cpus, gpus) if kind == "cuda" else cpus
-    if not 1 <= (workers or most) <= most:
+        raise ConfigError(f"the device is {device!r}, but Ray assigns the GPUs. Use auto, cpu or cuda.")
+    available = min(cpus, gpus) if kind == "cuda" else cpus
+    if not 1 <= (workers or available) <= available:
         wanted = f"{workers} workers" if workers else "a worker"
         raise ConfigError(f"Ray has {cpus} CPUs and {gpus} GPUs, too few for {wanted} on {kind}.")
-    return kind, workers or most
+    return kind, workers or available

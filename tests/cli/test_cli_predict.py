@@ -12,7 +12,7 @@ from command_line import Run, assert_one_line_error, run_predict
 from json_lines import read_json_lines, write_json_lines
 from pyarrow import parquet
 
-from albertkit.finetuning.predict import Asked, Predictor
+from albertkit.finetuning.predict import Item, Predictor
 from albertkit.logs import ProgressBar
 from albertkit.tasks.loading import CHUNK
 
@@ -102,12 +102,12 @@ def test_an_interrupted_prediction_is_resumed(
     computed: list[int] = []
     whole = Predictor.__call__
 
-    def stopped(self: Predictor, asked: list[Asked]) -> str:
+    def stopped(self: Predictor, asked: list[Item]) -> str:
         if len(asked) < CHUNK:
             raise KeyboardInterrupt
         return whole(self, asked)
 
-    def counted(self: Predictor, asked: list[Asked]) -> str:
+    def counted(self: Predictor, asked: list[Item]) -> str:
         computed.append(len(asked))
         return whole(self, asked)
 
@@ -146,21 +146,18 @@ def test_an_interrupted_prediction_is_resumed(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["answers.jsonl", "rows.jsonl"]
 
 
-def test_an_output_inside_the_input_is_an_error(classifier: Path, tmp_path: Path, run: Run) -> None:
+def test_a_folder_is_no_output(classifier: Path, tmp_path: Path, run: Run) -> None:
     folder = tmp_path / "split"
     folder.mkdir()
     table = pa.Table.from_pylist([{"text": "the house"}])
     with pa.OSFile(str(folder / "data.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
         stream.write_table(table)
     (folder / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
-    for output in (folder / "answers.jsonl", tmp_path / "more" / ".." / "split" / "more" / "answers.jsonl"):
-        result = run_predict(run, classifier, folder, output)
-        assert_one_line_error(result, "is inside the input")
     result = run_predict(run, classifier, folder, tmp_path / "answers.jsonl")
     assert result.status == 0, result.errors
     (tmp_path / "folder.csv").mkdir()
     result = run_predict(run, classifier, folder, tmp_path / "folder.csv")
-    assert_one_line_error(result, "folder.csv is a folder. Pass the name of a file")
+    assert_one_line_error(result, "folder.csv exists. Choose another name")
 
 
 def test_damaged_parts_are_an_error(classifier: Path, tmp_path: Path, run: Run) -> None:
@@ -170,7 +167,7 @@ def test_damaged_parts_are_an_error(classifier: Path, tmp_path: Path, run: Run) 
     for content in ("{", "[1]", "null"):
         partial.write_text(content + "\n")
         result = run_predict(run, classifier, rows, tmp_path / "answers.jsonl")
-        assert_one_line_error(result, str(partial), "is damaged", "Delete the file")
+        assert_one_line_error(result, str(partial), "is damaged")
 
 
 def test_damaged_columns_of_a_report_are_an_error(classifier: Path, tmp_path: Path, run: Run) -> None:
@@ -182,7 +179,7 @@ def test_damaged_columns_of_a_report_are_an_error(classifier: Path, tmp_path: Pa
     for damaged in ([], "text", {"text_column": 3}, {"texts": "a"}):
         (copy / "report.json").write_text(json.dumps(report | {"columns": damaged}))
         result = run_predict(run, copy, rows, tmp_path / "answers.csv")
-        assert_one_line_error(result, f"{copy / 'report.json'}: ", "columns")
+        assert_one_line_error(result, str(copy / "report.json"))
 
 
 def test_a_prediction_that_cannot_start_leaves_nothing(classifier: Path, tmp_path: Path, run: Run) -> None:
@@ -207,7 +204,7 @@ def test_a_failed_prediction_shows_the_number_of_kept_predictions(
     rows.write_text('{"text": "the house"}\n' * (CHUNK + 1))
     whole = Predictor.__call__
 
-    def failing(self: Predictor, asked: list[Asked]) -> str:
+    def failing(self: Predictor, asked: list[Item]) -> str:
         if len(asked) < CHUNK:
             raise OSError(28, "No space left on device", "disk")
         return whole(self, asked)

@@ -28,10 +28,10 @@ from structural_fuzz import (
 
 from albertkit.checkpoints.folder import read_folder, write_folder
 from albertkit.checkpoints.keras_file import read_h5
-from albertkit.finetuning.predict import WRITERS, resume
+from albertkit.finetuning.predict import WRITERS, convert, resume
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import data_options, task_settings
-from albertkit.pretraining.prepared_folder import PreparedFolder
+from albertkit.pretraining.prepare import PreparedFolder
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import Manifest, ShardBuilder, ShardRecord, ShardSet
 from albertkit.recipe import build, read_recipe
@@ -136,8 +136,8 @@ def test_the_file_of_an_interrupted_prediction(tmp_path: Path) -> None:
 
     def read() -> None:
         if resume(path, about, part_size=2):
-            for write in WRITERS.values():
-                write(path, output)
+            for ending in WRITERS:
+                convert(path, output.with_suffix(ending))
 
     def contents() -> Iterator[bytes]:
         for _ in range(DATA_CASES // 2):

@@ -5,7 +5,6 @@ import math
 import random
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +16,7 @@ from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
 from albertkit.engines.choosing import make_engine
 from albertkit.errors import ConfigError
-from albertkit.finetuning import evaluation as report
-from albertkit.finetuning.evaluate import evaluate
+from albertkit.finetuning import evaluate as report
 from albertkit.finetuning.finetune import finetune
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import load_task
@@ -51,16 +49,6 @@ def test_labels_with_dollar_signs_are_no_formulas(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(report, "write_picture", lambda figure, *_, **__: figure.draw_without_rendering())
     decisions = [Decision("US$ 5% to US$ 10%", "$10_$20", is_right=False)]
     report._draw_confusion(tmp_path, decisions, ["$10_$20", "US$ 5% to US$ 10%"])
-
-
-def test_a_measurement_takes_paths_and_strings(classifier: Path, data: Path, tmp_path: Path) -> None:
-    def figures(source: str | Path, output: str | Path) -> dict[str, Any]:
-        return evaluate(classifier, data=source, task="text-classification", output=output).metrics
-
-    file = data / "validation.jsonl"
-    assert figures(str(file), str(tmp_path / "one")) == figures(file, tmp_path / "two")
-    assert (tmp_path / "one" / "report.json").is_file()
-    assert read_metrics(str(classifier)) == read_metrics(classifier) != []
 
 
 def test_rare_classes_weigh_more(model: Path, data: Path, tmp_path: Path) -> None:

@@ -46,12 +46,6 @@ def test_a_collapsed_run_warns_once_and_keeps_its_model(
     assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 1
 
 
-def test_a_few_steps_are_no_collapse(model: Path, data: Path, tmp_path: Path) -> None:
-    result = tune("text-classification", replace(FAST, steps=2, learning_rate=1e-12), model, data, tmp_path)
-    assert result.report is not None
-    assert result.report["collapsed"] is None
-
-
 @pytest.mark.parametrize(("late", "collapsed"), [(0.6861, False), (0.6930, True)])
 def test_only_the_last_losses_of_a_run_count(tmp_path: Path, late: float, collapsed: bool) -> None:
     """The first steps of a new head have high losses."""

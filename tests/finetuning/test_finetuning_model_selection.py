@@ -15,7 +15,6 @@ from json_lines import write_json_lines
 
 from albertkit.datasets.examples import QuestionExample
 from albertkit.errors import ConfigError, TrainingError
-from albertkit.finetuning import finetune as run_module
 from albertkit.finetuning.finetune import best_run, finetune
 from albertkit.metrics import (
     choice_scores,
@@ -27,8 +26,7 @@ from albertkit.metrics import (
 )
 from albertkit.tasks.question_answering import Answer, Answered
 from albertkit.tasks.registry import TASKS
-from albertkit.training.progress import MetricsFile, read_metrics
-from albertkit.training.state import RunState
+from albertkit.training.progress import read_metrics
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -201,24 +199,3 @@ def test_an_untrained_tagger_is_not_kept_for_its_random_entities(
     assert run.report["step"] == 40  # of two equal F1, the lower loss
     assert run.metrics["accuracy"] > 0.95
     assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 1
-
-
-@pytest.mark.parametrize(
-    ("before", "best", "step", "lower", "expected"),
-    [
-        (math.nan, 0.5, 4, False, True),
-        (math.nan, 0.5, 4, True, True),
-        (math.nan, None, 0, False, False),
-        (0.5, 0.4, 4, True, True),
-        (2 / 3, 2 / 3, 4, True, False),  # 0.666667 in the file
-        (None, 0.5, 4, False, None),
-    ],
-)
-def test_any_value_beats_an_untrained_model_without_a_value(
-    tmp_path: Path, before: float | None, best: float | None, step: int, lower: bool, expected: bool | None
-) -> None:
-    start = RunState(output=tmp_path, settings={})
-    MetricsFile().on_evaluation(start, {"eval/error": 0.1} | ({} if before is None else {"eval/f1": before}))
-    MetricsFile().on_evaluation(replace(start, step=4), {"eval/f1": 0.9})
-    state = RunState(output=tmp_path, step=8, best=best, best_step=step)
-    assert run_module._beats_untrained(state, tmp_path, "f1", lower) is expected

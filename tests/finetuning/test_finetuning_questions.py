@@ -16,7 +16,7 @@ from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import QuestionExample
 from albertkit.datasets.options import DataOptions
 from albertkit.finetuning.batches import UnitBatch
-from albertkit.finetuning.evaluation import Evaluation
+from albertkit.finetuning.evaluate import Evaluation
 from albertkit.finetuning.losses import HeadObjective, training_inputs
 from albertkit.finetuning.predict import Predictor, predict_file
 from albertkit.finetuning.prepared import prepare

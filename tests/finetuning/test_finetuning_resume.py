@@ -1,12 +1,10 @@
 """Resumed runs give the same weights and reports, and reject changed settings and data."""
 
 import json
-import math
 import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from finetuning_runs import FAST, same, texts, tune, weights
@@ -110,49 +108,17 @@ def test_a_run_cannot_be_resumed_with_other_validation_data(model: Path, data: P
     assert tune("text-classification", settings, model, other, tmp_path / "run").report
 
 
-def test_a_run_cannot_be_resumed_with_other_reference_answers(model: Path, tmp_path: Path) -> None:
-    """The rows have only the first answer, but the metrics accept all of them."""
-    settings = replace(FAST, steps=2, evaluate_every=1)
-
-    def question(*answers: str) -> dict[str, Any]:
-        context = "the painted house of the river"
-        places = [context.index(answer) for answer in answers]
-        return {
-            "question": "what?",
-            "context": context,
-            "answers": {"text": [*answers], "answer_start": places},
-        }
-
-    write_json_lines(tmp_path / "train.jsonl", [question("house")] * 16)
-    write_json_lines(tmp_path / "validation.jsonl", [question("house", "painted house")] * 2)
-    stopped = replace(settings, max_minutes=1e-9)
-    tune("question-answering", stopped, model, tmp_path, tmp_path / "run")
-    write_json_lines(tmp_path / "validation.jsonl", [question("house", "the painted house")] * 2)
-    with pytest.raises(TrainingError, match="validation_data"):
-        tune("question-answering", settings, model, tmp_path, tmp_path / "run")
-
-
-@pytest.mark.parametrize("limit", [1e-9, math.inf])
-def test_a_run_cannot_be_resumed_with_renamed_labels(
-    model: Path, data: Path, tmp_path: Path, limit: float
-) -> None:
+def test_a_run_cannot_be_resumed_with_renamed_labels(model: Path, data: Path, tmp_path: Path) -> None:
     """The ids of the labels are the same, but the saved models have the former names."""
     settings = replace(FAST, steps=2, evaluate_every=1)
-    tune("text-classification", replace(settings, max_minutes=limit), model, data, tmp_path / "run")
+    tune("text-classification", settings, model, data, tmp_path / "run")
     other = tmp_path / "other"
     other.mkdir()
     names = {"bad": "no", "good": "yes"}
     for file, rows in (("train.jsonl", texts(64, 0)), ("validation.jsonl", texts(20, 1))):
         write_json_lines(other / file, [row | {"label": names[row["label"]]} for row in rows])
     report = tmp_path / "run" / "report.json"
-    before = report.read_text() if report.is_file() else None
+    before = report.read_text()
     with pytest.raises(TrainingError, match=r"labels\.0: saved 'bad', now 'no'"):
         tune("text-classification", settings, model, other, tmp_path / "run")
-    assert before == (report.read_text() if report.is_file() else None)
-
-
-def test_a_finished_run_needs_its_figures(classifier: Path, model: Path, data: Path, tmp_path: Path) -> None:
-    shutil.copytree(classifier, tmp_path / "run")
-    (tmp_path / "run" / "metrics.jsonl").unlink()
-    with pytest.raises(TrainingError, match=r"metrics\.jsonl is missing"):
-        tune("text-classification", FAST, model, data, tmp_path / "run")
+    assert report.read_text() == before

@@ -6,8 +6,8 @@ import pytest
 from pretraining_rows import make_shards
 from pretraining_runs import write_corpus, write_pretraining_data
 
+from albertkit.pretraining.masking import WordTable
 from albertkit.pretraining.shards import ShardSet
-from albertkit.pretraining.words import WordTable
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,6 @@
 """Tests of German, Russian and Chinese, from the vocabulary to the answers of `fill-mask`."""
 # ruff: noqa: RUF001 - letters of other scripts are what this is about
 
-import errno
-import os
 import re
 import tomllib
 import unicodedata
@@ -14,13 +12,12 @@ from places import ROOT
 from pretraining_rows import document
 from random_models import save_random_model
 
-from albertkit import AlbertForMaskedLM, AlbertTokenizer, AlbertTokenizerFast, files, pipeline
+from albertkit import AlbertForMaskedLM, AlbertTokenizer, AlbertTokenizerFast, pipeline
 from albertkit.errors import ConfigError, DataError
-from albertkit.pretraining.prepare import prepare
+from albertkit.pretraining.masking import WordTable
+from albertkit.pretraining.prepare import prepare, sections
 from albertkit.pretraining.settings import PreparationSettings, PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
-from albertkit.pretraining.units import sections
-from albertkit.pretraining.words import WordTable
 from albertkit.recipe import build
 from albertkit.tokenization.model_file import WORD_START
 from albertkit.tokenization.normalization import Normalization
@@ -200,21 +197,6 @@ def test_too_many_characters_for_the_pieces(tmp_path: Path) -> None:
 
 def spelled(pieces: list[str]) -> str:
     return "".join(pieces).replace(WORD_START, " ").strip()
-
-
-def test_a_full_disk_leaves_no_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flush = files.flush_to_disk
-
-    def full(path: Path, *flags: int) -> None:
-        if "tokenizer_config" in path.name:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        flush(path, *flags)
-
-    # A vocabulary without its settings would be read as the original's: lower case, no accents.
-    monkeypatch.setattr(files, "flush_to_disk", full)
-    with pytest.raises(OSError, match="no space left on the disk"):
-        train_vocabulary([SENTENCES["de"]], tmp_path, vocab_size=100, normalization=KEEP_ALL, num_threads=1)
-    assert not any(tmp_path.glob("*.model"))
 
 
 def test_the_recipe_in_the_documentation_is_valid() -> None:

@@ -16,9 +16,9 @@ from albertkit.config import IGNORED_LABEL
 from albertkit.pretraining import masking, original_quirks
 from albertkit.pretraining.batches import ExampleStream
 from albertkit.pretraining.chunks import IN_ORDER, SWAPPED, Chunks
+from albertkit.pretraining.masking import WordTable
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
-from albertkit.pretraining.words import WordTable
 
 
 class Documents(list[tuple[np.ndarray, np.ndarray]]):

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +14,8 @@ from albertkit.errors import ConfigError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.batches import fixed_batches
 from albertkit.pretraining.loss import PretrainingObjective
-from albertkit.pretraining.run import run_pretraining
+from albertkit.pretraining.masking import WordTable
 from albertkit.pretraining.shards import ShardSet
-from albertkit.pretraining.words import WordTable
-from albertkit.training.loop import StepOutput
 from albertkit.training.progress import read_metrics
 
 
@@ -74,10 +71,10 @@ def test_the_mean_is_evaluated_in_the_precision_of_the_run(data: Path, tmp_path:
 
 
 def test_the_mean_needs_checkpoints_that_are_kept() -> None:
-    with pytest.raises(ConfigError, match=r"average_checkpoints is 4.* keep_checkpoints is 3"):
+    with pytest.raises(ConfigError, match="average_checkpoints must be at most keep_checkpoints"):
         replace(SETTINGS, average_checkpoints=4)
     training = replace(SETTINGS.training, early_stopping=1)
-    with pytest.raises(ConfigError, match=r"average_checkpoints is 2.* early_stopping keeps the best"):
+    with pytest.raises(ConfigError, match="average_checkpoints and early_stopping exclude"):
         replace(SETTINGS, average_checkpoints=2, training=training)
     with pytest.raises(ConfigError, match="average_checkpoints must be 1 or more, not 0"):
         replace(SETTINGS, average_checkpoints=0)
@@ -100,25 +97,6 @@ def test_early_stopping_keeps_the_model_with_the_lowest_loss(
         load_file(tmp_path / name / "model.safetensors") for name in ("", "checkpoints/step-0000004")
     )
     assert all(torch.equal(final[name], best[name]) for name in best)
-
-
-def test_a_rollback_keeps_the_metrics_of_the_best_model(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    losses = iter([5.0, 4.0, 3.5, 3.0, 3.6, 3.7])
-    monkeypatch.setattr(PretrainingObjective, "evaluate", lambda *_: {"masked_loss": next(losses)})
-    # The first call only counts operations.
-    calls, call = iter(range(99)), PretrainingObjective.__call__
-
-    def bad_at_step_7(*arguments: Any) -> StepOutput:
-        output = call(*arguments)
-        return replace(output, loss=output.loss * np.nan) if next(calls) == 7 else output
-
-    monkeypatch.setattr(PretrainingObjective, "__call__", bad_at_step_7)
-    training = replace(SETTINGS.training, evaluate_every=2, save_every=4, early_stopping=2)
-    result = run(data, tmp_path, replace(SETTINGS, training=training))
-    assert (result.finished, result.step, result.best_step) == (True, 8, 6)
-    assert result.metrics == {"masked_loss": 3.0}
 
 
 @pytest.mark.parametrize(
@@ -145,11 +123,3 @@ def test_the_metrics_of_a_run_without_improvement(
         "masked_loss": pytest.approx(expected, nan_ok=True),
         "order_loss": 4.0 if np.isnan(expected) else 0.0,
     }
-
-
-def test_early_stopping_needs_held_out_text(data: Path, tmp_path: Path) -> None:
-    (tmp_path / "shards").mkdir()
-    (tmp_path / "shards/train").symlink_to(data / "shards/train")
-    settings = replace(SETTINGS, training=replace(SETTINGS.training, early_stopping=2))
-    with pytest.raises(ConfigError, match="early_stopping is 2, but the run keeps no best model"):
-        run_pretraining(settings, tmp_path / "shards", data / "tokenizer", tmp_path / "run")

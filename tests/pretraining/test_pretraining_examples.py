@@ -15,10 +15,10 @@ from albertkit.errors import TokenizerError
 from albertkit.pretraining import masking
 from albertkit.pretraining.batches import ExampleStream
 from albertkit.pretraining.chunks import MIN_TOKENS, SWAPPED, Chunks, plan
+from albertkit.pretraining.masking import WordTable
 from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
-from albertkit.pretraining.words import WordTable
 
 WORD = "▁morning"  # a piece of the tiny vocabulary
 
@@ -70,7 +70,7 @@ def test_a_vocabulary_without_special_pieces_is_an_error(tmp_path: Path) -> None
     sentencepiece.SentencePieceTrainer.train(
         input=str(text), model_prefix=str(tmp_path / "m"), vocab_size=13, model_type="char", minloglevel=2
     )
-    with pytest.raises(TokenizerError, match=r"no piece '\[CLS\]'"):
+    with pytest.raises(TokenizerError, match=r"lacks \[CLS\], \[SEP\]"):
         WordTable(tmp_path / "m.model")
 
 

@@ -12,10 +12,9 @@ from pretraining_runs import folder_bytes
 
 from albertkit.errors import DataError
 from albertkit.files import file_sha256
-from albertkit.pretraining.prepare import prepare
+from albertkit.pretraining.prepare import prepare, sections
 from albertkit.pretraining.settings import PreparationSettings
 from albertkit.pretraining.shards import ShardBuilder, ShardSet
-from albertkit.pretraining.units import sections
 from albertkit.tokenization.normalization import Normalization
 from albertkit.tokenization.unigram import UnigramModel
 
@@ -112,9 +111,7 @@ def test_normalization_comes_from_the_tokenizer_folder(tmp_path: Path, tiny_voca
     assert document(shards, 0) == expected
     assert shards.manifest.settings["normalization"]["do_lower_case"] is False
     shards.check_tokenizer(folder / "spiece.model")
-    with pytest.raises(
-        DataError, match=r"made with do_lower_case=False, but the tokenizer_config.json next to"
-    ):
+    with pytest.raises(DataError, match=r"made with do_lower_case=False than .*tokenizer_config.json"):
         shards.check_tokenizer(tiny_vocabulary)
 
 
@@ -128,11 +125,11 @@ def test_damaged_shards_are_an_error(tmp_path: Path, corpus_file: Path, tiny_voc
     file = folder / "shard-00000.arrow"
     content = file.read_bytes()
     file.write_bytes(content[: len(content) // 2])
-    with pytest.raises(DataError, match="not a readable Arrow file"):
+    with pytest.raises(DataError, match="is damaged or incomplete"):
         shards.tokens(0)
     file.unlink()
-    with pytest.raises(DataError, match=r"listed in manifest\.json, but missing"):
-        ShardSet(folder)
+    with pytest.raises(DataError, match="there is no file"):
+        ShardSet(folder).check_files()
     (folder / "manifest.json").write_text('{"format": "something"}')
     with pytest.raises(DataError, match="expected format 'albertkit-shards' version 1"):
         ShardSet(folder)
@@ -150,7 +147,7 @@ def test_ids_beyond_the_vocabulary_are_an_error(
     values = json.loads(manifest.read_text())
     manifest.write_text(json.dumps(values | {"vocabulary_size": 100}))
     shards = ShardSet(tmp_path / "out/train")
-    message = r"shard-00000\.arrow: the largest token id is \d+, but the vocabulary has 100 pieces"
+    message = r"shard-00000\.arrow is damaged .*the largest id is \d+, but the vocabulary has 100 pieces"
     for read in (shards.piece_frequencies, lambda: shards.tokens(0)):
         with pytest.raises(DataError, match=message):
             read()

@@ -12,8 +12,8 @@ from albertkit import text_files
 from albertkit.errors import ConfigError, DataError
 from albertkit.pretraining import corpus as corpus_module
 from albertkit.pretraining.corpus import Corpus
+from albertkit.pretraining.prepare import sections
 from albertkit.pretraining.settings import PreparationSettings
-from albertkit.pretraining.units import sections
 
 
 def read(*inputs: Path, **settings) -> list[str]:
@@ -109,9 +109,8 @@ def test_a_line_of_several_megabytes_is_an_error(tmp_path: Path, monkeypatch: py
     ("name", "content", "message"),
     [
         ("bad.txt", b"fine\nnot f\xfcr us\n", r"bad.txt, line 2: not UTF-8 \(byte 0xfc at column 6\)"),
-        ("bad.jsonl", b'{"text": "a"}\n{"text": \n', "bad.jsonl, line 2: not JSON"),
-        ("bad.jsonl", b'{"body": "a"}\n', "bad.jsonl, line 1: expected an object with text in 'text'.*body"),
-        ("bad.jsonl", b'{"text": 3}\n', "bad.jsonl, line 1: expected an object with text"),
+        ("bad.jsonl", b'{"text": "a"}\n{"text": \n', "bad.jsonl, line 2 is damaged"),
+        ("bad.jsonl", b'{"text": 3}\n', "bad.jsonl, line 1: expected text in 'text', found 3"),
         (
             "bad.jsonl",
             b'{"text": "a"}\n{"text": "\\ud800"}\n',
@@ -122,9 +121,9 @@ def test_a_line_of_several_megabytes_is_an_error(tmp_path: Path, monkeypatch: py
         ("blank.txt", b" \n\n", "blank.txt: no text in these 3 bytes"),
         ("blank.jsonl", b'{"text": " "}\n', "blank.jsonl: no text"),
         ("empty.txt.gz", gzip.compress(b"", mtime=0), "empty.txt.gz: no text"),
-        ("empty.parquet", b"", "empty.parquet: not a readable Parquet file"),
+        ("empty.parquet", b"", "empty.parquet is damaged"),
         ("bad.txt.gz", b"no gzip", "bad.txt.gz, after line 0: cannot be read"),
-        ("bad.parquet", b"no parquet", "bad.parquet: not a readable Parquet file"),
+        ("bad.parquet", b"no parquet", "bad.parquet is damaged"),
         ("bad.doc", b"", "bad.doc: unknown kind of file"),
     ],
 )
@@ -148,23 +147,18 @@ def test_paths_may_be_text_and_any_iterable(tmp_path: Path) -> None:
 def test_unusable_inputs_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no input"):
         read()
-    with pytest.raises(DataError, match="the name of an input is empty"):
-        Corpus.find([""])
-    with pytest.raises(DataError, match="no such file or folder"):
-        read(tmp_path / "nothing*.txt")
-    with pytest.raises(DataError, match=r"a\*\*b: no such file or folder"):
-        Corpus.find("a**b")  # not a pattern in Python before 3.13
-    with pytest.raises(DataError, match=r"no \.txt, \.jsonl, \.parquet file"):
-        read(tmp_path)
+    for name in ("", tmp_path / "nothing*.txt", "a**b", tmp_path):  # a**b is no pattern before Python 3.13
+        with pytest.raises(DataError, match=r"no \.txt, \.jsonl, \.parquet file was found"):
+            Corpus.find([name])
     parquet.write_table(pa.table({"a": ["x"], "b": ["y"]}), tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=r"no column 'text'. The columns are a, b"):
+    with pytest.raises(DataError, match=r"no column 'text'. Columns: a, b"):
         read(tmp_path)
     parquet.write_table(pa.table({"text": ["x", None]}), tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=r"t.parquet, row 2: expected text, found None"):
+    with pytest.raises(DataError, match=r"t.parquet, row 2: expected text in 'text', found None"):
         read(tmp_path)
     latin = pa.Array.from_buffers(pa.string(), 1, pa.array([b"f\xfcr"]).buffers())
     parquet.write_table(pa.table({"text": latin}), tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=r"t.parquet, in the rows after row 0: not UTF-8"):
+    with pytest.raises(DataError, match=r"t.parquet is damaged .*UnicodeDecodeError"):
         read(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Tests of the default learning rate of pretraining, and of errors and warnings about settings."""
+"""Tests of the default learning rate of pretraining, and of warnings about learning rates."""
 
 from dataclasses import replace
 
@@ -6,8 +6,7 @@ import pytest
 from pretraining_runs import SETTINGS, SIZES
 from quick_runs import quick_runs  # noqa: F401  # a fixture
 
-from albertkit.errors import ConfigError
-from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings, TokenizerSettings
+from albertkit.pretraining.settings import ExampleSettings, PretrainingSettings
 from albertkit.training.settings import TrainingSettings
 
 
@@ -49,32 +48,3 @@ def test_unsuitable_learning_rates_cause_a_warning(changes: dict, warning: str |
     found = settings.warnings()
     assert len(found) == (warning is not None)
     assert warning is None or warning in found[0]
-
-
-@pytest.mark.parametrize(
-    ("changes", "is_warned"),
-    [
-        ({"masked_lm_probability": 0.3}, True),
-        ({"masked_lm_probability": 0.3, "max_predictions": 39}, False),
-        ({"masked_lm_probability": 0.3, "max_predictions": 20}, False),
-        ({"masked_lm_probability": 0.15}, False),
-        ({"masked_lm_probability": 0.3, "masked_lm": False}, False),
-    ],
-)
-def test_masking_more_than_max_predictions_causes_a_warning(changes: dict, is_warned: bool) -> None:
-    settings = replace(SETTINGS, examples=ExampleSettings(max_seq_length=128, **changes))
-    warning = "masked_lm_probability is 0.3, but max_predictions limits it to 20 of 128 tokens"
-    assert [one.startswith(warning) for one in settings.warnings()] == [True] * is_warned
-
-
-def test_a_length_warmup_without_documents_causes_a_warning() -> None:
-    examples = replace(SETTINGS.examples, warmup_seq_length=24)
-    (warning,) = replace(SETTINGS, examples=examples).warnings()
-    assert warning.startswith("warmup_seq_length is 24, but warmup_documents is 0")
-    assert not replace(SETTINGS, examples=replace(examples, warmup_documents=64)).warnings()
-
-
-@pytest.mark.parametrize("name", ["vocab_size", "threads"])
-def test_a_vocabulary_needs_pieces_and_a_thread(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name} must be 1 or more, not 0"):
-        TokenizerSettings(**{name: 0})

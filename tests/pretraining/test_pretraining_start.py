@@ -24,9 +24,9 @@ from albertkit.pretraining.initialization import (
     start_at_unit_mapping,
 )
 from albertkit.pretraining.loss import PretrainingObjective
+from albertkit.pretraining.masking import WordTable
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
-from albertkit.pretraining.words import WordTable
 from albertkit.tokenization.vocabulary import train_vocabulary
 from albertkit.training.progress import read_metrics
 
@@ -131,17 +131,11 @@ def test_more_layer_groups_start_with_the_same_outputs(tmp_path: Path) -> None:
     assert all(torch.equal(one, weights[0]) for one in weights[:4])
     assert not torch.equal(weights[3], weights[4])
     with pytest.raises(
-        ConfigError, match="has 2 groups of layers with different weights, but num_hidden_groups is 1"
-    ):
-        continued_model(str(tmp_path), {"num_hidden_groups": 1})
-    with pytest.raises(
-        ConfigError, match=r"\[model\] has max_position_embeddings, and the weights of .* have other"
+        ConfigError, match=r"\[model\] has max_position_embeddings, but the weights of .* other"
     ):
         continued_model(str(tmp_path), {"max_position_embeddings": 4096})
-    with pytest.raises(ConfigError, match=r"but num_hidden_groups is 3\. Expected a multiple of 2"):
+    with pytest.raises(ConfigError, match=r"num_hidden_groups is 3\. Expected a multiple of 2"):
         continued_model(str(tmp_path), {"num_hidden_layers": 6, "num_hidden_groups": 3})
-    with pytest.raises(ConfigError, match="num_hidden_groups must be a whole number"):
-        continued_model(str(tmp_path), {"num_hidden_groups": "4"})
 
 
 @pytest.mark.parametrize("labels", [1, 3])
@@ -201,6 +195,6 @@ def test_continued_pretraining_needs_the_pieces_of_the_model(
     train_vocabulary([text[::-1] for text in tiny_texts], other, vocab_size=500, num_threads=1)
     AlbertForPreTraining(AlbertConfig(vocab_size=500, **SIZES)).save_pretrained(other)
     settings = replace(SETTINGS, init_from=str(other), model={}, frequency_bias=False)
-    expected = r"piece \d+ of .*other is '.+', but piece \d+ of the tokenizer of the shards is '.+'\. Prepare"
+    expected = r"piece \d+ of .*other is '.+', but that of the shards is '.+'\. Prepare"
     with pytest.raises(ConfigError, match=expected):
         run(data, tmp_path / "run", settings)

@@ -82,7 +82,7 @@ def test_a_generator_of_other_values_is_an_error(tmp_path: Path) -> None:
     for values, message in (
         ([], "there is no input"),
         ([1, 2], "row 1: expected a mapping from column names"),
-        (["nowhere.txt"], "nowhere.txt: no such file"),
+        (["nowhere.txt"], "'nowhere.txt': no .txt"),
     ):
         with pytest.raises(DataError, match=message):
             Corpus.find(iter(values))  # type: ignore[arg-type]

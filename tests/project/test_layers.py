@@ -288,7 +288,7 @@ def test_every_public_name_can_be_imported() -> None:
         "finetuning.finetune.finetune",
         "pipelines.pipeline",
         "pretraining.prepare.prepare",
-        "pretraining.pretrain.pretrain",
+        "pretraining.run.pretrain",
         "pretraining.run.run_pretraining",
         "pretraining.train_tokenizer.train_tokenizer",
         "inspection.attention.inspect_attention",

@@ -120,7 +120,7 @@ def test_examples_are_held_out_without_validation_data(
     expected = "holds out 2 of 20 training examples (different texts or contexts: 1). With fewer than 20"
     assert expected in warning.message
     rows = [*ROWS[3:8], {"text": "", "label": "bad"}]
-    with pytest.raises(DataError, match=r"train: too few training .* \(found 5\).*\n.*\n  empty: 1\n"):
+    with pytest.raises(DataError, match=r"train: 5 training examples are too few .*\n.*\n  empty: 1\n"):
         finetune("text-classification", train=rows, output=tmp_path / "other", **settings)
 
 

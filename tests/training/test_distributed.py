@@ -211,10 +211,3 @@ def test_only_the_main_process_logs_warnings(
         logger.warning("a warning")
         logger.error("an error")
     assert caplog.messages == said
-
-
-def test_processes_of_a_test_that_do_not_end_are_killed(tmp_path: Path, warm_shell: dict[str, str]) -> None:
-    program = tmp_path / "program.py"
-    program.write_text("import time\ntime.sleep(60)")
-    with pytest.raises(AssertionError, match=r"states \[None, None\]"):
-        in_two_processes(["python", program], warm_shell, timeout=0.3)

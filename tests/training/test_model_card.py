@@ -14,9 +14,8 @@ from quick_runs import quick_runs  # noqa: F401  # a fixture
 import albertkit
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.pretraining.pretrain import PretrainingRun
+from albertkit.pretraining.run import PretrainingRun
 from albertkit.recipe import build
-from albertkit.training.model_card import pretraining_card
 
 ROWS = [{"text": text, "label": label} for text, label in [("A fine day.", "yes"), ("Rain.", "no")] * 10]
 
@@ -112,19 +111,6 @@ def test_a_pretraining_run_is_pushed_with_its_card(
     assert "steps: 500; tokens: 1,234,567; minutes of training: 12.3. The recipe:" in card.text
     recipe = tomllib.loads(card.text.partition("```toml\n")[2].partition("```")[0])
     assert recipe == {"batch_size": 8, "init_from": name, "training": {"steps": 500}}
-
-
-def test_the_card_names_the_objectives_of_the_run(tmp_path: Path) -> None:
-    albertkit.pipeline("fill-mask").save_pretrained(tmp_path)
-    for weight, examples, text in (
-        (0.5, {"masked_lm": True, "sentence_order": True}, "language modeling and sentence order with"),
-        (0.0, {"masked_lm": True, "sentence_order": True}, "pretrained on masked language modeling with"),
-        (0.5, {"masked_lm": True, "sentence_order": False}, "pretrained on masked language modeling with"),
-        (0.5, {"masked_lm": False, "sentence_order": True}, "pretrained on sentence order with"),
-    ):
-        settings = {"order_weight": weight, "examples": examples}
-        card = pretraining_card(tmp_path, "org/run", settings=settings, figures={}, metrics={}, options={})
-        assert text in card
 
 
 def test_unsuitable_runs_cannot_be_pushed(run: Any, hub: Hub) -> None:

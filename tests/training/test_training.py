@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,10 +62,10 @@ def test_runs_counted_in_tokens_and_in_steps_are_equal(tmp_path: Path) -> None:
         ({"tokens": 5}, "steps is 12 and tokens is 5. Set exactly one of them"),
         ({"steps": None}, "steps is None and tokens is None"),
         ({"warmup_tokens": 5}, "warmup_tokens is set, but the length of the run is in steps"),
-        ({"warmup_steps": 13}, r"warm-up \(13\) and decay \(0\) together are longer than the run \(12 steps"),
+        ({"warmup_steps": 13}, "warmup_steps and decay_steps together are longer than the run"),
         ({"accumulation": 0}, "accumulation must be 1 or more, not 0"),
         ({"spike": 0.0}, "spike must be more than 0"),
-        ({"decay_steps": 2}, "decay_steps is 2, but the linear schedule decays over the whole run"),
+        ({"decay_steps": 2}, "decay_steps is for the schedule 'trapezoid'"),
     ],
 )
 def test_invalid_settings_are_an_error(changes: dict[str, Any], message: str) -> None:
@@ -154,15 +153,10 @@ def test_evaluation_computes_in_the_precision_of_the_run(tmp_path: Path, precisi
 @pytest.mark.parametrize(
     ("name", "stated"),
     [
-        ("NVIDIA H200", 989e12),
         ("NVIDIA H100 80GB HBM3", 989e12),
-        ("NVIDIA A100-SXM4-40GB", 312e12),
-        ("NVIDIA L40S", 362e12),
         ("NVIDIA L4", 121e12),
         ("NVIDIA L40", None),
-        ("NVIDIA RTX A1000", None),
         ("NVIDIA H100 PCIe", None),
-        ("NVIDIA H200 NVL", None),
     ],
 )
 def test_the_peak_of_a_gpu_is_stated_or_measured(
@@ -185,19 +179,6 @@ def test_minutes_left_follow_the_speed_of_this_process(monkeypatch: pytest.Monke
     assert figures["minutes_left"] == pytest.approx(60 * 5 / 60)
     limited = meter.figures(done=state.step, length=170, seconds_left=30.0)
     assert limited["minutes_left"] == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize(
-    ("status", "expected"), [("VmHWM:\t     7 kB\n", 7 << 10), ("VmRSS:\t5 kB\n", 9 << 10)]
-)
-def test_peak_memory_where_the_system_does_not_list_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str, expected: int
-) -> None:
-    (tmp_path / "status").write_text(status)
-    monkeypatch.setattr(throughput, "Path", lambda _: tmp_path / "status")
-    monkeypatch.setattr(throughput.resource, "getrusage", lambda _: SimpleNamespace(ru_maxrss=9))
-    monkeypatch.setattr(throughput.sys, "platform", "linux")
-    assert throughput.peak_memory(torch.device("cpu")) == expected
 
 
 def test_a_run_keeps_freed_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

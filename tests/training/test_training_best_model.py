@@ -82,7 +82,7 @@ def test_a_finished_run_keeps_its_metrics(tmp_path: Path) -> None:
 
 
 def test_an_early_end_needs_a_metric_that_selects_the_model(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="early_stopping is 2, but the run keeps no best model"):
+    with pytest.raises(ConfigError, match="early_stopping needs validation data"):
         run(tmp_path / "run", settings(early_stopping=2))
     assert not (tmp_path / "run").exists()
 
@@ -127,7 +127,7 @@ def test_the_last_model_does_not_replace_a_missing_best_one(tmp_path: Path) -> N
     assert all(torch.equal(final[name], best[name]) for name in best)
     run_with(tmp_path / "stopped", iter([0.9]), max_minutes=1e-9)
     shutil.rmtree(tmp_path / "stopped/best")
-    with pytest.raises(TrainingError, match=r"best is missing\. It had the best model, that of step 0"):
+    with pytest.raises(TrainingError, match="the best model, is missing"):
         run_with(tmp_path / "stopped", iter([0.5, 0.4, 0.3, 0.3, 0.2, 0.2]))
 
 

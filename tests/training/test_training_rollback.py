@@ -13,7 +13,7 @@ from training_runs import BadOnce, Rows, batches, objective, run, settings, tiny
 from albertkit.errors import TrainingError
 from albertkit.training.loop import Training
 from albertkit.training.progress import read_metrics
-from albertkit.training.state import Progress, RunState
+from albertkit.training.state import RunState
 
 
 @pytest.mark.parametrize("optimizer", ["lamb", "muon"])
@@ -48,7 +48,7 @@ def test_a_loss_spike_rolls_back(tmp_path: Path) -> None:
 
 
 def test_a_rollback_returns_to_the_metrics_of_its_checkpoint() -> None:
-    saved = Progress(step=4, metrics={"accuracy": 0.4}, best_metrics={"accuracy": 0.5})
+    saved = RunState(output=Path(), step=4, metrics={"accuracy": 0.4}, best_metrics={"accuracy": 0.5})
     state = RunState(output=Path(), step=6, metrics={"accuracy": 0.9}, best_metrics={"accuracy": 0.9})
     state.stop("enough")
     state.roll_back_to(saved, {"step": 7})

@@ -327,7 +327,7 @@ COMMANDS: Mapping[str, Command] = {
         help="Pretrain a model on masked language modeling and sentence order, or resume a run. To use "
         "several processes or machines: torchrun --nproc-per-node 8 -m albertkit pretrain ...",
         example="pretrain --recipe recipes/mini.toml --data shards --tokenizer tokenizer --output run",
-        function="albertkit.pretraining.pretrain:pretrain",
+        function="albertkit.pretraining.run:pretrain",
         settings={"albertkit.pretraining.settings:PretrainingSettings": "Training"},
         show=_exit_with,
         common=_COMMON,

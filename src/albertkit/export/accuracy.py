@@ -23,7 +23,7 @@ from albertkit.devices import CPU
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, DataError
 from albertkit.export.check import Batch, expected_outputs, run_batches
-from albertkit.finetuning.evaluation import EvaluationSet
+from albertkit.finetuning.evaluate import EvaluationSet
 from albertkit.finetuning.trained import open_trained
 from albertkit.heads import head_of
 from albertkit.tasks.loading import load_splits

@@ -40,14 +40,8 @@ class UnitBatch:
 class Epochs:
     """An endless stream of batches; every unit is in one batch of each epoch.
 
-    The order depends only on (seed, epoch). Units of one batch have the same number of rows.
-
-    Args:
-        units: all units.
-        batch_size: number of units per batch, over all processes.
-        seed: seed of the order.
-        rank: index of this process.
-        world_size: number of processes. Each takes its share of every batch.
+    The order depends only on (seed, epoch). Units of one batch have the same number of rows. `batch_size` is
+    that of all processes; each takes its share of every batch.
     """
 
     def __init__(
@@ -64,9 +58,7 @@ class Epochs:
         self._lengths = np.array([max(len(row.input_ids) for row in unit) for unit in units])
         if not self._epoch(0):
             raise DataError(
-                f"{len(units)} training examples in batches of {batch_size} are too few for {world_size} "
-                "processes, which each need at least one example of every batch. Raise batch_size, use more "
-                "examples, or start fewer processes."
+                f"batches of {min(batch_size, len(units))} are too small for {world_size} processes."
             )
 
     @property

@@ -17,7 +17,7 @@ from albertkit.errors import ConfigError, TrainingError
 from albertkit.extras import require
 from albertkit.files import atomic_path, copy_file, finite, full_disk_named, write_json
 from albertkit.finetuning.batches import Epochs, fingerprint
-from albertkit.finetuning.evaluation import Evaluation, write_report
+from albertkit.finetuning.evaluate import Evaluation, write_report
 from albertkit.finetuning.losses import make_objective, objective_name
 from albertkit.finetuning.prepared import Prepared, prepare, starting_model
 from albertkit.finetuning.settings import FinetuningSettings
@@ -31,13 +31,12 @@ from albertkit.recipe import build, scalar_values, settings_from, takes_settings
 from albertkit.results import with_baseline
 from albertkit.tasks.registry import TASKS, task_of
 from albertkit.tasks.task import OwnMetrics, Task
-from albertkit.training.callbacks import Callback, checked_callbacks
+from albertkit.training.callbacks import Callback, check_callbacks
 from albertkit.training.checkpoints import refuse_other_folders
 from albertkit.training.distributed import World, join_world
 from albertkit.training.loop import Training
-from albertkit.training.model_card import PushOptions, finetuning_card
 from albertkit.training.progress import LOGGED_DIGITS, read_metrics
-from albertkit.training.run_folder import RunFolder
+from albertkit.training.run_folder import PushOptions, RunFolder, finetuning_card
 from albertkit.training.settings import TrainingSettings
 from albertkit.training.state import RunState
 
@@ -98,10 +97,7 @@ class FinetuningRun(RunFolder):
 
     def _card(self, repo_id: str, options: PushOptions) -> str:
         if self.report is None:
-            raise TrainingError(
-                f"the run in {self.folder} has no report. Finish it with the same call, and push from the "
-                "main process."
-            )
+            raise TrainingError(f"the run in {self.folder} has no report. Finish it with the same call.")
         return finetuning_card(self.folder, repo_id, self.report, options)
 
     def summary(self) -> dict[str, Any]:
@@ -157,9 +153,9 @@ def finetune(
         callbacks: callbacks that the training loop calls in the main process: at the start of the run, after
             each step, evaluation and checkpoint, and at its end. Each seed is a separate run.
         recipe: TOML file with settings. Other arguments override it. In Python also the settings.
-        seeds: number of runs with different seeds. With several seeds, the runs are in `output/seed-0` and so
-            on. `output` has the best model, and the mean and standard deviation of the metrics. `max_minutes`
-            applies to each run.
+        seeds: number of runs with different seeds, which count up from the setting `seed`. With several,
+            the runs are in `output/seed-0` and so on. `output` has the best model, and the mean and standard
+            deviation of the metrics. `max_minutes` applies to each run.
         device: the device: auto (the best available device), cpu, cuda, cuda:1, mps, ...
         world: the processes of the run, instead of those that `torchrun` started.
         **settings: fields of `FinetuningSettings`, `TaskSettings` and `DataOptions`, which override the
@@ -177,12 +173,9 @@ def finetune(
         DiskFullError: the disk has no space left.
     """
     require("matplotlib.figure", extra="train")  # raise for missing libraries before any work
-    if type(seeds) is not int or seeds < 1:
-        raise ConfigError(
-            f"seeds is {seeds!r}. Expected the number of runs, at least 1. Their seeds count up from the "
-            "setting `seed`: seed=0, seeds=3 runs with 0, 1 and 2."
-        )
-    called = checked_callbacks(callbacks)
+    if seeds < 1:
+        raise ConfigError(f"seeds is {seeds!r}. Expected the number of runs, at least 1.")
+    check_callbacks(callbacks)
     flags, columns = split_settings(FinetuningSettings, settings, call=finetune)
     options = build(DataOptions, columns, where="columns")
     chosen = settings_from(FinetuningSettings, recipe, flags)
@@ -195,8 +188,8 @@ def finetune(
     with full_disk_named(output), processes as joined:
         prepared = prepare(own, chosen, model=model, train=train, validation=validation, options=options)
         if seeds > 1:
-            return run_seeds(prepared, chosen, output, seeds=seeds, world=joined, callbacks=called)
-        return run_prepared(prepared, chosen, output, world=joined, callbacks=called)
+            return run_seeds(prepared, chosen, output, seeds=seeds, world=joined, callbacks=callbacks)
+        return run_prepared(prepared, chosen, output, world=joined, callbacks=callbacks)
 
 
 def run_seeds(
@@ -228,39 +221,37 @@ def run_seeds(
     if not world.is_main:
         return results[-1]
     reports = [result.report for result in results if result.report]
-    summary = summarize([report["metrics"] for report in reports])
+    summary: dict[str, dict[str, Any]] = {}
+    for name in reports[0]["metrics"]:
+        values = [report["metrics"][name] for report in reports]
+        summary[name] = {
+            "mean": statistics.fmean(values),
+            "deviation": statistics.stdev(values),
+            "values": values,
+        }
     name = reports[0]["main_metric"]
-    lower = prepared.task.directions.get(name) == "lower"
-    best = best_run([report["metrics"][name] for report in reports], lower=lower)
-    report = reports[best] | {"seeds": summary, "seed": best}
+    best = best_run(summary[name]["values"], lower=prepared.task.directions.get(name) == "lower")
+    folder, report = output / f"seed-{best}", reports[best] | {"seeds": summary, "seed": best}
     # First, so that the folder is marked as belonging to these runs.
     write_json(output / SEEDS_JSON, finite(summary))
-    for file in (output / f"seed-{best}").iterdir():
+    for file in folder.iterdir():
         if file.is_file() and file.suffix in _COPIED:
             copy_file(file, output / file.name)
     for name in files_of(prepared.task.config):  # of sentence embedding, some in folders
-        copy_file(output / f"seed-{best}" / name, output / name)
+        copy_file(folder / name, output / name)
     write_json(output / "report.json", finite(report))
-    for name, one in summary.items():
-        logger.info(f"{name}: {one['mean']:.4f} +- {one['deviation']:.4f} over {seeds} seeds")
+    for name, figures in summary.items():
+        logger.info(f"{name}: {figures['mean']:.4f} +- {figures['deviation']:.4f} over {seeds} seeds")
     logger.info("best run: seed-%d", best)
     return replace(results[best], folder=output, report=report)
 
 
-def best_run(values: list[float], *, lower: bool) -> int:
+def best_run(values: Sequence[float], *, lower: bool) -> int:
     best = 0
     for number, value in enumerate(values):
         if is_better(value, values[best], lower=lower):
             best = number
     return best
-
-
-def summarize(metrics: list[dict[str, float]]) -> dict[str, dict[str, Any]]:
-    values = {name: [one[name] for one in metrics] for name in metrics[0]}
-    return {
-        name: {"mean": statistics.fmean(given), "deviation": statistics.stdev(given), "values": given}
-        for name, given in values.items()
-    }
 
 
 def run_prepared(
@@ -291,27 +282,34 @@ def _finish(
     prepared: Prepared, settings: FinetuningSettings, output: Path, world: World, state: RunState
 ) -> dict[str, Any]:
     """Evaluate the best model, and write and return the report."""
-    evaluation = _evaluate_best(prepared, output, world)
+    model_class = auto.model_class(prepared.task.architecture)
+    validation, metric = prepared.validation, prepared.metric
+    model = model_class.from_pretrained(output, device_map=world.device)
+    evaluation = validation.evaluate(model, model.config, main_metric=metric)
+    if tuned := evaluation.task.tuned(evaluation.examples, evaluation.predictions):
+        model.config.extra |= tuned
+        evaluation = validation.evaluate(model, model.config, main_metric=metric)
     collapsed = collapse(evaluation, output, prior=prior_loss(prepared))
     # If no evaluation had a value, the loop keeps the last model.
     kept_step = state.step if state.best is None else state.best_step
-    beats_untrained = _beats_untrained(state, output, prepared.metric, prepared.lower_is_better)
+    name = f"eval/{metric}"
+    before = [line[name] for line in read_metrics(output) if line["step"] == 0 and name in line]
+    beats_untrained = None  # the untrained model may not have been evaluated
+    if before:
+        best, untrained = (math.nan if value is None else value for value in (state.best, before[0]))
+        beats_untrained = is_better(round(best, LOGGED_DIGITS), untrained, lower=prepared.lower_is_better)
     if collapsed:
-        name, baseline = evaluation.main_metric, evaluation.baseline
-        beside = f", baseline {baseline[name]:.4f}" if name in baseline else ""
+        baseline = f", baseline {evaluation.baseline[metric]:.4f}" if metric in evaluation.baseline else ""
         logger.warning(
-            f"the run collapsed: {collapsed} ({name} {evaluation.metrics[name]:.4f}{beside}); train longer, "
-            "change the learning rate, or try several seeds"
+            f"the run collapsed: {collapsed} ({metric} {evaluation.metrics[metric]:.4f}{baseline}); train "
+            "longer, change the learning rate, or try several seeds"
         )
     elif beats_untrained is False:
         logger.warning(
             f"no checkpoint beats the untrained model. The model of step {kept_step} is kept. "
             "Train longer, or change the learning rate."
         )
-    model = auto.model_class(prepared.task.architecture).from_pretrained(
-        output, config=evaluation.task.config
-    )
-    model.save_pretrained(output)
+    model_class.from_pretrained(output, config=evaluation.task.config).save_pretrained(output)
     prepared.task.tokenizer.save_pretrained(output)
     with atomic_path(output / CONTENTS) as file:
         file.write_text("".join(f'"{digest}"\n' for digest in prepared.contents), encoding="utf-8")
@@ -328,16 +326,6 @@ def _finish(
         COLUMNS_KEY: prepared.columns,
     }
     return write_report(evaluation, output, about=about)
-
-
-def _beats_untrained(state: RunState, folder: Path, metric: str, lower: bool) -> bool | None:
-    """Return whether the best model beats the untrained one; None if the untrained one was not evaluated."""
-    name = f"eval/{metric}"
-    before = [line[name] for line in read_metrics(folder) if line["step"] == 0 and name in line]
-    if not before:
-        return None
-    best, untrained = (math.nan if value is None else value for value in (state.best, before[0]))
-    return is_better(round(best, LOGGED_DIGITS), untrained, lower=lower)
 
 
 def _train(
@@ -362,9 +350,8 @@ def _train(
 
     def evaluate() -> dict[str, float]:
         metrics = validation.evaluate(model, task.config).metrics
-        if metric not in metrics:
-            expected = ", ".join(name for name in task.directions if name in metrics)
-            raise ConfigError(f"best_metric is {metric!r}. Expected one of {expected}.")
+        if metric not in metrics:  # some metrics apply only to some data
+            check_metric(metric, [name for name in task.directions if name in metrics], name="best_metric")
         return metrics
 
     return Training(
@@ -395,18 +382,6 @@ def _train(
         callbacks=callbacks,
         about={"task": task.name, "model": prepared.start} | scalar_values(settings),
     ).run()
-
-
-def _evaluate_best(prepared: Prepared, folder: Path, world: World) -> Evaluation:
-    """Return the evaluation of the model in a folder, with the tuned values in its config."""
-    model_class = auto.model_class(prepared.task.architecture)
-    model = model_class.from_pretrained(folder, device_map=world.device)
-    validation, metric = prepared.validation, prepared.metric
-    evaluation = validation.evaluate(model, model.config, main_metric=metric)
-    if tuned := evaluation.task.tuned(evaluation.examples, evaluation.predictions):
-        model.config.extra |= tuned
-        return validation.evaluate(model, model.config, main_metric=metric)
-    return evaluation
 
 
 def prior_loss(prepared: Prepared) -> float | None:

@@ -31,7 +31,6 @@ from torch import Tensor
 from albertkit.config import IGNORED_LABEL
 from albertkit.engines.engine import Row
 from albertkit.engines.torch import PaddedBatch, pad_batch
-from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.finetuning.batches import UnitBatch
 from albertkit.heads import HEADS
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
@@ -43,11 +42,7 @@ from albertkit.training.loop import StepOutput, TrainingObjective
 class HeadObjective:
     """The mean loss over the labeled items of a batch: examples, windows, or words.
 
-    Args:
-        task: the task, which converts rows to labels.
-        world: the processes that share each batch.
-        loss: a function of logits (..., K) and labels that returns the mean loss over labeled items; None for
-            the loss of the model's head.
+    `loss` is a function of logits (..., K) and labels; None for the loss of the model's head.
     """
 
     def __init__(
@@ -61,11 +56,12 @@ class HeadObjective:
         return {"items": self.task.items(rows), "tokens": sum(len(row.input_ids) for row in rows)}
 
     def __call__(self, model: Callable[..., Any], batch: UnitBatch, counts: dict[str, int]) -> StepOutput:
-        """Return a part's share of the loss of the whole batch."""
         rows = batch.rows
         items = self.task.items(rows)
         if HEADS[self.task.architecture].compares_tokens and batch is (batch.parts or [batch])[0]:
-            self._length = self._longest(batch.parts or [batch])
+            length = max(self.task.padded_length(part.rows) for part in batch.parts or [batch])
+            lengths = self.world.gather(torch.tensor([length], device=self.world.device))
+            self._length = int(torch.cat(lengths).max())
         inputs = training_inputs(self.task, rows, self.world.device, length=self._length)
         # The mean over this part, or 0 if no item has a label.
         if self.loss is None:
@@ -77,22 +73,9 @@ class HeadObjective:
         total = items * mean
         return StepOutput(loss=total / max(counts["items"], 1), sums={"loss": (total.detach(), items)})
 
-    def _longest(self, parts: Sequence[UnitBatch]) -> int:
-        """Return the padded length of a batch, over its parts in all processes."""
-        length = max(self.task.padded_length(part.rows) for part in parts)
-        if self.world.size == 1:
-            return length
-        return int(torch.cat(self.world.gather(torch.tensor([length], device=self.world.device))).max())
-
 
 class EmbeddingObjective:
-    """`embedding_loss` over the examples of all parts and processes.
-
-    Args:
-        task: the task, which determines the vectors of rows.
-        world: the processes that share each batch.
-        temperature: see `embedding_loss`.
-    """
+    """`embedding_loss` over the examples of all parts and processes."""
 
     def __init__(self, task: SentenceEmbedding, world: World, *, temperature: float) -> None:
         self.task, self.world, self.temperature = task, world, temperature
@@ -103,7 +86,6 @@ class EmbeddingObjective:
         return {"items": len(batch.units), "tokens": sum(len(row.input_ids) for row in batch.rows)}
 
     def __call__(self, model: Any, batch: UnitBatch, counts: dict[str, int]) -> StepOutput:
-        """Return a part's share of the loss of the whole batch, with the gradients of that loss."""
         if len(batch.parts) == 1:
             vectors = self._vectors(model, batch)
             carrier = self._whole_loss(vectors, batch)
@@ -125,18 +107,18 @@ class EmbeddingObjective:
         """Compute the loss of the whole batch, and its gradient for each vector."""
         start = torch.initial_seed()
         seeds = [(start + number) % 2**63 for number in range(1, len(parts) + 1)]
-        found = []
+        computed = []
         with torch.no_grad():
             for seed, part in zip(seeds, parts, strict=True):
                 torch.manual_seed(seed)
-                found.append(self._vectors(model, part))
+                computed.append(self._vectors(model, part))
         torch.clear_autocast_cache()  # the second computation must not use cached weights without gradients
-        vectors = torch.cat(found).requires_grad_()
+        vectors = torch.cat(computed).requires_grad_()
         with torch.enable_grad():
             loss = self._whole_loss(vectors, UnitBatch([unit for part in parts for unit in part.units]))
         (gradients,) = torch.autograd.grad(loss, vectors)
         self._loss = loss.detach()
-        self._waiting = list(zip(seeds, gradients.split([len(one) for one in found]), strict=True))
+        self._waiting = list(zip(seeds, gradients.split([len(part) for part in computed]), strict=True))
 
     def _vectors(self, model: Any, batch: UnitBatch) -> Tensor:
         vectors = training_vectors(self.task, model, batch.rows, self.world.device)
@@ -144,34 +126,22 @@ class EmbeddingObjective:
 
     def _whole_loss(self, vectors: Tensor, batch: UnitBatch) -> Tensor:
         """Return the loss over the examples of all processes, with gradients for this process's vectors."""
-        own = (vectors, text_numbers(batch.units, vectors.device), text_scores(batch.units, vectors.device))
-        gathered = [self.world.gather(one) for one in own]
+        texts, scores = text_numbers(batch.units, vectors.device), text_scores(batch.units, vectors.device)
+        gathered = [self.world.gather(values) for values in (vectors, texts, scores)]
         gathered[0][self.world.rank] = vectors
-        return embedding_loss(*(torch.cat(one) for one in gathered), temperature=self.temperature)
+        return embedding_loss(*map(torch.cat, gathered), temperature=self.temperature)
 
 
 def make_objective(
     task: Task, world: World, *, class_weights: Tensor | None, temperature: float
 ) -> TrainingObjective:
     """Return the objective of a task."""
-    if class_weights is not None and task.objective != "head":
-        raise ConfigError(
-            f"class_weights are for the loss of the model's head, but {task.name} has the objective "
-            f"{objective_name(task)!r}. Set class_weights to 'none', or weight the classes in the objective."
-        )
     if isinstance(task, SentenceEmbedding):
         return EmbeddingObjective(task, world, temperature=temperature)
     if class_weights is not None:
         loss = weighted_cross_entropy(class_weights.to(world.device))
-    elif callable(task.objective):
-        loss = task.objective
-    elif task.objective in LOSSES:
-        loss = LOSSES[task.objective]
     else:
-        raise ConfigError(
-            f"the objective of {task.name} is {task.objective!r}. {suggestion(task.objective, LOSSES)} A "
-            "function of logits and labels is possible too."
-        )
+        loss = task.objective if callable(task.objective) else LOSSES[task.objective]
     return HeadObjective(task, world, loss=loss)
 
 
@@ -210,13 +180,11 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor] | None] = {
 """The losses that a task can name; None for the loss of the model's head."""
 
 
-def balanced_weights(counts: Counter[int] | None, classes: int) -> Tensor:
+def balanced_weights(counts: Counter[int], classes: int) -> Tensor:
     """Return weights (K,) that are inverse to the frequency, with a mean of 1 over the training items.
 
-    `counts` is the number of training items by class; None if the task does not have single classes.
+    `counts` is the number of training items by class.
     """
-    if counts is None:
-        raise ConfigError("class_weights are for tasks with one class per example or word. Set it to 'none'.")
     total, seen = counts.total(), len(counts)
     return torch.tensor([total / (seen * counts[one]) if counts[one] else 1.0 for one in range(classes)])
 
@@ -226,30 +194,15 @@ def training_inputs(
 ) -> dict[str, Any]:
     """Return the arguments with which the model computes a loss: a padded batch (B, T) and its labels.
 
-    For multiple choice, the batch is (B / C, C, T), because the choices of a question share a softmax.
-
-    Args:
-        task: the task.
-        rows: the labeled rows of the batch, which contain complete units.
-        device: the device of the model.
-        length: T; None for `Task.padded_length`.
+    For multiple choice, the batch is (B / C, C, T), because the choices of a question share a softmax. The
+    rows contain complete units.
     """
-    unlabeled = next((row for row in rows if row.labels is None), None)
-    if unlabeled is not None:
-        raise DataError(
-            f"example {unlabeled.example} has no labels. Expected labeled examples to learn from."
-        )
     batch: dict[str, Any] = {**training_batch(task, rows, device, length=length)}
     if HEADS[task.architecture].has_choices:
-        choices = {len(unit) for unit in task.units(rows)}
-        if len(choices) != 1:
-            raise DataError(
-                f"the examples of a batch have {', '.join(map(str, sorted(choices)))} choices. Expected the "
-                "same number in each."
-            )
-        batch = {name: value.unflatten(0, (-1, *choices)) for name, value in batch.items()}
+        choices = len(task.units(rows)[0])
+        batch = {name: value.unflatten(0, (-1, choices)) for name, value in batch.items()}
     return batch | {
-        name: torch.from_numpy(np.asarray(one)).to(device) for name, one in task.labels_of(rows).items()
+        name: torch.from_numpy(np.asarray(labels)).to(device) for name, labels in task.labels_of(rows).items()
     }
 
 
@@ -322,11 +275,6 @@ def contrastive_loss(vectors: Tensor, texts: Tensor, *, temperature: float) -> T
     negatives as in Gao et al. 2021, equation 5. Candidates are the second texts and the negatives of all
     examples. Candidates that are not wrong are excluded: the second texts of equal first texts, equal second
     texts, and the first text itself.
-
-    Args:
-        vectors: (B, W, H), of length 1.
-        texts: (B, W), numbers that are equal for equal texts.
-        temperature: see `embedding_loss`.
     """
     first = vectors[:, 0]  # (B, H)
     candidates = vectors[:, 1:].transpose(0, 1).flatten(0, 1)  # (B, W - 1, H) -> ((W - 1) B, H), second first
@@ -351,11 +299,6 @@ def ranking_loss(cosines: Tensor, scores: Tensor, *, temperature: float) -> Tens
 
     This is CoSENT (Su 2022, https://kexue.fm/archives/8847; the cosine objective of Li and Li 2023, AnglE).
     Like Spearman's correlation, it depends only on the order of the scores, so they may have any scale.
-
-    Args:
-        cosines: (B,), the cosine similarities of the pairs.
-        scores: (B,), the similarity scores of the pairs.
-        temperature: see `embedding_loss`.
     """
     differences = (cosines[:, None] - cosines) / temperature  # (B, B)
     below = scores[:, None] < scores

@@ -9,8 +9,7 @@ import csv
 import hashlib
 import json
 import logging
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,12 +31,20 @@ from albertkit.devices import CPU, Device, read_device
 from albertkit.engines.choosing import engine_device, make_engine
 from albertkit.engines.engine import Engine
 from albertkit.engines.light_model import LightModel, Model
-from albertkit.errors import ConfigError, DataError
+from albertkit.errors import ConfigError, DataError, reading
 from albertkit.extras import optional, require
-from albertkit.files import atomic_path, finite, full_disk_named, json_text, made_folder, values_sha256
+from albertkit.files import (
+    atomic_path,
+    check_ending,
+    finite,
+    full_disk_named,
+    json_text,
+    made_folder,
+    values_sha256,
+)
 from albertkit.finetuning.trained import open_trained
 from albertkit.logs import ProgressBar, lines_shown
-from albertkit.parallel import RUNNERS, check_runner, ordered_map
+from albertkit.parallel import check_runner, ordered_map
 from albertkit.recipe import takes_settings
 from albertkit.results import ROWS_SHOWN, Result
 from albertkit.tasks.loading import CHUNK, chunks, features_of_all
@@ -50,15 +57,17 @@ pa = optional("pyarrow", extra="arrow")
 parquet = optional("pyarrow.parquet", extra="arrow")
 logger = logging.getLogger(__name__)
 
-SCORES = "scores"
-SCORE_PREFIX = "score_"
+SCORES, SCORE_PREFIX = "scores", "score_"
 _SPACES = str.maketrans("\t\r\n", "   ")
-_NAMES = {"model_sha256": "model", "input_sha256": "content of the input"}
 
 
 @dataclass(frozen=True, repr=False)
 class Predictions(Result):
-    """A sequence of records, in memory or in a file. The records of a file are read when they are used."""
+    """A sequence of records, in memory or in a file.
+
+    The records of a file are read when they are used, with the columns of the file: the scores of a .csv,
+    .tsv or .parquet file are in columns `score_LABEL`, and all values of a .csv or .tsv file are texts.
+    """
 
     total: int
     """Number of predictions."""
@@ -68,19 +77,15 @@ class Predictions(Result):
     """The output file; None for predictions in memory."""
     records: list[dict[str, Any]] = field(default_factory=list)
     """The columns of predictions in memory."""
-    types: dict[str, Counter[type]] = field(default_factory=dict)
-    """The number of values of each type, by column of a file."""
 
     def __len__(self) -> int:
         return self.total
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        if self.path is None:
-            return iter(self.records)
-        return _read_output(self.path, self.types)
+        return iter(self.records) if self.path is None else (dict(row.values) for row in read_rows(self.path))
 
-    def __getitem__(self, place: Any) -> Any:
-        return self.records[place] if self.path is None else list(self)[place]
+    def __getitem__(self, index: Any) -> Any:
+        return self.records[index] if self.path is None else list(self)[index]
 
     def summary(self) -> dict[str, Any]:
         """Return the values to show, by name."""
@@ -141,28 +146,34 @@ def predict(
         removed tokens.
 
     Raises:
-        ConfigError: a task, engine, runner or setting is unknown; or the runner is "ray" without an output.
+        ConfigError: a task, engine, runner, setting or kind of output is unknown; or the runner is "ray"
+            without an output.
         DataError: rows cannot be read, the output exists, or the model has no head.
         MissingExtraError: the output is a Parquet file, and pyarrow is not installed.
     """
-    if engine in RUNNERS:
-        raise ConfigError(f"--engine is {engine!r}, but that is a runner. Use --runner {engine}.")
-    model = str(model)
     check_runner(runner, workers)
-    if runner == "local" and workers is not None:
-        raise ConfigError(f"workers is {workers}, but the local runner is a single process. Choose ray.")
     if output is None and runner != "local":
         raise ConfigError(f"runner is {runner!r}, which writes a file. Pass output, or omit runner.")
     device = engine_device(engine, device)
-    place = CPU if runner == "ray" else read_device(device)  # with Ray, only its workers compute
     setup = open_trained(
-        model, task, input, settings, call=predict, name="input", labeled=False, device=place
+        str(model),
+        task,
+        input,
+        settings,
+        call=predict,
+        name="input",
+        labeled=False,
+        device=CPU if runner == "ray" else read_device(device),  # with Ray, only its workers compute
     )
     predictor = Predictor(setup.task, setup.model, batch_tokens, engine)
     if output is None:
-        return _predict_in_memory(predictor, setup.reader, keep_columns)
+        _check_examples(setup.reader, setup.task, keep_columns)
+        records: list[dict[str, Any]] = []
+        for chunk in chunks(_items(setup.reader, keep_columns)):
+            records += predictor.records(chunk)
+        return Predictions(len(records), [one["cut"] for one in records if one.get("cut")], records=records)
     with ProgressBar() as bar:
-        made = predict_file(
+        predictions = predict_file(
             predictor,
             setup.reader,
             Path(output),
@@ -174,41 +185,35 @@ def predict(
             progress=progress
             or (lambda done, total: bar.update(f"{done:,} of {total:,} examples", done, total)),
         )
-    logger.info("%s predictions in %s", f"{made.total:,}", output)
-    if cut := made.cut:
+    logger.info("%s predictions in %s", f"{len(predictions):,}", output)
+    if cut := predictions.cut:
         logger.info(
-            f"{len(cut):,} of {made.total:,} predictions are for examples that were truncated ({sum(cut):,} "
-            f"tokens removed, up to {max(cut):,} of one example); the column 'cut' has the numbers"
+            f"{len(cut):,} of {len(predictions):,} predictions are for examples that were truncated "
+            f"({sum(cut):,} tokens removed, up to {max(cut):,} of one example; see the column 'cut')"
         )
-    return made
+    return predictions
 
 
 @dataclass(frozen=True)
-class Asked:
+class Item:
     """An example with the input values that its prediction repeats."""
 
     example: Any
-    row: int
-    """The number of the example's row in the input, from 1."""
-    id: str | None = None
-    """The id in the input, if there is one."""
-    kept: dict[str, Any] = field(default_factory=dict)
-    """The kept columns of the input."""
-    problem: str | None = None
-    """The reason why the example has no prediction."""
+    row: int  # its number in the input, from 1
+    id: str | None = None  # in the input, if there is one
+    kept: dict[str, Any] = field(default_factory=dict)  # columns of the input
+    problem: str | None = None  # the reason why the example has no prediction
 
-    def beside(self, prediction: dict[str, Any]) -> dict[str, Any]:
+    def columns_beside(self, prediction: dict[str, Any]) -> dict[str, Any]:
         """Return the columns before the prediction's; columns with the same names are renamed input_NAME."""
-        found: dict[str, Any] = {"row": self.row}
-        if self.id is not None:
-            found["id"] = self.id
-        taken = {*found, *prediction, SCORES, "cut", "problem"}
+        columns: dict[str, Any] = {"row": self.row} | ({} if self.id is None else {"id": self.id})
+        taken = {*columns, *prediction, SCORES, "cut", "problem"}
         for name, value in self.kept.items():
             new = name
             while new in taken or new.startswith(SCORE_PREFIX) or (new != name and new in self.kept):
                 new = f"input_{new}"
-            found[new] = None if is_missing(value) and not isinstance(value, str) else finite(value)
-        return found
+            columns[new] = None if is_missing(value) and not isinstance(value, str) else finite(value)
+        return columns
 
 
 @dataclass
@@ -218,9 +223,7 @@ class Predictor:
     task: Task
     model: Model
     batch_tokens: int | None = None
-    """Maximum number of tokens per batch; None for a default that suits the device."""
     engine: str = "auto"
-    """One of `engines.choosing.ENGINES`."""
     _has_warned: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -237,25 +240,22 @@ class Predictor:
             self.model.to(device)
         return self
 
-    def __call__(self, asked: Sequence[Asked]) -> str:
+    def __call__(self, items: Sequence[Item]) -> str:
         """Return one line of JSON per example."""
         lines = []
-        for record in self.records(asked):
+        for record in self.records(items):
             lines.append(json_text(record, default=_plain) + "\n")
             text = json_text(record, default=_plain, ensure_ascii=False) if "\\ud" in lines[-1] else ""
             if lone := lone_surrogate(text):
-                raise DataError(
-                    f"row {record['row']}: the prediction contains {lone}, a lone surrogate, which no file "
-                    "can contain. Correct the input or the `record` of the task."
-                )
+                raise DataError(f"row {record['row']}: {lone} is a lone surrogate. No file can contain it.")
         return "".join(lines)
 
-    def records(self, asked: Sequence[Asked]) -> list[dict[str, Any]]:
+    def records(self, items: Sequence[Item]) -> list[dict[str, Any]]:
         """Return the columns of each prediction; `cut` is the number of removed tokens.
 
         An example without text has None in the columns of the prediction, and a column `problem`.
         """
-        examples = [one.example for one in asked]
+        examples = [item.example for item in items]
         self.task.check_fit(examples)
         rows = self.task.features(examples)
         unknown = UnknownTokens(self.task.tokenizer)
@@ -264,17 +264,18 @@ class Predictor:
             self._has_warned = unknown.warn()
         with_tokens = {row.example for row in rows if unknown.has_text(row)}
         outputs = self.task.run(self._computing, rows, batch_tokens=self.batch_tokens)
-        predictions = self.task.predictions(examples, rows, outputs)
         records = []
-        for number, (one, prediction) in enumerate(zip(asked, predictions, strict=True)):
-            record = self.task.record(one.example, prediction)
-            problem = one.problem or (None if number in with_tokens else "no tokens")
+        for number, (item, prediction) in enumerate(
+            zip(items, self.task.predictions(examples, rows, outputs), strict=True)
+        ):
+            record = self.task.record(item.example, prediction)
+            problem = item.problem or (None if number in with_tokens else "no tokens")
             if problem:
                 record = {
                     name: dict.fromkeys(value) if isinstance(value, dict) else None
                     for name, value in record.items()
                 }
-            records.append(one.beside(record) | record | ({"problem": problem} if problem else {}))
+            records.append(item.columns_beside(record) | record | ({"problem": problem} if problem else {}))
         if self.task.settings.truncation and not self.task.reads_windows:
             for record, cut in zip(records, tokens_cut(rows, examples=len(records)), strict=True):
                 record["cut"] = cut
@@ -283,15 +284,6 @@ class Predictor:
 
 def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
-
-
-def _predict_in_memory(predictor: Predictor, reader: Reader[Any], keep_columns: bool) -> Predictions:
-    _checked(reader, predictor.task, keep_columns)
-    records: list[dict[str, Any]] = []
-    for chunk in chunks(_asked(reader, keep_columns)):
-        records += predictor.records(chunk)
-    cut = [record["cut"] for record in records if record.get("cut")]
-    return Predictions(len(records), cut, records=records)
 
 
 def predict_file(
@@ -313,25 +305,29 @@ def predict_file(
     input is not continued. All runners compute the same parts of `part_size` examples, so one can
     continue a run of another.
     """
-    _check_output(Path(reader.source), output)
+    check_ending(output, *WRITERS)
+    if output.suffix.lower() == ".parquet":
+        require("pyarrow", extra="arrow")
+    if output.exists():
+        raise DataError(f"{output} exists. Choose another name, or delete it first.")
     about = about | {
         "part_size": part_size,
         "keep_columns": keep_columns,
-        "model_sha256": model_sha256(predictor.model, predictor.task.config),
-        "input_sha256": values_sha256(row.values for row in reader.rows),
+        "model": model_sha256(predictor.model, predictor.task.config),
+        "content of the input": values_sha256(row.values for row in reader.rows),
     }
     if predictor.engine == "onnx-int8":  # the scores of all other engines are equal up to rounding
         about["engine"] = predictor.engine
     lines = output.with_name(f"{output.name}.partial")
     count = resume(lines, about, part_size)
-    total = _checked(reader, predictor.task, keep_columns)
+    total = _check_examples(reader, predictor.task, keep_columns)
     if count:
         logger.info(
             f"resuming after {count:,} of {total:,} predictions, which an interrupted run kept in {lines}"
         )
-    finished = ordered_map(
+    parts = ordered_map(
         predictor,
-        chunks(islice(_asked(reader, keep_columns), count, None), part_size),
+        chunks(islice(_items(reader, keep_columns), count, None), part_size),
         runner=runner,
         workers=1 if runner == "local" else workers,
         device=device,
@@ -340,22 +336,16 @@ def predict_file(
     )
     with made_folder(output.parent), full_disk_named(lines):
         try:
-            with closing(finished), lines.open("a", encoding="utf-8") as file:
+            with closing(parts), lines.open("a", encoding="utf-8") as file:
                 if not count:
                     file.write(json_text(about, default=str) + "\n")
-                for text in finished:
+                for text in parts:
                     file.write(text)
                     file.flush()
                     count += text.count("\n")
                     progress(count, total)
-            cut, types = [], dict[str, Counter[type]]()
-            for record in _records(lines):
-                if left_out := record.get("cut", 0):
-                    cut.append(left_out)
-                for name, value in record.items():
-                    types.setdefault(name, Counter())[type(value)] += 1
-            with atomic_path(output) as file:
-                WRITERS[output.suffix.lower()](lines, file)
+            cut = [record["cut"] for record in _records(lines) if record.get("cut")]
+            convert(lines, output)
         except BaseException as error:
             if count:
                 how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
@@ -365,62 +355,37 @@ def predict_file(
                 lines.unlink(missing_ok=True)
             raise
     lines.unlink()
-    return Predictions(count, cut, output, types=types)
+    return Predictions(count, cut, output)
 
 
 def resume(lines: Path, about: dict[str, Any], part_size: int) -> int:
     """Cut the file of an interrupted run after its last complete part, and return its predictions."""
     if not lines.is_file():
         return 0
-    with lines.open("rb+") as file:
+    first = json_text(about, default=str)
+    with reading(lines, DataError), lines.open("rb+") as file:
         head = file.readline()
-        if not head.endswith(b"\n") and json_text(about, default=str).encode().startswith(head):
-            file.truncate(0)  # killed within the first line
-            return 0
-        try:
-            before = dict(json.loads(head))
-        except (ValueError, TypeError, RecursionError) as error:
-            raise DataError(f"{lines} is damaged ({error}). Delete the file to start again.") from error
-        about = json.loads(json_text(about, default=str))
-        if names := [name for name in before | about if before.get(name) != about.get(name)]:
-            listed = ", ".join(_NAMES.get(name, name) for name in names)
-            raise DataError(
-                f"{lines} has predictions of an interrupted run with different {listed}. Run the original "
-                "command again to finish it, or delete the file to start again."
-            )
-        count, end = 0, file.tell()
-        complete, position = count, end
+        if head.endswith(b"\n"):
+            before, now = dict(json.loads(head)), json.loads(first)
+            if names := [name for name in before | now if before.get(name) != now.get(name)]:
+                raise DataError(
+                    f"{lines} has predictions of an interrupted run with different {', '.join(names)}. Run "
+                    "the original command again to finish it, or delete the file to start again."
+                )
+        elif not first.encode().startswith(head):  # otherwise killed within the first line
+            raise ValueError("the first line is incomplete")
+        count, complete, end, position = 0, 0, 0, file.tell()
         for line in file:
             if not line.endswith(b"\n"):
                 break
             count, position = count + 1, position + len(line)
             if count % part_size == 0:
                 complete, end = count, position
-        file.truncate(end if complete else 0)
+        file.truncate(end)  # without a complete part, the run starts again
     return complete
 
 
-def _check_output(source: Path, output: Path) -> None:
-    if output.suffix.lower() not in WRITERS:
-        raise DataError(
-            f"{output}: unsupported file type. Expected a name that ends in {', '.join(WRITERS)}."
-        )
-    if output.suffix.lower() == ".parquet":
-        require("pyarrow", extra="arrow")
-    if output.is_dir():
-        raise DataError(f"{output} is a folder. Pass the name of a file.")
-    if output.exists() and source.exists() and output.samefile(source):
-        raise DataError(f"{output} is the input. Choose another file for the predictions.")
-    if output.exists():
-        raise DataError(f"{output} exists. Choose another name, or delete it first.")
-    if source.is_dir() and output.resolve().is_relative_to(source.resolve()):
-        raise DataError(
-            f"{output} is inside the input {source} and would be read as a part of it. Choose a file in "
-            "another folder."
-        )
-
-
-def _checked(reader: Reader[Any], task: Task, keep_columns: bool) -> int:
+def _check_examples(reader: Reader[Any], task: Task, keep_columns: bool) -> int:
     """Return the number of examples, after reading all of them once and checking that they can be used."""
     if keep_columns:
         if not reader.rows.columns:
@@ -440,13 +405,13 @@ def _checked(reader: Reader[Any], task: Task, keep_columns: bool) -> int:
             f"the rows: {'; '.join(first)}{more}. Correct or remove them."
         )
     if not report.rows:
-        raise DataError(f"{reader.source}: there are no examples to predict for. Expected at least one.")
+        raise DataError(f"{reader.source}: there are no examples to predict for.")
     if report.problems:
         logger.info("\n".join(report.lines()))
     return report.rows
 
 
-def _asked(reader: Reader[Any], keep_columns: bool) -> Iterator[Asked]:
+def _items(reader: Reader[Any], keep_columns: bool) -> Iterator[Item]:
     """Yield the examples with their row numbers and the columns to keep."""
     report = ReadingReport(reader.source)
     rows = reader.rows if keep_columns else repeat(None)
@@ -455,15 +420,13 @@ def _asked(reader: Reader[Any], keep_columns: bool) -> Iterator[Asked]:
         before, empty = empty, report.problems["empty"].count if "empty" in report.problems else 0
         kept = {name: value for name, value in row.values.items() if name != reader.columns.id} if row else {}
         name = getattr(example, "id", "")
-        yield Asked(
-            example, report.rows, None if name in ("", origin) else name, kept,
-            problem="empty" if empty > before else None,
-        )  # fmt: skip
+        given = None if name in ("", origin) else name
+        yield Item(example, report.rows, given, kept, problem="empty" if empty > before else None)
 
 
 def model_sha256(model: Model, config: AlbertConfig) -> str:
     """Return the hash of all weights and the config, because a folder may contain another model by now."""
-    found = hashlib.sha256(config.to_json_string().encode())
+    digest = hashlib.sha256(config.to_json_string().encode())
     if isinstance(model, LightModel):
         parameters: dict[int, tuple[str, np.ndarray]] = {}
         for name, array in model.weights.items():
@@ -472,70 +435,60 @@ def model_sha256(model: Model, config: AlbertConfig) -> str:
     else:
         named = ((name, to_numpy(parameter)) for name, parameter in model.named_parameters())
     for name, array in named:
-        found.update(name.encode())
-        found.update(np.ascontiguousarray(array).view(np.uint8).data)
-    return found.hexdigest()
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return digest.hexdigest()
 
 
-# --- files of predictions
+# --- formats of the output
 
 
-def _read_output(file: Path, types: Mapping[str, Counter[type]]) -> Iterator[dict[str, Any]]:
-    """Yield the predictions in a file as they were before they were written."""
-    total = max((counts.total() for counts in types.values()), default=0)
-    # A column that is not in all records has no value in the others.
-    kinds = {name: {*one, *([type(None)] if one.total() < total else [])} for name, one in types.items()}
-    is_text = file.suffix.lower() in (".csv", ".tsv")
-    for row in read_rows(file):
-        scores: dict[str, Any] = {}
-        record: dict[str, Any] = {}
-        for name, value in row.values.items():
-            is_score = name not in types and name.startswith(SCORE_PREFIX)
-            if is_text:
-                value = _value(value, {float, type(None)} if is_score else kinds[name])
-            if is_score:
-                scores[name.removeprefix(SCORE_PREFIX)] = value
-            elif value is not None or types[name].total() == total:
-                record[name] = value
-        if scores:
-            is_list = list in types[SCORES]  # another example may have more
-            record[SCORES] = [one for one in scores.values() if one is not None] if is_list else scores
-        yield record
-
-
-def _value(cell: str, kinds: Collection[type]) -> Any:
-    if str in kinds and (cell or type(None) not in kinds):
-        return cell
-    if cell in ("True", "False"):
-        return cell == "True"
-    return json.loads(cell) if cell else None
+def convert(lines: Path, output: Path) -> None:
+    """Write the records of a file of JSON lines, after its first line, in the format of the output."""
+    with reading(lines, DataError), atomic_path(output) as target:
+        WRITERS[output.suffix.lower()](lines, target)
 
 
 def _records(lines: Path) -> Iterator[dict[str, Any]]:
-    with lines.open("rb") as file:
-        for number, line in enumerate(islice(file, 1, None), start=2):
-            try:
-                record = json.loads(line)
-                if not isinstance(record.get("cut", 0), int):
-                    raise TypeError(f"cut is {record['cut']!r}")
-                json_text(record, ensure_ascii=False).encode()  # fails for a lone surrogate
-            except (ValueError, TypeError, AttributeError, RecursionError) as error:
-                raise DataError(
-                    f"{lines}, line {number} is damaged ({error}). Delete the file to start again."
-                ) from error
-            yield record
+    with reading(lines, DataError), lines.open("rb") as file:
+        yield from map(json.loads, islice(file, 1, None))
 
 
 def _flat_records(lines: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records with a column for each score."""
     for record in _records(lines):
-        result: dict[str, Any] = {}
+        flat: dict[str, Any] = {}
         for name, value in record.items():
             if name == SCORES and isinstance(value, dict | list):
                 named = value.items() if isinstance(value, dict) else enumerate(value)
-                result |= {f"{SCORE_PREFIX}{label}": score for label, score in named}
+                flat |= {f"{SCORE_PREFIX}{label}": score for label, score in named}
             else:
-                result[name] = value
-        yield result
+                flat[name] = value
+        yield flat
+
+
+def _columns(lines: Path) -> dict[str, set[type]]:
+    """Return the columns of all records, each with the types of its values; `cut` comes last."""
+    columns: dict[str, set[type]] = {}
+    for record in _flat_records(lines):
+        for name, value in record.items():
+            kinds = columns.setdefault(name, set())
+            if value is not None:
+                kinds.add(float if type(value) is int else type(value))
+    return dict(sorted(columns.items(), key=lambda column: column[0] == "cut"))
+
+
+def _cells(lines: Path) -> Iterator[list[str]]:
+    columns = list(_columns(lines))
+    yield columns
+    for record in _flat_records(lines):
+        yield [_cell(record.get(name)) for name in columns]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list | dict):
+        return json_text(value, ensure_ascii=False)
+    return "" if value is None else str(value)
 
 
 def _write_jsonl(lines: Path, target: Path) -> None:
@@ -569,55 +522,27 @@ def _write_tsv(lines: Path, target: Path) -> None:
 def _write_parquet(lines: Path, target: Path) -> None:
     """Write row groups of one schema. Types are merged, because some rows may have only empty lists."""
     columns = _columns(lines)
+    mixed = [name for name, kinds in columns.items() if len(kinds) > 1]  # become text
 
-    def tables(schema: Any = None) -> Iterator[Any]:
-        for records in chunks(_flat_records(lines)):
-            yield _table(records, columns, schema)
+    def table(records: Iterable[dict[str, Any]], schema: Any = None) -> Any:
+        rows = [{name: record.get(name) for name in columns} for record in records]
+        for row in rows:
+            for name in mixed:
+                if row[name] is not None and not isinstance(row[name], str):
+                    row[name] = json_text(row[name], ensure_ascii=False)
+        return pa.Table.from_pylist(rows, schema=schema)
 
     try:
-        schema = pa.unify_schemas([table.schema for table in tables()], promote_options="permissive")
+        schemas = [table(records).schema for records in chunks(_flat_records(lines))]
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
         with parquet.ParquetWriter(target, schema) as writer:
-            for table in tables(schema):
-                writer.write_table(table)
+            for records in chunks(_flat_records(lines)):
+                writer.write_table(table(records, schema))
     except (pa.ArrowException, OverflowError, ValueError) as error:
         raise DataError(
             f"the predictions do not fit into a Parquet file ({error}). Write them as .jsonl, or without "
             "--keep-columns."
         ) from error
-
-
-def _cells(lines: Path) -> Iterator[list[str]]:
-    columns = list(_columns(lines))
-    yield columns
-    for record in _flat_records(lines):
-        yield [_cell(record.get(name)) for name in columns]
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, list | dict):
-        return json_text(value, ensure_ascii=False)
-    return "" if value is None else str(value)
-
-
-def _columns(lines: Path) -> dict[str, set[type]]:
-    """Return the columns of all records, each with the types of its values; `cut` comes last."""
-    columns: dict[str, set[type]] = {}
-    for record in _flat_records(lines):
-        for name, value in record.items():
-            kinds = columns.setdefault(name, set())
-            if value is not None:
-                kinds.add(float if type(value) is int else type(value))
-    return dict(sorted(columns.items(), key=lambda one: one[0] == "cut"))
-
-
-def _table(records: Iterable[dict[str, Any]], columns: dict[str, set[type]], schema: Any) -> Any:
-    """Return a table of records. A kept column with values of several types becomes text."""
-    rows = [{name: record.get(name) for name in columns} for record in records]
-    for name in (name for name, kinds in columns.items() if len(kinds) > 1):
-        for row in rows:
-            if row[name] is not None and not isinstance(row[name], str):
-                row[name] = json_text(row[name], ensure_ascii=False)
-    return pa.Table.from_pylist(rows, schema=schema)
 
 
 WRITERS: dict[str, Callable[[Path, Path], None]] = {

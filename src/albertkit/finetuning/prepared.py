@@ -18,9 +18,9 @@ from albertkit.checkpoints.match import LoadReport
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import content_of
 from albertkit.datasets.options import DataOptions
-from albertkit.errors import DataError
+from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.batches import Unit
-from albertkit.finetuning.evaluation import EvaluationSet
+from albertkit.finetuning.evaluate import EvaluationSet
 from albertkit.finetuning.losses import balanced_weights
 from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.finetuning.trained import content_hashes, length_note, saved_columns, shared_note
@@ -34,13 +34,9 @@ from albertkit.vocabularies import load_tokenizer
 
 logger = logging.getLogger(__name__)
 
-_MAX_DRAWS = 20  # until the held-out examples have different labels
-HELD_OUT = 10
-"""Without validation data, one of this many training examples is held out."""
-
-FEW = 20
-"""Fewer held-out examples than this cause a warning."""
-
+_MAX_DRAWS = 21  # until the held-out examples have different labels
+HELD_OUT = 10  # without validation data, one of this many training examples is held out
+FEW = 20  # fewer held-out examples cause a warning
 _CLASSIFIER = "classifier."  # tensors with one row for each label
 _SHOWN = 5  # maximum number of labels in a message
 
@@ -128,6 +124,8 @@ def prepare(
     weights = None
     if settings.class_weights != "none":
         classes = task.learnt_classes(row for unit in units for row in unit)
+        if classes is None or task.objective != "head":
+            raise ConfigError(f"class_weights cannot be used with {task.name}. Set it to 'none'.")
         weights = balanced_weights(classes, task.config.num_labels)
     return Prepared(
         task=task,
@@ -153,8 +151,8 @@ def _hold_out(task: Task, splits: Splits[Any], seed: int) -> None:
     count = len(training) // HELD_OUT
     if not count:
         raise DataError(
-            f"{report.source}: too few training examples to hold out one in {HELD_OUT} (found "
-            f"{len(training)}). Pass validation data.{left_out(report)}"
+            f"{report.source}: {len(training)} training examples are too few to hold out one in {HELD_OUT}. "
+            f"Pass validation data.{left_out(report)}"
         )
     chosen = _held_out(task, training, splits.labels, seed=seed, count=count)
     held_out = [training[number] for number in sorted(chosen)]
@@ -182,27 +180,10 @@ def _hold_out(task: Task, splits: Splits[Any], seed: int) -> None:
 def _held_out(
     task: Task, training: Sequence[Any], labels: LabelSet | None, *, seed: int, count: int
 ) -> set[int]:
-    """Return the numbers of about `count` training examples to hold out; labels differ if possible."""
+    """Return the numbers of about `count` training examples to hold out.
 
-    def differ(numbers: Iterable[int]) -> bool:
-        return len({str(task.truth(training[number])) for number in numbers}) > 1
-
-    draw = random.Random(seed)
-    chosen = _draw(task, training, labels, draw, count=count)
-    if labels is not None and differ(range(len(training))):
-        for _ in range(_MAX_DRAWS):
-            if differ(chosen):
-                break
-            chosen = _draw(task, training, labels, draw, count=count)
-    return chosen
-
-
-def _draw(
-    task: Task, training: Sequence[Any], labels: LabelSet | None, draw: random.Random, *, count: int
-) -> set[int]:
-    """Draw the numbers of about `count` training examples.
-
-    Examples with the same content stay together, and every label keeps a training example, if possible.
+    Examples with the same content stay together. If possible, every label keeps a training example, and the
+    labels of the held-out examples differ.
     """
     groups: dict[Hashable, list[int]] = {}
     group_of: list[list[int]] = []
@@ -210,24 +191,29 @@ def _draw(
         content = content_of(example)
         group_of.append(groups.setdefault(number if content is None else content, []))
         group_of[-1].append(number)
+    truths = [task.truth(example) for example in training]
+    can_differ = labels is not None and len(set(map(str, truths))) > 1
 
     def counts(numbers: Iterable[int]) -> Counter[str]:
-        return labels.counts(task.truth(training[number]) for number in numbers) if labels else Counter()
+        return labels.counts(truths[number] for number in numbers) if labels else Counter()
 
-    every = range(len(training))
-    left, chosen = counts(every), set[int]()
-    drawn = draw.sample(every, count)  # the result if all contents differ and every label is frequent
-    for number in chain(drawn, draw.sample(every, len(every))):
-        group = group_of[number]
-        if number in chosen or len(chosen) + len(group) > count:
-            continue
-        taken = counts(group)
-        if all(left[name] > those for name, those in taken.items()):
-            chosen.update(group)
-            left -= taken
-    if chosen:
-        return chosen
-    return set(drawn) if len(groups) == 1 else set(min(groups.values(), key=len))
+    draw, every, chosen = random.Random(seed), range(len(training)), set[int]()
+    for _ in range(_MAX_DRAWS):
+        left, chosen = counts(every), set[int]()
+        drawn = draw.sample(every, count)  # the result if all contents differ and every label is frequent
+        for number in chain(drawn, draw.sample(every, len(every))):
+            group = group_of[number]
+            if number in chosen or len(chosen) + len(group) > count:
+                continue
+            taken = counts(group)
+            if all(left[name] > those for name, those in taken.items()):
+                chosen.update(group)
+                left -= taken
+        if not chosen:
+            chosen = set(drawn) if len(groups) == 1 else set(min(groups.values(), key=len))
+        if not can_differ or len({str(truths[number]) for number in chosen}) > 1:
+            break
+    return chosen
 
 
 def make_units(task: Task, examples: Iterable[Any], counts: RowCounts) -> list[Unit]:

@@ -11,8 +11,7 @@ from albertkit.datasets.official import GLUE_TASKS
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError, DataError, suggestion
 from albertkit.files import check_new_folder, complete_files, finite, write_json
-from albertkit.finetuning.evaluate import evaluate
-from albertkit.finetuning.evaluation import REPORT_JSON, REPORT_MARKDOWN
+from albertkit.finetuning.evaluate import REPORT_JSON, REPORT_MARKDOWN, evaluate
 from albertkit.tasks.registry import task_of
 
 logger = logging.getLogger(__name__)
@@ -28,53 +27,45 @@ class Measurement:
 
     name: str
     task: str
-    models: tuple[str, ...]
-    """Possible names of the folder of its model; the first is the name of its recipe."""
-    homes: tuple[str, ...]
-    """Possible names of the folder with the data of its suite."""
-    place: str
-    """File or folder of the data in that folder."""
-    split: str = ""
-    """Split of a GLUE folder."""
+    models: tuple[str, ...]  # possible names of the folder of its model; the first is that of its recipe
+    folders: tuple[str, ...]  # possible names of the folder with the data of the suite
+    path: str  # of the data in that folder
+    split: str = ""  # of a GLUE folder
     options: dict[str, Any] = field(default_factory=dict)
-    """Data options."""
     main_metric: str | None = None
 
 
-def _glue(task: str, split: str) -> Measurement:
-    official = GLUE_TASKS[task]
-    return Measurement(
-        name="mnli_mismatched" if split == "validation_mismatched" else task,
-        task="text-classification",
-        models=(f"glue_{task}", task),
-        homes=("GLUE", "glue", "glue_data"),
-        place=official.folder,
-        split=split,
-        options={"glue": task},
-        main_metric=official.metrics[0],
-    )
-
-
-def _squad(version: str) -> Measurement:
-    return Measurement(
-        name=f"squad{version[0]}",
-        task="question-answering",
-        models=(f"squad{version[0]}", f"squad{version}"),
-        homes=("SQuAD", "squad"),
-        place=f"dev-v{version}.json",
-    )
-
-
-def _race(split: str) -> Measurement:
-    return Measurement(
-        name=f"race_{split}", task="multiple-choice", models=("race",), homes=("RACE", "race"), place=split
-    )
-
-
 _SUITES = {
-    "glue": tuple(_glue(name, split) for name, task in GLUE_TASKS.items() for split in task.validation),
-    "squad": (_squad("1.1"), _squad("2.0")),
-    "race": (_race("dev"), _race("test")),
+    "glue": tuple(
+        Measurement(
+            "mnli_mismatched" if split == "validation_mismatched" else name,
+            "text-classification",
+            models=(f"glue_{name}", name),
+            folders=("GLUE", "glue", "glue_data"),
+            path=official.folder,
+            split=split,
+            options={"glue": name},
+            main_metric=official.metrics[0],
+        )
+        for name, official in GLUE_TASKS.items()
+        for split in official.validation
+    ),
+    "squad": tuple(
+        Measurement(
+            f"squad{version[0]}",
+            "question-answering",
+            models=(f"squad{version[0]}", f"squad{version}"),
+            folders=("SQuAD", "squad"),
+            path=f"dev-v{version}.json",
+        )
+        for version in ("1.1", "2.0")
+    ),
+    "race": tuple(
+        Measurement(
+            f"race_{split}", "multiple-choice", models=("race",), folders=("RACE", "race"), path=split
+        )
+        for split in ("dev", "test")
+    ),
 }
 SUITES = {**_SUITES, "all": tuple(one for suite in _SUITES.values() for one in suite)}
 
@@ -93,10 +84,8 @@ class Column(NamedTuple):
     """A column of a table of results."""
 
     name: str
-    metric: str
-    """The metrics and the split, in words."""
-    keys: tuple[str, ...]
-    """The measured values for this column, as MEASUREMENT/METRIC: see `Measurement`."""
+    metric: str  # the metrics and the split, in words
+    keys: tuple[str, ...]  # the measured values, as MEASUREMENT/METRIC
 
 
 @dataclass(frozen=True)
@@ -106,8 +95,7 @@ class PublishedTable:
     title: str
     source: str
     columns: tuple[Column, ...]
-    rows: dict[str, str]
-    """The cells of each row, after its average if the table has averages. "-" is not published."""
+    rows: dict[str, str]  # the cells, after the average if there are averages; "-" is not published
     has_averages: bool = False
 
 
@@ -212,7 +200,7 @@ def evaluate_suite(
         source, model = _source(one, Path(data)), _model(one, str(models), alone=alone)
         reports[one.name] = {}  # keeps the order
         if source is None:
-            reports[one.name] = {MISSING: f"no data, expected {Path(data) / one.place}"}
+            reports[one.name] = {MISSING: f"no data, expected {Path(data) / one.path}"}
         elif model is None:
             reports[one.name] = {MISSING: f"no model, expected {Path(models) / one.models[0]}"}
         else:
@@ -243,9 +231,9 @@ def evaluate_suite(
 
 def _source(one: Measurement, data: Path) -> str | None:
     """Return the input of the task's reader, or None if there is no data."""
-    for folder in (data, *(data / home for home in one.homes)):
-        if (folder / one.place).exists():
-            return str(folder / one.place / one.split) if one.split else str(folder / one.place)
+    for folder in (data, *(data / name for name in one.folders)):
+        if (folder / one.path).exists():
+            return str(folder / one.path / one.split)
     return None
 
 
@@ -255,16 +243,9 @@ def _model(one: Measurement, models: str, *, alone: bool) -> str | None:
     if not folder.is_dir() or (folder / "config.json").is_file():
         if alone:
             return models
-        what = "is the folder of one model" if folder.is_dir() else "is not a folder"
-        raise DataError(
-            f"{models} {what}. Expected a folder with a model for each task: {one.models[0]} and so on."
-        )
-    there = [name for name in one.models if (folder / name / "config.json").is_file()]
-    if len(there) > 1:
-        raise DataError(
-            f"{folder} has {' and '.join(there)}, which are for the same task. Keep only one of them."
-        )
-    return str(folder / there[0]) if there else None
+        raise DataError(f"{models} is no folder with a model for each task: {one.models[0]} and so on.")
+    folders = (folder / name for name in one.models)
+    return next((str(model) for model in folders if (model / "config.json").is_file()), None)
 
 
 def write_results(suite: str, model: str, reports: Reports, folder: str | Path) -> None:
@@ -276,13 +257,7 @@ def write_results(suite: str, model: str, reports: Reports, folder: str | Path) 
 
 
 def results_page(suite: str, model: str, reports: Reports) -> str:
-    """Return the published tables of the suite's tasks, with a row for the model, and all metrics.
-
-    Args:
-        suite: a key of `SUITES`.
-        model: the name of the model's row.
-        reports: result of `evaluate_suite`.
-    """
+    """Return the published tables of the suite's tasks, with a row for the model, and all metrics."""
     lines = [f"# {suite}: {model}", "", "All metrics are in percent, also correlations.", ""]
     for table in TABLES:
         lines += _table(table, model, reports)

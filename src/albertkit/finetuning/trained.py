@@ -1,6 +1,7 @@
 """A fine-tuned model with its task, and the settings and columns of its fine-tuning."""
 
 import inspect
+import json
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Sequence
@@ -17,11 +18,11 @@ from albertkit.datasets.rows import Rows, as_source, read_rows
 from albertkit.devices import CPU, Device
 from albertkit.engines.choosing import load_model
 from albertkit.engines.light_model import Model
-from albertkit.errors import ConfigError, DataError, did_you_mean, short, suggestion
-from albertkit.files import read_json, values_sha256
+from albertkit.errors import ConfigError, DataError, did_you_mean, reading, suggestion
+from albertkit.files import values_sha256
 from albertkit.recipe import build, scalar_fields
 from albertkit.tasks.loading import open_reader
-from albertkit.tasks.registry import TASKS, task_for
+from albertkit.tasks.registry import task_for
 from albertkit.tasks.settings import TaskSettings, saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.text_files import file_format
@@ -39,7 +40,7 @@ _OF_LABELS = {"label_column", "label_separator", "negative_column", "answers_col
 
 
 def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
-    """Return the settings for reading examples: those of the fine-tuning, if the model's folder has them."""
+    """Return the settings for reading examples: those given, otherwise those of the fine-tuning."""
     trained = _report(Path(model)).get("settings")
     # Without a report: a checkpoint, a copy of only the model, a name on the hub.
     lengths = trained.get("task", {}) if trained else saved_lengths(load_config(str(model)))
@@ -56,7 +57,6 @@ def chosen_metric(model: str | Path, task: Task) -> str | None:
 
 
 def check_metric(metric: str, known: Iterable[str], *, name: str) -> None:
-    """Raise ConfigError for an unknown metric."""
     known = list(known)
     if metric not in known:
         raise ConfigError(
@@ -68,14 +68,14 @@ def split_settings(
     settings: type, given: dict[str, Any], *, call: Callable[..., Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split the keyword arguments of a call into fields of `settings` and of `DataOptions`."""
-    known = [{field.name for _, field in scalar_fields(one)} for one in (settings, DataOptions)]
+    known, options = ({field.name for _, field in scalar_fields(one)} for one in (settings, DataOptions))
     for name in given:
-        if not any(name in names for names in known):
-            parameters = inspect.signature(call).parameters.values()
-            arguments = [one.name for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD]
-            raise ConfigError(f"unknown setting {name!r}. {suggestion(name, arguments)}")
-    flags, columns = ({name: given[name] for name in given if name in names} for names in known)
-    return flags, columns
+        if name not in known | options:
+            raise ConfigError(
+                f"unknown setting {name!r}. {suggestion(name, inspect.signature(call).parameters)}"
+            )
+    flags = {name: value for name, value in given.items() if name not in options}
+    return flags, {name: given[name] for name in given if name in options}
 
 
 def load_task(
@@ -85,15 +85,12 @@ def load_task(
     model = str(model)
     chosen = task_for(load_config(model), model, task)
     loaded, report = load_model(model, chosen.architecture, device=device)
-    missing = [name for name in report.missing if not name.startswith(chosen.unused)]
-    if missing:
-        how = f"`albertkit finetune {chosen.name}`" if chosen.name in TASKS else "`albertkit.finetune`"
+    if missing := [name for name in report.missing if not name.startswith(chosen.unused)]:
         raise DataError(
             f"{model} is saved as {saved_class(loaded.config)} and lacks {', '.join(missing[:3])}: it was "
-            f"not fine-tuned for {chosen.name} ({chosen.architecture}). To train one, use {how}"
+            f"not fine-tuned for {chosen.name} ({chosen.architecture})."
         )
-    tokenizer = load_tokenizer(model)
-    return chosen.bind(tokenizer, loaded.config, settings), loaded
+    return chosen.bind(load_tokenizer(model), loaded.config, settings), loaded
 
 
 @dataclass(frozen=True)
@@ -176,7 +173,8 @@ def data_options(
         return options
     table = _table(task, data, options)
     if table is None:  # CoNLL files have column numbers
-        return replace(options, **{name: one for name, one in trained.items() if _is_number(one)})
+        numbers = (name for name in trained if str(trained[name]).removeprefix("-").isdecimal())
+        return replace(options, **{name: trained[name] for name in numbers})
     if file_format(Path(table.name))[0] in (".csv", ".tsv"):
         options = replace(options, **{name: trained[name] for name in _LAYOUT if name in trained})
         table = _table(task, data, options)
@@ -199,10 +197,6 @@ def _table(task: Task, data: Any, options: DataOptions) -> Rows | None:
     if not ((path / "state.json").is_file() or file_format(path)[0] in task.table_formats):
         return None
     return read_rows(path, header=options.header, delimiter=options.delimiter)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, str) and value.removeprefix("-").isdecimal()
 
 
 def content_hashes(examples: Iterable[Any]) -> list[str | None]:
@@ -233,14 +227,13 @@ def is_run(folder: Path) -> bool:
 
 
 def _report(folder: Path) -> dict[str, Any]:
-    """Return the content of a report, whose settings and columns are tables; empty without a report."""
+    """Return the content of a report; empty without a report."""
     file = folder / REPORT_JSON
-    report = read_json(file, ConfigError) if file.is_file() else {}
-    settings = report.get("settings", {})
-    tables = {"settings": settings, COLUMNS_KEY: report.get(COLUMNS_KEY, {})}
-    if isinstance(settings, dict):
-        tables["task"] = settings.get("task", {})
-    for name, table in tables.items():
-        if not isinstance(table, dict):
-            raise ConfigError(f"{file}: expected a table of {name}, found {short(table)}")
+    if not file.is_file():
+        return {}
+    with reading(file, ConfigError):
+        report = json.loads(file.read_bytes())
+        settings = report.get("settings", {})
+        for table in (settings, settings.get("task", {}), report.get(COLUMNS_KEY, {})):
+            table.keys()
     return report

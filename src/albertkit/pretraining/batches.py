@@ -18,11 +18,11 @@ import numpy as np
 
 from albertkit.config import IGNORED_LABEL
 from albertkit.errors import ConfigError, DataError
-from albertkit.pretraining import chunks, masking, original_quirks
-from albertkit.pretraining.chunks import Chunks
+from albertkit.pretraining import masking, original_quirks
+from albertkit.pretraining.chunks import Chunks, plan
+from albertkit.pretraining.masking import WordTable
 from albertkit.pretraining.settings import LENGTH_MULTIPLE, ExampleSettings
 from albertkit.pretraining.shards import ShardSet
-from albertkit.pretraining.words import WordTable
 
 BLOCK_DOCUMENTS = 256  # minimum; larger batches need more documents, so that a block fills several batches
 _BLOCK_BATCHES = 16  # minimum number of batches per block, for batches by tokens
@@ -31,7 +31,6 @@ _ORDER, _PLAN, _SHUFFLE, _MASK = range(4)  # purposes of random streams; results
 
 
 def padded_length(tokens: int) -> int:
-    """Return the padded length of a batch whose longest row has this number of tokens."""
     return -(-tokens // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
 
 
@@ -85,14 +84,9 @@ class PretrainingBatch:
         )
 
     def split(self, parts: int) -> list["PretrainingBatch"]:
-        """Split the batch into consecutive rows for gradient accumulation.
+        """Split the batch into `parts` parts for gradient accumulation, or fewer if there are fewer rows.
 
-        Args:
-            parts: number of parts; fewer if there are fewer rows.
-
-        Returns:
-            Batches of nearly equal numbers of rows, each padded to its own longest row. Together they have
-            the rows, labels and tokens of this batch; each has its position.
+        The parts have nearly equal numbers of consecutive rows, each padded to its own longest row.
         """
         num_rows = len(self.input_ids)
         parts = min(parts, num_rows)
@@ -104,17 +98,7 @@ class PretrainingBatch:
 
 @dataclass(frozen=True)
 class Batching:
-    """How the chunks of a block are split into batches: by rows or by tokens.
-
-    Args:
-        batch_size: maximum number of rows in a batch; all batches of a block have nearly as many.
-        batch_tokens: instead, maximum number of tokens with padding in a batch (rows x padded length).
-        max_seq_length: maximum number of tokens of a row.
-        world_size: number of processes; each needs a row of every batch.
-
-    Raises:
-        ConfigError: the batch is too small for every process to have a row of it.
-    """
+    """How the chunks of a block are split into batches: by rows or by tokens (rows x padded length)."""
 
     batch_size: int | None
     batch_tokens: int | None
@@ -122,35 +106,21 @@ class Batching:
     world_size: int = 1
 
     def __post_init__(self) -> None:
-        if (self.batch_size is None) == (self.batch_tokens is None):
-            raise ConfigError(
-                f"batch_size is {self.batch_size} and batch_tokens is {self.batch_tokens}. Set either "
-                "batch_size or batch_tokens."
-            )
         rows = self.batch_size or (self.batch_tokens or 0) // self.max_seq_length
         # The last two batches may be split evenly. Then half of their rows must be enough for all processes.
         needed = 2 * self.world_size - 1
         if rows < needed:
             raise ConfigError(
-                f"{self} gives {rows} rows of {self.max_seq_length} tokens, but {self.world_size} processes "
-                f"need at least {needed}, so that each has a row of every batch. Increase the batch size, or "
-                "start fewer processes."
+                f"batches of {rows} rows are too small: {self.world_size} processes need {needed}."
             )
 
-    def __str__(self) -> str:
-        """Return the setting."""
-        name = "batch_size" if self.batch_tokens is None else "batch_tokens"
-        return f"{name} {getattr(self, name)}"
-
     def num_blocks(self, shards: ShardSet) -> int:
-        """Return the number of blocks per epoch."""
         if self.batch_size:
             return max(1, len(shards) // max(BLOCK_DOCUMENTS, self.batch_size))
         by_tokens = shards.manifest.tokens // (_BLOCK_BATCHES * (self.batch_tokens or 1))
         return max(1, min(len(shards) // BLOCK_DOCUMENTS, by_tokens))
 
     def padded_length(self, longest: int) -> int:
-        """Return the length of the rows of a batch whose longest row has `longest` tokens."""
         return padded_length(longest) if self.batch_size else int(self._bucket_lengths(np.array(longest)))
 
     def cut(self, lengths: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
@@ -181,23 +151,10 @@ class Batching:
 
 
 class ExampleStream:
-    """An endless stream of batches, epoch after epoch.
+    """An endless stream of batches, epoch after epoch, from the position `start` on.
 
-    Args:
-        shards: the documents.
-        words: word boundaries in the vocabulary that the shards were made with.
-        settings: settings of the examples.
-        batch_size: maximum number of rows in the whole batch, over all processes.
-        batch_tokens: instead, maximum number of tokens with padding in the whole batch (rows x padded
-            length); its rows have similar lengths.
-        seed: seed of every random choice.
-        start: where to begin, such as the `position` of the last used batch.
-        rank: this process takes the rows rank, rank + world_size, ... of each batch.
-        world_size: number of processes.
-
-    Raises:
-        ConfigError: the batches are too small for every process to have a row of each.
-        DataError: the vocabulary does not match the shards, or they contain no example.
+    `batch_size` and `batch_tokens` are those of all processes. A process takes the rows rank,
+    rank + world_size, ... of each batch.
     """
 
     def __init__(
@@ -213,21 +170,14 @@ class ExampleStream:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        if not 0 <= rank < world_size:
-            raise ConfigError(
-                f"rank is {rank}. Expected 0 to {world_size - 1}, because world_size is {world_size}."
-            )
         shards.check_tokenizer(words.model_file)
         self.batching = Batching(batch_size, batch_tokens, settings.max_seq_length, world_size)
         self.shards, self.words, self.settings, self.seed = shards, words, settings, seed
         self.rank, self.world_size = rank, world_size
         self.num_blocks = self.batching.num_blocks(shards)
         self.start = start or Position()
-        if self.start.block >= self.num_blocks:
-            raise self._no_such_position()
 
     def __iter__(self) -> Iterator[PretrainingBatch]:
-        """Yield batches from `start` on."""
         return self.every(1)
 
     def every(self, step: int, first: int = 0) -> Iterator[PretrainingBatch]:
@@ -239,15 +189,10 @@ class ExampleStream:
         while empty_blocks <= self.num_blocks:
             if order[0] != epoch:
                 order = epoch, self._documents(epoch)
-            drawn = self._block(order[1], epoch, block)
-            batches = self.batching.cut(drawn.lengths(), self._stream(_SHUFFLE, epoch, block, 1))
-            if begin and begin >= len(batches):
-                raise self._no_such_position()
+            ids, chunks = self._block(order[1], epoch, block)
+            batches = self.batching.cut(self._lengths(chunks), self._stream(_SHUFFLE, epoch, block, 1))
             if any(len(batch) < self.world_size for batch in batches):
-                raise DataError(
-                    f"{self.shards.folder}: only {len(drawn.chunks)} examples, "
-                    f"too few for {self.world_size} processes"
-                )
+                raise DataError(f"{self.shards.folder}: too few examples for {self.world_size} processes")
             empty_blocks = 0 if batches else empty_blocks + 1
             following = Position(epoch, block + 1) if block + 1 < self.num_blocks else Position(epoch + 1)
             for index in range(begin, len(batches)):
@@ -255,17 +200,17 @@ class ExampleStream:
                     is_last = index + 1 == len(batches)
                     position = following if is_last else Position(epoch, block, index + 1)
                     rng = self._stream(_MASK, epoch, block, index)
-                    batch = self._draw(drawn, batches[index], rng, position)
+                    batch = self._draw(ids, chunks.take(batches[index]), rng, position)
                     yield batch.rows(slice(self.rank, None, self.world_size), batch.input_ids.shape[1])
                 number += 1
             epoch, block, begin = following.epoch, following.block, 0
-        raise DataError(f"{self.shards.folder}: no document is long enough for an example")
+        raise self._no_example()
 
     def _documents(self, epoch: int) -> np.ndarray:
         return self._stream(_ORDER, epoch).permutation(len(self.shards))
 
-    def _block(self, order: np.ndarray, epoch: int, block: int) -> "_Block":
-        """Return a block of an epoch whose documents have this order, with its chunks shuffled."""
+    def _block(self, order: np.ndarray, epoch: int, block: int) -> tuple[np.ndarray, Chunks]:
+        """Return the token ids [M] and the shuffled chunks of a block of an epoch with this order."""
         # The last block takes the remainder, so none is too small to fill a batch.
         begin, stop = [len(self.shards) * index // self.num_blocks for index in (block, block + 1)]
         settings = self.settings
@@ -280,27 +225,23 @@ class ExampleStream:
             )
         else:
             ids, sentence_ends, document_ends = self.shards.documents(order[begin:stop])
-            planned = chunks.plan(
+            planned = plan(
                 *(ids, sentence_ends, document_ends, self.words, rng),
                 max_tokens=max_tokens,
                 short_probability=short,
                 sentence_order=settings.sentence_order,
             )
-        shuffled = self._stream(_SHUFFLE, epoch, block).permutation(len(planned))
-        special = 3 if settings.sentence_order else 2
-        return _Block(
-            ids,
-            Chunks(planned.first[shuffled], planned.second[shuffled], planned.order_labels[shuffled]),
-            special,
-        )
+        return ids, planned.take(self._stream(_SHUFFLE, epoch, block).permutation(len(planned)))
+
+    def _lengths(self, chunks: Chunks) -> np.ndarray:
+        """Return the number of tokens of the row of each chunk, special tokens included."""
+        return chunks.lengths() + (3 if self.settings.sentence_order else 2)
 
     def _draw(
-        self, block: "_Block", chosen: np.ndarray, rng: np.random.Generator, position: Position
+        self, block_ids: np.ndarray, chunks: Chunks, rng: np.random.Generator, position: Position
     ) -> PretrainingBatch:
-        """Return the batch of some chunks of a block."""
         words, settings = self.words, self.settings
-        first, second = block.chunks.first[chosen], block.chunks.second[chosen]
-        lengths = block.lengths()[chosen]
+        first, second, lengths = chunks.first, chunks.second, self._lengths(chunks)
         begins = np.cumsum(lengths) - lengths  # [B] where each row begins among the tokens of all rows
         first_lengths, second_lengths = np.diff(first)[:, 0], np.diff(second)[:, 0]
         ids = np.full(lengths.sum(), words.sep, dtype=np.int32)
@@ -309,7 +250,7 @@ class ExampleStream:
             (first, begins + 1, first_lengths),
             (second, begins + first_lengths + 2, second_lengths),
         ):
-            ids[masking.spread(starts, sizes)] = block.ids[masking.spread(segment[:, 0], sizes)]
+            ids[masking.spread(starts, sizes)] = block_ids[masking.spread(segment[:, 0], sizes)]
         length = self.batching.padded_length(int(lengths.max()))
         is_real = np.arange(length) < lengths[:, None]  # [B, T]
         labels = np.full(is_real.shape, IGNORED_LABEL, dtype=np.int32)
@@ -323,7 +264,7 @@ class ExampleStream:
         return PretrainingBatch(
             input_ids=input_ids,
             masked_labels=labels,
-            order_labels=block.chunks.order_labels[chosen].astype(np.int32),
+            order_labels=chunks.order_labels.astype(np.int32),
             lengths=lengths.astype(np.int32),
             second_begins=(first_lengths + 2).astype(np.int32),
             position=position,
@@ -333,24 +274,8 @@ class ExampleStream:
         """Return the random stream of a purpose, epoch, block and batch."""
         return np.random.default_rng((self.seed, *key))
 
-    def _no_such_position(self) -> DataError:
-        return DataError(
-            f"{self.shards.folder}: no batch at {self.start} with {self.batching}. "
-            "A run can only be resumed with the shards, settings and batch size that it started with."
-        )
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Some documents, and their chunks in the order of use."""
-
-    ids: np.ndarray  # [M] of all documents
-    chunks: Chunks
-    special: int  # number of special tokens of a row
-
-    def lengths(self) -> np.ndarray:
-        """Return the number of tokens of each row, special ones included."""
-        return self.chunks.lengths() + self.special
+    def _no_example(self) -> DataError:
+        return DataError(f"{self.shards.folder}: no document is long enough for an example")
 
 
 def fixed_batches(
@@ -366,9 +291,6 @@ def fixed_batches(
 
     They are the first examples of epoch 0, never shortened, whatever the batch size; fewer if the shards have
     fewer.
-
-    Raises:
-        DataError: the vocabulary does not match the shards, or they contain no example.
     """
     batching = Batching(batch_size, batch_tokens, settings.max_seq_length)
     full_length = replace(settings, short_sequence_probability=0.0, warmup_documents=0)
@@ -376,15 +298,15 @@ def fixed_batches(
     stream = ExampleStream(shards, words, full_length, batch_size=BLOCK_DOCUMENTS)
     order, batches, left = stream._documents(0), [], limit
     for block in range(stream.num_blocks):
-        drawn = stream._block(order, 0, block)
-        chosen = np.arange(min(left, len(drawn.chunks)))
-        if len(chosen):
-            rows = stream._draw(drawn, chosen, stream._stream(_MASK, 0, block), Position())
+        ids, chunks = stream._block(order, 0, block)
+        chunks = chunks.take(np.arange(min(left, len(chunks))))
+        if len(chunks):
+            rows = stream._draw(ids, chunks, stream._stream(_MASK, 0, block), Position())
             cuts = batching.cut(rows.lengths, np.random.default_rng(0))
             batches += [rows.rows(cut, batching.padded_length(int(rows.lengths[cut].max()))) for cut in cuts]
-        left -= len(chosen)
+        left -= len(chunks)
         if not left:
             break
     if not batches:
-        raise DataError(f"{shards.folder}: no document is long enough for an example")
+        raise stream._no_example()
     return batches

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from albertkit.pretraining.words import WordTable
+from albertkit.pretraining.masking import WordTable
 
 IN_ORDER, SWAPPED = 0, 1  # the labels, as in the original and in `sentence_order_label` elsewhere
 MIN_TOKENS = 8  # a shorter chunk has nothing to learn from
@@ -27,6 +27,10 @@ class Chunks:
 
     def __len__(self) -> int:
         return len(self.first)
+
+    def take(self, chosen: np.ndarray) -> "Chunks":
+        """Return the chunks with these indices."""
+        return Chunks(self.first[chosen], self.second[chosen], self.order_labels[chosen])
 
     def lengths(self) -> np.ndarray:
         """Return the number of tokens of each chunk without special tokens, [C]."""
@@ -50,15 +54,8 @@ def plan(
     random shorter one. Excess tokens are then removed from the front or the back, at random. Each iteration
     takes one chunk of every document.
 
-    Args:
-        ids: [M] of all documents.
-        sentence_ends: [S], the end of each sentence in `ids`.
-        document_ends: [D], the end of each document in `sentence_ends`.
-        words: word boundaries in the vocabulary.
-        rng: source of all random choices.
-        max_tokens: maximum number of tokens of both segments together, without special tokens.
-        short_probability: share of chunks with a random shorter target.
-        sentence_order: whether to split the chunks into two segments.
+    `ids` [M] are those of all documents, `sentence_ends` [S] are indices of `ids`, and `document_ends` [D]
+    are indices of sentences.
     """
     word_starts = np.flatnonzero(words.starts(ids))
     sentence, final = np.append(0, document_ends[:-1]), document_ends - 1  # [D] next and last sentences
@@ -104,16 +101,8 @@ def fit(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Shorten the longer segment, then both in turn, like the original one token at a time.
 
-    Args:
-        begin: where segments A begin, [C].
-        end: where they end.
-        second_begin: where segments B begin, [C].
-        second_end: where they end.
-        max_tokens: maximum number of tokens of both together.
-        rng: decides for each token whether it is removed from the front or the back.
-
-    Returns:
-        The ranges of A and of B, [C, 2] each.
+    Takes the ends [C] of segments A and B, and returns the ranges of A and of B, [C, 2] each. At random, a
+    token is removed from the front or the back.
     """
     a, b = end - begin, second_end - second_begin
     excess = np.maximum(a + b - max_tokens, 0)

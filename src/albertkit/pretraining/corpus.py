@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.datasets.rows import Rows, as_source, object_rows
-from albertkit.errors import DataError, short
+from albertkit.errors import DataError, reading, short
 from albertkit.extras import optional
 from albertkit.text_files import (
-    COMPRESSIONS,
     Lines,
     decompressed,
     file_format,
@@ -34,7 +33,6 @@ from albertkit.text_files import (
     read_records,
 )
 
-pa = optional("pyarrow", extra="train")
 parquet = optional("pyarrow.parquet", extra="train")
 
 FORMATS = (".txt", ".jsonl", ".parquet")
@@ -44,7 +42,7 @@ PART_CHARACTERS = 4_000_000
 ROWS_BYTES = 16 << 20  # decompressed bytes of a Parquet file that are read at once
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SourceDocument:
     """One text of the corpus, or a later part of a long text."""
 
@@ -119,11 +117,7 @@ class Corpus:
     def _read_rows(self, table: Rows) -> Iterator[SourceDocument]:
         total = math.inf if self.streamed else sum(1 for _ in table)
         for number, row in enumerate(table, start=1):
-            text = row.values.get(self.text_column)
-            if not isinstance(text, str):
-                raise DataError(f"{row.origin}: expected text in {self.text_column!r}, found {short(text)}")
-            _check_characters(text, row.origin)
-            yield from _cut(SourceDocument(text=text, origin=row.origin, consumed=number / total))
+            yield from _cut(self._document(row.values.get(self.text_column), row.origin, number / total))
 
     @property
     def name(self) -> str:
@@ -137,57 +131,41 @@ class Corpus:
         """Whether a file of the corpus is one source document."""
         return not self.sentence_per_line and any(file_format(file)[0] == ".txt" for file in self.files)
 
+    def _document(self, text: Any, origin: str, consumed: float) -> SourceDocument:
+        if not isinstance(text, str):
+            raise DataError(f"{origin}: expected text in {self.text_column!r}, found {short(text)}")
+        if lone := lone_surrogate(text):
+            raise DataError(f"{origin}: {lone} is a lone surrogate, which no text can contain")
+        return SourceDocument(text=text, origin=origin, consumed=consumed)
+
     def _read(self, path: Path) -> Iterator[SourceDocument]:
         """Yield the documents of one file. Their `consumed` is the share of this file."""
         kind, compression = file_format(path)
         if kind == ".parquet":
-            return self._read_parquet(path, compression)
-        if kind == ".jsonl":
-            return self._read_jsonl(path, read_records(path))
-        return _read_text(path, read_lines(path), blocks=self.sentence_per_line)
+            yield from self._read_parquet(path, compression)
+        elif kind == ".txt":
+            yield from _read_text(path, read_lines(path), blocks=self.sentence_per_line)
+        else:
+            for number, line, share in read_records(path):
+                if line.strip():
+                    origin = f"{path}, line {number}"
+                    with reading(origin, DataError):
+                        text = json.loads(line).get(self.text_column)
+                    yield self._document(text, origin, share)
 
     def _read_parquet(self, path: Path, compression: str | None) -> Iterator[SourceDocument]:
         row = 0
-        try:
-            with ExitStack() as stack:
-                source = stack.enter_context(decompressed(path, compression)) if compression else path
-                file = stack.enter_context(parquet.ParquetFile(source))
-                names = file.schema_arrow.names
-                if self.text_column not in names:
-                    raise DataError(
-                        f"{path}: no column {self.text_column!r}. The columns are {', '.join(names)}."
-                    )
-                rows = max(1, file.metadata.num_rows)
-                for batch in file.iter_batches(batch_size=_rows_at_once(file), columns=[self.text_column]):
-                    for text in batch.column(0).to_pylist():
-                        row += 1
-                        origin = f"{path}, row {row}"
-                        if not isinstance(text, str):
-                            raise DataError(f"{origin}: expected text, found {short(text)}")
-                        yield SourceDocument(text=text, origin=origin, consumed=row / rows)
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}, in the rows after row {row}: not UTF-8 ({error})") from error
-        except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{path}: not a readable Parquet file ({error})") from error
-
-    def _read_jsonl(self, path: Path, lines: Lines) -> Iterator[SourceDocument]:
-        for number, line, share in lines:
-            if not line.strip():
-                continue
-            origin = f"{path}, line {number}"
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise DataError(f"{origin}: not JSON ({error})") from error
-            text = record.get(self.text_column) if isinstance(record, dict) else None
-            if not isinstance(text, str):
-                found = f"the fields {', '.join(record)}" if isinstance(record, dict) else line[:40]
-                raise DataError(
-                    f"{origin}: expected an object with text in {self.text_column!r}, found {found}"
-                )
-            if "\\u" in line:  # only an escape can encode a lone surrogate in a UTF-8 file
-                _check_characters(text, origin)
-            yield SourceDocument(text=text, origin=origin, consumed=share)
+        with reading(path, DataError), ExitStack() as stack:
+            source = stack.enter_context(decompressed(path, compression)) if compression else path
+            file = stack.enter_context(parquet.ParquetFile(source))
+            names = file.schema_arrow.names
+            if self.text_column not in names:
+                raise DataError(f"{path}: no column {self.text_column!r}. Columns: {', '.join(names)}.")
+            rows = max(1, file.metadata.num_rows)
+            for batch in file.iter_batches(batch_size=_rows_at_once(file), columns=[self.text_column]):
+                for text in batch.column(0).to_pylist():
+                    row += 1
+                    yield self._document(text, f"{path}, row {row}", row / rows)
 
 
 def _read_text(path: Path, lines: Lines, *, blocks: bool) -> Iterator[SourceDocument]:
@@ -207,15 +185,10 @@ def _read_text(path: Path, lines: Lines, *, blocks: bool) -> Iterator[SourceDocu
         # A part ends at a blank line; text without blank lines is split at a line end once it is twice as
         # long.
         if document_ends or characters >= PART_CHARACTERS * (1 if blank else 2):
-            yield _part(path, part, first, continues, share)
+            yield SourceDocument("".join(part), f"{path}, line {first}", continues, share)
             part, characters, continues = [], 0, not document_ends
     if part:
-        yield _part(path, part, first, continues, share)
-
-
-def _part(path: Path, lines: list[str], first: int, continues: bool, share: float) -> SourceDocument:
-    origin = f"{path}, line {first}"
-    return SourceDocument(text="".join(lines), origin=origin, continues=continues, consumed=share)
+        yield SourceDocument("".join(part), f"{path}, line {first}", continues, share)
 
 
 def _rows_at_once(file: Any) -> int:
@@ -252,36 +225,21 @@ def _is_stream(inputs: object) -> bool:
     return isinstance(inputs, Iterable) and not is_other
 
 
-def _check_characters(text: str, origin: str) -> None:
-    """Raise DataError if a text contains a lone surrogate, which UTF-8 cannot encode."""
-    if lone := lone_surrogate(text):
-        raise DataError(f"{origin}: {lone} is a lone surrogate, which no text can contain")
-
-
 def _files_of(name: str) -> list[Path]:
-    if not name:  # as a path, it would be the current folder
-        raise DataError("the name of an input is empty. Expected a file, a folder or a pattern.")
-    path = Path(name)
-    if path.is_dir():
+    path, files = Path(name), []
+    if name and path.is_dir():  # as a path, an empty name would be the current folder
         files = sorted(file for file in path.rglob("*") if file.is_file() and file_format(file)[0] in FORMATS)
-        if not files:
-            raise DataError(f"{path}: no {', '.join(FORMATS)} file in this folder")
-        return files
-    if path.is_file():
+    elif path.is_file():
         files = [path]
-    else:
+    elif name:
         folder = path.anchor or "."
-        files = []
         with suppress(ValueError):  # the name is not a pattern
-            files = sorted(
-                file for file in Path(folder).glob(str(path.relative_to(folder))) if file.is_file()
-            )
-        if not files:
-            raise DataError(f"{name}: no such file or folder, and nothing matches it as a pattern")
+            files = sorted(filter(Path.is_file, Path(folder).glob(str(path.relative_to(folder)))))
+    if not files:
+        raise DataError(f"{name!r}: no {', '.join(FORMATS)} file was found")
     for file in files:
         if file_format(file)[0] not in FORMATS:
             raise DataError(
-                f"{file}: unknown kind of file. Expected {', '.join(FORMATS)}, "
-                f"perhaps with {', '.join(COMPRESSIONS)} after it."
+                f"{file}: unknown kind of file. Expected {', '.join(FORMATS)}, or compressed ones."
             )
     return files

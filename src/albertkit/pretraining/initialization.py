@@ -14,9 +14,9 @@ from albertkit.checkpoints.sentence_modules import NORMALIZE_KEY, POOLING_KEY, s
 from albertkit.config import SETTINGS_KEY, TASK_KEY, AlbertConfig
 from albertkit.errors import ConfigError, ModelNotFoundError, ShapeMismatchError, TokenizerError
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.pretraining.masking import WordTable
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet
-from albertkit.pretraining.words import WordTable
 from albertkit.tokenization.folder import locate_model_file
 
 
@@ -39,14 +39,12 @@ def initialize(settings: PretrainingSettings, shards: ShardSet) -> AlbertForPreT
     config = model.config
     if config.vocab_size != shards.manifest.vocabulary_size:
         raise ConfigError(
-            f"the model of {settings.init_from} has {config.vocab_size} pieces, but the tokenizer of the "
-            f"shards has {shards.manifest.vocabulary_size}. Prepare the text with the model's own tokenizer."
+            f"{settings.init_from} has {config.vocab_size} pieces, but the tokenizer of the shards has "
+            f"{shards.manifest.vocabulary_size}. Prepare the text with the model's own tokenizer."
         )
     if settings.examples.max_seq_length > config.max_position_embeddings:
-        raise ConfigError(
-            f"max_seq_length {settings.examples.max_seq_length} exceeds the model's "
-            f"{config.max_position_embeddings} positions (max_position_embeddings)"
-        )
+        positions = config.max_position_embeddings
+        raise ConfigError(f"max_seq_length is too long for the model, which has {positions} positions.")
     return model
 
 
@@ -60,8 +58,8 @@ def check_vocabulary(name: str, words: WordTable) -> None:
         for index, (piece, expected) in enumerate(zip(own, words.pieces, strict=False)):
             if piece != expected:
                 raise ConfigError(
-                    f"piece {index} of {name} is {piece!r}, but piece {index} of the tokenizer of the shards "
-                    f"is {expected!r}. Prepare the text with the model's own tokenizer."
+                    f"piece {index} of {name} is {piece!r}, but that of the shards is {expected!r}. Prepare "
+                    "the text with the model's own tokenizer."
                 )
 
 
@@ -82,18 +80,14 @@ def continued_model(name: str, overrides: dict[str, Any]) -> AlbertForPreTrainin
         if not overrides:
             raise
         raise ConfigError(
-            f"[model] has {', '.join(overrides)}, and the weights of {name} have other shapes. Expected the "
-            "shapes of its config. Remove these settings, or train a new model without init_from."
+            f"[model] has {', '.join(overrides)}, but the weights of {name} have other shapes. Omit them."
         ) from None
     _forget_task(model.config)
     if groups in (None, had := model.config.num_hidden_groups):
         return model
     config = model.config.replace(num_hidden_groups=groups)
     if groups % had:  # otherwise a new group would do the work of two
-        raise ConfigError(
-            f"{name} has {had} groups of layers with different weights, but num_hidden_groups is {groups}. "
-            f"Expected a multiple of {had}."
-        )
+        raise ConfigError(f"num_hidden_groups is {groups}. Expected a multiple of {had}, those of {name}.")
     grown = AlbertForPreTraining(config)
     place = re.compile(r"(albert\.encoder\.albert_layer_groups\.)(\d+)(\..*)")
     weights = model.state_dict()

@@ -1,6 +1,5 @@
 """The loss of a pretraining batch: masked language modeling plus weighted sentence order."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,23 +8,18 @@ import torch
 from torch import Tensor, nn
 
 from albertkit.config import IGNORED_LABEL
-from albertkit.errors import ConfigError
 from albertkit.modeling.losses import vocabulary_loss
 from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.batches import PretrainingBatch
 from albertkit.pretraining.settings import PretrainingSettings
-from albertkit.training.loop import OUTPUT_SPREAD, StepOutput
+from albertkit.training.distributed import World
+from albertkit.training.loop import OUTPUT_SPREAD, Averages, StepOutput
 
 PREDICTIONS_MULTIPLE = 64
 
 
 class PretrainingObjective:
-    """The losses "masked" and "order"; logits of the vocabulary are computed only at the masked positions.
-
-    Args:
-        settings: settings of the run.
-        device: the model's device.
-    """
+    """The losses "masked" and "order"; logits of the vocabulary are computed only at the masked positions."""
 
     def __init__(self, settings: PretrainingSettings, device: torch.device | None = None) -> None:
         self.weights: dict[str, float] = {}
@@ -33,8 +27,6 @@ class PretrainingObjective:
             self.weights["masked"] = 1.0
         if settings.examples.sentence_order and settings.order_weight:
             self.weights["order"] = settings.order_weight
-        if not self.weights:
-            raise ConfigError("masked_lm is off and order_weight is 0, so there is no loss. Set one of them.")
         self.device = device or torch.device("cpu")
 
     @property
@@ -121,15 +113,10 @@ class PretrainingObjective:
         first batch, relative to their deviation over the vocabulary. It is 0 for a model that predicts the
         same everywhere.
         """
-        totals: dict[str, list[Any]] = {}
+        averages = Averages()
         for batch in batches:
-            for name, (total, count) in self(model, batch, self.counts(batch)).sums.items():
-                entry = totals.setdefault(name, [0.0, 0])
-                entry[0] = entry[0] + total  # stays on the device
-                entry[1] += count
-        metrics = {
-            name: float(total) / count if count else math.nan for name, (total, count) in totals.items()
-        }
+            averages.add(self(model, batch, self.counts(batch)).sums)
+        metrics = averages.take(World(self.device))
         if batches and "masked" in self.weights and (count := self.counts(batches[0])["masked"]) > 1:
             # One position has no spread. Scores beyond these belong to padding (see `forward`).
             scores = self.forward(model, batches[0])["masked"][0][:count].float()  # (N, V)

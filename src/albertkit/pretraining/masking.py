@@ -5,15 +5,97 @@ chosen. Each of these independently becomes [MASK] (80%), a random other token (
 original drops an n-gram that overlaps a masked one, which favors short ones. Here all words are first divided
 into n-grams, of which random ones are chosen. So they cannot overlap.
 
+A new word begins at a piece with SentencePiece's word-start mark, at punctuation and symbols, and after
+them. In scripts that are written without spaces (Chinese, Japanese, Thai ...), every piece is a
+word, as in the original: there the pieces of a unigram vocabulary are the most common words of the text.
+Apostrophes stay inside their word ("don't" is one word). A lone word-start mark belongs to the next piece. A
+special token is a word of its own.
+
 Legend: M tokens of all rows without padding, B rows, W words, G n-grams.
 """
 
-import numpy as np
+import string
+import unicodedata
+from pathlib import Path
 
+import numpy as np
+import sentencepiece
+
+from albertkit.errors import TokenizerError
 from albertkit.pretraining.settings import ExampleSettings
-from albertkit.pretraining.words import WordTable
+from albertkit.tokenization.model_file import WORD_START
 
 MASK_SHARE, RANDOM_SHARE = 0.8, 0.1  # the rest is kept
+
+_APOSTROPHES = {"'", "\N{RIGHT SINGLE QUOTATION MARK}"}
+_UNSPACED_SCRIPTS = ("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+
+# The original: a piece begins a word if it is one of these symbols, or has any character that is neither one
+# of them nor an English letter (the word-start mark, a digit, an apostrophe, an accented letter).
+_ORIGINAL_SYMBOLS = frozenset(string.punctuation) - frozenset("'<=>")
+_ORIGINAL_INSIDE = _ORIGINAL_SYMBOLS | frozenset(string.ascii_lowercase)
+
+
+class WordTable:
+    """Properties of every id of a vocabulary, as arrays indexed by id."""
+
+    def __init__(self, model_file: str | Path) -> None:
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(model_file))
+        self.model_file = Path(model_file)
+        self.size: int = processor.get_piece_size()
+        self.pieces = pieces = [processor.id_to_piece(index) for index in range(self.size)]
+        special = ("[CLS]", "[SEP]", "[MASK]", "<pad>")
+        if missing := [name for name in special if name not in pieces]:
+            raise TokenizerError(f"{model_file} lacks {', '.join(missing)}, which pretraining needs")
+        self.cls, self.sep, self.mask, self.pad = map(processor.piece_to_id, special)
+        self.is_special = np.array(
+            [
+                processor.is_control(index) or processor.is_unknown(index) or processor.is_unused(index)
+                for index in range(self.size)
+            ]
+        )
+        self.is_special[[self.cls, self.sep, self.mask, self.pad]] = True
+        symbols = np.array([_is_symbol(piece) for piece in pieces]) | self.is_special
+        self._begins = symbols | [piece.startswith(WORD_START) or _is_unspaced(piece[0]) for piece in pieces]
+        self._next_begins = symbols | [_is_unspaced(piece[-1]) for piece in pieces]
+        self._next_continues = np.array([piece == WORD_START for piece in pieces])
+        self._original_begins = np.array(
+            [
+                piece in _ORIGINAL_SYMBOLS or any(char.lower() not in _ORIGINAL_INSIDE for char in piece)
+                for piece in pieces
+            ]
+        )
+        # For drawing a random ordinary id that differs from a given one.
+        self.ordinary_ids = np.flatnonzero(~self.is_special)
+        self.ordinary_rank = np.cumsum(~self.is_special) - 1
+
+    def __reduce__(self) -> tuple[type["WordTable"], tuple[Path]]:
+        # Small, for the same reason as in `ShardSet`.
+        return WordTable, (self.model_file,)
+
+    def starts(self, ids: np.ndarray) -> np.ndarray:
+        """Return for each of `ids` [tokens] whether a word begins there; the first one always does."""
+        result = self._begins[ids]
+        before = ids[:-1]
+        result[1:] |= self._next_begins[before]
+        result[1:] &= ~self._next_continues[before] | self.is_special[ids[1:]]
+        result[:1] = True
+        return result
+
+    def original_starts(self, ids: np.ndarray) -> np.ndarray:
+        """Return the same [tokens] with the rule of the original, which depends on each piece alone."""
+        return self._original_begins[ids]
+
+
+def _is_unspaced(char: str) -> bool:
+    return unicodedata.name(char, "").startswith(_UNSPACED_SCRIPTS)
+
+
+def _is_symbol(piece: str) -> bool:
+    text = piece.removeprefix(WORD_START)
+    if not text or text in _APOSTROPHES:
+        return False
+    return not any(unicodedata.category(char)[0] in "LNM" for char in text)
 
 
 def budget(lengths: np.ndarray, settings: ExampleSettings) -> np.ndarray:
@@ -23,7 +105,7 @@ def budget(lengths: np.ndarray, settings: ExampleSettings) -> np.ndarray:
 
 
 def ngram_lengths(count: int, max_ngram: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw `count` lengths in words with p(n) = (1/n) / sum(1/k)."""
+    """Draw lengths in words with p(n) = (1/n) / sum(1/k)."""
     weights = 1 / np.arange(1, max_ngram + 1)
     edges = np.cumsum(weights / weights.sum())[:-1]
     return np.searchsorted(edges, rng.random(count), side="right") + 1
@@ -36,17 +118,9 @@ def choose(
     settings: ExampleSettings,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Choose the tokens to mask.
+    """Return whether each token of `ids` [M] is chosen to be masked, [M].
 
-    Args:
-        ids: [M], rows with special tokens, one after the other.
-        lengths: [B], the number of tokens of each row.
-        words: word boundaries in the vocabulary.
-        settings: settings of the examples.
-        rng: source of all random choices.
-
-    Returns:
-        Whether each token is chosen, [M].
+    The rows have `lengths` [B] and special tokens, and are one after the other.
     """
     starts = np.flatnonzero(words.starts(ids))  # [W]
     sizes = np.diff(starts, append=len(ids))  # [W] in tokens
@@ -113,13 +187,8 @@ def hide(
 ) -> np.ndarray:
     """Return the ids [M] as the model sees them: the chosen tokens are masked, replaced or kept.
 
-    Args:
-        ids: [M].
-        masked: whether each token is chosen, [M].
-        words: word boundaries in the vocabulary.
-        rng: source of all random choices.
-        replace_with_any: whether random tokens come from the whole vocabulary, including special tokens and
-            the original token, as in the original code.
+    With `replace_with_any`, random tokens come from the whole vocabulary, including special tokens and the
+    original token, as in the original code.
     """
     labels = ids[masked]
     draw = rng.random(len(labels))

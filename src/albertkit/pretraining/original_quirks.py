@@ -19,10 +19,9 @@ stream that its seed does not control.
 import numpy as np
 
 from albertkit.pretraining.chunks import IN_ORDER, SWAPPED, Chunks, fit
-from albertkit.pretraining.masking import budget, ngram_lengths
+from albertkit.pretraining.masking import WordTable, budget, ngram_lengths
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
-from albertkit.pretraining.words import WordTable
 
 
 def plan(
@@ -35,15 +34,7 @@ def plan(
 ) -> tuple[np.ndarray, Chunks]:
     """Split documents into chunks of two segments of at most `max_tokens` tokens together.
 
-    Args:
-        documents: indices of the documents.
-        shards: all documents; B may come from any.
-        rng: source of all random choices.
-        max_tokens: maximum number of tokens of both segments together, without special tokens.
-        short_probability: share of documents with a random shorter target.
-
-    Returns:
-        The ids of the documents and of all segments from elsewhere, and the chunks as ranges of these ids.
+    Return the ids of the documents and of all segments from elsewhere, and the chunks as ranges of these ids.
     """
     texts: list[np.ndarray] = []
     start = 0  # of the next text

@@ -64,19 +64,16 @@ class PreparationSettings:
         check_numbers(self)
         # sentencex accepts any string, and uses English rules for unknown languages.
         if not re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]+)*", self.language):
-            raise ConfigError(
-                f"language must be an ISO 639 code such as en, de or zh (perhaps with a region: de-at), "
-                f"not {self.language!r}"
-            )
+            raise ConfigError(f"language must be an ISO 639 code such as en or de-at, not {self.language!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleSettings:
     """Settings for drawing training examples; the defaults are the paper's (Lan et al. 2019, section 4.1)."""
 
-    max_seq_length: int = number(128, "tokens")
+    max_seq_length: int = number(128, "tokens", minimum=16)
     """Maximum length of a sequence in tokens, including special tokens."""
-    warmup_seq_length: int = number(32, "tokens")
+    warmup_seq_length: int = number(32, "tokens", minimum=16)
     """Maximum length of the sequences in the length warm-up at the start of a run (Li et al. 2021)."""
     warmup_documents: int = number(0, "documents", minimum=0)
     """Length warm-up: number of documents in the first epoch to split into sequences of at most
@@ -101,14 +98,11 @@ class ExampleSettings:
     def __post_init__(self) -> None:
         check_numbers(self)
         for name in ("max_seq_length", "warmup_seq_length"):
-            if (value := getattr(self, name)) < 16 or value % LENGTH_MULTIPLE:
-                raise ConfigError(
-                    f"{name} must be a multiple of {LENGTH_MULTIPLE} and 16 or more, not {value}"
-                )
+            if (value := getattr(self, name)) % LENGTH_MULTIPLE:
+                raise ConfigError(f"{name} must be a multiple of {LENGTH_MULTIPLE}, not {value}")
         if self.warmup_documents and self.warmup_seq_length > self.max_seq_length:
             raise ConfigError(
-                f"warmup_seq_length is {self.warmup_seq_length}, longer than max_seq_length, which is "
-                f"{self.max_seq_length}. Choose a smaller warmup_seq_length."
+                f"warmup_seq_length must be at most max_seq_length, not {self.warmup_seq_length}"
             )
         if not (self.masked_lm or self.sentence_order):
             raise ConfigError("masked_lm and sentence_order are both off. Turn at least one of them on.")
@@ -165,38 +159,25 @@ class PretrainingSettings:
 
     def __post_init__(self) -> None:
         if (self.batch_size is None) == (self.batch_tokens is None):
-            raise ConfigError(
-                f"batch_size is {self.batch_size} and batch_tokens is {self.batch_tokens}. Set the size of a "
-                "batch either in sequences (batch_size) or in tokens (batch_tokens)."
-            )
+            raise ConfigError("Set the size of a batch either with batch_size or with batch_tokens.")
         check_numbers(self)
-        self._check_average()
+        if not (self.examples.masked_lm or self.order_weight):
+            raise ConfigError("masked_lm is off and order_weight is 0, so there is no loss. Set one of them.")
+        count, training = self.average_checkpoints, self.training
+        if count > training.keep_checkpoints:
+            raise ConfigError(f"average_checkpoints must be at most keep_checkpoints, not {count}")
+        if count > 1 and training.early_stopping:
+            raise ConfigError("average_checkpoints and early_stopping exclude each other.")
         for name in self.model:
             if name not in ARGUMENTS:
-                nearest = suggestion(name, ARGUMENTS)
-                raise ConfigError(f"[model]: unknown setting {name!r}. {nearest}")
+                raise ConfigError(f"[model]: unknown setting {name!r}. {suggestion(name, ARGUMENTS)}")
         if "vocab_size" in self.model:
             raise ConfigError("[model] sets vocab_size, but the tokenizer determines it. Omit it.")
         if self.init_from is None and "hidden_size" not in self.model:
             raise ConfigError("[model] has no hidden_size. Set the shape of the model, as in recipes/.")
-        if self.init_from is not None:
-            for name in ("frequency_bias", "sinusoidal_positions", "unit_mapping"):
-                if getattr(self, name):
-                    raise ConfigError(
-                        f"{name} is for a new model, but init_from is {self.init_from!r}. Omit one of them."
-                    )
-
-    def _check_average(self) -> None:
-        """Raise ConfigError unless the checkpoints of the mean are kept."""
-        count, kept = self.average_checkpoints, self.training.keep_checkpoints
-        if count > kept:
-            raise ConfigError(
-                f"average_checkpoints is {count}, but keep_checkpoints is {kept}. Keep {count} or more."
-            )
-        if count > 1 and self.training.early_stopping:
-            raise ConfigError(
-                f"average_checkpoints is {count}, but early_stopping keeps the best model. Omit one of them."
-            )
+        for name in ("frequency_bias", "sinusoidal_positions", "unit_mapping"):
+            if self.init_from is not None and getattr(self, name):
+                raise ConfigError(f"{name} is for a new model, but init_from is {self.init_from!r}.")
 
     @property
     def step_tokens(self) -> int:
@@ -218,38 +199,38 @@ class PretrainingSettings:
 
     def warnings(self) -> list[str]:
         """Return a warning for each combination that is known to fail or has no effect."""
-        found: list[str] = []
+        notes: list[str] = []
         training = self.training
         rate = training.learning_rate or 0.0
         spread = self.model.get("initializer_range", 0.02)
         if training.optimizer == "lamb" and rate > _LAMB_LIMIT:
-            found.append(f"a learning rate of {rate:g} is too high for LAMB: runs at 1e-2 collapsed")
+            notes.append(f"a learning rate of {rate:g} is too high for LAMB: runs at 1e-2 collapsed")
         if training.optimizer.startswith("adamw") and self.init_from is None and rate > _ADAMW_LIMIT * spread:
-            found.append(
+            notes.append(
                 f"a learning rate of {rate:g} is high for AdamW with initializer_range {spread:g}: runs with "
                 f"a learning rate above {_ADAMW_LIMIT:g} times initializer_range collapsed"
             )
         if training.schedule == "linear" and not training.warmup and self.init_from is None:
-            found.append("there is no warm-up: set warmup_steps or warmup_tokens")
+            notes.append("there is no warm-up: set warmup_steps or warmup_tokens")
         examples, length = self.examples, self.examples.max_seq_length
         share, most = examples.masked_lm_probability, examples.most_predictions
         if examples.masked_lm and examples.max_predictions is None and round(share * length) > most:
-            found.append(
+            notes.append(
                 f"masked_lm_probability is {share:g}, but max_predictions limits it to {most} of {length} "
                 f"tokens: set max_predictions to {math.ceil(share * length)}"
             )
         if examples.warmup_seq_length != ExampleSettings.warmup_seq_length and not examples.warmup_documents:
-            found.append(
+            notes.append(
                 f"warmup_seq_length is {examples.warmup_seq_length}, but warmup_documents is 0, so there is "
                 "no length warm-up: set warmup_documents"
             )
         positions = self.model.get("max_position_embeddings", length)
         if self.init_from is None and positions > length:
-            found.append(
+            notes.append(
                 f"max_position_embeddings is {positions}, but max_seq_length is {length}: the run does not "
                 "train the later positions, and the model is wrong for longer texts until a further run does"
             )
-        return found
+        return notes
 
 
 # Peak learning rate and tokens per step: Lan et al. 2019, section 4.1; Devlin et al. 2018, appendix A.2.

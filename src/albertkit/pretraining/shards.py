@@ -9,6 +9,7 @@ are not stored: they are drawn anew in every epoch. A corpus takes about half a 
 """
 
 import hashlib
+import json
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from albertkit.errors import DataError
+from albertkit.errors import DataError, reading
 from albertkit.extras import optional
-from albertkit.files import file_sha256, read_json, write_json
+from albertkit.files import file_sha256, write_json
 from albertkit.recipe import build
 from albertkit.tokenization.folder import read_settings
 from albertkit.tokenization.normalization import Normalization
@@ -65,24 +66,15 @@ class Manifest:
         """Read the manifest of a finished folder."""
         file = folder / MANIFEST
         if not file.exists():
-            missing = f"no {MANIFEST}" if folder.is_dir() else "no such folder"
             raise DataError(
-                f"{folder}: {missing}, so this is not a finished shard folder. Pass the folder that "
-                "`albertkit prepare` wrote, or run that again if it was stopped (finished shards are kept)."
+                f"{folder} has no {MANIFEST}, so it is not a finished shard folder. Run `albertkit prepare`."
             )
-        values = read_json(file, DataError)
-        if values.get("format") != FORMAT or values.get("version") != VERSION:
-            raise DataError(
-                f"{file}: expected format {FORMAT!r} version {VERSION}, "
-                f"found {values.get('format')!r} version {values.get('version')!r}"
-            )
-        try:
+        with reading(file, DataError):
+            values = json.loads(file.read_bytes())
+            if (values.pop("format", None), values.pop("version", None)) != (FORMAT, VERSION):
+                raise ValueError(f"expected format {FORMAT!r} version {VERSION}")
             shards = [build(ShardRecord, record, where=str(file)) for record in values["shards"]]
-            names = cls.__dataclass_fields__.keys() - {"shards"}
-            manifest = build(cls, {name: values[name] for name in names} | {"shards": ()}, where=str(file))
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise DataError(f"{file} is damaged ({error}). Prepare the corpus again.") from error
-        return replace(manifest, shards=tuple(shards))
+            return replace(build(cls, values | {"shards": ()}, where=str(file)), shards=tuple(shards))
 
 
 class ShardSet:
@@ -94,9 +86,6 @@ class ShardSet:
         self._chunks: list[_Chunk | None] = [None] * len(self.manifest.shards)
         ends = np.cumsum([record.documents for record in self.manifest.shards])
         self._starts: list[int] = [0, *ends.tolist()]
-        for record in self.manifest.shards:
-            if not (self.folder / record.file).is_file():
-                raise DataError(f"{self.folder / record.file}: listed in {MANIFEST}, but missing")
 
     def __reduce__(self) -> tuple[type["ShardSet"], tuple[Path]]:
         # A pickle has only the path: Python hangs if a worker process ends before it has read a large pickle.
@@ -107,8 +96,6 @@ class ShardSet:
 
     def tokens(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the ids [tokens] of document `index`, and the ends [sentences] of its sentences."""
-        if not 0 <= index < len(self):
-            raise IndexError(f"document {index} of {len(self)}")
         shard = bisect_right(self._starts, index) - 1
         return self._chunk(shard).tokens(index - self._starts[shard])
 
@@ -140,13 +127,8 @@ class ShardSet:
         chunk = self._chunks[shard]
         if chunk is None:
             record = self.manifest.shards[shard]
-            chunk = _Chunk.open(self.folder, record)
-            largest = int(chunk.ids.max(initial=0))
-            if largest >= self.manifest.vocabulary_size:
-                raise DataError(
-                    f"{self.folder / record.file}: the largest token id is {largest}, but "
-                    f"the vocabulary has {self.manifest.vocabulary_size} pieces. Prepare the corpus again."
-                )
+            with reading(self.folder / record.file, DataError):
+                chunk = _Chunk.open(self.folder / record.file, record, self.manifest.vocabulary_size)
             self._chunks[shard] = chunk
         return chunk
 
@@ -154,31 +136,27 @@ class ShardSet:
         """Raise DataError unless each file has the checksum that the manifest lists."""
         for record in self.manifest.shards:
             file = self.folder / record.file
-            found = file_sha256(file)
-            if found != record.sha256:
-                raise DataError(
-                    f"{file}: the file has changed since it was written (sha256 {found[:12]}, expected "
-                    f"{record.sha256[:12]} from {MANIFEST}). Restore it from a copy, or prepare the corpus "
-                    "again: the same command writes the same shards, so a run can resume with them."
-                )
+            with reading(file, DataError):
+                if file_sha256(file) != record.sha256:
+                    raise DataError(f"{file} has changed since it was written. Prepare the corpus again.")
 
     def check_tokenizer(self, file: str | Path) -> None:
         """Raise DataError unless `file` is the vocabulary that these shards were made with.
 
         The normalization in the `tokenizer_config.json` in its folder must be the same too.
         """
-        found = file_sha256(Path(file))
-        if found != self.manifest.tokenizer_sha256:
-            raise DataError(
-                f"{self.folder}: made with another vocabulary (sha256 {self.manifest.tokenizer_sha256[:12]}) "
-                f"than {file} (sha256 {found[:12]}). Prepare the corpus again or use the right vocabulary."
-            )
-        normalization = asdict(Normalization.of(read_settings(Path(file))))
+        file = Path(file)
+        normalization = asdict(Normalization.of(read_settings(file)))
         made_with = self.manifest.settings.get("normalization", normalization)
-        if different := [name for name, value in made_with.items() if normalization.get(name) != value]:
+        different = [
+            f"{name}={value}" for name, value in made_with.items() if normalization.get(name) != value
+        ]
+        if file_sha256(file) != self.manifest.tokenizer_sha256:
+            different = ["another vocabulary"]
+        if different:
             raise DataError(
-                f"{self.folder}: made with {', '.join(f'{name}={made_with[name]}' for name in different)}, "
-                f"but the tokenizer_config.json next to {file} differs. Prepare again or correct it."
+                f"{self.folder}: made with {', '.join(different)} than {file} and its tokenizer_config.json "
+                "have. Prepare the corpus again, or use the right tokenizer."
             )
 
 
@@ -191,21 +169,20 @@ class _Chunk:
     document_ends: np.ndarray  # [documents + 1] into sentence_ends
 
     @classmethod
-    def open(cls, folder: Path, record: ShardRecord) -> "_Chunk":
-        path = folder / record.file
-        try:
-            reader = pa.ipc.open_file(pa.memory_map(str(path)))
-            column = reader.get_batch(0).column(0)
-            column.validate(full=True)
-        except (pa.ArrowException, OSError, IndexError, ValueError) as error:
-            raise DataError(f"{path}: not a readable Arrow file ({error})") from error
+    def open(cls, path: Path, record: ShardRecord, vocabulary_size: int) -> "_Chunk":
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        column = reader.get_batch(0).column(0)
+        column.validate(full=True)
         sentences = column.values if pa.types.is_list(column.type) else column
         is_ids = pa.types.is_list(sentences.type) and sentences.type.value_type in (pa.uint16(), pa.uint32())
         if not is_ids or column.null_count or sentences.null_count or sentences.values.null_count:
-            raise DataError(f"{path}: expected lists of lists of token ids, found {column.type}")
+            raise ValueError(f"expected lists of lists of token ids, found {column.type}")
         if reader.num_record_batches != 1 or len(column) != record.documents:
-            raise DataError(f"{path}: expected one batch of the {record.documents} documents in {MANIFEST}")
-        return cls(sentences.values.to_numpy(), sentences.offsets.to_numpy(), column.offsets.to_numpy())
+            raise ValueError(f"expected one batch of the {record.documents} documents in {MANIFEST}")
+        ids = sentences.values.to_numpy()
+        if (largest := int(ids.max(initial=0))) >= vocabulary_size:
+            raise ValueError(f"the largest id is {largest}, but the vocabulary has {vocabulary_size} pieces")
+        return cls(ids, sentences.offsets.to_numpy(), column.offsets.to_numpy())
 
     def tokens(self, row: int) -> tuple[np.ndarray, np.ndarray]:
         first, last = self.document_ends[row], self.document_ends[row + 1]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from albertkit.errors import ConfigError, DiskFullError, TrainingError, did_you_mean, short
+from albertkit.errors import ConfigError, DiskFullError, TrainingError, did_you_mean
 
 if TYPE_CHECKING:
     from albertkit.training.distributed import World
@@ -58,30 +58,16 @@ class Callback:
         """Handle the end of the run, or an interruption. It is also called after an error."""
 
 
-def checked_callbacks(callbacks: Iterable[Callback]) -> tuple[Callback, ...]:
-    """Return the callbacks as a tuple.
-
-    Raises:
-        ConfigError: something else than a list of callbacks, or a method that is never called because its
-            name only resembles that of a callback.
-    """
-    if isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
-        raise ConfigError(f"callbacks is {short(callbacks)}. Expected a list of albertkit.Callback objects.")
-    callbacks = tuple(callbacks)
+def check_callbacks(callbacks: Iterable[Callback]) -> None:
+    """Raise ConfigError if a method is never called, because its name only resembles that of a callback."""
     events = [name for name in dir(Callback) if name.startswith("on_")]
-    for number, callback in enumerate(callbacks):
-        if not isinstance(callback, Callback):
-            raise ConfigError(
-                f"callbacks[{number}] is {short(callback)}. Expected an object of a subclass of "
-                "albertkit.Callback."
-            )
-        for name in {name for name in dir(type(callback)) if name.startswith("on_")} - set(events):
-            raise ConfigError(
-                f"callbacks[{number}]: {type(callback).__name__} has the method {name}, which is never "
-                f"called{did_you_mean(name, events)}. The methods of a callback are {', '.join(events)}. "
-                "Give a method of your own another name."
-            )
-    return callbacks
+    for callback in callbacks:
+        for name in dir(callback):
+            if name.startswith("on_") and name not in events:
+                raise ConfigError(
+                    f"{type(callback).__name__} has the method {name}, which is never called"
+                    f"{did_you_mean(name, events)}. The methods of a callback are {', '.join(events)}."
+                )
 
 
 class CallbackList:
@@ -93,8 +79,7 @@ class CallbackList:
 
     def __init__(self, callbacks: Sequence[Callback], run: "RunState", world: "World") -> None:
         self.run, self._world = run, world
-        self.failed = False
-        """Whether a callback has raised an error; equal in all processes."""
+        self.failed = False  # whether a callback has raised an error; equal in all processes
         self._error: Exception | None = None
         self._called = list(callbacks)
         self._started: list[Callback] = []
@@ -126,7 +111,7 @@ class CallbackList:
             raise TrainingError("a callback failed in the main process. See the error in its log.")
 
     def _synchronize(self) -> None:
-        """Tell all processes what callbacks of the main one requested: a stop, or the end after an error."""
+        """Share with all processes whether a callback of the main process failed or stopped the run."""
         requests = {"errors": int(self._error is not None), "stops": int(self.run.stopped is not None)}
         requests = self._world.sum_counts([requests])
         self.failed = requests["errors"] > 0

@@ -19,30 +19,27 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 import torch
 from filelock import FileLock, Timeout
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from albertkit.checkpoints.arrays import to_tensors
 from albertkit.checkpoints.folder import read_folder
-from albertkit.errors import AlbertKitError, TrainingError
+from albertkit.errors import TrainingError
 from albertkit.files import contents, finite, flush_to_disk, full_disk_named, write_json
 from albertkit.recipe import build
 from albertkit.training.distributed import World
+from albertkit.training.progress import CURVES, METRICS, TENSORBOARD, metrics_lines
 from albertkit.training.settings import TrainingSettings
-from albertkit.training.state import CURVES, METRICS, TENSORBOARD, Progress, RunState, metrics_lines, step_of
+from albertkit.training.state import RunState
 from albertkit.training.throughput import computes_in_bf16
 
-LOCK = ".lock"
-BEST = "best"
-STATE_JSON = "training_state.json"
-STATE_TENSORS = "training_state.safetensors"
+LOCK, BEST = ".lock", "best"
+STATE_JSON, STATE_TENSORS = "training_state.json", "training_state.safetensors"
 _STEP = re.compile("step-[0-9]+")
 _METRICS = ("metrics", "best_metrics")  # fields of the state that may be NaN, which is null in the file
 _SHOWN_DIFFERENCES = 8
@@ -55,19 +52,16 @@ def open_run(output: Path) -> Iterator[None]:
         # Left by a run that was killed before its first checkpoint.
         left = {METRICS, TENSORBOARD, LOCK, CURVES, "checkpoints"}
         refuse_other_folders(output, left | ({BEST} if (output / METRICS).is_file() else set()))
-        if any(line.endswith("\n") and step_of(line) != 0 for line in metrics_lines(output)):
+        if any(step for step, _ in metrics_lines(output)):
             raise TrainingError(
-                f"{output / METRICS} has metrics, but {output} has no checkpoint: a new run would overwrite "
-                "the metrics. Restore the checkpoints, or choose another output folder."
+                f"{output / METRICS} has metrics, but {output} has no checkpoint. Choose another folder."
             )
     output.mkdir(parents=True, exist_ok=True)
     lock = FileLock(output / LOCK)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise TrainingError(
-            f"{output} is in use by another run. Wait for it, stop it, or choose another folder."
-        ) from None
+        raise TrainingError(f"{output} is in use by another run. Wait for it, or stop it.") from None
     try:
         yield
     finally:
@@ -142,13 +136,13 @@ def save_checkpoint(
         for index, values in optimizer.state_dict()["state"].items()
         for key, value in values.items()
     }
-    values = {name: asdict(state)[name] for name in Progress.__dataclass_fields__}
-    values |= {name: finite(values[name]) for name in _METRICS} | {"fingerprint": fingerprint}
+    document = state.saved() | {"fingerprint": fingerprint}
+    document |= {name: finite(document[name]) for name in _METRICS}
     with written_folder(folder) as temporary:
         save_model(temporary)
         with full_disk_named(folder):
             (temporary / STATE_TENSORS).write_bytes(safetensors.torch.save(tensors))
-        write_json(temporary / STATE_JSON, values)
+        write_json(temporary / STATE_JSON, document)
     for old in checkpoints(state.output)[:-keep]:
         shutil.rmtree(old)
 
@@ -159,40 +153,38 @@ def load_checkpoint(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     fingerprint: dict[str, Any],
-) -> Progress:
+) -> RunState:
     """Load a checkpoint's weights and optimizer, and return its state."""
-    document = _read_document(folder)
-    _require_same_run(folder, document.pop("fingerprint"), fingerprint)
     with _reading(folder):
-        tensors = safetensors.torch.load_file(folder / STATE_TENSORS)
-        _, arrays = read_folder(folder)
-        missing, unexpected = model.load_state_dict(to_tensors(arrays), strict=False)
-        names = dict(model.named_parameters(remove_duplicate=False))
-        # A model folder stores a tied parameter once, under one of its names.
-        loaded = {id(value) for name, value in names.items() if name not in missing}
-        lost = [name for name in missing if id(names.get(name)) not in loaded]
-        if unexpected or lost:
-            raise ValueError(f"it is of another model: missing {lost}, unexpected {unexpected}")
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            _, index, key = name.split(".")
-            moments.setdefault(int(index), {})[key] = value
-        optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
+        document = json.loads((folder / STATE_JSON).read_bytes())
+        _require_same_run(folder, document.pop("fingerprint"), fingerprint)
+        if document.keys() != RunState(output=folder).saved().keys():
+            raise ValueError(f"{STATE_JSON} has other fields")
         for name in _METRICS:
             values = document[name].items()
             document[name] = {key: math.nan if value is None else value for key, value in values}
-        return build(Progress, document, where=STATE_JSON)
+        state = build(RunState, document | {"output": folder}, where=STATE_JSON)
+        _, arrays = read_folder(folder)
+        missing, unexpected = model.load_state_dict(to_tensors(arrays), strict=False)
+        # A model folder stores a tied parameter once, under one of its names.
+        names = dict(model.named_parameters(remove_duplicate=False))
+        loaded = {id(value) for name, value in names.items() if name not in missing}
+        if unexpected or any(id(names.get(name)) not in loaded for name in missing):
+            raise ValueError(f"it is of another model: missing {missing}, unexpected {unexpected}")
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in safetensors.torch.load_file(folder / STATE_TENSORS).items():
+            _, index, key = name.split(".")
+            moments.setdefault(int(index), {})[key] = value
+        optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
+    return state
 
 
 def check_schedule(folder: Path, state: RunState, settings: TrainingSettings) -> None:
     """Raise TrainingError if the settings give another learning rate than a checkpoint has."""
-    factor = state.schedule_factor
     now = settings.learning_rate_factor(step=state.step, tokens=state.tokens)
-    if state.step and not math.isclose(factor, now, abs_tol=1e-9):
+    if state.step and not math.isclose(state.schedule_factor, now, abs_tol=1e-9):
         raise TrainingError(
-            f"{folder} was written at {factor:.4f} of the peak learning rate, but with {settings.unit}="
-            f"{settings.length} and decay_{settings.unit}={settings.decay} it would be {now:.4f} there, "
-            "because the decay had begun. Use the saved settings or a new output folder."
+            f"{folder}: the decay had begun, so {settings.unit} and decay_{settings.unit} cannot change."
         )
 
 
@@ -201,19 +193,10 @@ def choose_precision(settings: TrainingSettings, output: Path, world: World) -> 
     if settings.precision != "auto":
         return settings.precision
     for newest in checkpoints(output)[-1:]:
-        return _read_document(newest)["fingerprint"]["precision"]
+        with _reading(newest):
+            return json.loads((newest / STATE_JSON).read_bytes())["fingerprint"]["precision"]
     # In a new run, all processes use the same precision, whatever their machines are.
     return "fp32" if world.any(not computes_in_bf16(world.device)) else "bf16"
-
-
-def _read_document(folder: Path) -> dict[str, Any]:
-    with _reading(folder):
-        document = json.loads((folder / STATE_JSON).read_text(encoding="utf-8"))
-        if document["fingerprint"]["precision"] not in ("fp32", "bf16"):
-            raise ValueError(f"precision {document['fingerprint']['precision']!r}")
-        if missing := Progress.__dataclass_fields__.keys() - document.keys():
-            raise ValueError(f"{STATE_JSON} lacks {', '.join(sorted(missing))}")
-        return document
 
 
 @contextmanager
@@ -221,8 +204,9 @@ def _reading(folder: Path) -> Iterator[None]:
     """Turn any error within the block into a TrainingError that names the checkpoint."""
     try:
         yield
-    except (AlbertKitError, OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError,
-            SafetensorError) as error:  # fmt: skip
+    except TrainingError:
+        raise
+    except Exception as error:
         raise TrainingError(
             f"{folder} is damaged ({error}). Delete it to resume from the previous checkpoint."
         ) from error
@@ -231,18 +215,18 @@ def _reading(folder: Path) -> Iterator[None]:
 def _require_same_run(folder: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:
     # Convert through JSON, so that a tuple equals the list it was saved as.
     before, now = _flat(saved), _flat(json.loads(json.dumps(current)))
-    differences = [
-        f"{name}: saved {_short(before, name)}, now {_short(now, name)}"
-        for name in sorted(before.keys() | now.keys())
-        if name not in before or name not in now or before[name] != now[name]
-    ]
+    names = sorted(name for name in before | now if before.get(name, _NOTHING) != now.get(name, _NOTHING))
+    differences = [f"{name}: saved {_short(before, name)}, now {_short(now, name)}" for name in names]
+    if more := differences[_SHOWN_DIFFERENCES:]:
+        differences[_SHOWN_DIFFERENCES:] = [f"and {len(more)} more"]
     if differences:
-        if len(differences) > _SHOWN_DIFFERENCES:
-            differences[_SHOWN_DIFFERENCES:] = [f"and {len(differences) - _SHOWN_DIFFERENCES} more"]
         raise TrainingError(
             f"{folder} cannot be resumed with these settings ({'; '.join(differences)}). Use the saved ones, "
             "or another output folder to start a new run."
         )
+
+
+_NOTHING = object()
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Any]:

@@ -44,7 +44,7 @@ class World:
         return self.rank == 0
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """Return the model with its gradients averaged over the processes; alone, the model itself."""
+        """Return the model with its gradients averaged over the processes."""
         if self.size == 1:
             return model
         return DistributedDataParallel(
@@ -58,7 +58,6 @@ class World:
         return nullcontext() if self.size == 1 else wrapped.no_sync()  # type: ignore[operator]
 
     def sum(self, values: Tensor) -> Tensor:
-        """Return the sum of `values` over all processes."""
         if self.size > 1:
             dist.all_reduce(values)
             _wait_until_released(values)
@@ -81,19 +80,17 @@ class World:
         longest, *counts = [int(self.sum(lengths).max()), *lengths.tolist()]
         padded = values.new_zeros(longest, *values.shape[1:])
         padded[: len(values)] = values.detach()
-        found = [torch.empty_like(padded) for _ in counts]
-        dist.all_gather(found, padded)
-        _wait_until_released(padded, *found)
-        return [one[:count] for one, count in zip(found, counts, strict=True)]
+        gathered = [torch.empty_like(padded) for _ in counts]
+        dist.all_gather(gathered, padded)
+        _wait_until_released(padded, *gathered)
+        return [part[:count] for part, count in zip(gathered, counts, strict=True)]
 
     def any(self, condition: bool) -> bool:
-        """Return whether `condition` is true in any process."""
         if self.size == 1:
             return condition
         return bool(self.sum(torch.tensor(int(condition), device=self.device)))
 
     def wait(self) -> None:
-        """Wait for all processes."""
         if self.size > 1:
             dist.barrier()
 
@@ -112,8 +109,7 @@ def join_world(device: str) -> Iterator[World]:
         return
     if missing := [name for name in _SET_BY_TORCHRUN if name not in os.environ]:
         raise ConfigError(
-            f"the environment has WORLD_SIZE={size}, but not {', '.join(missing)}. Start the processes with "
-            "torchrun, or train in one process: unset WORLD_SIZE."
+            f"the environment has WORLD_SIZE={size}, but not {', '.join(missing)}. Use torchrun."
         )
     local_rank = int(os.environ["LOCAL_RANK"])
     if device == "cuda" or (device == "auto" and torch.cuda.is_available()):
@@ -182,8 +178,8 @@ def _wait_until_released(*tensors: Tensor) -> None:
     not end its threads after `DistributedDataParallel` was used.
     """
     deadline = time.monotonic() + _RELEASED_WITHIN
-    held = [one for one in tensors if one.device.type == "cpu"]
-    while any(one._use_count() > 1 for one in held):  # pyright: ignore[reportAttributeAccessIssue]
+    held = [tensor for tensor in tensors if tensor.device.type == "cpu"]
+    while any(tensor._use_count() > 1 for tensor in held):  # pyright: ignore[reportAttributeAccessIssue]
         if time.monotonic() > deadline:
             return  # something else holds it
         time.sleep(0.0005)

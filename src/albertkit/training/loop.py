@@ -38,7 +38,7 @@ from albertkit.training.distributed import World, stop_signals
 from albertkit.training.optimizers import build_optimizer, clip_gradients
 from albertkit.training.progress import reporters
 from albertkit.training.settings import TrainingSettings
-from albertkit.training.state import Progress, RunState
+from albertkit.training.state import RunState
 from albertkit.training.throughput import computes_in_bf16, peak_flops, peak_memory
 
 logger = logging.getLogger(__name__)
@@ -46,14 +46,6 @@ logger = logging.getLogger(__name__)
 OUTPUT_SPREAD = "output_spread"
 """Evaluation metric that the loop watches: the relative spread of the outputs over positions."""
 CONSTANT = 1e-3  # relative spread of the outputs over positions below which they count as constant
-
-
-class Batch(Protocol):
-    """The rows of one batch in this process."""
-
-    def split(self, parts: int) -> list[Any]:
-        """Return the batch in this number of parts, or fewer if it has fewer rows."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -73,14 +65,12 @@ class Averages:
         self._sums: dict[str, list[Any]] = {}
 
     def add(self, sums: dict[str, tuple[Tensor, int]]) -> None:
-        """Add the sums of a part."""
         for name, (value, count) in sums.items():
             entry = self._sums.setdefault(name, [0.0, 0])
             entry[0] = entry[0] + value.detach()
             entry[1] += count
 
     def take(self, world: World) -> dict[str, float]:
-        """Return the averages since the last call."""
         names = list(self._sums)
         pairs = [[float(total), float(count)] for total, count in self._sums.values()]
         self._sums.clear()
@@ -103,17 +93,15 @@ class Meter:
         self.mark()
 
     def start(self) -> None:
-        """Start the clock: the time since `tick` does not count as training."""
+        """Start the clock again: the time since `tick` does not count as training."""
         self._clock = time.perf_counter()
 
     def tick(self) -> None:
-        """Add the time since the start to the seconds of the run."""
         now = time.perf_counter()
         self._state.seconds += now - self._clock
         self._clock = now
 
     def mark(self) -> None:
-        """Measure the speed from now on."""
         self._tokens, self._seconds = self._state.tokens, self._state.seconds
 
     def figures(self, *, done: int, length: int, seconds_left: float) -> dict[str, float]:
@@ -139,10 +127,7 @@ class TrainingObjective(Protocol):
     """A loss function of a model, computed part by part."""
 
     def counts(self, batch: Any) -> dict[str, int]:
-        """Count the items over which the losses of a part are averaged, and its tokens as "tokens".
-
-        The names are the same for every part.
-        """
+        """Count the items over which the losses of a part are averaged, and its tokens as "tokens"."""
         ...
 
     def __call__(self, model: Callable[..., Any], batch: Any, counts: dict[str, int]) -> StepOutput:
@@ -152,7 +137,7 @@ class TrainingObjective(Protocol):
 
 BatchSource = Callable[[dict[str, int] | None], Iterator[tuple[Any, dict[str, int]]]]
 """Starts the stream of batches at a position (None: the beginning). Each batch comes with the position of
-the next one."""
+the next one. Its method `split(parts)` returns it in this number of parts, or fewer if it has fewer rows."""
 
 
 @dataclass
@@ -197,38 +182,35 @@ class Training:
     def __post_init__(self) -> None:
         settings = self.settings
         if settings.early_stopping and not (self.evaluate and self.best_metric):
-            raise ConfigError(
-                f"early_stopping is {settings.early_stopping}, but the run keeps no best model, because it "
-                "has no evaluation. Omit early_stopping, or pass validation data."
-            )
+            raise ConfigError("early_stopping needs validation data. Omit it, or pass validation data.")
         called = [*reporters(settings), *self.callbacks] if self.world.is_main else []
         self._state = RunState(output=self.output, settings=self.about)
         self._callbacks = CallbackList(called, self._state, self.world)
         # The precision that "auto" chose belongs to the run, so that a resume on another machine uses it too.
-        precision = choose_precision(self.settings, self.output, self.world)
+        precision = choose_precision(settings, self.output, self.world)
         self._bf16 = precision == "bf16"
-        self._optimizer = build_optimizer(self.model, self.settings, bf16=self._bf16)
+        self._optimizer = build_optimizer(self.model, settings, bf16=self._bf16)
         self._peak_rates: list[float] = [group["lr"] for group in self._optimizer.param_groups]
-        self.fingerprint = self.settings.fingerprint() | {"precision": precision} | self.fingerprint
+        self.fingerprint = settings.fingerprint() | {"precision": precision} | self.fingerprint
         self._saved_step: int | None = None
         self._deadline = math.inf  # as `time.perf_counter`
         self._rollbacks = 0  # number of rollbacks since the last checkpoint was written
         self._averages = Averages()  # means of the training metrics since the last log line
 
     def run(self) -> RunState:
-        """Train, and return the state at the end.
-
-        Raises:
-            TrainingError: a run is resumed with other settings, the folder is in use or has other files,
-                losses stay bad after several rollbacks, or the outputs became constant.
-        """
+        """Train, and return the state at the end."""
         state = self._state
         with open_run(self.output) if self.world.is_main else nullcontext(), stop_signals() as stopping:
             self.world.wait()  # wait until the main process has checked the folder
             self._resume_or_start()
-            self._wrap()
+            if self.settings.gradient_checkpointing:
+                self.model.gradient_checkpointing_enable()  # type: ignore[operator]
+            keep_freed_memory()
+            self._wrapped = self.world.wrap(self.model)
+            if self.settings.compile:
+                compile_layers(self.model)
             try:
-                self._steps(stopping)
+                self._train(stopping)
             finally:
                 state.finished = self._is_finished()
                 self._callbacks.end()
@@ -236,26 +218,16 @@ class Training:
         state.finished = self._is_finished()
         return state
 
-    def _wrap(self) -> None:
-        """Prepare the model for calls: checkpointed layers, several processes, compilation."""
-        if self.settings.gradient_checkpointing:
-            self.model.gradient_checkpointing_enable()  # type: ignore[operator]
-        keep_freed_memory()
-        self._wrapped = self.world.wrap(self.model)
-        if self.settings.compile:
-            compile_layers(self.model)
-
     def _done(self) -> int:
         """Return the progress of the run, in the unit of its length."""
         return self._state.step if self.settings.unit == "steps" else self._state.tokens
 
-    def _is_finished(self) -> bool:
-        """Return whether the run has reached its length, or ended before it."""
-        state = self._state
-        return self._is_stale() or state.stopped is not None or self._done() >= self.settings.length
-
     def _is_stale(self) -> bool:
         return 0 < self.settings.early_stopping <= self._state.stale_evaluations
+
+    def _is_finished(self) -> bool:
+        """Return whether the run has its length, does not improve any more, or was stopped by a callback."""
+        return self._is_stale() or self._state.stopped is not None or self._done() >= self.settings.length
 
     def _resume_or_start(self) -> None:
         """Load the newest checkpoint. A new run writes its first checkpoint before its first step."""
@@ -263,7 +235,7 @@ class Training:
         saved = checkpoints(self.output)
         self.world.wait()  # no process writes a checkpoint before all have looked for one
         if saved:
-            vars(self._state).update(vars(self._load(saved[-1])))
+            self._state.restore(self._load(saved[-1]))
             self._state.resumed = True
             self._state.learning_rate = (settings.learning_rate or 0.0) * self._state.schedule_factor
             check_schedule(saved[-1], self._state, settings)
@@ -279,8 +251,8 @@ class Training:
             logger.warning("bf16 is not faster than fp32 on %s. Consider fp32.", self.world.device)
         self._meter = Meter(self.world.device, self._state, done=self._done())
 
-    def _steps(self, stopping: list[int]) -> None:
-        """Train until the run has its length, its time is up or a signal arrives."""
+    def _train(self, stopping: list[int]) -> None:
+        """Train until the run is finished, its time is up, a signal arrives or a callback fails."""
         settings, state = self.settings, self._state
         self._deadline = time.perf_counter() + settings.max_minutes * 60
         self._callbacks.start()
@@ -294,41 +266,40 @@ class Training:
         self._meter.mark()
         was_finished = self._is_finished()
         if was_finished:
-            self._say(f"already finished, at step {self._state.step}")
+            self._say(f"already finished, at step {state.step}")
         elif not self._callbacks.failed:
-            for batch, next_position in self.batches(self._state.position):
-                if self.counts_flops and not self._meter.utilization and self.world.is_main:
-                    self._meter.utilization = self._utilization(batch)
-                    self._meter.start()
-                grad_norm = self._step(batch, next_position)
-                if grad_norm is None:
-                    continue
-                step = self._state.step
-                ending = self._is_finished() or self.world.any(
-                    bool(stopping) or time.perf_counter() >= self._deadline
-                )
-                figures = self._figures(grad_norm) if step % settings.log_every == 0 or ending else {}
-                self._callbacks.call("on_step", figures)
-                last = self._is_finished()
-                if self.evaluate and (last or step % settings.evaluate_every == 0):
-                    self._evaluate()
-                    was_last, last = last, self._is_finished()  # a callback may have stopped the run
-                    if not was_last and self._is_stale():
-                        count = self._state.stale_evaluations
-                        self._say(
-                            f"ended early at step {step}: {count} evaluations without improvement of "
-                            f"{self.best_metric}"
-                        )
-                ending = ending or last or self._callbacks.failed
-                if step % settings.save_every == 0 or ending:
-                    self._save()
-                if ending or self._callbacks.failed:
-                    state.signal = stopping[0] if stopping else None
-                    break
-        if self._state.step != self._saved_step:  # the stream of batches ended early
+            self._steps(stopping)
+        if state.step != self._saved_step:  # the stream of batches ended early
             self._save()
         if self.world.is_main:
             self._write_model(was_finished=was_finished)
+
+    def _steps(self, stopping: list[int]) -> None:
+        settings, state = self.settings, self._state
+        for batch, next_position in self.batches(state.position):
+            if self.counts_flops and not self._meter.utilization and self.world.is_main:
+                self._meter.utilization = self._utilization(batch)
+                self._meter.start()
+            grad_norm = self._step(batch, next_position)
+            if grad_norm is None:
+                continue
+            interrupted = self.world.any(bool(stopping) or time.perf_counter() >= self._deadline)
+            is_logged = state.step % settings.log_every == 0 or interrupted or self._is_finished()
+            self._callbacks.call("on_step", self._figures(grad_norm) if is_logged else {})
+            was_finished = self._is_finished()
+            if self.evaluate and (was_finished or state.step % settings.evaluate_every == 0):
+                self._evaluate()
+                if self._is_stale() and not was_finished:
+                    self._say(
+                        f"ended early at step {state.step}: {state.stale_evaluations} evaluations without "
+                        f"improvement of {self.best_metric}"
+                    )
+            ends = interrupted or self._is_finished() or self._callbacks.failed
+            if state.step % settings.save_every == 0 or ends:
+                self._save()
+            if ends or self._callbacks.failed:
+                state.signal = stopping[0] if stopping else None
+                return
 
     def _write_model(self, *, was_finished: bool) -> None:
         """Write the last model, or the best one if the run has ended and keeps it."""
@@ -340,11 +311,10 @@ class Training:
                 copy_file(file, self.output / file.relative_to(best))
         elif not was_finished:
             raise TrainingError(
-                f"{best} is missing. It had the best model, that of step {self._state.best_step}. Restore "
-                "the folder, or start again in another output folder."
+                f"{best}, the best model, is missing. Restore it, or choose another output folder."
             )
 
-    def _utilization(self, batch: Batch) -> float:
+    def _utilization(self, batch: Any) -> float:
         """Return the model FLOPs utilization at one token per second, counted on a part of a batch."""
         part = batch.split(self.settings.accumulation)[0]
         counts = self.objective.counts(part)
@@ -356,7 +326,7 @@ class Training:
         peak = peak_flops(self.world.device, torch.bfloat16 if self._bf16 else torch.float32)
         return counter.get_total_flops() / counts["tokens"] / (peak * self.world.size)
 
-    def _step(self, batch: Batch, next_position: dict[str, int]) -> float | None:
+    def _step(self, batch: Any, next_position: dict[str, int]) -> float | None:
         """Take one optimizer step and return the norm of the gradients; roll back after a bad loss."""
         settings, state, world = self.settings, self._state, self.world
         # The dropout of each step has its own seed, so resuming needs no state of the generators.
@@ -412,10 +382,9 @@ class Training:
             "or its gradients are not finite"
         )
         if self._rollbacks > self.settings.max_rollbacks:
-            cause = "" if self._state.step else " If every loss is NaN, check the data and the objective."
             raise TrainingError(
                 f"{what}, after {self.settings.max_rollbacks} rollbacks to {newest}, which is intact. Lower "
-                f"the learning rate ({self.settings.learning_rate:g}) or use more warm-up.{cause}"
+                "the learning rate. If every loss is NaN, check the data and the objective."
             )
         self._state.roll_back_to(self._load(newest), position)
         self._averages = Averages()
@@ -425,12 +394,10 @@ class Training:
 
     def _figures(self, grad_norm: float) -> dict[str, float]:
         """Return the speed and the averages of the training metrics since the last call."""
-        figures = {"grad_norm": grad_norm}
         seconds_left = self._deadline - time.perf_counter()
-        figures |= self._meter.figures(
-            done=self._done(), length=self.settings.length, seconds_left=seconds_left
-        )
-        return figures | {f"train/{name}": value for name, value in self._averages.take(self.world).items()}
+        speed = self._meter.figures(done=self._done(), length=self.settings.length, seconds_left=seconds_left)
+        averages = self._averages.take(self.world)
+        return {"grad_norm": grad_norm} | speed | {f"train/{name}": one for name, one in averages.items()}
 
     def _evaluate(self) -> None:
         """Evaluate in the main process, while the others wait."""
@@ -456,12 +423,11 @@ class Training:
         if self.world.any(self.world.is_main and max(spreads) < CONSTANT):
             raise TrainingError(
                 f"the outputs no longer depend on the input: their spread over positions is {spreads[1]:.2g} "
-                f"at step {self._state.step}, and was {spreads[0]:.2g} before. Such a run does not recover. "
-                "Start again with a lower learning rate, more warm-up, or frequency_bias."
+                f"at step {self._state.step}. Start again with a lower learning rate or more warm-up."
             )
         self._meter.start()  # evaluation does not count as training time
 
-    def _load(self, checkpoint: Path) -> Progress:
+    def _load(self, checkpoint: Path) -> RunState:
         saved = load_checkpoint(
             checkpoint, model=self.model, optimizer=self._optimizer, fingerprint=self.fingerprint
         )

@@ -61,9 +61,8 @@ class AdamW(_EagerOptimizer):
         super().__init__(params, defaults)
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient."""
-        assert closure is None, "closures are not supported"
         for group in self.param_groups:
             if params := [param for param in group["params"] if param.grad is not None]:
                 self._update(params, [param.grad for param in params], group)
@@ -125,9 +124,6 @@ class Muon(AdamW):
         weight_decay: decoupled weight decay.
         dtype: data type of the orthogonalization. bfloat16 is several times as fast as float32 on hardware
             with instructions for it, and 24 times as slow on a CPU without them.
-
-    Raises:
-        ConfigError: `matrices` is empty.
     """
 
     def __init__(
@@ -140,8 +136,6 @@ class Muon(AdamW):
         weight_decay: float,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        if not matrices:
-            raise ConfigError("optimizer 'muon' needs layers with trainable matrices. Choose 'adamw'.")
         orthogonal = {"params": matrices, "lr": lr, "momentum": 0.95}
         super().__init__([orthogonal, *others], lr=adamw_lr, weight_decay=weight_decay)
         self.dtype = dtype
@@ -195,38 +189,32 @@ def build_optimizer(
 ) -> torch.optim.Optimizer:
     """Build the optimizer of the settings over the model's trainable parameters.
 
-    Biases and layer norms (see `NO_DECAY`) are neither decayed nor, in LAMB, scaled.
-
-    Args:
-        model: the model to train.
-        settings: the settings of the run.
-        bf16: whether the run computes in bfloat16. Muon then orthogonalizes in bfloat16 too.
-
-    Raises:
-        ConfigError: no learning rate is set, or the optimizer cannot train this model.
+    Biases and layer norms (see `NO_DECAY`) are neither decayed nor, in LAMB, scaled. With `bf16`, Muon
+    orthogonalizes in bfloat16.
     """
-    if settings.learning_rate is None:
-        raise ConfigError("learning_rate is missing. Set it in the recipe or with a flag.")
-    name = settings.optimizer
     rates: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
-    trained = {key: param for key, param in model.named_parameters() if param.requires_grad}
     matrices: list[Tensor] = []
-    if name == "muon":
-        chosen = [key for key, param in trained.items() if LAYERS in key and param.ndim == 2]
-        matrices = [trained.pop(key) for key in chosen]
-    plain = [param for key, param in trained.items() if any(part in key for part in NO_DECAY)]
-    decayed = [param for key, param in trained.items() if not any(part in key for part in NO_DECAY)]
-    groups: list[dict[str, Any]] = [{"params": decayed}, {"params": plain, "weight_decay": 0.0}]
-    if name == "muon":
-        adamw_rate = settings.adamw_learning_rate or settings.learning_rate
+    decayed: dict[str, Any] = {"params": []}
+    plain: dict[str, Any] = {"params": [], "weight_decay": 0.0}
+    for name, param in model.named_parameters():
+        if param.requires_grad:
+            if settings.optimizer == "muon" and LAYERS in name and param.ndim == 2:
+                matrices.append(param)
+            elif any(part in name for part in NO_DECAY):
+                plain["params"].append(param)
+            else:
+                decayed["params"].append(param)
+    if settings.optimizer == "muon":
+        if not matrices:
+            raise ConfigError("optimizer 'muon' needs layers with trainable matrices. Choose 'adamw'.")
+        adamw_rate = settings.adamw_learning_rate or settings.learning_rate or 0.0
         dtype = torch.bfloat16 if bf16 else torch.float32
-        return Muon(matrices, groups, **rates, adamw_lr=adamw_rate, dtype=dtype)
-    if name == "lamb":
-        groups[1]["layer_adaptation"] = False
-        return Lamb(groups, **rates)
-    if name == "adamw":
-        return AdamW(groups, **rates)
-    return CorrectedAdamW(groups, **rates)
+        return Muon(matrices, [decayed, plain], **rates, adamw_lr=adamw_rate, dtype=dtype)
+    if settings.optimizer == "lamb":
+        plain["layer_adaptation"] = False
+        return Lamb([decayed, plain], **rates)
+    kind = AdamW if settings.optimizer == "adamw" else CorrectedAdamW
+    return kind([decayed, plain], **rates)
 
 
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:

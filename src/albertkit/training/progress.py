@@ -15,7 +15,7 @@ from albertkit.files import atomic_path, finite, full_disk_named, json_text, wri
 from albertkit.logs import ProgressBar
 from albertkit.training.callbacks import Callback
 from albertkit.training.settings import TrainingSettings
-from albertkit.training.state import CURVES, METRICS, TENSORBOARD, RunState, metrics_lines, step_of
+from albertkit.training.state import RunState
 
 # Not pyplot, whose backend belongs to the program or notebook that trains.
 matplotlib_figure = optional("matplotlib.figure", extra="train")
@@ -25,6 +25,7 @@ record_writer = optional("tensorboard.summary.writer.record_writer", extra="trai
 
 logger = logging.getLogger(__name__)
 
+METRICS, TENSORBOARD, CURVES = "metrics.jsonl", "tensorboard", "curves.png"
 LOGGED_DIGITS = 6
 """Decimal places of the metrics in `metrics.jsonl`."""
 _NUMBERS = count()  # of the TensorBoard files of this process, which may begin in the same second
@@ -35,7 +36,7 @@ def reporters(settings: TrainingSettings) -> list[Callback]:
     """Return the callbacks that every run has."""
     for library in ("matplotlib.figure", "tensorboard.summary.writer.record_writer"):
         require(library, extra="train")
-    return [MetricsFile(), TensorBoard(), LogLines(settings), Curves(), Bar(settings)]
+    return [MetricsFile(), TensorBoard(), Console(settings), Curves()]
 
 
 class MetricsFile(Callback):
@@ -70,15 +71,10 @@ class MetricsFile(Callback):
     def _drop_after(self, run: RunState, step: int) -> None:
         """Remove damaged lines, and those that a killed run wrote after its last checkpoint."""
         lines = metrics_lines(run.output)
-        steps = [step_of(line) for line in lines]
-        kept = [line for line, at in zip(lines, steps, strict=True) if at is not None and at <= step]
-        if len(kept) == len(lines) and all(line.endswith("\n") for line in lines):
-            return
-        file = run.output / METRICS
-        if None in steps[:-1]:  # a killed run leaves at most a partial last line
-            logger.warning("%s: line %d is damaged and was removed", file, steps.index(None) + 1)
-        with atomic_path(file) as temporary:
-            temporary.write_text("".join(kept))
+        kept = [line for at, line in lines if at is not None and at <= step]
+        if len(kept) < len(lines):
+            with atomic_path(run.output / METRICS) as temporary:
+                temporary.write_text("".join(kept))
 
 
 class TensorBoard(Callback):
@@ -134,21 +130,32 @@ class TensorBoard(Callback):
             self._records.write(event_pb2.Event(wall_time=time.time(), **event).SerializeToString())
 
 
-class LogLines(Callback):
-    """Logs a line for the metrics of a step."""
+class Console(Callback):
+    """Logs a line for the metrics of a step, and shows a progress bar."""
 
     def __init__(self, settings: TrainingSettings) -> None:
-        self._length = f"/{settings.length}" if settings.unit == "steps" else ""
+        self._settings = settings
+
+    def on_start(self, run: RunState) -> None:
+        self._bar = ProgressBar(lines=False).__enter__()
 
     def on_step(self, run: RunState, metrics: dict[str, float]) -> None:
+        self.on_evaluation(run, metrics)
+        length, unit = self._settings.length, self._settings.unit
+        done = run.step if unit == "steps" else run.tokens
+        self._bar.update(f"loss {run.loss:.3f}  {done:,} of {length:,} {unit}", done, length)
+
+    def on_evaluation(self, run: RunState, metrics: dict[str, float]) -> None:
         if metrics:
+            length = f"/{self._settings.length}" if self._settings.unit == "steps" else ""
             shown = (
                 f"{name} {value:,.0f}" if 10_000 <= abs(value) < 1e12 else f"{name} {value:.4g}"
                 for name, value in metrics.items()
             )
-            logger.info("%s", "  ".join([f"step {run.step}{self._length}", *shown]))
+            logger.info("%s", "  ".join([f"step {run.step}{length}", *shown]))
 
-    on_evaluation = on_step
+    def on_end(self, run: RunState) -> None:
+        self._bar.__exit__()
 
 
 class Curves(Callback):
@@ -171,22 +178,16 @@ class Curves(Callback):
             self._drawn, self._outdated = time.monotonic(), False
 
 
-class Bar(Callback):
-    """Shows a progress bar."""
-
-    def __init__(self, settings: TrainingSettings) -> None:
-        self._settings = settings
-
-    def on_start(self, run: RunState) -> None:
-        self._bar = ProgressBar(lines=False).__enter__()
-
-    def on_step(self, run: RunState, metrics: dict[str, float]) -> None:
-        length, unit = self._settings.length, self._settings.unit
-        done = run.step if unit == "steps" else run.tokens
-        self._bar.update(f"loss {run.loss:.3f}  {done:,} of {length:,} {unit}", done, length)
-
-    def on_end(self, run: RunState) -> None:
-        self._bar.__exit__()
+def metrics_lines(output: Path) -> list[tuple[int | None, str]]:
+    """Return the lines of `metrics.jsonl`, if the file exists, each with its step; None if it is damaged."""
+    file = output / METRICS
+    lines: list[tuple[int | None, str]] = []
+    for line in file.read_text("utf-8", "replace").splitlines(keepends=True) if file.is_file() else []:
+        try:
+            lines.append((int(json.loads(line)["step"]) if line.endswith("\n") else None, line))
+        except (ValueError, LookupError, TypeError, RecursionError):
+            lines.append((None, line))
+    return lines
 
 
 def read_metrics(output: str | Path) -> list[dict[str, float]]:

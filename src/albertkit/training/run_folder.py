@@ -1,18 +1,49 @@
-"""The folder of a run as a result: its curves, its metrics, and the upload of its model."""
+"""The folder of a run as a result: its curves, its metrics, and its model on the hub with a model card."""
 
+import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from albertkit.errors import check_arguments
+from albertkit.errors import ConfigError, check_arguments
+from albertkit.files import json_text, read_json
 from albertkit.hub import MODULES_FILE, read_modules
 from albertkit.hub_upload import CARD, UploadOptions, upload
+from albertkit.metrics import is_better
+from albertkit.published import REPOSITORIES
 from albertkit.results import Result
-from albertkit.training.model_card import CardOptions, PushOptions
-from albertkit.training.progress import read_metrics
+from albertkit.training.progress import CURVES, read_metrics
 
 _UPLOADED = (".safetensors", ".json", ".model", ".vocab", ".txt", ".png")
 _NOT_UPLOADED = {"report.json", "seeds.json"}  # they contain local paths
+_PIPELINES = {
+    "sentence-embedding": "sentence-similarity",
+    "sentence-order": "text-classification",
+    **{name: name for name in ("text-classification", "token-classification", "question-answering")},
+    **{name: name for name in ("multiple-choice", "fill-mask")},
+}
+"""The hub's name for each task."""
+
+
+class CardOptions(TypedDict, total=False):
+    """Facts for a model card that are not in the report of a run."""
+
+    license: str | None
+    """License of the model, such as "apache-2.0"."""
+    language: str | Sequence[str] | None
+    """Language of the texts as a code, such as "en", or several."""
+    datasets: Sequence[str] | None
+    """Names of the data on the hub."""
+    base_model: str | None
+    """Name on the hub of the model that the training began with (default: the `model` of the run if it is
+    such a name)."""
+    limitations: str | None
+    """A text about limits of the model, added to those that the report shows."""
+
+
+class PushOptions(UploadOptions, CardOptions, total=False):
+    """Keyword arguments of the `push_to_hub` of a run."""
 
 
 class RunFolder(Result):
@@ -27,8 +58,8 @@ class RunFolder(Result):
         return read_metrics(self.folder)
 
     def picture(self) -> Path:
-        """Return the image of the curves."""
-        return self.folder / "curves.png"
+        """Return the image file of the curves."""
+        return self.folder / CURVES
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
         """Upload the model and its tokenizer to the hub, with a model card.
@@ -45,24 +76,199 @@ class RunFolder(Result):
         Returns:
             The URL of the commit or of the pull request.
         """
-        upload_options = UploadOptions.__annotations__
-        check_arguments("push_to_hub", options, [*upload_options, *CardOptions.__annotations__])
+        known = UploadOptions.__annotations__
+        check_arguments("push_to_hub", options, [*known, *CardOptions.__annotations__])
         card = self._card(repo_id, PushOptions(**options))
-        folder = self.folder
-        paths = [path for path in folder.glob("*") if path.suffix in _UPLOADED and path.is_file()]
-        if (folder / MODULES_FILE).is_file():  # of sentence-transformers
-            paths += [
-                path for _, module in read_modules(folder) if module for path in (folder / module).glob("*")
-            ]
+        folders = [self.folder]
+        if (self.folder / MODULES_FILE).is_file():  # of sentence-transformers
+            folders += [self.folder / module for _, module in read_modules(self.folder) if module]
+        paths = [path for folder in folders for path in folder.glob("*") if path.suffix in _UPLOADED]
         files: dict[str, Path | bytes] = {
-            path.relative_to(folder).as_posix(): path
+            path.relative_to(self.folder).as_posix(): path
             for path in sorted(paths)
-            if path.name not in _NOT_UPLOADED
+            if path.is_file() and path.name not in _NOT_UPLOADED
         }
-        chosen: Any = {name: value for name, value in options.items() if name in upload_options}
+        chosen: Any = {name: value for name, value in options.items() if name in known}
         chosen["commit_message"] = chosen.get("commit_message") or "Upload model, tokenizer and model card"
         return upload(files | {CARD: card.encode()}, repo_id, **chosen)
 
     @abstractmethod
-    def _card(self, repo_id: str, options: PushOptions) -> str:
-        """Return the model card."""
+    def _card(self, repo_id: str, options: PushOptions) -> str: ...
+
+
+def finetuning_card(folder: Path, repo_id: str, report: dict[str, Any], options: PushOptions) -> str:
+    """Return the model card of a fine-tuning run with a report."""
+    task, data, lower = report["task"], report["data"], report["lower_is_better"]
+    sources = {name: Path(split["source"]).name for name, split in data.items()}
+    results = {name: value for name, value in report["metrics"].items() if isinstance(value, float)}
+    baseline = {name: f"{value:.4f}" for name, value in report["baseline"].items() if value is not None}
+    rows = [f"| {name} | {value:.4f} | {baseline.get(name, '')} |\n" for name, value in results.items()]
+    pictures = [path.name for path in sorted(folder.glob("*.png")) if path.name != CURVES]
+    counts = [
+        f"* {name}: {split['examples']:,} of {split['rows']:,} rows of {sources[name]}"
+        for name, split in data.items()
+    ]
+    return _card(
+        folder,
+        repo_id,
+        options,
+        task=task,
+        start=report["model"],
+        about=f"A model for {task.replace('-', ' ')}, fine-tuned from `{_base_name(report['model'])}`",
+        sections=[
+            f"## Evaluation\n\n{report['examples']:,} examples of {sources['validation']}. The baseline "
+            "ignores the text."
+            + (f" Lower is better for {', '.join(lower)}." if lower else "")
+            + "\n\n| metric | value | baseline |\n|---|---|---|\n"
+            + "".join([*rows, *(f"\n![{name}]({name})" for name in pictures)]),
+            "## Training data\n\n" + "\n".join(counts),
+        ],
+        settings=report["settings"],
+        took=f"Training took {report['minutes']:.1f} minutes. The model of step {report['step']:,} was kept.",
+        limits=_limits(folder, report),
+        results=results,
+        data=sources["validation"],
+    )
+
+
+def _limits(folder: Path, report: dict[str, Any]) -> list[str]:
+    """Return the limits of the model that follow from the report."""
+    name, metrics, baseline = report["main_metric"], report["metrics"], report["baseline"]
+    lines = ["The checkpoint was selected on the evaluation data, so metrics on new data may be lower."]
+    if report["examples_cut"]:
+        lines.append(
+            f"{report['examples_cut']:,} of the {report['examples']:,} evaluated examples were truncated."
+        )
+    if labels := read_json(folder / "config.json", ConfigError).get("id2label"):
+        shown = ", ".join(f"`{label}`" for label in list(labels.values())[:20])
+        lines.append(f"Its only labels are {shown}{' and others' if len(labels) > 20 else ''}.")
+    if report["calibration_error"] is not None:
+        lines.append(
+            f"Its confidence differs from its accuracy by {report['calibration_error']:.2f} on average "
+            "(expected calibration error)."
+        )
+    lower = name in report["lower_is_better"]
+    if name in baseline and not is_better(metrics[name], baseline[name], lower=lower):
+        lines.append(f"Its {name} is no better than the baseline.")
+    if report["beats_untrained"] is False:
+        lines.append("Training did not improve on the untrained model.")
+    if report["collapsed"]:
+        lines.append(f"The run collapsed: {report['collapsed']}.")
+    return lines
+
+
+def pretraining_card(
+    folder: Path,
+    repo_id: str,
+    *,
+    settings: dict[str, Any],
+    figures: dict[str, Any],
+    metrics: dict[str, float],
+    options: PushOptions,
+) -> str:
+    """Return the model card of a pretraining run; `figures` are its steps, tokens and time, by name."""
+    rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in metrics.items())
+    start = settings.get("init_from") or ""
+    if start:
+        # The card is public, so it must not show the path of a local folder.
+        settings = settings | {"init_from": _base_name(start)}
+    examples = settings.get("examples", {})
+    if not settings.get("order_weight", 1.0):
+        examples = examples | {"sentence_order": False}
+    objectives = {"masked_lm": "masked language modeling", "sentence_order": "sentence order"}
+    trained_on = [title for name, title in objectives.items() if examples.get(name, True)]
+    table = f"## Evaluation\n\nOn held-out text.\n\n| metric | value |\n|---|---|\n{rows}"
+    return _card(
+        folder,
+        repo_id,
+        options,
+        task="fill-mask",
+        start=start,
+        about=f"An ALBERT model, pretrained on {' and '.join(trained_on)}",
+        sections=[table] if metrics else [],
+        settings=settings,
+        took="; ".join(f"{name}: {value:,}" for name, value in figures.items()) + ".",
+        limits=["The model repeats the biases of its training text."],
+        results=metrics,
+        data="held-out text",
+    )
+
+
+def _card(
+    folder: Path,
+    repo_id: str,
+    options: PushOptions,
+    *,
+    task: str,
+    start: str,
+    about: str,
+    sections: Sequence[str],
+    settings: dict[str, Any],
+    took: str,
+    limits: Sequence[str],
+    results: dict[str, float],
+    data: str,
+) -> str:
+    from huggingface_hub import EvalResult, ModelCardData
+
+    name, kind = repo_id.rpartition("/")[2], _PIPELINES.get(task)
+    known: dict[str, Any] = {key: options.get(key) for key in ("license", "language")}
+    datasets = options.get("datasets")
+    sentence_transformers = (folder / MODULES_FILE).is_file()
+    metadata = ModelCardData(
+        **known,
+        datasets=list(datasets) if datasets else None,
+        base_model=options.get("base_model") or _hub_name(start),
+        library_name="sentence-transformers" if sentence_transformers else "transformers",
+        pipeline_tag=kind,
+        tags=["albert", "albertkit"],
+        model_name=name,
+        eval_results=[
+            EvalResult(
+                task_type=kind or task,
+                dataset_type="private",
+                dataset_name=data,
+                metric_type=metric,
+                metric_value=round(value, 6),
+            )
+            for metric, value in results.items()
+        ]
+        or None,
+    )
+    used = task if task in _PIPELINES and task != "sentence-embedding" else "feature-extraction"
+    tables = {name: value for name, value in settings.items() if isinstance(value, dict)}
+    recipe = _toml({name: value for name, value in settings.items() if name not in tables})
+    for title, table in tables.items():
+        if lines := _toml(table):
+            recipe += ["", f"[{title}]", *lines]
+    length = read_json(folder / "config.json", ConfigError)["max_position_embeddings"]
+    parts = [
+        f"---\n{metadata.to_yaml()}\n---",
+        f"# {name}",
+        f"{about} with [albertkit](https://pypi.org/project/albertkit/).",
+        f'## Use\n\n```python\nimport albertkit\n\npipeline = albertkit.pipeline("{used}", "{repo_id}")\n```',
+        *sections,
+        f"## Training\n\n{took} The recipe:\n\n```toml\n" + "\n".join(recipe) + "\n```",
+        "\n".join(
+            ["## Limits\n", f"* The maximum length is {length} tokens.", *(f"* {one}" for one in limits)]
+        ),
+        options.get("limitations"),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _toml(values: dict[str, Any]) -> list[str]:
+    shown = {name: value for name, value in values.items() if value is not None and value != math.inf}
+    return [f"{name} = {json_text(value)}" for name, value in shown.items()]
+
+
+def _base_name(start: str) -> str:
+    return _hub_name(start) or Path(start).name
+
+
+def _hub_name(start: str) -> str | None:
+    """Return the hub's name of the model that a run began with; None for a folder and for a bundled model."""
+    if start in REPOSITORIES:
+        return REPOSITORIES[start]
+    is_name = start.count("/") == 1 and start[0] not in "./~" and not Path(start).exists()
+    return start if is_name else None

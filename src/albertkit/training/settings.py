@@ -92,36 +92,21 @@ class TrainingSettings(RunSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.steps is None) == (self.tokens is None):
-            raise ConfigError(
-                f"steps is {self.steps} and tokens is {self.tokens}. Set exactly one of them, in a recipe or "
-                "with --steps or --tokens."
-            )
+            raise ConfigError(f"steps is {self.steps} and tokens is {self.tokens}. Set exactly one of them.")
         other = "steps" if self.steps is None else "tokens"
         for name in (f"warmup_{other}", f"decay_{other}"):
             if getattr(self, name):
-                raise ConfigError(
-                    f"{name} is set, but the length of the run is in {self.unit}. Use "
-                    f"{name.replace(other, self.unit)}."
-                )
+                raise ConfigError(f"{name} is set, but the length of the run is in {self.unit}.")
         if self.adamw_learning_rate is not None and self.optimizer != "muon":
-            raise ConfigError(
-                f"adamw_learning_rate is for the optimizer 'muon', but the optimizer is {self.optimizer!r}. "
-                "Use learning_rate."
-            )
+            raise ConfigError(f"adamw_learning_rate is for the optimizer 'muon', not {self.optimizer!r}.")
         if self.decay and self.schedule == "linear":
-            raise ConfigError(
-                f"decay_{self.unit} is {self.decay:,}, but the linear schedule decays over the whole run. "
-                "Leave it out, or choose the schedule 'trapezoid'."
-            )
+            raise ConfigError(f"decay_{self.unit} is for the schedule 'trapezoid', not 'linear'.")
         if self.warmup + self.decay > self.length:
-            raise ConfigError(
-                f"warm-up ({self.warmup:,}) and decay ({self.decay:,}) together are longer than the run "
-                f"({self.length:,} {self.unit}). Shorten warmup_{self.unit} or decay_{self.unit}."
-            )
+            raise ConfigError(f"warmup_{self.unit} and decay_{self.unit} together are longer than the run.")
 
     @property
     def unit(self) -> Literal["steps", "tokens"]:
-        """The unit of the schedule: "steps" or "tokens"."""
+        """The unit of the schedule."""
         return "tokens" if self.steps is None else "steps"
 
     @property
@@ -150,12 +135,12 @@ class TrainingSettings(RunSettings):
                 step does not have learning rate 0.
             tokens: number of tokens that the run will have seen after the step.
         """
-        place = step if self.unit == "steps" else tokens
-        if place < self.warmup:
-            return place / self.warmup
+        done = step if self.unit == "steps" else tokens
+        if done < self.warmup:
+            return done / self.warmup
         if self.schedule == "linear":
-            return max(0.0, 1.0 - place / self.length)
-        return min(1.0, max(0.0, (self.length - place) / self.decay)) if self.decay else 1.0
+            return max(0.0, 1.0 - done / self.length)
+        return min(1.0, max(0.0, (self.length - done) / self.decay)) if self.decay else 1.0
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings that change the results of a run.

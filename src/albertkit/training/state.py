@@ -1,16 +1,11 @@
 """The state of a run: what callbacks get, what checkpoints contain, and what the training loop returns."""
 
-import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from albertkit.metrics import is_better
-
-METRICS = "metrics.jsonl"
-TENSORBOARD = "tensorboard"
-CURVES = "curves.png"
 
 
 @dataclass(kw_only=True)
@@ -40,9 +35,13 @@ class LossWatch:
 
 
 @dataclass(kw_only=True)
-class Progress:
-    """The part of a run's state that checkpoints contain."""
+class RunState:
+    """The state of a run: what callbacks get, and the result of the training loop."""
 
+    output: Path
+    """Folder of the run. With several seeds, it is a subfolder of the `output` folder."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """The settings of the run by the names of their flags, and the "task" and the "model"."""
     step: int = 0
     """Number of finished optimizer steps."""
     tokens: int = 0
@@ -51,8 +50,14 @@ class Progress:
     """Training time in seconds over all calls, up to the last log line, evaluation or checkpoint."""
     schedule_factor: float = 0.0
     """Factor of the peak learning rate in the last step."""
+    learning_rate: float = 0.0
+    """Learning rate of the last step."""
+    loss: float = math.nan
+    """Training loss of the last step; NaN before the first step of this call."""
     position: dict[str, int] | None = None
     """Position in the data of the next batch; None at the start."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Metrics of the last evaluation; empty before it, and in processes other than the main one."""
     best: float | None = None
     """Best value so far of the metric that selects the model."""
     best_step: int = 0
@@ -63,30 +68,14 @@ class Progress:
     """All metrics of the best step; empty before the first value."""
     stale_evaluations: int = 0
     """Number of evaluations since the last better value."""
-    metrics: dict[str, float] = field(default_factory=dict)
-    """Metrics of the last evaluation; empty before it, and in processes other than the main one."""
-    stopped: str | None = None
-    """The reason why a callback ended the run before its length."""
     watch: LossWatch = field(default_factory=LossWatch)
     """Statistics of the losses, to detect spikes."""
-
-
-@dataclass(kw_only=True)
-class RunState(Progress):
-    """The state of a run: what callbacks get, and the result of the training loop."""
-
-    output: Path
-    """Folder of the run. With several seeds, it is a subfolder of the `output` folder."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """The settings of the run by the names of their flags, and the "task" and the "model"."""
     resumed: bool = False
     """Whether the run was resumed from a checkpoint."""
-    learning_rate: float = 0.0
-    """Learning rate of the last step."""
-    loss: float = math.nan
-    """Training loss of the last step; NaN before the first step of this call."""
     finished: bool = False
     """Whether the run has reached its end; set when `on_end` is called."""
+    stopped: str | None = None
+    """The reason why a callback ended the run before its length."""
     signal: int | None = None
     """Number of the signal that ended the call."""
 
@@ -122,32 +111,28 @@ class RunState(Progress):
             return True
         return False
 
-    def roll_back_to(self, saved: Progress, position: dict[str, int]) -> None:
+    def saved(self) -> dict[str, Any]:
+        """Return the values that a checkpoint contains."""
+        return {name: value for name, value in asdict(self).items() if name not in _OF_A_CALL}
+
+    def restore(self, saved: "RunState") -> None:
+        """Take the values of a checkpoint."""
+        vars(self).update({name: value for name, value in vars(saved).items() if name not in _OF_A_CALL})
+
+    def roll_back_to(self, saved: "RunState", position: dict[str, int]) -> None:
         """Return to a checkpoint, but continue at `position` in the data.
 
         The time, the best model, and the request of a callback to stop remain.
         """
         remaining = ("best", "best_step", "best_loss", "best_metrics", "seconds", "stopped")
-        values = {name: getattr(self, name) for name in remaining}
-        vars(self).update(vars(saved) | values | {"position": position})
+        kept = {name: getattr(self, name) for name in remaining}
+        self.restore(saved)
+        vars(self).update(kept | {"position": position})
         # An evaluation after the checkpoint may have saved the best model, which stays in its folder. The
         # evaluations since the checkpoint are repeated, so they do not count.
         if self.best_step > self.step:
             self.stale_evaluations = 0
 
 
-def metrics_lines(output: Path) -> list[str]:
-    """Return the lines of a run's `metrics.jsonl` unchanged, or none if the file does not exist."""
-    file = output / METRICS
-    if not file.is_file():
-        return []
-    return file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
-
-
-def step_of(line: str) -> int | None:
-    """Return the step of a line of `metrics.jsonl`, or None for a damaged line."""
-    try:
-        step = json.loads(line)["step"] if line.endswith("\n") else None
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return None
-    return step if isinstance(step, int) else None
+_OF_A_CALL = {"output", "settings", "learning_rate", "loss", "resumed", "finished", "signal"}
+"""The fields that are not in checkpoints."""
