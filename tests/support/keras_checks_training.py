@@ -25,7 +25,7 @@ from modeling_twins import batch, labels_for, make
 import albertkit
 import albertkit.keras
 from albertkit.checkpoints.arrays import to_tensors
-from albertkit.keras.weights import tensors_of
+from albertkit.keras.pretrained import tensors_of
 
 ANSWERS = {"start_positions": torch.tensor([3, 0, 4]), "end_positions": torch.tensor([5, 11, 6])}
 STARTS_AND_ENDS = dict(zip(("start_logits", "end_logits"), arrays(ANSWERS).values(), strict=True))
@@ -54,7 +54,7 @@ def test_a_step_of_training_equals_that_of_torch(
     given = arrays(inputs)
     if head == "AlbertForSequenceClassification":  # a list in the documented order works too
         given = list(given.values())
-        model.compile(optimizer=keras.optimizers.SGD(0.1), **compiled)
+        model.compile(optimizer=keras.optimizers.SGD(0.1), **compiled)  # compiled, unlike in other checks
     else:
         model.compile(optimizer=keras.optimizers.SGD(0.1), **compiled, **UNCOMPILED)
     history = model.fit(given, labels, batch_size=3, verbose=0).history
@@ -139,6 +139,7 @@ def test_datasets_metrics_and_a_keras_file(tmp_path: Path) -> None:
     assert again.optimizer.iterations == 8
     if not USES_TENSORFLOW:
         return  # JAX would compile the step again
+    again.run_eagerly = True
     more = again.fit(data, verbose=0).history
     assert more["accuracy"] == [1]
     assert more["loss"][0] < history["loss"][-1]

@@ -15,7 +15,7 @@ from training_runs import batches, objective, run, settings, tiny_model
 
 from albertkit.errors import DiskFullError, TrainingError
 from albertkit.files import complete_files
-from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
+from albertkit.modeling.heads import AlbertForMaskedLM
 from albertkit.training.checkpoints import checkpoint_folder, checkpoint_step, checkpoints, written_folder
 from albertkit.training.loop import Training
 from albertkit.training.progress import read_metrics

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from albertkit.config import IGNORED_LABEL
 from albertkit.errors import ConfigError
+from albertkit.modeling.heads import AlbertForPreTraining
 from albertkit.modeling.losses import vocabulary_loss
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.batches import PretrainingBatch
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.training.loop import OUTPUT_SPREAD, StepOutput

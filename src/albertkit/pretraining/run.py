@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from albertkit.cores import usable_cores
 from albertkit.errors import TrainingError
 from albertkit.metrics import is_better
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.heads import AlbertForPreTraining
 from albertkit.pretraining.batches import ExampleStream, Position, PretrainingBatch, fixed_batches
 from albertkit.pretraining.initialization import check_vocabulary, initialize
 from albertkit.pretraining.loss import PretrainingObjective
