@@ -31,7 +31,7 @@ from albertkit.keras.pretrained import tensors_of, variables_by_name
 def test_outputs_and_folders_equal_those_of_torch(head: str, tmp_path: Path) -> None:
     """Compare outputs for all kinds of inputs, and the files of saved models.
 
-    The models have repeated layers, inner layers and segments. The inputs include masks of tokens and of heads,
+    The models have repeated layers, inner layers and segments. The inputs include masks of tokens and heads,
     positions, and embeddings instead of ids.
     """
     ours, keras_model = pair(head, tmp_path / "torch", num_labels=3, **DEEP)
