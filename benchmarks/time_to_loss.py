@@ -74,7 +74,7 @@ def plain_examples(case: Case) -> Any:
 
 def ours(case: Case) -> Curve:
     """Train with the recipe for the time of the case, then evaluate every checkpoint."""
-    from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+    from albertkit.modeling.heads import AlbertForPreTraining
     from albertkit.pretraining.loss import PretrainingObjective
     from albertkit.pretraining.run import run_pretraining
     from albertkit.pretraining.settings import PretrainingSettings

@@ -35,7 +35,7 @@ def write_models(shape: str, folder: Path) -> str:
     from albertkit import AlbertConfig, AlbertModel
     from albertkit.checkpoints.arrays import to_arrays
     from albertkit.engines.light_model import LightModel
-    from albertkit.export.writing import write_file
+    from albertkit.export.onnx import write_file
     from albertkit.footprint import measure
 
     torch.manual_seed(0)

@@ -19,9 +19,8 @@ from albertkit.checkpoints.names import OLDER_FACTOR
 from albertkit.config import AlbertConfig
 from albertkit.conversion import convert
 from albertkit.errors import AlbertKitError, CheckpointError, ConfigError
+from albertkit.modeling.heads import AlbertForPreTraining, AlbertForSequenceClassification
 from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.modeling.task_heads import AlbertForSequenceClassification
 
 
 def assert_original(model: AlbertForPreTraining, arrays: Tensors) -> None:

@@ -18,7 +18,7 @@ from albertkit.conversion import convert
 from albertkit.errors import CheckpointError
 from albertkit.heads import HEADS
 from albertkit.modeling import auto
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.heads import AlbertForPreTraining
 
 CLASSES = [
     auto.model_class(name) for name, head in HEADS.items() if any(spec.google for spec in head.tensors)

@@ -13,8 +13,8 @@ from json_lines import read_json_lines
 from albertkit.checkpoints import julia
 from albertkit.conversion import convert
 from albertkit.errors import CheckpointError, TokenizerError
+from albertkit.modeling.heads import AlbertForPreTraining
 from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.model_file import model_from_lines, vocab_lines
 from albertkit.tokenization.tokenizer import AlbertTokenizer

@@ -78,7 +78,7 @@ def test_a_model_and_its_tokenizer_come_from_the_hub(
     torch = pytest.importorskip("torch")
     from random_models import save_random_model
 
-    from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
+    from albertkit.modeling.heads import AlbertForMaskedLM
 
     folder = save_random_model(AlbertForMaskedLM, tokenizer, tmp_path / "local")
     model = AlbertForMaskedLM.from_pretrained(folder)

@@ -20,7 +20,7 @@ from command_line import Result, Run
 from json_lines import write_json_lines
 from random_models import save_random_model
 
-from albertkit.modeling.task_heads import AlbertForSequenceClassification
+from albertkit.modeling.heads import AlbertForSequenceClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 SMALL: dict[str, Any] = {
@@ -89,7 +89,7 @@ PLACES = ["model", "another run", "shards", "file", "input", "under a file", "no
 @pytest.fixture(scope="module")
 def inputs(tiny_vocabulary: Path, tiny_texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the inputs of all commands."""
-    from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
+    from albertkit.modeling.heads import AlbertForMaskedLM
     from albertkit.pretraining.prepare import prepare
 
     folder = tmp_path_factory.mktemp("inputs")

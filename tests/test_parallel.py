@@ -21,7 +21,7 @@ from random_models import TWO_LAYERS, random_model
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.predict import Predictor, predict, predict_file
-from albertkit.modeling.task_heads import AlbertForSequenceClassification
+from albertkit.modeling.heads import AlbertForSequenceClassification
 from albertkit.parallel import ordered_map
 from albertkit.pretraining.prepare import PrepareReport, prepare
 from albertkit.tasks.text_classification import TextClassification

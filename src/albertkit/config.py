@@ -50,11 +50,14 @@ UNITS = {
 """The fields that are sizes, and their units."""
 PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob")
 _POSITIVE = ("initializer_range", "layer_norm_eps")
-_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
-ALWAYS_WRITTEN = (*UNITS, *PROBABILITIES, *_POSITIVE, *_IDS, "hidden_act")
+ALWAYS_WRITTEN = (
+    *(*UNITS, *PROBABILITIES, *_POSITIVE),
+    *("pad_token_id", "bos_token_id", "eos_token_id", "hidden_act"),
+)
 """The fields that every config.json contains, even if they have their defaults."""
 _NOT_WRITTEN = ("id2label", "label2id", "attn_implementation", "name_or_path")
-_PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
+_PROBLEM_TYPES = (None, "regression", "single_label_classification", "multi_label_classification")
+_MULTIPLES = (("hidden_size", "num_attention_heads"), ("num_hidden_layers", "num_hidden_groups"))
 
 _OTHER_NAMES = {
     "torch_dtype": "dtype",
@@ -64,14 +67,13 @@ _OTHER_NAMES = {
 }
 """Other names of fields, which `transformers` also uses."""
 _LABEL_ARGUMENTS = ("num_labels", "id2label", "label2id")
-_MOST_LABELS = 1_000_000
-# Other keys that can be passed or set without a warning. Tasks of albertkit use the first keys; code
-# written for `transformers` sets the others on any config.
+_MOST_LABELS = 1_000_000  # each label needs memory, and a damaged file may have any number
+# Other keys that can be passed without a warning: those of our tasks, and those that code for `transformers`
+# passes to any config.
 _KNOWN_KEYS = {
-    *("null_score_diff_threshold", "text_pairs", "sentence_pooling", "sentence_normalize"),
-    *("task_settings", "transformers_version", "task_specific_params", "tokenizer_class", "finetuning_task"),
-    *("sep_token_id", "use_cache", "is_encoder_decoder", "is_decoder", "add_cross_attention"),
-    *("chunk_size_feed_forward", "prefix"),
+    *("null_score_diff_threshold", "text_pairs", "sentence_pooling", "sentence_normalize", "task_settings"),
+    *("transformers_version", "task_specific_params", "tokenizer_class", TASK_KEY, "sep_token_id"),
+    *("use_cache", "is_decoder", "add_cross_attention", "chunk_size_feed_forward", "prefix"),
 }
 
 
@@ -83,27 +85,18 @@ class AlbertConfig(PushToHub):
     `AlbertConfig.preset("base")` or `from_pretrained`. Every field is a keyword argument. `torch_dtype` and
     `use_return_dict` are older names of `dtype` and `return_dict`.
 
-    `AlbertConfig(**config.to_dict())` returns an equal config. With `model_type="albert"`, the arguments are
-    treated as the content of a `config.json`: unknown keys are kept, but a key that looks like a misspelled
-    field raises an error.
+    `AlbertConfig(**config.to_dict())` returns an equal config. Other keys, as arguments or as attributes, go
+    into `extra` and are written to JSON.
 
     Raises:
         ConfigError: Sizes do not match, a value is out of range, `model_type` is not "albert", or a keyword
-            is unknown (the message suggests the closest known name).
+            looks like a misspelled field.
     """
 
     model_type: ClassVar[str] = "albert"
     is_encoder_decoder: ClassVar[bool] = False
     pretrained_config_archive_map: ClassVar[dict[str, str]] = REPOSITORIES
     """The name on the Hugging Face hub of each published checkpoint."""
-    # Attributes that code written for `transformers` reads.
-    attribute_map: ClassVar[dict[str, str]] = {}
-    base_config_key: ClassVar[str] = ""
-    keys_to_ignore_at_inference: ClassVar[list[str]] = []
-    sub_configs: ClassVar[dict[str, Any]] = {}
-    pruned_heads: ClassVar[dict[int, list[int]]] = {}
-    _more_arguments: ClassVar[tuple[str, ...]] = ()
-    """Arguments that only a subclass of `AlbertConfig` has. Their values are in `extra`."""
 
     vocab_size: int = 30000
     """Vocabulary size, V."""
@@ -174,31 +167,25 @@ class AlbertConfig(PushToHub):
     """The name or path that was passed to `from_pretrained`; not written to JSON."""
 
     def __init__(self, **arguments: Any) -> None:
-        other = {name: arguments.pop(name) for name in [*arguments] if name not in ARGUMENTS}
-        _check_architecture(other)
-        is_file = bool(other.pop("model_type", None))
-        if misspelled := {name for name in other if _is_misspelled(name)}:
-            raise _unknown_arguments(misspelled, ARGUMENTS)
         self.__dict__.setdefault("extra", {})  # a subclass may have set attributes
         self.extra: dict[str, Any]
         """Keys that albertkit does not use, from a file or set as attributes; written to JSON."""
         self.sentence_modules: Any = None
         """The modules of a sentence-embedding model, if `extra` cannot describe them; see
         `checkpoints/sentence_modules.py`. Not written to JSON."""
-        for name, value in other.items():
-            self._set_other_key(name, copy.deepcopy(value), warns=not is_file)
-        arguments = _settle_labels(_under_one_name(arguments))
-        for field in fields(AlbertConfig):
-            setattr(self, field.name, arguments.get(field.name, field.default))
-        self.label2id = arguments["label2id"]
-        self.validate()
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        parameters = [*inspect.signature(cls.__init__).parameters.values()][1:]  # without self
-        names = [parameter.name for parameter in parameters if parameter.kind in kinds]
-        cls._more_arguments += tuple(name for name in names if name not in ARGUMENTS)
+        is_file = arguments.get("model_type") is not None
+        _check_architecture(arguments, self.model_type)
+        others = {name for name in arguments if name not in (*ARGUMENTS, *_NO_KEYS)}
+        if misspelled := {name for name in others if is_misspelled(name, ARGUMENTS)}:
+            raise _unknown_arguments(misspelled)
+        for name in sorted(others - _KNOWN_KEYS - self.extra.keys()):
+            if not is_file and not name.startswith("_"):
+                warn_caller(
+                    f"AlbertConfig has no argument {name!r}{did_you_mean(name, ARGUMENTS)}. It is kept and "
+                    f"written to {CONFIG_FILE}, but does not change the model."
+                )
+        self.__dict__ |= {field.name: field.default for field in fields(AlbertConfig)} | _labels()
+        self._set({**arguments, **{name: copy.deepcopy(arguments[name]) for name in others}})
 
     # --- attributes -------------------------------------------------------------------------------
 
@@ -215,7 +202,7 @@ class AlbertConfig(PushToHub):
         """Set a field, in the form in which the config has it, or another key, which goes into `extra`."""
         name = _OTHER_NAMES.get(name, name)
         if name == "id2label":
-            value = _mapped("id2label", value, lambda index, label: (int(index), label))
+            value = {int(index): label for index, label in value.items()}
             self.__dict__["label2id"] = {label: index for index, label in value.items()}
         elif name == "dtype":
             value = None if value is None else str(value).removeprefix("torch.")
@@ -223,27 +210,23 @@ class AlbertConfig(PushToHub):
             value = value or "sdpa"
         elif name == "return_dict":
             value = value is not False
-        if name in ("model_type", "is_encoder_decoder", "pruned_heads"):  # these cannot change
-            _check_architecture({name: value})
-        elif name in ARGUMENTS or name in ("extra", "sentence_modules") or hasattr(type(self), name):
+        if name in ARGUMENTS or name == "sentence_modules" or hasattr(type(self), name) or name == "extra":
             super().__setattr__(name, value)
         else:
-            self._set_other_key(name, value)
+            self.__dict__.setdefault("extra", {})[name] = value
 
-    def _set_other_key(self, name: str, value: Any, *, warns: bool = True) -> None:
-        """Keep a key that is not a field. Code for `transformers` sets such keys, and files contain them."""
-        _check_architecture({name: value})
-        extra = self.__dict__.setdefault("extra", {})
-        known = name in extra or name in _KNOWN_KEYS or name in self._more_arguments
-        if warns and not known and not name.startswith("_"):
-            if _is_misspelled(name):
-                raise _unknown_arguments([name], ARGUMENTS)
-            warn_caller(
-                f"AlbertConfig has no argument {name!r}{did_you_mean(name, ARGUMENTS)}. It is kept and "
-                f"written to {CONFIG_FILE}, but does not change the model."
-            )
-        if name != "pruned_heads":
-            extra[name] = value
+    def _set(self, values: Mapping[str, Any]) -> None:
+        """Set several values, whose labels must agree, and check the result."""
+        values = {name: value for name, value in values.items() if name not in _NO_KEYS}
+        for other, name in _OTHER_NAMES.items():
+            if other in values:
+                values[name] = one_of(**{name: values.get(name), other: values.pop(other)})
+        number, *mappings = (values.pop(name, None) for name in _LABEL_ARGUMENTS)
+        if mappings != [None, None] or number not in (None, self.num_labels):
+            values |= _labels(number, *mappings)
+        for name, value in values.items():
+            setattr(self, name, value)
+        self.validate()
 
     @property
     def num_labels(self) -> int:
@@ -253,7 +236,7 @@ class AlbertConfig(PushToHub):
     @num_labels.setter
     def num_labels(self, value: int) -> None:
         if value != self.num_labels:
-            self.id2label = _settle_labels({"num_labels": value})["id2label"]
+            self.id2label = _labels(value)["id2label"]
 
     @property
     def depth(self) -> int:
@@ -263,46 +246,40 @@ class AlbertConfig(PushToHub):
     def validate(self) -> None:
         """Raise ConfigError if a value is out of range or sizes do not match."""
 
-        def check(name: str, is_valid: bool, expected: str) -> None:
-            if not is_valid:
-                raise ConfigError(f"{name} must be {expected}, got {getattr(self, name)!r}")
+        def check(is_valid: Callable[[Any], bool], expected: str, *names: str) -> None:
+            for name in names:
+                if not is_valid(getattr(self, name)):
+                    raise ConfigError(f"{name} must be {expected}, got {getattr(self, name)!r}")
 
-        for name in UNITS:
-            value = getattr(self, name)
-            check(name, type(value) is int and value >= 1, "a whole number of at least 1")
-        for name in PROBABILITIES:
-            value = getattr(self, name)
-            check(name, isinstance(value, int | float) and 0 <= value < 1, "a number in [0, 1)")
-        for name in _POSITIVE:
-            value = getattr(self, name)
-            check(name, isinstance(value, int | float) and 0 < value < math.inf, "a positive number")
-        is_activation = callable(self.hidden_act) or self.hidden_act in ACTIVATION_NAMES
-        check("hidden_act", is_activation, f"a function or one of {', '.join(ACTIVATION_NAMES)}")
-        check("tie_word_embeddings", isinstance(self.tie_word_embeddings, bool), "True or False")
-        problem_types = ", ".join(_PROBLEM_TYPES)
-        check("problem_type", self.problem_type in (None, *_PROBLEM_TYPES), f"one of {problem_types}")
-        check("attn_implementation", self.attn_implementation in ("sdpa", "eager"), "one of sdpa, eager")
-        names = [] if self.architectures is None else self.architectures
-        is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
-        check("architectures", is_list, "a list of class names")
-        for dividend, divisor in (
-            ("hidden_size", "num_attention_heads"),
-            ("num_hidden_layers", "num_hidden_groups"),
-        ):
-            if getattr(self, dividend) % getattr(self, divisor):
-                raise ConfigError(
-                    f"{dividend} ({getattr(self, dividend)}) must be a multiple of "
-                    f"{divisor} ({getattr(self, divisor)})"
-                )
-        if not isinstance(self.pad_token_id, int) or not 0 <= self.pad_token_id < self.vocab_size:
-            raise ConfigError(
-                f"pad_token_id ({self.pad_token_id!r}) must be an id below vocab_size ({self.vocab_size})"
-            )
+        def is_number(value: Any) -> bool:
+            return isinstance(value, int | float)
+
+        check(lambda size: type(size) is int and size >= 1, "a whole number of at least 1", *UNITS)
+        check(lambda value: is_number(value) and 0 <= value < 1, "a number in [0, 1)", *PROBABILITIES)
+        check(lambda value: is_number(value) and 0 < value < math.inf, "a positive number", *_POSITIVE)
+        functions = f"a function or one of {', '.join(ACTIVATION_NAMES)}"
+        check(lambda act: callable(act) or act in ACTIVATION_NAMES, functions, "hidden_act")
+        check(lambda value: isinstance(value, bool), "True or False", "tie_word_embeddings")
+        check(_PROBLEM_TYPES.__contains__, f"one of {', '.join(_PROBLEM_TYPES[1:])}", "problem_type")
+        check(("sdpa", "eager").__contains__, "one of sdpa, eager", "attn_implementation")
+        check(
+            lambda names: (
+                names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names))
+            ),
+            "a list of class names",
+            "architectures",
+        )
+        check(
+            lambda number: isinstance(number, int) and 0 <= number < self.vocab_size,
+            f"an id below vocab_size ({self.vocab_size})",
+            "pad_token_id",
+        )
+        for dividend, divisor in _MULTIPLES:
+            size, parts = getattr(self, dividend), getattr(self, divisor)
+            if size % parts:
+                raise ConfigError(f"{dividend} ({size}) must be a multiple of {divisor} ({parts})")
         if sorted(self.id2label) != list(range(len(self.id2label))) or not self.id2label:
-            raise ConfigError(
-                f"id2label has the ids {sorted(self.id2label)}. Expected 0, 1, 2, ...: "
-                "label k names score k of a head."
-            )
+            raise ConfigError(f"id2label has the ids {sorted(self.id2label)}. Expected 0, 1, 2, ...")
 
     @classmethod
     def preset(
@@ -330,20 +307,13 @@ class AlbertConfig(PushToHub):
         Raises:
             ConfigError: A name is unknown, or a value is not valid.
         """
-        known = (*ARGUMENTS, *self._more_arguments, TASK_KEY)
-        if unknown := {name for name in changes if name not in known}:
-            raise _unknown_arguments(unknown, known)
-        changes = _under_one_name(changes)
-        if changes.get("num_labels") == self.num_labels:
-            changes.pop("num_labels")
-        values = {field.name: copy.deepcopy(getattr(self, field.name)) for field in fields(AlbertConfig)}
-        if any(changes.get(name) is not None for name in _LABEL_ARGUMENTS):
-            del values["id2label"], values["label2id"]
-        more = {name: value for name, value in self.extra.items() if name in self._more_arguments}
-        config = type(self)(**{**values, **copy.deepcopy(more), **changes})
-        others = {name: value for name, value in self.extra.items() if name not in more | changes}
-        config.extra |= copy.deepcopy(others)
-        config.sentence_modules = self.sentence_modules
+        known = {*ARGUMENTS, *_KNOWN_KEYS}
+        if unknown := {name for name in changes if name not in known and not hasattr(self, name)}:
+            raise _unknown_arguments(unknown, self.extra)
+        config = copy.copy(self)
+        own = {name: value for name, value in vars(self).items() if name != "sentence_modules"}
+        config.__dict__.update(copy.deepcopy(own))
+        config._set(changes)
         return config
 
     def update(self, config_dict: Mapping[str, Any]) -> None:
@@ -352,11 +322,10 @@ class AlbertConfig(PushToHub):
         Raises:
             ConfigError: A value is not valid. The config is then unchanged.
         """
-        _check_architecture(config_dict)
-        changed = self.replace(**{name: value for name, value in config_dict.items() if name in ARGUMENTS})
-        for name in config_dict.keys() - {*ARGUMENTS}:
-            setattr(changed, name, config_dict[name])
-        self.__dict__.update(changed.__dict__)
+        _check_architecture(config_dict, self.model_type)
+        changed = self.replace()
+        changed._set(config_dict)
+        self.__dict__.update(vars(changed))
 
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Self:  # noqa: ARG002
         """Return this config, because ALBERT has only a text encoder."""
@@ -383,21 +352,15 @@ class AlbertConfig(PushToHub):
             ConfigError: The file belongs to another type of model or has an invalid value, or an override has
                 an unknown name.
         """
-        if values.get("model_type") == cls.model_type:  # a subclass may have another type
-            values = {name: value for name, value in values.items() if name != "model_type"}
-        _check_architecture(values)
-        names = (*ARGUMENTS, *cls._more_arguments)
-        known = {
-            name: value
-            for name, value in values.items()
-            if name in names and value is not None and name != "name_or_path"
-        }
+        _check_architecture(values, cls.model_type)
+        # A subclass may have arguments of its own.
+        names = {*ARGUMENTS, *inspect.signature(cls).parameters} - {"name_or_path"}
+        known = {name: value for name, value in values.items() if name in names and value is not None}
         if "id2label" in known:
             known.pop("num_labels", None)  # older files contain both; the label names take precedence
         config = cls(**known)
-        others = {name: value for name, value in values.items() if name not in (*names, "model_type")}
-        others.pop("pruned_heads", None)
-        config.extra |= copy.deepcopy(others)
+        others = values.keys() - names - {"name_or_path", *_NO_KEYS}
+        config.extra |= copy.deepcopy({name: value for name, value in values.items() if name in others})
         return config.replace(**overrides)
 
     @classmethod
@@ -449,14 +412,6 @@ class AlbertConfig(PushToHub):
         config.name_or_path = str(pretrained_model_name_or_path)
         return config.replace(**overrides)
 
-    @classmethod
-    def get_config_dict(
-        cls, pretrained_model_name_or_path: str | Path, **options: Any
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return a model's config as a dictionary, and the keyword arguments that are not hub options."""
-        hub, unused = split_hub_options(options)
-        return cls.from_pretrained(pretrained_model_name_or_path, **hub).to_dict(), unused
-
     def to_dict(self) -> dict[str, Any]:
         """Return the content of `config.json`: all sizes, and other values that are not the default.
 
@@ -475,27 +430,17 @@ class AlbertConfig(PushToHub):
             is_changed = field.name not in _NOT_WRITTEN and value != field.default
             if field.name in ALWAYS_WRITTEN or is_changed:
                 values[field.name] = value
-        if self.id2label != _default_labels(2):
+        if self.id2label != _labels()["id2label"]:
             values |= {"id2label": self.id2label, "label2id": self.label2id}
         return copy.deepcopy(values)
 
-    def to_diff_dict(self) -> dict[str, Any]:
-        """Return the entries of `to_dict` that differ from the default config, and `model_type`."""
-        default = AlbertConfig().to_dict()
-        return {
-            name: value
-            for name, value in self.to_dict().items()
-            if name == "model_type" or name not in default or default[name] != value
-        }
+    def to_json_string(self) -> str:
+        """Return `to_dict` as indented JSON with sorted keys and a final newline."""
+        return json_bytes(self.to_dict(), sort_keys=True).decode()
 
-    def to_json_string(self, use_diff: bool = False) -> str:
-        """Return `to_dict` (or `to_diff_dict`) as indented JSON with sorted keys and a final newline."""
-        values = self.to_diff_dict() if use_diff else self.to_dict()
-        return json_bytes(values, sort_keys=True).decode()
-
-    def to_json_file(self, json_file_path: str | Path, use_diff: bool = False) -> None:
+    def to_json_file(self, json_file_path: str | Path) -> None:
         """Write `to_json_string` to a file."""
-        text = self.to_json_string(use_diff)
+        text = self.to_json_string()
         with atomic_path(json_file_path) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
@@ -569,25 +514,16 @@ def is_misspelled(name: str, arguments: Iterable[str]) -> bool:
     return not name.startswith("_") and bool(difflib.get_close_matches(name, arguments, n=1, cutoff=0.9))
 
 
-def _is_misspelled(name: str) -> bool:
-    return is_misspelled(name, ARGUMENTS)
+_NO_KEYS = ("model_type", "is_encoder_decoder", "pruned_heads")
+"""Keys of files that no config has as a value, because ALBERT allows one value."""
 
 
-def _under_one_name(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments with other names of fields replaced by their names."""
-    arguments = dict(arguments)
-    for other, name in _OTHER_NAMES.items():
-        if other in arguments:
-            arguments[name] = one_of(**{name: arguments.get(name), other: arguments.pop(other)})
-    return arguments
-
-
-def _check_architecture(values: Mapping[str, Any]) -> None:
-    """Raise ConfigError if a key of a file shows that its model is not a supported ALBERT model."""
-    if values.get("model_type", "albert") != "albert":
+def _check_architecture(values: Mapping[str, Any], model_type: str) -> None:
+    """Raise ConfigError if the keys of a file show that its model is not a supported ALBERT model."""
+    given = values.get("model_type")
+    if given not in (None, "albert", model_type):
         raise ConfigError(
-            f"this config has model_type {values['model_type']!r}. albertkit supports ALBERT only "
-            "(model_type 'albert')."
+            f"this config has model_type {given!r}. albertkit supports ALBERT only (model_type 'albert')."
         )
     if values.get("is_encoder_decoder"):
         raise ConfigError("is_encoder_decoder is True. ALBERT has only an encoder.")
@@ -600,64 +536,48 @@ def _check_architecture(values: Mapping[str, Any]) -> None:
         )
 
 
-def _unknown_arguments(names: Iterable[str], arguments: Iterable[str]) -> ConfigError:
-    parts = [f"{name!r}{did_you_mean(name, arguments)}" for name in sorted(names)]
+def _unknown_arguments(names: Iterable[str], others: Iterable[str] = ()) -> ConfigError:
+    parts = [f"{name!r}{did_you_mean(name, [*ARGUMENTS, *others])}" for name in sorted(names)]
     return ConfigError(
         f"AlbertConfig has no argument {', '.join(parts)}. To add a key of your own, set it as an attribute."
     )
 
 
-def _default_labels(number: int) -> dict[int, str]:
-    return {index: f"LABEL_{index}" for index in range(number)}
-
-
-def _mapped(name: str, values: Any, read: Callable[[Any, Any], tuple[Any, Any]]) -> dict[Any, Any]:
-    """Return the mapping of the pairs that `read` returns for the keys and values of a mapping."""
-    expected = "whole numbers to labels" if name == "id2label" else "labels to whole numbers"
-    try:
-        mapping = dict(read(key, value) for key, value in values.items())
-        hash(tuple(mapping.items()))  # raises for labels that are lists
+def _labels(num_labels: Any = None, id2label: Any = None, label2id: Any = None) -> dict[str, Any]:
+    """Return both mappings of labels. If they contradict each other, `id2label` takes precedence."""
+    given = {"id2label": id2label, "label2id": label2id}
+    try:  # files have the ids of `id2label`, and some also those of `label2id`, as strings
+        names = id2label and {int(index): label for index, label in id2label.items()}
+        ids = label2id and {label: int(index) for label, index in label2id.items()}
+        hash(tuple((names or {}).values()))  # raises for labels that are lists
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(f"{name} must map {expected}, got {values!r} ({error})") from error
-    return mapping
-
-
-def _settle_labels(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments with both `id2label` and `label2id`, and without `num_labels`.
-
-    If the two mappings contradict each other, `id2label` takes precedence, with a warning.
-    """
-    count, id2label, label2id = (arguments.get(name) for name in _LABEL_ARGUMENTS)
-    if label2id is not None:  # some files have the ids as strings
-        label2id = _mapped("label2id", label2id, lambda label, index: (label, int(index)))
-    if id2label is None and label2id is not None:
-        id2label = {index: label for label, index in label2id.items()}
-        if len(id2label) != len(label2id):
-            raise ConfigError(
-                f"label2id gives several labels the same id: {label2id!r}. Expected 0, 1, 2, ..."
-            )
-    if id2label is None:
-        number = 2 if count is None else count
-        # Each label needs memory, so limit the number from a damaged file.
+        raise ConfigError(
+            f"id2label must map whole numbers to labels, and label2id labels to whole numbers ({error}): "
+            f"got {given}"
+        ) from error
+    if names is None and ids is not None:
+        names = {index: label for label, index in ids.items()}
+        if len(names) != len(ids):
+            raise ConfigError(f"label2id gives several labels the same id: {ids!r}. Expected 0, 1, 2, ...")
+    if names is None:
+        number = 2 if num_labels is None else num_labels
         if not isinstance(number, Integral) or not 1 <= int(number) <= _MOST_LABELS:
             raise ConfigError(
                 f"num_labels must be a whole number of at least 1, got {number!r} (maximum: {_MOST_LABELS:,})"
             )
-        id2label = _default_labels(int(number))
-    id2label = _mapped("id2label", id2label, lambda index, label: (int(index), label))
-    if count is not None and count != len(id2label):
+        names = {index: f"LABEL_{index}" for index in range(int(number))}
+    if num_labels is not None and num_labels != len(names):
         raise ConfigError(
-            f"num_labels is {count}, but id2label names {len(id2label)} labels. "
+            f"num_labels is {num_labels}, but id2label names {len(names)} labels. "
             "Pass one of the two, or make them agree."
         )
-    inverse = {label: index for index, label in id2label.items()}
-    label2id = inverse if label2id is None else label2id
-    wrong = [label for label, index in label2id.items() if label in inverse and id2label.get(index) != label]
+    inverse = {label: index for index, label in names.items()}
+    ids = inverse if ids is None else ids
+    wrong = [label for label, index in ids.items() if label in inverse and names.get(index) != label]
     if wrong:
         warn_caller(
             f"id2label gives {wrong[0]!r} the id {inverse[wrong[0]]}, but label2id gives it the id "
-            f"{label2id[wrong[0]]}. albertkit uses id2label. Correct label2id, or omit it."
+            f"{ids[wrong[0]]}. albertkit uses id2label. Correct label2id, or omit it."
         )
-        label2id = inverse
-    rest = {name: value for name, value in arguments.items() if name != "num_labels"}
-    return {**rest, "id2label": id2label, "label2id": label2id}
+        ids = inverse
+    return {"id2label": names, "label2id": ids}

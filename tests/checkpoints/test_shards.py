@@ -16,7 +16,7 @@ from albertkit.checkpoints.folder import number_of_bytes, split, weight_files
 from albertkit.config import AlbertConfig
 from albertkit.conversion import convert
 from albertkit.errors import ConfigError, DataError, DiskFullError
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.heads import AlbertForPreTraining
 
 LIMIT = 4_000
 

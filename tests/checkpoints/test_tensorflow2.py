@@ -18,8 +18,8 @@ from albertkit.checkpoints.names import canonical, why_no_weight
 from albertkit.checkpoints.tensorflow import GRAPH, merge_heads, variable_names
 from albertkit.conversion import convert
 from albertkit.errors import CheckpointError, ConfigError
+from albertkit.modeling.heads import AlbertForMaskedLM, AlbertForPreTraining
 from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
 
 GARDEN, TRANSFORMERS = GOLDEN / "model_garden", GOLDEN / "transformers_tf"
 TOLERANCE = 1e-6

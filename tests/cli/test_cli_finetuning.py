@@ -13,7 +13,7 @@ from albertkit.datasets.options import DataOptions
 from albertkit.finetuning.predict import Predictor
 from albertkit.finetuning.prepared import prepare
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.modeling.task_heads import AlbertForSequenceClassification
+from albertkit.modeling.heads import AlbertForSequenceClassification
 from albertkit.pipelines import pipeline
 from albertkit.tasks import loading as features
 from albertkit.tasks.text_classification import TextClassification

@@ -22,9 +22,9 @@ pytest.importorskip("fastapi", reason="needs the server's libraries: pip install
 from serving_server import Running, save_random_models, wait_for
 from torchless import WITHOUT_TORCH
 
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.modeling.task_heads import (
+from albertkit.modeling.heads import (
     AlbertForMultipleChoice,
+    AlbertForPreTraining,
     AlbertForQuestionAnswering,
     AlbertForSequenceClassification,
     AlbertForTokenClassification,

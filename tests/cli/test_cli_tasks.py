@@ -8,9 +8,9 @@ from typing import ClassVar
 import pytest
 from command_line import assert_one_line_error
 
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.modeling.task_heads import (
+from albertkit.modeling.heads import (
     AlbertForMultipleChoice,
+    AlbertForPreTraining,
     AlbertForQuestionAnswering,
     AlbertForSequenceClassification,
     AlbertForTokenClassification,

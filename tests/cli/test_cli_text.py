@@ -15,8 +15,8 @@ from torchless import run_without_torch
 
 from albertkit.config import AlbertConfig
 from albertkit.footprint import measure
+from albertkit.modeling.heads import AlbertForMaskedLM, AlbertForPreTraining
 from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
 from albertkit.pipelines import pipeline
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 

@@ -58,11 +58,6 @@ class TestWrongArguments:
         with pytest.raises(DataError, match=rf"positions \[{position}\].*3 tokens.*Expected 0 to 2"):
             compute([row([5, 6, 7]), row([8, 9, 10])], read=lambda _: [position])
 
-    @pytest.mark.parametrize("name", ["batch_size", "batch_tokens"])
-    def test_sizes_of_batches(self, engine: str, name: str) -> None:
-        with pytest.raises(ConfigError, match=f"{name} is 0. Expected at least 1, or None"):
-            engine_of(make(CLASSIFIER), engine).run([row([5])], **{name: 0})
-
     @pytest.mark.parametrize("output", ["order", "scores"])
     def test_outputs(self, engine: str, output: str) -> None:
         with pytest.raises(ConfigError, match=f"{CLASSIFIER} has no output '{output}'.*hidden_states"):

@@ -33,8 +33,8 @@ from albertkit.engines.engine import Group, every_token, first_token
 from albertkit.engines.onnx import OnnxNetwork, _alike
 from albertkit.engines.torch import TorchEngine
 from albertkit.errors import ConfigError
-from albertkit.onnx.int8 import COMPUTED_LARGEST, quantize
-from albertkit.onnx.packed import build_rows
+from albertkit.onnx.graph import COMPUTED_LARGEST, quantize
+from albertkit.onnx.network import build_rows
 
 
 class Rounding(nn.Module):

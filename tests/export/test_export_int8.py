@@ -21,10 +21,8 @@ from albertkit.engines.choosing import load_complete_model, make_engine
 from albertkit.engines.engine import Row, every_token
 from albertkit.engines.light_model import LightModel
 from albertkit.errors import CheckpointError, ConfigError, DataError
-from albertkit.export import accuracy
-from albertkit.export.accuracy import labeled_task, measure_agreement
-from albertkit.export.check import TEXTS, open_session
-from albertkit.export.onnx import LARGEST_SHARE, export_onnx
+from albertkit.export.check import TEXTS, AccuracyDrop, labeled_task, measure_agreement, open_session
+from albertkit.export.onnx import export_onnx
 from albertkit.modeling import auto
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -88,7 +86,7 @@ def test_a_file_has_the_scores_of_the_engine(rounded: Path, tmp_path: Path) -> N
 def test_a_quarter_of_the_size_each_matrix_once(rounded: Path) -> None:
     file = onnx.load(rounded / "model.onnx")
     exact = sum(one.nelement() * 4 for one in make(CLASSIFIER, **SIZE).state_dict().values())
-    assert (rounded / "model.onnx").stat().st_size < LARGEST_SHARE * exact
+    assert (rounded / "model.onnx").stat().st_size < 0.35 * exact
     in_int8 = [one.name for one in file.graph.initializer if one.data_type == onnx.TensorProto.INT8]
     assert len(in_int8) == len(set(in_int8)) == 8  # six of the layer, the words, the pooler
     config = json.loads((rounded / "config.json").read_text())
@@ -130,7 +128,6 @@ def test_a_metric_on_labeled_examples(labeled: Path, tmp_path: Path, run) -> Non
     (note,) = [note for note in report["notes"] if "int8" in note]
     assert "8 predictions" in note
     assert "12.5 points" in note  # one of 8
-    assert "--calibrate" in note
     write_json_lines(file, lines * 25)
     result = run("export", "onnx", labeled, tmp_path / "b.onnx", *arguments, "--json")
     assert json.loads(result.output)["accuracy_drop"]["examples"] == 200
@@ -194,7 +191,7 @@ def test_the_only_choice_is_a_decision_and_not_a_score(tmp_path: Path) -> None:
 
 def test_not_a_number_is_too_large_a_loss() -> None:
     with pytest.raises(CheckpointError, match="loses nan points"):
-        accuracy.AccuracyDrop("accuracy", 90.0, float("nan"), 3).refuse_beyond(0.5)
+        AccuracyDrop("accuracy", 90.0, float("nan"), 3).refuse_beyond(0.5)
 
 
 def test_which_files_have_labels() -> None:
@@ -206,9 +203,6 @@ def test_which_files_have_labels() -> None:
     assert labeled_task(Path("dev.tsv"), "AlbertModel", config) is None
     assert labeled_task(Path("pairs.csv"), "AlbertModel", embedder) == "sentence-embedding"
     assert labeled_task(Path("texts.txt"), "AlbertModel", embedder) is None
-    expected = r"^dev\.csv is not a file of texts, .* for fill-mask .* Expected a \.txt file .*--calibrate"
-    with pytest.raises(DataError, match=expected):
-        labeled_task(Path("dev.csv"), "AlbertForMaskedLM", config)
 
 
 def test_the_columns_and_lengths_of_the_fine_tuning(labeled: Path, tmp_path: Path) -> None:
@@ -255,14 +249,14 @@ def test_conflicting_options_are_an_error(labeled: Path, tmp_path: Path) -> None
     file.write_text("text,label\nthe river,LABEL_0\n")
     texts.write_text("the river\n")
     for message, arguments in (
-        (r"^calibrate without effect.*Turn on int8 \(--int8\)", {"calibrate": file}),
+        ("^calibrate without effect.*int8 is off", {"calibrate": file}),
         ("^max_drop, header without effect.*int8 is off", {"max_drop": 1.0, "header": False}),
         (
             "^text_column without effect, because there is no file of labeled",
             {"int8": True, "text_column": "sentence"},
         ),
         (
-            "texts.txt is read as texts, and text_column describe",
+            "texts.txt is read as texts, without the columns text_column",
             {"int8": True, "calibrate": texts, "text_column": "sentence"},
         ),
         ("^texts and calibrate", {"int8": True, "calibrate": file, "texts": ["the river"]}),

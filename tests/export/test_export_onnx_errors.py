@@ -39,9 +39,9 @@ def test_export_into_the_folder_of_the_model(save: Save) -> None:
 
 
 def test_a_wrong_graph_leaves_no_file(labeled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from albertkit.onnx import padded
+    from albertkit.onnx import network
 
-    monkeypatch.setattr(padded, "UNSEEN", 0.0)  # tokens attend to the padding
+    monkeypatch.setattr(network, "UNSEEN", 0.0)  # tokens attend to the padding
     with pytest.raises(CheckpointError, match=r"output logits differs .* Nothing was written"):
         export_onnx(labeled, tmp_path / "out" / "model.onnx")
     assert not (tmp_path / "out").exists()
@@ -54,7 +54,7 @@ def test_a_model_that_exceeds_the_range_of_float16_needs_float32(labeled: Path, 
             parameter.mul_(60)
     folder = shutil.copytree(labeled, tmp_path / "model")
     model.save_pretrained(folder)
-    with pytest.raises(CheckpointError, match=r"by nan\. .* Choose the compute 'float32' \(--compute\)\.$"):
+    with pytest.raises(CheckpointError, match=r"by nan\. .* Choose the compute 'float32'\.$"):
         export_onnx(folder, tmp_path / "model.onnx", compute="float16")
 
 
@@ -160,13 +160,6 @@ def test_existing_files_are_not_replaced(save: Save, tmp_path: Path) -> None:
     assert (tmp_path / "model.onnx").read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.safetensors", "a.onx", "a.ONNX"])
-def test_a_file_name_must_end_in_onnx(name: str, save: Save, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=rf"{name} ends in .*. Expected a file named .onnx.* a.onnx\.$"):
-        export_onnx(save("AlbertModel"), tmp_path / name)
-    assert not (tmp_path / name).exists()
-
-
 def test_a_folder_may_have_a_dot_in_its_name(save: Save, tmp_path: Path) -> None:
     export_onnx(save("AlbertModel"), tmp_path / "albert-v2.1")
     assert (tmp_path / "albert-v2.1/model.onnx").is_file()
@@ -201,7 +194,7 @@ def test_unexpected_weights_are_noted_and_float64_is_an_error(tmp_path: Path) ->
 def test_a_model_that_exceeds_a_file_is_an_error(
     save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("albertkit.export.writing._MOST_BYTES", 1_000)
+    monkeypatch.setattr("albertkit.export.onnx._MOST_BYTES", 1_000)
     with pytest.raises(CheckpointError, match="Choose the dtype 'float16'"):
         export_onnx(save("AlbertModel"), tmp_path / "model.onnx")
 
@@ -210,7 +203,7 @@ def test_the_limit_is_for_the_size_in_the_file(
     save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = save("AlbertModel", hidden_size=64, intermediate_size=256)
-    monkeypatch.setattr("albertkit.export.writing._MOST_BYTES", 120_000)
+    monkeypatch.setattr("albertkit.export.onnx._MOST_BYTES", 120_000)
     with pytest.raises(CheckpointError, match="Choose the dtype 'float16'"):
         export_onnx(folder, tmp_path / "exact.onnx")
     report = export_onnx(folder, tmp_path / "int8.onnx", int8=True, max_drop=100)

@@ -11,7 +11,7 @@ def model(save_model: Callable[..., Path]) -> Path:
     """Return the folder of a random model with the pretraining heads."""
     from random_models import TWO_LAYERS
 
-    from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+    from albertkit.modeling.heads import AlbertForPreTraining
 
     return save_model(AlbertForPreTraining, **TWO_LAYERS)
 

@@ -18,7 +18,7 @@ from albertkit.datasets.examples import ChoiceExample, QuestionExample, TextExam
 from albertkit.engines.engine import Row
 from albertkit.finetuning.finetune import collapse, prior_loss
 from albertkit.finetuning.losses import balanced_weights
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.heads import AlbertForPreTraining
 from albertkit.tasks.question_answering import QuestionAnswering
 from albertkit.tasks.text_classification import Classified, TextClassification
 from albertkit.tokenization.tokenizer import AlbertTokenizer

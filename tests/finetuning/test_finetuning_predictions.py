@@ -26,7 +26,7 @@ from albertkit.finetuning.predict import Item, Predictor, predict, predict_file
 from albertkit.finetuning.prepared import prepare, starting_model
 from albertkit.finetuning.trained import load_task, task_settings
 from albertkit.modeling import auto
-from albertkit.modeling.task_heads import AlbertForTokenClassification
+from albertkit.modeling.heads import AlbertForTokenClassification
 from albertkit.pipelines import pipeline
 from albertkit.tasks.registry import TASKS
 from albertkit.tasks.settings import TaskSettings

@@ -21,7 +21,7 @@ from albertkit.finetuning.losses import HeadObjective, training_inputs
 from albertkit.finetuning.predict import Predictor, predict_file
 from albertkit.finetuning.prepared import prepare
 from albertkit.finetuning.trained import load_task
-from albertkit.modeling.task_heads import AlbertForQuestionAnswering
+from albertkit.modeling.heads import AlbertForQuestionAnswering
 from albertkit.tasks.question_answering import THRESHOLD_KEY, Answer, Answered
 from albertkit.tasks.registry import TASKS
 from albertkit.tasks.settings import TaskSettings

@@ -13,7 +13,7 @@ from random_models import TWO_LAYERS
 from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
 from albertkit.finetuning.prepared import Prepared, prepare, starting_model
-from albertkit.modeling.task_heads import AlbertForSequenceClassification, AlbertForTokenClassification
+from albertkit.modeling.heads import AlbertForSequenceClassification, AlbertForTokenClassification
 from albertkit.tasks.registry import TASKS
 from albertkit.training.progress import read_metrics
 

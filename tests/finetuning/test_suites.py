@@ -20,12 +20,12 @@ from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.suites import DOWNSTREAM, SUITES, TABLES, average, evaluate_suite
 from albertkit.finetuning.trained import task_settings
 from albertkit.metrics import normalize_answer
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.task_heads import (
+from albertkit.modeling.heads import (
     AlbertForMultipleChoice,
     AlbertForQuestionAnswering,
     AlbertForSequenceClassification,
 )
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.tasks.question_answering import THRESHOLD_KEY
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 

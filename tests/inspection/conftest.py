@@ -7,8 +7,8 @@ import pytest
 from inspected_model import SECOND, TEXT
 
 from albertkit.inspection.attention import AttentionReport, compute_attention
+from albertkit.modeling.heads import AlbertForPreTraining
 from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 

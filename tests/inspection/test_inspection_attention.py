@@ -14,7 +14,7 @@ from albertkit.engines.light_model import LightModel
 from albertkit.errors import DataError
 from albertkit.inspection import attention as attention_module
 from albertkit.inspection.attention import InsideEngine, compute_attention, most_tokens
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.heads import AlbertForPreTraining
 
 
 class TestAttention:

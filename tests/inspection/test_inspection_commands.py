@@ -11,7 +11,7 @@ from inspected_model import SECOND, TEXT, page_data
 from torchless import run_without_torch
 
 from albertkit.inspection.model import inspect_model
-from albertkit.modeling.task_heads import AlbertForSequenceClassification
+from albertkit.modeling.heads import AlbertForSequenceClassification
 
 
 class TestCommands:

@@ -9,7 +9,7 @@ from modeling_twins import largest_difference
 from places import GOLDEN
 
 from albertkit.config import AlbertConfig
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.heads import AlbertForPreTraining
 
 RECORDED = GOLDEN / "google_tf1_small"
 TOLERANCE = 1e-5

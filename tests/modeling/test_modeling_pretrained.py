@@ -14,9 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from albertkit.errors import CheckpointError, ConfigError
 from albertkit.modeling.auto import AutoModelForSequenceClassification
+from albertkit.modeling.heads import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification
 from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
-from albertkit.modeling.task_heads import AlbertForSequenceClassification
 
 TOLERANCE = 1e-5
 

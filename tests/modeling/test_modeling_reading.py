@@ -6,7 +6,7 @@ from modeling_twins import batch, labels_for, make
 from torch.testing import assert_close
 
 from albertkit.errors import DataError
-from albertkit.modeling.arguments import query_positions
+from albertkit.modeling.heads import query_positions
 
 READING = ["AlbertForPreTraining", "AlbertForMaskedLM"]
 
@@ -40,7 +40,6 @@ def test_positions_may_have_32_bits() -> None:
 @pytest.mark.parametrize(
     ("positions", "message"),
     [
-        ([[1], [2]], r"shape \(P,\), got \(2, 1\)"),
         ([4, 36], "from 4 to 36. Expected 0 to 35"),  # 36 would be [CLS] of a fourth row
         ([37], "from 37 to 37"),
         ([-12, 4], "from -12 to 4"),  # -12 would be [CLS] of the row before the first

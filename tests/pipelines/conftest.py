@@ -7,14 +7,14 @@ import transformers
 from pipeline_answers import LABELS, LIMIT
 from random_models import random_model
 
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.modeling.task_heads import (
+from albertkit.modeling.heads import (
     AlbertForMultipleChoice,
+    AlbertForPreTraining,
     AlbertForQuestionAnswering,
     AlbertForSequenceClassification,
     AlbertForTokenClassification,
 )
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
 from albertkit.pipelines import Pipeline, pipeline
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 

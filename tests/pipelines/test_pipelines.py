@@ -12,7 +12,7 @@ from pipeline_answers import MASKED_TEXTS, assert_same_answers
 
 import albertkit
 from albertkit.errors import ConfigError, DataError
-from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
+from albertkit.modeling.heads import AlbertForMaskedLM
 from albertkit.pipelines import pipeline
 from albertkit.tasks.masked_lm import centered_window
 from albertkit.tokenization.auto import AutoTokenizer

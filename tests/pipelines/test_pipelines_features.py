@@ -7,8 +7,8 @@ import transformers
 
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError, DataError
+from albertkit.modeling.heads import AlbertForSequenceClassification
 from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pipelines import pipeline
 
 LIMIT = 40

@@ -11,9 +11,8 @@ from pipeline_answers import MASKED_TEXTS, assert_same_answers
 
 from albertkit import devices
 from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError
+from albertkit.modeling.heads import AlbertForMaskedLM, AlbertForPreTraining, AlbertForSequenceClassification
 from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
-from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pipelines import pipeline
 
 

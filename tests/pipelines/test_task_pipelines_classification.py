@@ -15,7 +15,7 @@ from json_lines import write_json_lines
 from pipeline_answers import LIMIT, TEXT, WORDS, plain, random_texts, theirs
 
 from albertkit.errors import ConfigError, DataError, TokenizerError
-from albertkit.modeling.task_heads import AlbertForSequenceClassification, AlbertForTokenClassification
+from albertkit.modeling.heads import AlbertForSequenceClassification, AlbertForTokenClassification
 from albertkit.pipelines import pipeline
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 

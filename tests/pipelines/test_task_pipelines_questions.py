@@ -11,7 +11,7 @@ from answers import assert_close
 from pipeline_answers import random_texts
 
 from albertkit.errors import ConfigError, DataError
-from albertkit.modeling.task_heads import AlbertForQuestionAnswering
+from albertkit.modeling.heads import AlbertForQuestionAnswering
 from albertkit.pipelines import pipeline
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 

@@ -7,7 +7,7 @@ import transformers
 from command_line import assert_one_line_error
 
 from albertkit.errors import ConfigError, DataError
-from albertkit.modeling.task_heads import AlbertForSequenceClassification
+from albertkit.modeling.heads import AlbertForSequenceClassification
 from albertkit.pipelines import Pipeline, pipeline
 
 TEXTS = ["the captain opened the harbour", "sister remembered the letters and the dinner", "word"]

@@ -11,7 +11,7 @@ from quick_runs import quick_runs  # noqa: F401  # a fixture
 from safetensors.torch import load_file
 
 from albertkit.errors import ConfigError
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.heads import AlbertForPreTraining
 from albertkit.pretraining.batches import fixed_batches
 from albertkit.pretraining.loss import PretrainingObjective
 from albertkit.pretraining.masking import WordTable

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from albertkit.config import IGNORED_LABEL, AlbertConfig
 from albertkit.errors import ConfigError, DataError, ModelNotFoundError, TrainingError
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.heads import AlbertForPreTraining
 from albertkit.pretraining.batches import ExampleStream, fixed_batches
 from albertkit.pretraining.loss import PretrainingObjective
 from albertkit.pretraining.masking import WordTable

@@ -12,9 +12,8 @@ from quick_runs import quick_runs  # noqa: F401  # a fixture
 from albertkit.checkpoints.sentence_modules import SentenceModules, attach, sentence_modules
 from albertkit.config import IGNORED_LABEL, AlbertConfig
 from albertkit.errors import ConfigError
+from albertkit.modeling.heads import AlbertForPreTraining, AlbertForSequenceClassification
 from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.modeling.task_heads import AlbertForSequenceClassification
 from albertkit.pretraining.batches import ExampleStream
 from albertkit.pretraining.initialization import (
     continued_model,

@@ -12,7 +12,7 @@ import torch
 from json_lines import write_json_lines
 from random_models import random_model
 
-from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
+from albertkit.modeling.heads import AlbertForMaskedLM
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
 END = "<!-- end of table -->"

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from albertkit.cli.verbs import COMMANDS
 from albertkit.config import AlbertConfig
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.heads import AlbertForPreTraining
 from albertkit.pretraining import masking
 from albertkit.pretraining.run import run_pretraining
 from albertkit.pretraining.settings import PretrainingSettings

@@ -15,7 +15,7 @@ pytest.importorskip("fastapi", reason="needs the server's libraries: pip install
 
 from serving_server import Running, save_random_models
 
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.heads import AlbertForPreTraining
 
 MOST_MEGABYTES = 50
 MOST_MEGABYTES_OF_TEXT = 150  # of one text with as many characters as a request may have

@@ -21,8 +21,8 @@ from albertkit import devices
 from albertkit.checkpoints.sentence_modules import Dense, SentenceModules, attach
 from albertkit.engines.onnx import OnnxNetwork
 from albertkit.errors import CheckpointError, ConfigError
+from albertkit.modeling.heads import AlbertForPreTraining
 from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pipelines import pipeline
 from albertkit.serving import app
 from albertkit.serving.models import ServedModel, load_model

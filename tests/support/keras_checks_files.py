@@ -1,6 +1,7 @@
 """Checks of the files that Keras models load."""
 
 from pathlib import Path
+from typing import Any
 
 import keras
 import pytest
@@ -15,7 +16,7 @@ from albertkit import AlbertModel
 from albertkit.checkpoints.arrays import to_torch
 from albertkit.conversion import convert
 from albertkit.errors import CheckpointError, ConfigError
-from albertkit.keras.weights import tensors_of
+from albertkit.keras.pretrained import tensors_of
 
 
 @on_tensorflow_alone
@@ -80,18 +81,19 @@ def test_functional_models_load_again(ending: str, tmp_path: Path) -> None:
     config = make("AlbertModel", **SHALLOW).config
     ids = batch()["input_ids"].numpy()
     mask = (ids % 3 > 0).astype("int32")
-    for call in (
+    calls: list[Any] = [
         lambda encoder, tokens, mask: encoder(tokens, attention_mask=mask),
         lambda encoder, tokens, mask: encoder([tokens, mask]),
         lambda encoder, tokens, mask: encoder({"input_ids": tokens, "attention_mask": mask}),
-    ):
+    ]
+    for call in calls if ending == "keras" else calls[:1]:
         tokens, seen = (keras.Input((None,), dtype=kind) for kind in ("int32", "int64"))
         pooled = call(albertkit.keras.TFAlbertModel(config), tokens, seen)[1]
         model = keras.Model([tokens, seen], keras.layers.Dense(2)(pooled))
         model.save(tmp_path / f"model.{ending}")
         again = keras.models.load_model(tmp_path / f"model.{ending}")
-        expected = model.predict([ids, mask], verbose=0)
-        assert (again.predict([ids, mask], verbose=0) == expected).all()
+        outputs, expected = (keras.ops.convert_to_numpy(each([ids, mask])) for each in (again, model))
+        assert (outputs == expected).all()
 
 
 @on_tensorflow_alone

@@ -9,6 +9,7 @@ import torch
 from keras_models import (
     DEEP,
     EVERYTHING,
+    GROUPS,
     SHALLOW,
     TOLERANCE,
     USES_TENSORFLOW,
@@ -23,14 +24,14 @@ from modeling_twins import HEADS, batch, make, tiny
 import albertkit
 import albertkit.keras
 from albertkit.config import ACTIVATION_ALIASES, ACTIVATION_NAMES
-from albertkit.keras.weights import tensors_of, variables_by_name
+from albertkit.keras.pretrained import tensors_of, variables_by_name
 
 
 @pytest.mark.parametrize("head", HEADS if USES_TENSORFLOW else ["AlbertForPreTraining"])
 def test_outputs_and_folders_equal_those_of_torch(head: str, tmp_path: Path) -> None:
     """Compare outputs for all kinds of inputs, and the files of saved models.
 
-    The models have groups, inner layers and segments. The inputs include masks of tokens and of heads,
+    The models have repeated layers, inner layers and segments. The inputs include masks of tokens and heads,
     positions, and embeddings instead of ids.
     """
     ours, keras_model = pair(head, tmp_path / "torch", num_labels=3, **DEEP)
@@ -40,7 +41,7 @@ def test_outputs_and_folders_equal_those_of_torch(head: str, tmp_path: Path) -> 
         expected = ours(**inputs, **EVERYTHING)
         outputs = keras_model(arrays(inputs), **EVERYTHING)
         assert largest_difference(outputs, expected) < TOLERANCE
-        assert [len(outputs[name]) for name in ("hidden_states", "attentions")] == [9, 8]
+        assert [len(outputs[name]) for name in ("hidden_states", "attentions")] == [5, 4]
 
     assert tensors_of(keras_model).keys() == ours.state_dict().keys()
     keras_model.save_pretrained(tmp_path / "keras")
@@ -69,7 +70,7 @@ def test_every_activation_and_mask(tmp_path: Path) -> None:
 
 @on_tensorflow_alone
 def test_untied_models(tmp_path: Path) -> None:
-    ours = make("AlbertForMaskedLM", tie_word_embeddings=False, **DEEP)
+    ours = make("AlbertForMaskedLM", tie_word_embeddings=False, **GROUPS)
     ours.save_pretrained(tmp_path)
     keras_model = albertkit.keras.TFAlbertForMaskedLM.from_pretrained(tmp_path)
     inputs = batch(mask=True) | {"head_mask": torch.tensor([1.0, 0.0, 0.5, 1.0])}

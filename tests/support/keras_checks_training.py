@@ -25,7 +25,7 @@ from modeling_twins import batch, labels_for, make
 import albertkit
 import albertkit.keras
 from albertkit.checkpoints.arrays import to_tensors
-from albertkit.keras.weights import tensors_of
+from albertkit.keras.pretrained import tensors_of
 
 ANSWERS = {"start_positions": torch.tensor([3, 0, 4]), "end_positions": torch.tensor([5, 11, 6])}
 STARTS_AND_ENDS = dict(zip(("start_logits", "end_logits"), arrays(ANSWERS).values(), strict=True))
@@ -54,7 +54,7 @@ def test_a_step_of_training_equals_that_of_torch(
     given = arrays(inputs)
     if head == "AlbertForSequenceClassification":  # a list in the documented order works too
         given = list(given.values())
-        model.compile(optimizer=keras.optimizers.SGD(0.1), **compiled)
+        model.compile(optimizer=keras.optimizers.SGD(0.1), **compiled)  # compiled, unlike in other checks
     else:
         model.compile(optimizer=keras.optimizers.SGD(0.1), **compiled, **UNCOMPILED)
     history = model.fit(given, labels, batch_size=3, verbose=0).history
@@ -122,7 +122,7 @@ def test_datasets_metrics_and_a_keras_file(tmp_path: Path) -> None:
     data = in_batches(arrays(batch(mask=True, segments=True)), np.array([1, 0, 1]))
     optimizer = keras.optimizers.Adam(1e-2)
     model.compile(optimizer=optimizer, loss=cross_entropy(), metrics=["accuracy"], **UNCOMPILED)
-    history = model.fit(data, epochs=8, verbose=0).history
+    history = model.fit(data, epochs=6, verbose=0).history
     assert history["accuracy"][-1] == 1
     assert history["loss"][-1] < 0.2
     predicted = model.predict(data, verbose=0)
@@ -136,9 +136,10 @@ def test_datasets_metrics_and_a_keras_file(tmp_path: Path) -> None:
     loaded = tensors_of(again)
     for name, tensor in tensors_of(model).items():
         assert np.array_equal(loaded[name], tensor), name
-    assert again.optimizer.iterations == 8
+    assert again.optimizer.iterations == 6
     if not USES_TENSORFLOW:
         return  # JAX would compile the step again
+    again.run_eagerly = True
     more = again.fit(data, verbose=0).history
     assert more["accuracy"] == [1]
     assert more["loss"][0] < history["loss"][-1]
@@ -189,5 +190,5 @@ def test_mixed_precision_is_close(policy: str, tolerance: float, tmp_path: Path)
     assert_same_bytes(tmp_path / "again/model.safetensors", tmp_path / "model.safetensors")
     if policy == "mixed_float16":  # Keras scales the gradients of float16 only
         model.compile(optimizer=keras.optimizers.SGD(0.05), loss=cross_entropy(), **UNCOMPILED)
-        losses = model.fit(arrays(inputs), np.array([1, 0, 1]), epochs=6, verbose=0).history["loss"]
+        losses = model.fit(arrays(inputs), np.array([1, 0, 1]), epochs=4, verbose=0).history["loss"]
         assert losses[-1] < losses[0] / 2

@@ -18,7 +18,9 @@ from torch import Tensor
 import albertkit.keras
 
 TOLERANCE = 1e-4
-DEEP = {"num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2, "hidden_act": "gelu_new"}
+DEEP = {"num_hidden_layers": 2, "num_hidden_groups": 1, "inner_group_num": 2, "hidden_act": "gelu_new"}
+"""Layers that are repeated, with several in a group."""
+GROUPS = {"num_hidden_layers": 2, "num_hidden_groups": 2}
 SHALLOW = {"num_hidden_layers": 1}  # compiling takes most of the time
 NO_DROPOUT = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "classifier_dropout_prob": 0}
 EVERYTHING = {"output_attentions": True, "output_hidden_states": True}

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from albertkit.checkpoints import names
 from albertkit.config import AlbertConfig
 from albertkit.heads import HEADS, Head, Scores, linear_pair, norm_pair
-from albertkit.modeling import task_heads
+from albertkit.modeling import heads
 from albertkit.modeling.layers import make_activation
 from albertkit.modeling.model import AlbertModel
 from albertkit.modeling.outputs import TokenClassifierOutput
@@ -70,7 +70,7 @@ def add_new_head(monkeypatch: pytest.MonkeyPatch) -> str:
     )
     head = Head("replaced-tokens", tensors, {"logits": Scores(("logits",), _detect, "1")})
     monkeypatch.setitem(HEADS, NEW_HEAD, head)
-    monkeypatch.setattr(task_heads, NEW_HEAD, AlbertForReplacedTokens, raising=False)
+    monkeypatch.setattr(heads, NEW_HEAD, AlbertForReplacedTokens, raising=False)
     patterns = {re.compile(re.escape(spec.ours)): spec for spec in tensors}
     monkeypatch.setattr(names, "_SPECS", names._SPECS | patterns)
     return NEW_HEAD

@@ -13,8 +13,11 @@ from chromium import Watch
 from playground_pages import settle
 from serving_server import Running, running, save_random_models
 
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.modeling.task_heads import AlbertForQuestionAnswering, AlbertForSequenceClassification
+from albertkit.modeling.heads import (
+    AlbertForPreTraining,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+)
 from albertkit.serving.models import ServedModel, load_model
 from albertkit.serving.settings import ServingSettings
 

@@ -5,14 +5,14 @@ from typing import Any
 
 from serving_server import WatchedEngine
 
-from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.modeling.task_heads import (
+from albertkit.modeling.heads import (
     AlbertForMultipleChoice,
+    AlbertForPreTraining,
     AlbertForQuestionAnswering,
     AlbertForSequenceClassification,
     AlbertForTokenClassification,
 )
+from albertkit.modeling.model import AlbertModel
 from albertkit.serving.models import ServedModel
 from albertkit.serving.settings import ServingSettings
 

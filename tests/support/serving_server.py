@@ -16,9 +16,8 @@ import torch
 from random_models import save_random_model
 
 from albertkit.engines.engine import BatchScores, Engine, Job, Row
+from albertkit.modeling.heads import AlbertForPreTraining, AlbertForQuestionAnswering
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
-from albertkit.modeling.task_heads import AlbertForQuestionAnswering
 from albertkit.serving.app import Service
 from albertkit.serving.models import ServedModel
 from albertkit.serving.server import listen, make_server

@@ -11,8 +11,8 @@ from random_models import TWO_LAYERS, save_random_model
 from albertkit.datasets.examples import TextExample
 from albertkit.engines.engine import Row
 from albertkit.finetuning.finetune import FinetuningRun, finetune
+from albertkit.modeling.heads import AlbertForPreTraining
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.tasks.labels import CLASS, LabelSet
 from albertkit.tasks.rows import text_rows
 from albertkit.tasks.task import Task

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from albertkit.config import AlbertConfig
-from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
+from albertkit.modeling.heads import AlbertForMaskedLM
 from albertkit.training.loop import StepOutput, Training
 from albertkit.training.settings import TrainingSettings
 

@@ -13,12 +13,12 @@ from albertkit.engines.engine import Row
 from albertkit.engines.torch import TorchEngine
 from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.losses import training_batch, training_inputs
-from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.task_heads import (
+from albertkit.modeling.heads import (
     AlbertForMultipleChoice,
     AlbertForSequenceClassification,
     AlbertForTokenClassification,
 )
+from albertkit.modeling.model import AlbertModel
 from albertkit.tasks.loading import load_splits, open_reader
 from albertkit.tasks.multiple_choice import MultipleChoice
 from albertkit.tasks.question_answering import QuestionAnswering

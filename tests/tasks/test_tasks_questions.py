@@ -12,7 +12,7 @@ from training_losses import CPU, loss_of
 from albertkit.datasets.examples import QuestionExample
 from albertkit.errors import ConfigError, DataError
 from albertkit.finetuning.losses import training_inputs
-from albertkit.modeling.task_heads import AlbertForQuestionAnswering
+from albertkit.modeling.heads import AlbertForQuestionAnswering
 from albertkit.tasks.question_answering import QuestionAnswering, whole_words
 from albertkit.tasks.rows import owned
 

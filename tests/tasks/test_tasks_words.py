@@ -15,7 +15,7 @@ from training_losses import loss_of
 from albertkit.datasets.examples import WordsExample
 from albertkit.engines.torch import TorchEngine
 from albertkit.errors import DataError
-from albertkit.modeling.task_heads import AlbertForTokenClassification
+from albertkit.modeling.heads import AlbertForTokenClassification
 from albertkit.tasks.token_classification import Entities, Tagged, TokenClassification, split_words
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from albertkit.config import AlbertConfig
 from albertkit.errors import ConfigError
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.heads import AlbertForPreTraining
 from albertkit.training.optimizers import (
     NO_DECAY,
     AdamW,

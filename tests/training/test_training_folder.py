@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from training_runs import batches, objective, run, settings, tiny_model
 
 from albertkit.errors import DiskFullError, TrainingError
-from albertkit.modeling.pretraining_heads import AlbertForMaskedLM
+from albertkit.modeling.heads import AlbertForMaskedLM
 from albertkit.training.checkpoints import checkpoint_folder, checkpoint_step, checkpoints
 from albertkit.training.loop import Training
 from albertkit.training.progress import read_metrics

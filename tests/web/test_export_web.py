@@ -16,8 +16,7 @@ from albertkit.checkpoints import formats
 from albertkit.checkpoints.sentence_modules import SentenceModules, attach
 from albertkit.config import AlbertConfig
 from albertkit.errors import CheckpointError, ConfigError, DataError, ModelNotFoundError
-from albertkit.export.accuracy import AccuracyDrop
-from albertkit.export.check import open_session
+from albertkit.export.check import AccuracyDrop, open_session
 from albertkit.files import file_sha256
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.web.export import EXACT_FILE, INT8_FILE, export_web

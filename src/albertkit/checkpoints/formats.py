@@ -131,7 +131,7 @@ def split_options(model_class: Any, options: Mapping[str, Any]) -> tuple[dict[st
     """
     parameters = inspect.signature(model_class).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    of_config = {"config", *ARGUMENTS, *model_class.config_class._more_arguments}
+    of_config = {"config", *ARGUMENTS, *inspect.signature(model_class.config_class).parameters}
     constructor = (options if takes_any else parameters).keys() - of_config
     return (
         {name: value for name, value in options.items() if name in constructor},

@@ -15,7 +15,7 @@ from albertkit.engines.onnx import OnnxEngine
 from albertkit.errors import CheckpointError, ConfigError, suggestion, warn_caller
 from albertkit.heads import head_of
 from albertkit.hub import HubOptions
-from albertkit.onnx.int8 import INT8, QUANTIZATION
+from albertkit.onnx.graph import INT8, QUANTIZATION
 from albertkit.options import ENGINES
 
 if TYPE_CHECKING:

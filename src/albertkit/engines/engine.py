@@ -9,7 +9,7 @@ masked words; 2 for start and end; H for hidden states).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -67,12 +67,6 @@ class Job:
     batch_tokens: int | None = None
     batch_size: int | None = None
 
-    def __post_init__(self) -> None:
-        for name in ("batch_tokens", "batch_size"):
-            size = getattr(self, name)
-            if size is not None and size < 1:
-                raise ConfigError(f"{name} is {size}. Expected at least 1, or None.")
-
     def positions(self, row: Row) -> Sequence[int]:
         """Return the positions of the tokens to read in a row."""
         positions, length = self.read(row), len(row.input_ids)
@@ -114,14 +108,13 @@ class Engine(ABC):
 
         Raises:
             CheckpointError: A score is NaN or infinite.
-            ConfigError: The model does not have the output, or a batch would be empty.
+            ConfigError: The model does not have the output.
             DataError: A row is empty, its `token_type_ids` have another length, or it has no token at a
                 position to read.
         """
         return self.compute(rows, Job(output, read, batch_tokens, batch_size), then)
 
     def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
-        """Return the result of `run` for a job."""
         for number, row in enumerate(rows):
             tokens, segments = len(row.input_ids), len(row.token_type_ids)
             if not tokens or tokens != segments:
@@ -174,10 +167,6 @@ class Group:
     length: int
     queries: int
     """Number of tokens of each row for which attention is computed."""
-
-    def full(self) -> "Group":
-        """Return the same rows, with attention for all tokens."""
-        return replace(self, queries=self.length)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,7 @@ from albertkit.engines.engine import (
 from albertkit.engines.light_model import LightModel
 from albertkit.extras import optional
 from albertkit.heads import HEADS, Output
-from albertkit.onnx.network import UNSEEN, word_table
-from albertkit.onnx.packed import build_head, build_rows
+from albertkit.onnx.network import UNSEEN, build_head, build_rows, word_table
 
 onnxruntime = optional("onnxruntime")
 
@@ -162,7 +161,7 @@ def _leave_in_file(graph: Any, external: dict[str, np.ndarray], options: Any) ->
 
 
 def _places_of(groups: list[Group], *, tokens: int) -> dict[str, np.ndarray]:
-    """Return the indices of the tokens of padded rows; see `onnx.packed.build_rows`."""
+    """Return the indices of the tokens of padded rows; see `onnx.network.build_rows`."""
     lengths, reads = (
         np.repeat([getattr(group, name) for group in groups], [group.rows for group in groups])
         for name in ("length", "queries")

@@ -33,9 +33,9 @@ from albertkit.engines.engine import (
 from albertkit.engines.light_model import class_name
 from albertkit.heads import HEADS, Output, scores_of
 from albertkit.modeling.auto import model_class
+from albertkit.modeling.heads import MaskedWordModel
 from albertkit.modeling.layers import PackedRows
 from albertkit.modeling.pretrained import AlbertPreTrainedModel, ModuleNetwork
-from albertkit.modeling.pretraining_heads import MaskedWordModel
 
 _ACCELERATOR_BATCH_TOKENS = 16 * BATCH_TOKENS
 _SHAPES_AN_OCTAVE = 16  # numbers of tokens per power of 2; oneDNN keeps code for each number

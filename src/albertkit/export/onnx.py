@@ -7,56 +7,58 @@ The graph is written from the config and the tensors, not traced. So shared weig
 and length works.
 """
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from albertkit import __version__
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.arrays import DTYPES, Arrays, check_finite
 from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.checkpoints.match import LoadReport, architecture_of, fit
 from albertkit.checkpoints.onnx_file import ONNX_FILE
-from albertkit.config import AlbertConfig
+from albertkit.checkpoints.sentence_modules import files_of, sentence_modules
+from albertkit.config import CONFIG_FILE, AlbertConfig
 from albertkit.conversion import cast
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.rows import read_texts
 from albertkit.engines.light_model import LightModel
-from albertkit.errors import CheckpointError, ConfigError, DataError, suggestion
-from albertkit.export.accuracy import (
+from albertkit.errors import AlbertKitError, CheckpointError, ConfigError, DataError, suggestion
+from albertkit.export.check import (
     ANY_DROP,
+    TEXTS,
+    TOLERANCES,
     AccuracyDrop,
+    compare,
     labeled_task,
     measure_agreement,
     measure_on_labels,
 )
-from albertkit.export.check import TEXTS, TOLERANCES, compare
-from albertkit.export.writing import (
-    exported_config,
-    metadata_of,
-    new_file,
-    vectors_note,
-    vocabulary_file,
-    write_beside,
-    write_file,
+from albertkit.files import (
+    atomic_path,
+    check_new_folder,
+    complete_files,
+    file_sha256,
+    json_text,
+    made_folder,
 )
-from albertkit.files import check_new_folder, file_sha256
 from albertkit.heads import HEADS, head_of
-from albertkit.onnx.graph import OLDEST_OPSET, OPSET, onnx
-from albertkit.onnx.int8 import OLDEST_OPSET as OLDEST_INT8_OPSET
+from albertkit.onnx.graph import INT8, OLDEST_INT8_OPSET, OLDEST_OPSET, OPSET, QUANTIZATION, onnx
+from albertkit.onnx.network import build_padded
 from albertkit.published import contradictions
 from albertkit.recipe import build
 from albertkit.tokenization.base import TokenizerBase
-from albertkit.tokenization.folder import PATTERNS
-from albertkit.vocabularies import add_model_file, open_tokenizer
+from albertkit.tokenization.folder import MODEL_FILE, PATTERNS, TOKENIZER_FILE, WORD_LIST_FILE
+from albertkit.vocabularies import add_model_file, open_tokenizer, write_vocabulary
 
+_MOST_BYTES = 2_000_000_000  # of one protobuf message, which must also contain the graph
 MAX_DROP = 0.5
 """Default maximum accuracy drop of int8, in percentage points."""
-LARGEST_SHARE = 0.35
-"""Size of an int8 model of a published shape, relative to float32."""
 
 
 @dataclass(slots=True)
@@ -154,7 +156,7 @@ def export_onnx(
         compute: data type of the computation, "float32", or "float16" for GPUs. If the weights have another
             data type, the runtime casts them once when it loads the file.
         opset: version of the operators, at least 17.
-        int8: whether to quantize the layers' matrices to int8, for CPUs (`onnx/int8.py`). The function then
+        int8: whether to quantize the layers' matrices to int8, for CPUs. The function then
             measures the accuracy drop instead of comparing the outputs.
         calibrate: file to measure the accuracy drop on: labeled examples of the model's task, for its metric;
             or a `.txt` file with one text per line, for the share of equal predictions. None uses `texts`.
@@ -181,11 +183,7 @@ def export_onnx(
     calibrate = None if calibrate is None else Path(calibrate)
     check_int8_options(int8, calibrate, max_drop, columns)
     if calibrate is not None and texts is not TEXTS:
-        raise ConfigError(
-            "texts and calibrate (--texts, --calibrate) are both set, but the accuracy drop of int8 is "
-            "measured on one of them. Omit texts, or pass them in a .txt file as calibrate."
-        )
-    optional_inputs = not all_inputs
+        raise ConfigError("texts and calibrate are both set. The accuracy drop is measured on one of them.")
     if isinstance(texts, str | Path):
         texts = read_texts(Path(texts))
     _check_arguments(architecture, dtype, compute, opset, texts)
@@ -195,7 +193,7 @@ def export_onnx(
             f"for CPUs, and opset at least {OLDEST_INT8_OPSET}."
         )
     path = formats.locate(source, also=PATTERNS)
-    file, beside = _places(target, path)
+    file, beside = _target_file(target, path)
     checkpoint = formats.read(path)
     add_model_file(checkpoint)
     config = checkpoint.to_config()
@@ -203,46 +201,45 @@ def export_onnx(
     check_finite(source, weights)
     task = None if calibrate is None else labeled_task(calibrate, architecture, config)
     if columns and task is None:
-        raise ConfigError(
-            f"{calibrate} is read as texts, and {', '.join(columns)} describe the columns of labeled "
-            "examples. Omit them, or pass a file of labeled examples as calibrate."
-        )
+        raise ConfigError(f"{calibrate} is read as texts, without the columns {', '.join(columns)}.")
     notes = [*checkpoint.notes, *(f"unexpected, left out: {name}" for name in loaded.unexpected)]
     notes += [f"left out: {name} differs from {first}" for name, first in loaded.conflicting.items()]
     if contradiction := contradictions(source, vars(config)):
         notes.append(contradiction)
     if dtype is not None:
-        weights = _round(weights, DTYPES[dtype], notes)
+        weights, change = _round(weights, DTYPES[dtype])
+        if change:
+            notes.append(
+                f"the weights were rounded to {dtype}, by at most {change:.1e}. The reference used the "
+                "rounded weights"
+            )
     stored = next(iter(weights.values())).dtype.name
     config = exported_config(config, architecture, stored, int8=int8)
-    tokenizer = _open_tokenizer(checkpoint, notes)
-    metadata = metadata_of(config, checkpoint, tokenizer, compute=compute)
+    tokenizer = None
+    if vocabulary_file(checkpoint) is None:
+        notes.append("the source has no vocabulary: the outputs were compared on random ids instead of texts")
+    else:
+        tokenizer = open_tokenizer(checkpoint)
+    metadata = _metadata_of(config, checkpoint, tokenizer, compute=compute)
     model = LightModel(architecture, config, weights)
-    with new_file(file) as new:
-        written = write_file(
-            new, model, metadata, compute=compute, opset=opset, int8=int8, optional_inputs=optional_inputs
-        )
+    with _new_file(file) as new:
+        options: Any = {"opset": opset, "int8": int8, "optional_inputs": not all_inputs}
+        written = _write_file(new, model, metadata, compute=np.dtype(compute), **options)
         drop, largest, batches = None, None, []
         if int8:
             if calibrate is not None and task is not None:
                 drop = measure_on_labels(source, task, architecture, new, calibrate, columns)
             else:
                 texts = texts if calibrate is None else read_texts(calibrate)
-                drop = measure_agreement(new, model, tokenizer, texts, optional_inputs=optional_inputs)
+                drop = measure_agreement(new, model, tokenizer, texts, optional_inputs=not all_inputs)
             drop.refuse_beyond(MAX_DROP if max_drop is None else max_drop)
             notes += [drop.note] if drop.note else []
         else:
             largest, batches = compare(
-                new,
-                model,
-                tokenizer,
-                texts,
-                optional_inputs=optional_inputs,
-                compute=compute,
+                new, model, tokenizer, texts, optional_inputs=not all_inputs, compute=compute
             )
         notes += vectors_note(architecture, config)
-        notes += _size_note(new, written["weight_bytes"], DTYPES[stored]) if int8 else []
-        others = write_beside(file.parent, config, checkpoint) if beside else []
+        others = _write_beside(file.parent, config, checkpoint) if beside else []
     return OnnxReport(
         source=str(source),
         target=str(target),
@@ -284,53 +281,23 @@ def _check_arguments(
 def check_int8_options(
     int8: bool, calibrate: str | Path | None, max_drop: float | None, columns: dict[str, Any]
 ) -> None:
-    """Check that every option has an effect, and the columns of the labeled examples."""
+    """Raise ConfigError for options that would have no effect."""
     build(DataOptions, columns, where="columns")
-    if not int8:
-        given = {"calibrate": calibrate, "max_drop": max_drop, **columns}
-        if unused := [name for name, value in given.items() if value is not None]:
-            raise ConfigError(
-                f"{', '.join(unused)} without effect, because int8 is off. Turn on int8 (--int8), or omit "
-                "these options."
-            )
+    given = {"calibrate": calibrate, "max_drop": max_drop, **columns}
+    if not int8 and (unused := [name for name, value in given.items() if value is not None]):
+        raise ConfigError(f"{', '.join(unused)} without effect, because int8 is off.")
     if columns and calibrate is None:
         raise ConfigError(
-            f"{', '.join(columns)} without effect, because there is no file of labeled examples. Pass one as "
-            "calibrate (--calibrate)."
+            f"{', '.join(columns)} without effect, because there is no file of labeled examples."
         )
+    if calibrate is not None and not Path(calibrate).is_file():
+        raise DataError(f"{calibrate}: no such file.")
     if max_drop not in (None, ANY_DROP) and not 0 <= max_drop <= 100:  # this form also fails for NaN
         raise ConfigError(f"max_drop is {max_drop}. Expected 0 to 100 percentage points.")
-    if calibrate is not None and not Path(calibrate).is_file():
-        raise DataError(
-            f"{calibrate}: no such file. Expected examples to measure the accuracy drop of int8 on."
-        )
 
 
-def _size_note(file: Path, weight_bytes: int, stored: np.dtype) -> list[str]:
-    """Return a note if the file is larger than expected."""
-    share = file.stat().st_size / (weight_bytes * 4 // stored.itemsize)
-    if share <= LARGEST_SHARE:
-        return []
-    return [
-        f"{share:.2f} of the size in float32, because most weights of such a small model are not matrices"
-    ]
-
-
-# Endings of files, not of folders such as albert-v2.1.
-_OTHER_FILES = (
-    "bin bson csv gz h5 json jsonl keras npy npz ort pb pkl pt pth safetensors tar tfbson tflite tsv txt zip"
-)
-
-
-def _places(target: Path, source: Path) -> tuple[Path, bool]:
+def _target_file(target: Path, source: Path) -> tuple[Path, bool]:
     """Return the file to write, and whether to write the other files of a model folder; never overwrite."""
-    ending = target.suffix.lower()
-    is_misspelt = target.suffix != ".onnx" and get_close_matches(ending, [".onnx"], cutoff=0.7)
-    if (is_misspelt or ending[1:] in _OTHER_FILES.split()) and not target.is_dir():
-        raise DataError(
-            f"{target} ends in {target.suffix}. Expected a file named .onnx, or a folder without such an "
-            f"ending. Name the file {target.with_suffix('.onnx').name}."
-        )
     if target.suffix == ".onnx":
         file, beside = target, False
     else:
@@ -372,23 +339,117 @@ def choose_architecture(
     )
 
 
-def _round(weights: Arrays, dtype: np.dtype, notes: list[str]) -> dict[str, np.ndarray]:
-    """Return the weights in another data type, and add a note about the largest change."""
+def _round(weights: Arrays, dtype: np.dtype) -> tuple[dict[str, np.ndarray], float]:
+    """Return the weights in another data type, and the largest change."""
     rounded = cast(weights, dtype)
-    change = max(
-        float(np.abs(weights[name].astype(np.float32) - new.astype(np.float32)).max())
-        for name, new in rounded.items()
-    )
-    if change:
-        notes.append(
-            f"the weights were rounded to {dtype.name}, by at most {change:.1e}. The reference used the "
-            "rounded weights"
+    changes = (weights[name].astype(np.float32) - new.astype(np.float32) for name, new in rounded.items())
+    return rounded, max(float(np.abs(change).max()) for change in changes)
+
+
+@contextmanager
+def _new_file(file: Path) -> Iterator[Path]:
+    """Write a file as `atomic_path` does, and create its folder, which is removed if nothing is written."""
+    try:
+        with made_folder(file.parent), atomic_path(file) as new:
+            yield new
+    except OSError as error:
+        if isinstance(error, AlbertKitError):
+            raise
+        raise CheckpointError(f"Could not write {file}: {error}.") from error
+
+
+def _write_file(file: Path, model: LightModel, metadata: Mapping[str, str], **options: Any) -> dict[str, Any]:
+    """Write the file with `options` of `build_padded`; return the parts of the report about its content."""
+    graph, weight_bytes = build_padded(model.architecture, model.config, model.weights, **options)
+    stored_bytes = sum(len(one.raw_data) for one in graph.graph.initializer)
+    if stored_bytes > _MOST_BYTES:
+        raise CheckpointError(
+            f"The weights take {stored_bytes:,} bytes, but an ONNX file has room for {_MOST_BYTES:,}. "
+            "Choose the dtype 'float16'."
         )
-    return rounded
+    onnx.helper.set_model_props(graph, dict(metadata))
+    file.write_bytes(graph.SerializeToString())
+    onnx.checker.check_model(str(file), full_check=True)
+    return {
+        "ir_version": graph.ir_version,
+        "weight_bytes": weight_bytes,
+        "inputs": {value.name: _describe(value) for value in graph.graph.input},
+        "outputs": {value.name: _describe(value) for value in graph.graph.output},
+    }
 
 
-def _open_tokenizer(checkpoint: Checkpoint, notes: list[str]) -> TokenizerBase | None:
-    if vocabulary_file(checkpoint) is None:
-        notes.append("the source has no vocabulary: the outputs were compared on random ids instead of texts")
-        return None
-    return open_tokenizer(checkpoint)
+def _describe(value: Any) -> str:
+    kind = value.type
+    is_optional = kind.HasField("optional_type")
+    tensor = (kind.optional_type.elem_type if is_optional else kind).tensor_type
+    name = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
+    sizes = ", ".join(size.dim_param or str(size.dim_value) for size in tensor.shape.dim)
+    return f"{name} ({sizes}){', may be left out' if is_optional else ''}"
+
+
+def exported_config(
+    config: AlbertConfig, architecture: str, dtype: str, *, int8: bool = False
+) -> AlbertConfig:
+    config = config.replace(architectures=[architecture], dtype=dtype)
+    if int8:
+        config.extra[QUANTIZATION] = INT8
+    return config
+
+
+def _metadata_of(
+    config: AlbertConfig, checkpoint: Checkpoint, tokenizer: TokenizerBase | None, *, compute: str
+) -> dict[str, str]:
+    """Return the metadata that a program needs if it has only the file."""
+    shape = json_text(config.to_dict(), sort_keys=True)
+    metadata = {
+        "albertkit_version": __version__,
+        "architecture": str((config.architectures or [""])[0]),
+        "config": shape,
+        "config_sha256": hashlib.sha256(shape.encode()).hexdigest(),
+        "id2label": json_text(config.id2label, ensure_ascii=False),
+        "max_length": str(config.max_position_embeddings),
+        "dtype": str(config.dtype),
+        "compute": compute,
+    }
+    name = vocabulary_file(checkpoint)
+    if name is not None and tokenizer is not None:
+        metadata |= {
+            "tokenizer_file": name,
+            "tokenizer_sha256": hashlib.sha256(checkpoint.vocabulary[name]).hexdigest(),
+            "do_lower_case": json_text(bool(tokenizer.normalization["do_lower_case"])),
+        }
+    return metadata
+
+
+def vocabulary_file(checkpoint: Checkpoint) -> str | None:
+    return next(
+        (name for name in (MODEL_FILE, WORD_LIST_FILE, TOKENIZER_FILE) if name in checkpoint.vocabulary), None
+    )
+
+
+def _write_beside(folder: Path, config: AlbertConfig, checkpoint: Checkpoint) -> list[Path]:
+    """Write config.json and the tokenizer's files; return their paths."""
+    with complete_files(folder) as files:
+        config.save_pretrained(files)
+        modules = files_of(config)
+        for name, content in modules.items():
+            (files / name).parent.mkdir(exist_ok=True)
+            (files / name).write_bytes(content)
+        names = (CONFIG_FILE, *write_vocabulary(files, checkpoint), *modules)
+    return [folder / name for name in names]
+
+
+def vectors_note(architecture: str, config: AlbertConfig) -> list[str]:
+    """Return a note on the steps to the vector of a text that the file lacks; no note if there are none."""
+    modules = sentence_modules(config) if head_of(architecture).task == "feature-extraction" else None
+    if modules is None:
+        return []
+    steps = [f"the pooling {modules.pooling}", *(type(one).__name__ for one in modules.steps)]
+    if modules.normalize:
+        steps.append("Normalize")
+    if modules.default_prompt_name is not None:
+        steps.append(f"the default prompt {modules.default_prompt_name!r}")
+    return [
+        "the file computes the vectors of the tokens (last_hidden_state). It lacks the other steps to the "
+        f"vector of a text: {', '.join(steps)}. The pipelines of albertkit compute all steps"
+    ]

@@ -152,15 +152,11 @@ def inspect_attention(
         check_new_file(Path(html))
     encode = pipeline("feature-extraction", model, tokenizer=tokenizer, device=device)
     report = compute_attention(encode.model, encode.tokenizer, text, pair, truncation=truncation)
-    result = replace(report, model=_name(model))
+    result = replace(report, model=str(model) if isinstance(model, str | Path) else type(model).__name__)
     if html is not None:
         with atomic_path(Path(html)) as temporary:
             temporary.write_text(result.to_html(), encoding="utf-8")
     return result
-
-
-def _name(model: str | Path | Model) -> str:
-    return str(model) if isinstance(model, str | Path) else type(model).__name__
 
 
 def compute_attention(
@@ -173,18 +169,9 @@ def compute_attention(
     parse_special_tokens: Parsing | None = None,
     engine: Engine | None = None,
 ) -> AttentionReport:
-    """Run one text through the model and record its attention and vectors.
+    """Run one text, or a pair, through the model and record its attention and vectors.
 
-    Args:
-        model: the encoder, or a model with any head.
-        tokenizer: the tokenizer that the model was trained with.
-        text: the text.
-        text_pair: a second text, which makes a pair.
-        truncation: whether to truncate a text that is too long (of a pair, the longer text) instead of
-            raising an error.
-        parse_special_tokens: whether `[SEP]` and other special tokens in a text are parsed, "mask" for only
-            `[MASK]`; None for the tokenizer's setting.
-        engine: an engine that computes like an `InsideEngine` of the model; None creates one.
+    `engine` computes like an `InsideEngine` of the model; None creates one.
     """
     for one in [text] if text_pair is None else [text, text_pair]:
         if not isinstance(one, str) or not one.strip():
@@ -317,20 +304,15 @@ def attention_page(figures: dict[str, Any]) -> str:
         "policy": policy,
         "style": style,
         "script": script,
-        "data": _as_json(figures),
+        # The text cannot end the script element, or begin a comment.
+        "data": re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", json_text(finite(figures))),
     }
-    return _MARK.sub(lambda found: parts[found[1]], frame)
+    return _MARK.sub(lambda match: parts[match[1]], frame)
 
 
 def encoded(probabilities: np.ndarray) -> str:
     """Return (N, T, T) as base64 of little-endian 16-bit numbers, one after the other."""
     return base64.b64encode(np.rint(probabilities * SCALE).astype("<u2").tobytes()).decode("ascii")
-
-
-def _as_json(value: dict[str, Any]) -> str:
-    """Return JSON that HTML cannot take for the end of its script element, or for a comment."""
-    text = json_text(finite(value))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _hash(content: str) -> str:

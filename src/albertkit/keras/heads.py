@@ -32,12 +32,9 @@ class TFAlbertModel(TFAlbertPreTrainedModel):
 
 
 class AlbertDecoder(keras.layers.Layer):
-    """Maps hidden states to logits over the vocabulary: (..., E) -> (..., V).
+    """Maps states to logits over the vocabulary: (..., E) -> (..., V).
 
-    Args:
-        owner: The layer that contains this layer.
-        name: The name of this layer.
-        table: The word embeddings, whose matrix this layer shares; None for a matrix of its own.
+    It shares the matrix of `table`, the word embeddings, or has a matrix of its own.
     """
 
     def __init__(self, owner: Any, name: str, *, table: keras.layers.Embedding | None) -> None:
@@ -51,7 +48,6 @@ class AlbertDecoder(keras.layers.Layer):
         self.built = True
 
     def call(self, states: Tensor) -> Tensor:
-        """Return the logits (..., V) of states (..., E). A tied matrix is cast to the compute type."""
         kernel = self.kernel if self.table is None else ops.transpose(self.table.embeddings)
         return ops.matmul(states, ops.cast(kernel, self.compute_dtype)) + self.bias
 
@@ -67,7 +63,6 @@ class AlbertMLMHead(BaseLayer):
         self.decoder = AlbertDecoder(self, "decoder", table=table)
 
     def call(self, hidden_states: Tensor) -> Tensor:
-        """Return the logits (..., V) of hidden states (..., H)."""
         return self.decoder(self.LayerNorm(self.activation(self.dense(hidden_states))))
 
 
@@ -78,7 +73,6 @@ class AlbertSOPHead(BaseLayer):
         self.classifier = make_dense(self, "classifier", self.config.hidden_size, self.config.num_labels)
 
     def call(self, pooled: Tensor) -> Tensor:
-        """Return the logits (B, K) of pooled vectors (B, H)."""
         return self.classifier(pooled)
 
 

@@ -50,7 +50,6 @@ class BaseLayer(keras.layers.Layer):
 
     def _make_parts(self, *args: Any, **options: Any) -> None:
         """Create the sublayers and variables."""
-        raise NotImplementedError
 
 
 _draws = ContextVar("draws", default=True)
@@ -74,7 +73,6 @@ def initializer(config: AlbertConfig) -> Any:
 
 
 def make_dense(owner: Any, name: str, inputs: int, outputs: int) -> keras.layers.Dense:
-    """Return a linear layer (..., inputs) -> (..., outputs) of a model or layer."""
     kernel = initializer(owner.config)
     layer = keras.layers.Dense(outputs, kernel_initializer=kernel, name=name, dtype=owner.dtype_policy)
     layer.build((None, inputs))
@@ -90,12 +88,10 @@ def make_layer_norm(owner: Any, name: str, width: int) -> keras.layers.LayerNorm
 
 
 def make_dropout(owner: Any, rate: float) -> keras.layers.Dropout:
-    """Return a dropout layer, which is active only with `training=True`."""
     return keras.layers.Dropout(rate, name="dropout", dtype=owner.dtype_policy)
 
 
 def make_activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return the function for a `hidden_act`, which is a function or a name."""
     if callable(activation):
         return activation
     return {
@@ -182,16 +178,10 @@ class AlbertAttention(BaseLayer):
     def call(
         self, hidden_states: Tensor, attention_mask: Tensor | None = None, head_mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Compute attention.
+        """Return the new hidden states (B, T, H), and the attention probabilities (B, N, T, T).
 
-        Args:
-            hidden_states: (B, T, H).
-            attention_mask: Bool, True where a query may attend to a key; broadcastable to (B, N, T, T). Each
-                query needs at least one key. None allows all.
-            head_mask: (N,) factors of the attention probabilities.
-
-        Returns:
-            The new hidden states (B, T, H), and the probabilities (B, N, T, T).
+        `attention_mask` is bool, True where a query may attend to a key, and broadcasts to (B, N, T, T). Each
+        query needs at least one key. `head_mask` has (N,) factors of the probabilities.
         """
         query = self._split(self.query(hidden_states))  # (B, T, N, D)
         key, value = self._split(self.key(hidden_states)), self._split(self.value(hidden_states))
@@ -209,7 +199,7 @@ class AlbertAttention(BaseLayer):
         return self.LayerNorm(hidden_states + self.output_dropout(self.output_dense(context))), weights
 
     def _split(self, values: Tensor) -> Tensor:
-        """Split the heads: (B, T, N*D) -> (B, T, N, D)."""
+        # (B, T, N*D) -> (B, T, N, D)
         return ops.reshape(values, (-1, ops.shape(values)[1], self.num_heads, self.head_size))
 
 
@@ -228,7 +218,6 @@ class AlbertLayer(BaseLayer):
     def call(
         self, hidden_states: Tensor, attention_mask: Tensor | None = None, head_mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Apply attention and feed-forward network. For arguments see `AlbertAttention.call`."""
         attended, weights = self.attention(hidden_states, attention_mask=attention_mask, head_mask=head_mask)
         expanded = self.activation(self.ffn(attended))  # (B, T, I)
         output = self.output_dropout(self.ffn_output(expanded))
@@ -236,7 +225,7 @@ class AlbertLayer(BaseLayer):
 
 
 class AlbertLayerGroup(BaseLayer):
-    """The inner layers of one group, applied one after the other."""
+    """The inner layers of one group. `AlbertTransformer` calls them."""
 
     def _make_parts(self) -> None:
         self.albert_layers = [
@@ -279,14 +268,11 @@ class AlbertTransformer(BaseLayer):
         output_attentions: bool = False,
         output_hidden_states: bool = False,
     ) -> tuple[Tensor, tuple[Tensor, ...] | None, tuple[Tensor, ...] | None]:
-        """Encode embeddings (B, T, E) into hidden states (B, T, H).
+        """Return the last hidden states, all hidden states and the attentions of embeddings (B, T, E).
 
-        For `attention_mask` see `AlbertAttention.call`. `head_mask` is (L, N).
-
-        Returns:
-            The last hidden states; the mapped embeddings and the output of each executed layer, L + 1 tensors
-            (B, T, H), or None if not requested; and the attention probabilities, L tensors (B, N, T, T), or
-            None.
+        All hidden states are the mapped embeddings and the output of each executed layer, L + 1 tensors
+        (B, T, H), and the attentions L tensors (B, N, T, T); both are None if not requested. `head_mask` is
+        (L, N).
         """
         hidden_states = self.embedding_hidden_mapping_in(embeddings)
         all_hidden_states, all_attentions = [hidden_states], []
@@ -325,12 +311,7 @@ class AlbertMainLayer(BaseLayer):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> Any:
-        """Encode a batch of checked inputs.
-
-        Returns:
-            A `TupleOutput` with last_hidden_state (B, T, H) and, if they are computed, pooler_output (B, H),
-            hidden_states and attentions.
-        """
+        """Encode a batch of checked inputs."""
         config = self.config
         head_mask = inputs.get("head_mask")
         if head_mask is not None:

@@ -3,23 +3,26 @@
 It reads inputs, loads and saves models, and computes the losses and metrics of `compile`.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
+import numpy as np
+
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.folder import write_folder
+from albertkit.checkpoints.match import LoadReport, match
+from albertkit.checkpoints.names import canonical, shared_names
 from albertkit.checkpoints.sentence_modules import files_of
 from albertkit.config import AlbertConfig, as_config
-from albertkit.errors import DataError, warn_caller
-from albertkit.heads import ENCODER, HEADS, Head
+from albertkit.errors import DataError, suggestion, warn_caller
+from albertkit.heads import BASE_PREFIX, ENCODER, HEADS, Head
 from albertkit.hub import refuse_push_to_hub, split_hub_options, take_loading_options
 from albertkit.hub_upload import PushToHub
-from albertkit.keras.inputs import as_tensors, merge_choices, name_inputs, take_options
-from albertkit.keras.layers import AlbertMainLayer, Tensor, keras, ops, uninitialized
+from albertkit.keras.layers import AlbertMainLayer, Tensor, initializer, keras, ops, uninitialized
 from albertkit.keras.tensorflow_only import batches_of, check_backend, collator, write_saved_model
-from albertkit.keras.weights import fill, tensors_of
-from albertkit.model_inputs import NAMES
+from albertkit.model_inputs import NAMES, TABLES, check_range, check_shapes
 from albertkit.tuple_outputs import make_output
 
 
@@ -103,14 +106,17 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             inner layers.
 
         Raises:
-            ValueError, IndexError: See `inputs.name_inputs` and `inputs.as_tensors`.
+            ValueError: An input is unknown, passed twice, or has the wrong type or shape.
+            IndexError: An id, segment or position has no embedding.
         """
-        inputs, options = take_options(
-            inputs,
-            output_attentions=output_attentions,
-            output_hidden_states=output_hidden_states,
-            return_dict=return_dict,
-        )
+        options = {
+            "output_attentions": output_attentions,
+            "output_hidden_states": output_hidden_states,
+            "return_dict": return_dict,
+        }
+        if isinstance(inputs, Mapping):
+            options = {name: inputs.get(name) if value is None else value for name, value in options.items()}
+            inputs = {name: value for name, value in inputs.items() if name not in options}
         has_names = options.pop("return_dict")
         output = super().__call__(self._tensors(inputs, more, named), training=training, **options)
         return output if (self.config.return_dict if has_names is None else has_names) else tuple(output)
@@ -136,12 +142,17 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
         """Compute the result of `__call__` from checked inputs. Call the model instead of this method."""
         # The trainer for JAX does not call `__call__`, which would pass `training` to inner layers.
         encoded = self.albert(
-            merge_choices(inputs) if self.head.has_choices else inputs,
+            _merge_choices(inputs) if self.head.has_choices else inputs,
             training=training,
             output_attentions=output_attentions,
             output_hidden_states=output_hidden_states,
         )
-        entries = self._scores(encoded, training)
+        network, entries = LayerNetwork(self, training), {}
+        states = encoded.last_hidden_state
+        for scores in self.head.scores.values():
+            values = scores.compute(network, states[:, 0] if scores.reads_first else states)
+            columns = [values] if len(scores.names) == 1 else ops.unstack(values, axis=-1)
+            entries |= zip(scores.names, columns, strict=True)
         if self.head.has_choices:
             choices = ops.shape(inputs["input_ids" if "input_ids" in inputs else "inputs_embeds"])[1]
             entries = {name: ops.reshape(scores, (-1, choices)) for name, scores in entries.items()}
@@ -151,16 +162,6 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
             hidden_states=getattr(encoded, "hidden_states", None),
             attentions=getattr(encoded, "attentions", None),
         )
-
-    def _scores(self, encoded: Any, training: bool) -> dict[str, Tensor]:
-        """Return this model's entries of the output, computed from the encoder's output."""
-        network, entries = LayerNetwork(self, training), {}
-        states = encoded.last_hidden_state
-        for scores in self.head.scores.values():
-            values = scores.compute(network, states[:, 0] if scores.reads_first else states)
-            columns = [values] if len(scores.names) == 1 else ops.unstack(values, axis=-1)
-            entries |= zip(scores.names, columns, strict=True)
-        return entries
 
     # --- files ----------------------------------------------------------------------------------
 
@@ -254,7 +255,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
         """
         refuse_push_to_hub(push_to_hub, save_directory)
         if saved_model:
-            check_backend(self)
+            check_backend()
         config = self.config.replace(architectures=[self.architecture], dtype=self.variable_dtype)
         write_folder(
             save_directory,
@@ -368,9 +369,8 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
 
         Raises:
             MissingExtraError: TensorFlow is not installed.
-            ConfigError: `batch_size` is below 1.
-            DataError: The data set is empty or has no inputs, all its rows would be dropped, its rows have
-                different lengths without a tokenizer, or its labels are not aligned with the tokens.
+            DataError: All rows would be dropped, or rows have different numbers of choices.
+            ValueError: Without a tokenizer, rows have different lengths.
         """
         return batches_of(
             dataset,
@@ -388,7 +388,7 @@ class TFAlbertPreTrainedModel(keras.Model, PushToHub):
         return self.albert.embeddings.word_embeddings
 
     def get_output_embeddings(self) -> keras.layers.Layer | None:
-        """Return the decoder that maps E to the vocabulary V, or None if the model has no decoder."""
+        """Return the decoder, or None if the model has none."""
         return None
 
 
@@ -420,3 +420,151 @@ class LayerNetwork:
 
     def multiply_by_words(self, values: Tensor, bias: str) -> Tensor:  # noqa: ARG002
         return self._model.get_output_embeddings()(values)
+
+
+# --- inputs -----------------------------------------------------------------------------------
+
+
+def name_inputs(first: Any, more: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs by name, without those that are None.
+
+    `first` is a tensor of ids, or all inputs as a list or tuple in the documented order or as a mapping.
+    """
+    positional = [*(first if isinstance(first, list | tuple) else [first]), *more]
+    given: list[tuple[str, Any]] = [*zip(NAMES, positional, strict=False), *named.items()]
+    if isinstance(first, Mapping):
+        given = [*first.items(), *given[1:]]
+    if len(positional) > len(NAMES):
+        raise ValueError(f"got {len(positional)} inputs. Expected at most {len(NAMES)}: {', '.join(NAMES)}.")
+    inputs: dict[str, Any] = {}
+    for name, value in given:
+        if name not in NAMES:
+            raise ValueError(f"there is no input {name!r}. {suggestion(str(name), NAMES)}")
+        if value is not None and name in inputs:
+            raise ValueError(f"{name} is passed twice. Pass it once.")
+        if value is not None:
+            inputs[name] = value
+    return inputs
+
+
+def as_tensors(inputs: Mapping[str, Any], config: AlbertConfig, *, choices: bool) -> dict[str, Tensor]:
+    """Convert the inputs to tensors of the backend (integers to int32), and check their shapes and values.
+
+    While a function is compiled, values are not known and not checked: an id without an embedding then gives
+    NaN.
+    """
+    tensors = {name: _as_tensor(name, value, config) for name, value in inputs.items()}
+    check_shapes([tensors.get(name) for name in NAMES], config, choices=choices)
+    return tensors
+
+
+def _as_tensor(name: str, value: Any, config: AlbertConfig) -> Tensor:
+    if not (ops.is_tensor(value) or isinstance(value, keras.KerasTensor)):
+        value = np.asarray(value)
+    values = _known_values(value)
+    kind = keras.backend.standardize_dtype(value.dtype)
+    if name in TABLES:
+        if "int" not in kind:
+            raise ValueError(
+                f"{name} must be whole numbers, got {kind} (an Input of Keras needs dtype='int32')"
+            )
+        if values is not None and values.size:
+            check_range(name, int(values.min()), int(values.max()), config)
+        # A cast would be a layer of a functional model, and `.h5` files cannot contain this layer.
+        return value if isinstance(value, keras.KerasTensor) else ops.cast(value, "int32")
+    if name == "attention_mask" and values is not None:
+        strange = values[(values < 0) | ((values != 0) != values) & ("float" in kind)]
+        if strange.size:
+            # Read as 0 and 1, a mask that is meant to be added to scores would show padding and hide text.
+            raise ValueError(
+                f"attention_mask contains {strange[0]}. Expected 1 for keys to attend to, 0 for others."
+            )
+    return ops.convert_to_tensor(value) if isinstance(value, np.ndarray) else value
+
+
+def _known_values(value: Any) -> np.ndarray | None:
+    """Return the values of a tensor as an array, or None while a function is compiled."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, keras.KerasTensor):
+        return None
+    try:
+        return ops.convert_to_numpy(value)
+    except (TypeError, NotImplementedError, RuntimeError):  # raised while a function is traced
+        return None
+
+
+def _merge_choices(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Merge batch and choices: (B, C, ...) -> (B*C, ...). Values for all rows stay as they are."""
+    for_all = {"head_mask"} | {name for name, value in inputs.items() if len(value.shape) == 1}
+    return {
+        name: value if name in for_all else ops.reshape(value, (-1, *ops.shape(value)[2:]))
+        for name, value in inputs.items()
+    }
+
+
+# --- variables --------------------------------------------------------------------------------
+# Their names are those of PyTorch's modules. Keras stores a matrix as inputs x outputs, PyTorch as outputs x
+# inputs.
+
+
+def fill(
+    model: keras.Model, tensors: Mapping[str, np.ndarray], *, ignore_mismatched_sizes: bool = False
+) -> LoadReport:
+    """Copy tensors of a file to a model created with `uninitialized`; initialize missing matrices."""
+    variables = variables_by_name(model)
+    sizes = {name: variable.shape[:: _step(variable)] for name, variable in variables.items()}
+    sizes |= {alias: sizes[name] for alias, name in _aliases(model.config, variables).items()}
+    matched, report = match(
+        tensors, sizes, tied=shared_names(model.config), ignore_mismatched_sizes=ignore_mismatched_sizes
+    )
+    for name, variable in variables.items():
+        if name in matched:
+            values = matched[name]
+            # Not every backend reads half precision.
+            values = values.astype(np.promote_types(values.dtype, np.float32), copy=False)
+            variable.assign(values.T if _step(variable) < 0 else values)
+        elif len(variable.shape) > 1:
+            variable.assign(initializer(model.config)(variable.shape, dtype=variable.dtype))
+    return report
+
+
+def tensors_of(model: keras.Model) -> dict[str, np.ndarray]:
+    """Return the tensors of PyTorch's `state_dict` for this model, including both names of shared tensors."""
+    variables = variables_by_name(model)
+    tensors: dict[str, np.ndarray] = {}
+    for name, variable in variables.items():
+        values: Any = ops.convert_to_numpy(variable.value)
+        # Copy the values: training may continue while the file is written.
+        tensors[name] = np.array(values.T if _step(variable) < 0 else values, order="C")
+    return tensors | {alias: tensors[name] for alias, name in _aliases(model.config, variables).items()}
+
+
+def variables_by_name(model: keras.Model) -> dict[str, Any]:
+    """Return every variable by its name in PyTorch. In an encoder without a head, names have no prefix.
+
+    The path of a variable is this name with slashes, after the name of the model.
+    """
+    first = model.weights[0].path
+    outer = first[: first.rindex("albert/embeddings/word_embeddings/")]
+    bare = not model.scores
+    names: dict[str, Any] = {}
+    for variable in model.weights:
+        path = re.sub(r"(?<=s)_(?=\d+/)", "/", variable.path.removeprefix(outer))  # albert_layers_0/
+        # `canonical` reads names of older Keras files: one level for the model, then the layers.
+        name = canonical(f"model/{path}:0")
+        names[name.removeprefix(BASE_PREFIX) if bare else name] = variable
+    return names
+
+
+def _aliases(config: AlbertConfig, variables: Mapping[str, Any]) -> dict[str, str]:
+    """Return the second name of each shared tensor of this model with its main name."""
+    if "predictions.decoder.bias" not in variables:
+        return {}  # only models with a decoder share tensors
+    pairs = [pair for both in shared_names(config).items() for pair in (both, both[::-1])]
+    return {alias: name for alias, name in pairs if name in variables and alias not in variables}
+
+
+def _step(variable: Any) -> int:
+    """Return -1 for a matrix, whose dimensions are swapped in PyTorch, otherwise 1."""
+    return -1 if variable.name == "kernel" else 1

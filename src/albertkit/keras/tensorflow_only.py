@@ -50,13 +50,6 @@ def collator(tokenizer: Any) -> Collator:
                     np.pad(value, side, constant_values=-100)
                     for value, side in zip(values, sides, strict=True)
                 ]
-            shapes = sorted({value.shape for value in values})
-            if len(shapes) > 1:
-                raise DataError(
-                    f"the {name} of a batch have the shapes {', '.join(map(str, shapes))}. Expected one "
-                    "shape, or one label for each token of a row. Pass tokenizer=... to pad inputs and "
-                    "labels, or collate_fn=..."
-                )
             batch[name] = np.stack(values)
         return batch
 
@@ -87,20 +80,12 @@ def batches_of(
     `labels` has the name of the scores that each label column is compared with.
     """
     tensorflow = _tensorflow()
-    if batch_size < 1:
-        raise ConfigError(f"batch_size is {batch_size}. Expected at least 1.")
-    if not len(dataset):
-        raise DataError("the data set has no rows")
     wanted = [name for name in dataset[0] if name in NAMES or _column(name) in labels]
-    if not set(wanted) & {"input_ids", "inputs_embeds"}:
-        raise DataError(
-            f"the data set has the columns {', '.join(dataset[0])}. Expected input_ids. Tokenize it first."
-        )
     count = len(dataset) // batch_size if drop_remainder else -(-len(dataset) // batch_size)
     if not count:
         raise DataError(
-            f"the data set has fewer rows ({len(dataset)}) than a batch ({batch_size}), and a batch that is "
-            "not full is dropped. Reduce batch_size, or pass drop_remainder=False."
+            f"the data set has fewer rows ({len(dataset)}) than a batch ({batch_size}). Reduce batch_size, "
+            "or set drop_remainder=False."
         )
 
     def split(rows: list[dict[str, Any]]) -> Any:
@@ -132,12 +117,11 @@ def _column(name: str) -> str:
     return "labels" if name == "label" else name
 
 
-def check_backend(model: keras.Model) -> None:
+def check_backend() -> None:
     """Raise ConfigError if the backend is not TensorFlow, which a SavedModel needs."""
     if keras.backend.backend() != "tensorflow":
         raise ConfigError(
-            f"saved_model=True needs the TensorFlow backend, but Keras runs on {keras.backend.backend()}. "
-            f"Save {model.name} without it, and load the model with KERAS_BACKEND=tensorflow."
+            f"saved_model=True needs the TensorFlow backend, but Keras runs on {keras.backend.backend()}."
         )
 
 

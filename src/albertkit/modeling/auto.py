@@ -5,29 +5,25 @@ from typing import Any, ClassVar, NoReturn
 
 import torch
 
-from albertkit.checkpoints.formats import split_options
 from albertkit.config import AlbertConfig, as_config, one_of
 from albertkit.devices import choose_dtype
-from albertkit.errors import ConfigError
 from albertkit.hub import take_loading_options
-from albertkit.modeling import model, pretraining_heads, task_heads
-from albertkit.modeling.model import AlbertModel
-from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.modeling.pretraining_heads import AlbertForMaskedLM, AlbertForPreTraining
-from albertkit.modeling.task_heads import (
+from albertkit.modeling import heads
+from albertkit.modeling.heads import (
+    AlbertForMaskedLM,
     AlbertForMultipleChoice,
+    AlbertForPreTraining,
     AlbertForQuestionAnswering,
     AlbertForSequenceClassification,
     AlbertForTokenClassification,
 )
+from albertkit.modeling.model import AlbertModel
+from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 
 def model_class(architecture: str) -> type[AlbertPreTrainedModel]:
     """Return the model class with this name, a key of `heads.HEADS`."""
-    for module in (model, pretraining_heads, task_heads):
-        if hasattr(module, architecture):
-            return getattr(module, architecture)
-    raise ConfigError(f"there is no PyTorch class {architecture!r}. Expected a class of albertkit.modeling.")
+    return getattr(heads, architecture)
 
 
 class _AutoModel:
@@ -66,14 +62,8 @@ class _AutoModel:
         config = as_config(config)
         if attn_implementation is not None:
             config = config.replace(attn_implementation=attn_implementation)
-        constructor, unknown = split_options(cls.model_class, take_loading_options(options))
-        if unknown:
-            raise ConfigError(
-                f"{cls.__name__}.from_config has no argument {', '.join(map(repr, unknown))}. Set values "
-                "of the config with config.replace(...)."
-            )
         wanted = choose_dtype(one_of(dtype=dtype, torch_dtype=torch_dtype), {})
-        return cls.model_class(config, **constructor).to(wanted)
+        return cls.model_class(config, **take_loading_options(options)).to(wanted)
 
 
 class AutoModel(_AutoModel):

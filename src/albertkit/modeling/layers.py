@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from albertkit.config import ACTIVATION_ALIASES, AlbertConfig
-from albertkit.modeling.arguments import select_tokens
 from albertkit.modeling.outputs import BaseModelOutput
 
 EAGER_TRAINING_LENGTH = 128  # maximum number of tokens for which training computes attention eagerly
@@ -37,11 +36,9 @@ class FunctionActivation(nn.Module):
         self.function = function
 
     def forward(self, values: Tensor) -> Tensor:
-        """Apply the function to a tensor of any shape."""
         return self.function(values)
 
     def extra_repr(self) -> str:
-        """Return the name of the function for `print(model)`."""
         return getattr(self.function, "__name__", repr(self.function))
 
 
@@ -49,7 +46,6 @@ class QuickGELU(nn.Module):
     """The activation x * sigmoid(1.702 x)."""
 
     def forward(self, values: Tensor) -> Tensor:
-        """Apply the function to a tensor of any shape."""
         return values * torch.sigmoid(1.702 * values)
 
 
@@ -86,11 +82,9 @@ class AlbertDecoder(nn.Module):
         self.weight, self.bias = linear.weight, linear.bias
 
     def forward(self, states: Tensor) -> Tensor:
-        """Return the logits (..., V) of states (..., E)."""
         return F.linear(states, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """Return the sizes for `print(model)`."""
         return f"in_features={self.in_features}, out_features={self.out_features}"
 
 
@@ -162,13 +156,8 @@ class PackedRows:
     ) -> Tensor:
         """Apply attention within each row: (Q, N, D), (M, N, D) twice -> (Q, N, D).
 
-        Args:
-            query: The queries of all tokens or, if `selected`, of the query positions.
-            key: The keys of all tokens.
-            value: The values of all tokens.
-            attend: A function of queries (B, N, R, D), keys and values (B, N, T, D). It gets all neighboring
-                rows of equal length at once, without a mask.
-            selected: Whether there are queries only for the query positions.
+        `attend` is a function of queries (B, N, R, D), keys and values (B, N, T, D). It gets all neighboring
+        rows of equal length at once. If `selected`, there are queries only for the query positions.
         """
         counts = self.num_queries if selected else self.lengths
         if query.is_cuda and (kernel := _varlen_kernel(query.dtype, query.shape[-1])):
@@ -212,6 +201,13 @@ def _varlen_kernel(dtype: torch.dtype, head_size: int) -> Callable[..., Tensor] 
     return cast(Any, varlen_attn) if torch.cuda.get_device_capability() >= (8, 0) else None
 
 
+def select_tokens(hidden_states: Tensor, positions: Tensor) -> Tensor:
+    """Return the hidden states (B, R, H) at the positions (B, R) or (1, R) of hidden states (B, T, H)."""
+    # `len(hidden_states)` would be a constant in a traced graph.
+    rows = torch.arange(hidden_states.shape[0], device=hidden_states.device)[:, None]
+    return hidden_states[rows, positions]
+
+
 class AttentionOptions(TypedDict, total=False):
     """Arguments of `AlbertAttention.forward` that layers and layer groups pass on."""
 
@@ -249,21 +245,18 @@ class AlbertAttention(nn.Module):
         query_positions: Tensor | None = None,
         packed: "PackedRows | None" = None,
     ) -> tuple[Tensor, ...]:
-        """Compute attention.
+        """Return the new hidden states and, with `eager`, the attention probabilities (B, N, T, T).
+
+        Hooks of other libraries expect tensors, so there is no None.
 
         Args:
             hidden_states: (B, T, H).
             attention_mask: Bool, True where a query may attend to a key; broadcastable to (B, N, T, T). Each
-                query needs at least one key. None allows all.
+                query needs at least one key.
             head_mask: (N,) factors of the attention probabilities. Needs `eager`.
-            eager: Whether to compute the probabilities explicitly and return them.
-            query_positions: (B, R) or (1, R), the only positions for which attention is computed. None
-                computes all positions.
+            eager: Whether to compute the probabilities explicitly.
+            query_positions: (B, R) or (1, R), the only positions to compute; the result is then (B, R, H).
             packed: The rows that are concatenated in `hidden_states` (1, M, H). They take no masks.
-
-        Returns:
-            The new hidden states, (B, T, H) or (B, R, H), and with `eager` the probabilities (B, N, T, T).
-            Hooks of other libraries expect tensors, so there is no None.
         """
         split = (self.num_attention_heads, self.attention_head_size)
         asking = hidden_states
@@ -373,15 +366,11 @@ class AlbertLayerGroup(nn.Module):
         record: Callable[..., None] | None = None,
         **options: Unpack[AttentionOptions],
     ) -> Tensor:
-        """Apply the inner layers.
+        """Apply the inner layers, with `options` of `AlbertAttention.forward`.
 
-        Args:
-            hidden_states: (B, T, H).
-            recompute: Whether to keep only the input of each layer and recompute the rest in the backward
-                pass.
-            record: A function that gets the outputs of each layer.
-            options: See `AlbertAttention.forward`. `head_mask` is (layers of this group, N), and
-                `query_positions` apply only to the last layer.
+        `head_mask` is (layers of this group, N), and `query_positions` apply only to the last layer. With
+        `recompute`, the backward pass computes each layer again from its input. `record` gets the outputs of
+        each layer.
         """
         head_mask, query_positions = options.get("head_mask"), options.get("query_positions")
         for index, layer in enumerate(self.albert_layers):

@@ -13,7 +13,6 @@ from torch.autograd.function import once_differentiable
 
 from albertkit.config import IGNORED_LABEL
 from albertkit.errors import DataError
-from albertkit.modeling.arguments import CLASSES, check_tensors
 
 _CHUNK_SCORES = 1 << 18  # scores of a chunk: 1 MB in fp32, which a core's cache holds
 
@@ -75,29 +74,23 @@ def _chunks(logits: Tensor) -> list[slice]:
     return [slice(begin, begin + size) for begin in range(0, len(logits), size)]
 
 
-def classification_loss(
-    logits: Tensor, labels: Tensor, *, ignored: int = IGNORED_LABEL, name: str = "labels"
-) -> Tensor:
+def classification_loss(logits: Tensor, labels: Tensor, *, ignored: int = IGNORED_LABEL) -> Tensor:
     """Return the mean cross-entropy of logits (..., K) with labels (...), without labels equal to `ignored`.
 
     It is computed in fp32. If all labels of a batch are ignored, the loss is 0 as in the original, not NaN.
     """
-    check_tensors({name: labels}, dtypes=CLASSES)
+    if labels.is_floating_point():
+        raise DataError(f"labels must be whole numbers, got {labels.dtype}. Use labels.long().")
     classes = logits.shape[-1]
     logits = logits.reshape(-1, classes)  # (..., K) -> (-1, K)
     # In eight bits, class 156 would equal -100.
-    shape, labels = tuple(labels.shape), labels.reshape(-1).long()
+    labels = labels.reshape(-1).long()
     if not torch.compiler.is_compiling():
-        if len(labels) != len(logits):
-            raise DataError(
-                f"{name} must have one element for each of {len(logits)} rows of scores, got {shape}"
-            )
         strange = labels[(labels != ignored) & ((labels < 0) | (labels >= classes))]
         if len(strange):
             raise DataError(
-                f"{name} contain {int(strange[0])}, but there are {classes} classes. Expected 0 to "
-                f"{classes - 1}, or {ignored} for no label. num_labels in the config is the number of "
-                "classes."
+                f"labels contain {int(strange[0])}, but there are {classes} classes. Expected 0 to "
+                f"{classes - 1}, or {ignored} for no label."
             )
     total = F.cross_entropy(logits.float(), labels, ignore_index=ignored, reduction="sum")
     return total / (labels != ignored).sum().clamp(min=1)

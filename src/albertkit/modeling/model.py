@@ -9,25 +9,19 @@ import torch
 from torch import Tensor, nn
 
 from albertkit.config import AlbertConfig
-from albertkit.model_inputs import LIMITS, check_range
-from albertkit.modeling.arguments import named_inputs
+from albertkit.model_inputs import NAMES, TABLES, check_range, check_shapes
 from albertkit.modeling.layers import AlbertEmbeddings, AlbertTransformer, PackedRows
 from albertkit.modeling.outputs import BaseModelOutputWithPooling
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
 
 
-class OutputOptions(TypedDict, total=False):
-    """Keyword arguments for additional outputs of a forward pass. None uses the config's setting."""
-
-    output_attentions: bool | None
-    output_hidden_states: bool | None
-
-
-class HeadOptions(OutputOptions, total=False):
-    """Keyword arguments of the forward pass of every model with a head."""
+class HeadOptions(TypedDict, total=False):
+    """Keyword arguments of the forward pass of every model with a head. None uses the config's setting."""
 
     # These names are no parameters of `forward`, because `torch.onnx.export(dynamo=False)` passes every
     # parameter by position.
+    output_attentions: bool | None
+    output_hidden_states: bool | None
     return_dict: bool | None
 
 
@@ -110,12 +104,12 @@ class AlbertModel(AlbertPreTrainedModel):
         if packed is not None and position_ids is None:
             position_ids = packed.position_ids(self.device)
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, head_mask, inputs_embeds)
-        named = named_inputs(*inputs, config=config)
+        check_shapes(inputs, config)
         try:
             embeddings = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
         except IndexError:  # only on the CPU; a GPU reports the error itself, and later
-            for name in LIMITS:
-                if (values := named[name]) is not None:
+            for name, values in zip(NAMES, inputs, strict=True):
+                if name in TABLES and values is not None:
                     check_range(name, int(values.min()), int(values.max()), config)
             raise
         encoded = self.encoder(

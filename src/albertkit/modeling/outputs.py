@@ -143,26 +143,28 @@ class AlbertForPreTrainingOutput(ModelOutput):
 
 
 @dataclass(eq=False)
-class _LogitsOutput(ModelOutput):
+class LogitsOutput(ModelOutput):
+    """Base class of the outputs of models with one tensor of logits."""
+
     loss: Tensor | None = None
     logits: Tensor | None = None
     hidden_states: Tensors | None = None
     attentions: Tensors | None = None
 
 
-class MaskedLMOutput(_LogitsOutput):
+class MaskedLMOutput(LogitsOutput):
     """Output of AlbertForMaskedLM: logits (B, T, V), or (P, V) at the masked positions."""
 
 
-class SequenceClassifierOutput(_LogitsOutput):
+class SequenceClassifierOutput(LogitsOutput):
     """Output of AlbertForSequenceClassification: logits (B, num_labels)."""
 
 
-class TokenClassifierOutput(_LogitsOutput):
+class TokenClassifierOutput(LogitsOutput):
     """Output of AlbertForTokenClassification: logits (B, T, num_labels)."""
 
 
-class MultipleChoiceModelOutput(_LogitsOutput):
+class MultipleChoiceModelOutput(LogitsOutput):
     """Output of AlbertForMultipleChoice: logits (B, C)."""
 
 

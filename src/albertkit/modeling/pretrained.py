@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
@@ -50,30 +51,14 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
     supports_gradient_checkpointing: ClassVar[bool] = True
     _input_hook: RemovableHandle | None = None
 
-    # Attributes that code written for `transformers` reads.
+    # Attributes that `transformers.Trainer`, accelerate and PEFT read.
     main_input_name: ClassVar[str] = "input_ids"
     input_modalities: ClassVar[str] = "text"
-    is_parallelizable: ClassVar[bool] = False
     model_tags: ClassVar[list[str] | None] = None
-    _auto_class: ClassVar[str | None] = None
-    _can_record_outputs: ClassVar[dict[str, Any] | None] = None  # layers return their attentions
-    _compatible_flash_implementations: ClassVar[list[str] | None] = None
-    _is_stateful: ClassVar[bool] = False
-    _keep_in_fp32_modules: ClassVar[list[str] | None] = None
-    _keep_in_fp32_modules_strict: ClassVar[list[str] | None] = None
-    _keys_to_ignore_on_load_missing: ClassVar[list[str] | None] = None
-    _keys_to_ignore_on_load_unexpected: ClassVar[list[str] | None] = None
     _keys_to_ignore_on_save: ClassVar[list[str] | None] = None
     _no_split_modules: ClassVar[list[str]] = ["AlbertEmbeddings", "AlbertLayer"]  # residual connections
-    _pp_plan: ClassVar[dict[str, Any] | None] = None
     _skip_keys_device_placement: ClassVar[list[str] | None] = None
-    _supports_attention_backend: ClassVar[bool] = False
-    _supports_context_parallel: ClassVar[bool] = False
-    _supports_flash_attn: ClassVar[bool] = False
-    _supports_flex_attn: ClassVar[bool] = False
-    _supports_sdpa: ClassVar[bool] = True
     _tied_weights_keys: ClassVar[dict[str, str] | None] = None
-    _tp_plan: ClassVar[dict[str, Any] | None] = None
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -347,12 +332,8 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
         return None
 
     def set_output_embeddings(self, value: AlbertDecoder | nn.Linear) -> None:
-        """Replace the decoder and its bias.
-
-        Raises:
-            ConfigError: This model has no decoder.
-        """
-        raise ConfigError(f"{type(self).__name__} has no output embeddings to replace with {value}")
+        """Replace the decoder and its bias."""
+        raise NotImplementedError(f"{type(self).__name__} has no decoder to replace with {value}")
 
     def tie_weights(self) -> None:
         """Use the word embeddings as the decoder's matrix if `config.tie_word_embeddings` is set."""
@@ -378,9 +359,6 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
 
         Returns:
             The word embeddings.
-
-        Raises:
-            ConfigError: The new size would remove the padding token.
         """
         old, config = self.get_input_embeddings(), self.config
         size = old.num_embeddings if new_num_tokens is None else int(new_num_tokens)
@@ -388,8 +366,6 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
             size = -(-size // pad_to_multiple_of) * pad_to_multiple_of
         if size == old.num_embeddings:
             return old
-        if size <= config.pad_token_id:
-            raise ConfigError(f"new_num_tokens is {size}, but pad_token_id {config.pad_token_id} must stay")
         std = config.initializer_range
         rows = _resize_rows(old.weight, size, std=std, around_mean=mean_resizing)
         self.set_input_embeddings(
@@ -401,7 +377,10 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
         if decoder is not None:
             decoder.weight = _resize_rows(decoder.weight, size, std=std, around_mean=mean_resizing)
             draws = mean_resizing and not config.tie_word_embeddings
-            decoder.bias = _resize_bias(decoder.bias, size, mean=draws)
+            bias = decoder.bias.detach()
+            new_bias = bias.mean(dtype=torch.float32) if draws else 0.0
+            bias = F.pad(bias[:size], (0, max(0, size - len(bias))), value=float(new_bias)).clone()
+            decoder.bias = nn.Parameter(bias, requires_grad=decoder.bias.requires_grad)
             decoder.out_features = size
             self.set_output_embeddings(decoder)
         config.vocab_size = size
@@ -434,10 +413,8 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
         return self._first_parameter().dtype
 
     def _first_parameter(self) -> Tensor:
-        for parameter in self.parameters():
-            return parameter
         # Replicas of nn.DataParallel have plain tensors instead of parameters.
-        return self.get_input_embeddings().weight
+        return next(self.parameters(), self.get_input_embeddings().weight)
 
     def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
         """Return the number of parameters; shared and tied parameters count once."""
@@ -456,10 +433,6 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
         """
         buffers = self.buffers() if return_buffers else ()
         return sum(tensor.nbytes for tensor in (*self.parameters(), *buffers))
-
-    @classmethod
-    def _can_set_attn_implementation(cls) -> bool:
-        return True
 
     @classmethod
     def can_generate(cls) -> bool:
@@ -485,14 +458,10 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
     ) -> None:
         """Keep only each layer's input in training, and recompute the rest in the backward pass.
 
-        The only accepted setting is `use_reentrant`. It has no effect: layers are recomputed as with False,
-        which gives the same gradients.
+        The settings have no effect: layers are recomputed as with `use_reentrant=False`, which gives the same
+        gradients as True.
         """
-        if set(gradient_checkpointing_kwargs or {}) - {"use_reentrant"}:
-            raise ConfigError(
-                f"gradient_checkpointing_kwargs is {gradient_checkpointing_kwargs}. Expected "
-                "{'use_reentrant': False} or None."
-            )
+        del gradient_checkpointing_kwargs
         self.base_model.encoder.gradient_checkpointing = True
 
     def gradient_checkpointing_disable(self) -> None:
@@ -506,15 +475,8 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
         every_n_layers: int = 1,
         offload: bool = False,
     ) -> None:
-        """Call `gradient_checkpointing_enable`. Every layer is recomputed; nothing is offloaded.
-
-        Raises:
-            ConfigError: `every_n_layers` is not 1, or `offload` is True.
-        """
-        if every_n_layers != 1 or offload:
-            raise ConfigError(
-                f"every_n_layers={every_n_layers!r}, offload={offload!r} is not supported. Omit both."
-            )
+        """Call `gradient_checkpointing_enable`. Every layer is recomputed; nothing is offloaded."""
+        del every_n_layers, offload
         self.gradient_checkpointing_enable(activation_checkpointing_kwargs)
 
     def activation_checkpointing_disable(self) -> None:
@@ -566,17 +528,6 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
 
 NEW_ROW_VARIANCE = 1e-9
 """Variance of new rows around the mean of the old rows, relative to the variance of the old rows."""
-
-
-@torch.no_grad()
-def _resize_bias(old: Tensor, size: int, *, mean: bool) -> nn.Parameter:
-    """Return `size` biases that begin with the old ones. New biases are 0, or the mean of the old biases."""
-    bias = old.new_zeros(size)
-    kept = min(size, len(old))
-    bias[:kept] = old[:kept]
-    if mean:
-        bias[kept:] = old.mean(dtype=torch.float32)
-    return nn.Parameter(bias, requires_grad=old.requires_grad)
 
 
 @torch.no_grad()

@@ -2,6 +2,13 @@
 
 The graph has standard operators, except for integer products, an operator of ONNX Runtime. For an older
 opset, several older operators replace a newer one.
+
+In int8, the matrices of layers are multiplied as integers. Each output has its own scale, and its weights
+have seven bits: processors without instructions for such products (VNNI) add pairs of products in 16 bits,
+and sums up to 255 * 63 * 2 do not overflow. The word embeddings and the pooler are stored in eight bits and
+computed in floating point. Activations are quantized during the computation, with a scale for each token: a
+few tokens, such as [SEP], have much larger values than all others, and the result for a text does not depend
+on its batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +21,6 @@ from albertkit import __version__
 from albertkit.checkpoints.onnx_file import PRODUCER, SCALE
 from albertkit.errors import CheckpointError
 from albertkit.extras import optional
-from albertkit.onnx.int8 import STORED_LARGEST, is_stored, quantize
 
 onnx = optional("onnx")
 
@@ -35,12 +41,38 @@ STORED_TYPES = {
 }
 """Types of weights -> ONNX's names for them."""
 
+COMPUTED_LARGEST = 63
+"""Largest value in a matrix that is multiplied as integers."""
+STORED_LARGEST = 127
+QUANTIZATION, INT8 = "quantization", "int8"
+"""The key in config.json of a model whose weights were rounded, and its value."""
+OLDEST_INT8_OPSET = 18
+"""The first version of the operators in which reductions take their axes as an input."""
+
+
+def is_computed(name: str, tensor: np.ndarray) -> bool:
+    """Return whether a tensor is multiplied as integers, like the matrices of the layers."""
+    return ".albert_layers." in name and tensor.ndim == 2
+
+
+def is_stored(name: str) -> bool:
+    """Return whether a tensor is stored in eight bits, but computed in floating point."""
+    return name.endswith(("word_embeddings.weight", "pooler.weight"))
+
+
+def quantize(matrix: np.ndarray, *, largest: int) -> tuple[np.ndarray, np.ndarray]:
+    """Round a matrix to int8 integers of absolute value <= `largest`, with a float32 scale for each row."""
+    values = matrix.astype(np.float32)
+    scales = np.abs(values).max(axis=1, keepdims=True) / np.float32(largest)
+    scales[scales == 0] = 1.0
+    return np.rint(values / scales).astype(np.int8), scales
+
 
 class Graph:
     """Collects the parts of a graph. Methods take and return the names of values.
 
     Weights keep their data type. If it is not `compute`, the graph casts them, which runtimes do once, when
-    they load the file. With `int8`, large matrices are quantized (`int8.py`).
+    they load the file. With `int8`, large matrices are quantized.
 
     In a `flat` graph, all values that are multiplied by weights are matrices. Products are then Gemm, which
     takes weights in the checkpoints' layout (outputs x inputs). Large weights stay out of the graph, in

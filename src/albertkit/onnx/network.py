@@ -1,20 +1,23 @@
-"""Write the parts of ALBERT as nodes of an ONNX graph, for padded batches and for rows without padding.
+"""Write ALBERT as an ONNX graph: of padded batches for files, and of rows without padding for the engine.
 
-The nodes of a layer are repeated for each time that it is applied. They share its weights.
+The nodes of a layer are repeated for each time that it is applied. They share its weights. If only some
+tokens are read, the last layer computes only these tokens.
 
-Shapes: ... rows of any form, E embedding, H hidden, N heads, D head width, V vocabulary, K labels; B batch,
-R queries and T keys of a row.
+Shapes: ... rows of any form, E embedding, H hidden, N heads, D head width, V vocabulary, K scores of a token;
+B batch, C choices, R queries and T keys of a row; M tokens and Q read tokens of all packed rows.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 import numpy as np
 
+from albertkit.checkpoints.names import executed_layers
 from albertkit.config import ACTIVATION_ALIASES, AlbertConfig
-from albertkit.heads import base_prefix
-from albertkit.onnx.graph import OPSET, RUNTIME, Graph
-from albertkit.onnx.int8 import COMPUTED_LARGEST, STORED_LARGEST, is_computed
+from albertkit.heads import Output, base_prefix, head_of, scores_of
+from albertkit.onnx.graph import COMPUTED_LARGEST, OPSET, RUNTIME, STORED_LARGEST, Graph, is_computed, onnx
 
 UNSEEN = -10000.0
 """The number that is added to the attention scores of masked tokens, as in the original."""
@@ -26,7 +29,6 @@ Attend = Callable[[str, str, str], str]
 
 
 def word_table(architecture: str) -> str:
-    """Return the name of the tensor with the embeddings of the words (V, E)."""
     return f"{base_prefix(architecture)}embeddings.word_embeddings.weight"
 
 
@@ -42,19 +44,10 @@ class Network:
         """The attention probabilities (B, N, R, T) of each layer that has been written."""
         self._rounded: dict[str, tuple[str, str]] = {}  # values -> the same in bytes, and their scales
 
-    @property
-    def head_width(self) -> int:
-        """D, the same for all heads."""
-        return self.config.hidden_size // self.config.num_attention_heads
-
     def embed(self, words: str, token_type_ids: str, positions: Callable[[str], str]) -> str:
-        """Return the mapped embeddings (..., H).
+        """Return the mapped embeddings (..., H) of words (..., E) and segments (...).
 
-        Args:
-            words: embeddings of the words, (..., E).
-            token_type_ids: segments, (...).
-            positions: function of the table's name that returns the position embeddings, (..., E) or in a
-                shape that broadcasts to it.
+        `positions` returns the position embeddings, which broadcast to (..., E), for the name of the table.
         """
         graph, table = self.graph, f"{self.prefix}embeddings"
         segments = graph.rows(f"{table}.token_type_embeddings.weight", token_type_ids)
@@ -78,7 +71,7 @@ class Network:
 
     def attend(self, query: str, key: str, value: str, bias: str) -> str:
         """Return contexts of queries, both (B, R, N*D); keys and values (B, T, N*D); bias (B, 1, 1, T)."""
-        graph, width = self.graph, self.head_width
+        graph, width = self.graph, self.config.hidden_size // self.config.num_attention_heads
 
         def split(values: str, order: list[int]) -> str:
             apart = graph.node("Reshape", values, graph.vector(0, 0, -1, width))  # (B, R, N, D)
@@ -92,14 +85,12 @@ class Network:
         merged = graph.node("Transpose", context, perm=[0, 2, 1, 3])
         return graph.node("Reshape", merged, graph.vector(0, 0, -1))
 
-    # --- what heads are made of, as `heads.Network` describes it ------------------------------------
+    # --- the operations of `heads.Network` ----------------------------------------------------------
 
     def pool(self, states: str) -> str:
-        """Return the pooled states of [CLS]: (..., H) -> (..., H)."""
         return self.graph.node("Tanh", self.linear(states, f"{self.prefix}pooler"))
 
     def linear(self, values: str, name: str) -> str:
-        """Apply the linear map of that name: (..., inputs) -> (..., outputs)."""
         graph, matrix = self.graph, f"{name}.weight"
         bias = graph.weight(f"{name}.bias")
         if graph.int8 and is_computed(matrix, graph.tensor(matrix)):
@@ -109,7 +100,6 @@ class Network:
         return graph.node("Add", graph.node("MatMul", values, graph.weight(matrix, transposed=True)), bias)
 
     def activate(self, values: str, _: str = "") -> str:
-        """Apply `hidden_act`."""
         graph, name = self.graph, str(self.config.hidden_act)
         name = ACTIVATION_ALIASES.get(name, name)
         if name == "linear":
@@ -138,13 +128,11 @@ class Network:
         return graph.node("Mul", values, share)
 
     def layer_norm(self, values: str, name: str) -> str:
-        """Normalize the last dimension."""
         graph = self.graph
         scale, shift = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias")
         return graph.node("LayerNormalization", values, scale, shift, epsilon=self.config.layer_norm_eps)
 
     def multiply_by_words(self, values: str, bias: str) -> str:
-        """Multiply by the word embeddings, and add a bias: (..., E) -> (..., V)."""
         graph = self.graph
         words = graph.weight(word_table(self.architecture))
         if graph.flat:
@@ -177,3 +165,207 @@ class Network:
 
     def _zero(self) -> str:
         return self.graph.constant("constants/uint8_zero", np.array(_ZERO_POINT, np.uint8))
+
+
+# --- padded batches ---------------------------------------------------------------------------------
+
+
+def build_padded(
+    architecture: str,
+    config: AlbertConfig,
+    weights: Mapping[str, np.ndarray],
+    *,
+    opset: int,
+    compute: np.dtype,
+    int8: bool,
+    optional_inputs: bool,
+) -> tuple[Any, int]:
+    """Build the graph of a file, which computes the outputs of a model class for padded batches.
+
+    Args:
+        architecture: the name of a model class.
+        config: the config of the model.
+        weights: the tensors of the model by their names in the state dict. Without a pooler, `AlbertModel`
+            has no `pooler_output`.
+        opset: version of the ONNX operators.
+        compute: data type of the computation, float32 or float16.
+        int8: whether to multiply the layers' matrices as integers. Needs float32.
+        optional_inputs: whether `attention_mask` and `token_type_ids` are optional.
+
+    Returns:
+        The `ModelProto`, and the number of bytes of its weights.
+    """
+    graph = Graph(weights, opset=opset, compute=compute, int8=int8)
+    network = Network(graph, architecture, config)
+    head = head_of(architecture)
+    shape = ["batch", "choices", "sequence"] if head.has_choices else ["batch", "sequence"]
+    given = [graph.input("input_ids", shape)]
+    for name, default in (("attention_mask", 1), ("token_type_ids", 0)):
+        if optional_inputs:
+            given.append(graph.optional_input(name, shape, like="input_ids", default=default))
+        else:
+            given.append(graph.input(name, shape))
+    if head.has_choices:
+        rows = graph.node(
+            "Concat", graph.vector(-1), graph.node("Shape", given[0], start=2), axis=0
+        )  # (-1, T)
+        given = [graph.node("Reshape", ids, rows) for ids in given]  # (B, C, T) -> (B*C, T)
+    _write_outputs(network, _encode(network, *given))
+    return graph.model(architecture), graph.weight_bytes
+
+
+def _encode(network: Network, input_ids: str, attention_mask: str, token_type_ids: str) -> str:
+    """Return the last hidden states of inputs (B, T): (B, T, H), or only those of [CLS], (B, 1, H)."""
+    graph = network.graph
+    graph.scope = "mask/"
+    bias = _mask(graph, attention_mask)
+    graph.scope = "embeddings/"
+
+    def first_positions(table: str) -> str:
+        """Return the first T position embeddings (T, E). If T exceeds their number, the sum fails."""
+        length = graph.node("Shape", input_ids, start=1)  # (1,)
+        return graph.node("Slice", graph.weight(table), graph.vector(0), length)
+
+    words = graph.rows(word_table(network.architecture), input_ids)
+    states = network.embed(words, token_type_ids, first_positions)
+
+    def attend(query: str, key: str, value: str) -> str:
+        return network.attend(query, key, value, bias)
+
+    layers = executed_layers(network.config, network.prefix)
+    reads_first = head_of(network.architecture).reads_first
+    for index, layer in enumerate(layers):
+        graph.scope = f"layer_{index}/"
+        queried = states
+        if reads_first and index == len(layers) - 1:
+            queried = graph.node("Slice", states, graph.vector(0), graph.vector(1), graph.vector(1))
+        states = network.layer(layer, queried, states, attend)
+    graph.scope = "head/"
+    return states
+
+
+def _mask(graph: Graph, attention_mask: str) -> str:
+    """Return the bias (B, 1, 1, T) of attention scores for a mask (B, T). A mask of zeros masks nothing."""
+    seen = graph.node("Cast", attention_mask, to=onnx.TensorProto.BOOL)
+    count = graph.node(
+        "ReduceSum", graph.node("Cast", seen, to=onnx.TensorProto.INT64), graph.vector(1), keepdims=1
+    )
+    seen = graph.node("Or", seen, graph.node("Equal", count, graph.index(0)))
+    bias = graph.node("Where", seen, graph.number(0.0), graph.number(UNSEEN))
+    return graph.node("Unsqueeze", bias, graph.vector(1, 2))
+
+
+def _write_outputs(network: Network, states: str) -> None:
+    """Compute and declare the outputs of the model class from states (B, T, H)."""
+    graph, head = network.graph, head_of(network.architecture)
+    for scores in head.scores.values():
+        if scores.needs and scores.needs not in graph.weights:
+            continue
+        read, shape = states, ["batch", "sequence"]
+        if scores.reads_first:
+            read, shape = graph.node("Gather", states, graph.index(0), axis=1), ["batch"]  # (B, H)
+        values = scores.compute(network, read)
+        if head.has_choices:  # (B * C, 1) -> (B, C)
+            values = graph.node("Reshape", values, graph.node("Shape", "input_ids", end=2))
+            graph.output(scores.names[0], values, ["batch", "choices"])
+        elif len(scores.names) == 1:
+            graph.output(scores.names[0], values, [*shape, head.size(scores.width, network.config)])
+        else:
+            for column, name in enumerate(scores.names):
+                graph.output(name, graph.node("Gather", values, graph.index(column), axis=len(shape)), shape)
+
+
+# --- rows without padding ---------------------------------------------------------------------------
+
+
+def build_rows(
+    architecture: str,
+    config: AlbertConfig,
+    weights: Mapping[str, np.ndarray],
+    *,
+    int8: bool = False,
+    inside: bool = False,
+) -> tuple[Any, dict[str, np.ndarray]]:
+    """Build the graph of the encoder for rows whose tokens are concatenated without padding.
+
+    Its output is `states` (Q, H), the hidden states of the read tokens. Only attention uses rows: queries,
+    keys and values are gathered into padded rows for it, and its contexts are gathered back. This padding
+    costs little, because attention is a small part of the work for short rows, and the rows of one batch have
+    similar lengths.
+
+    The inputs in float32 are `words` (M, E), the word embeddings, and `bias` (B, 1, 1, T), 0 or
+    `network.UNSEEN`. The other inputs are in int64:
+
+    * `token_type_ids` and `position_ids` (M,)
+    * `row_tokens` (B, T), the index of the token at each place of the padded rows
+    * `token_places` (M,), the place in B * T of each token
+    * `read_tokens` (Q,), the indices of the read tokens
+    * `row_reads` (B, R) and `read_places` (Q,), the same as `row_tokens` and `token_places` for read tokens
+
+    With `inside`, the outputs after `states` are the inputs of each layer, `hidden_states_0` and so on
+    (M, H), and then the attention probabilities of each layer, `attentions_0` and so on (B, N, T, T); of the
+    last layer (B, N, R, T).
+
+    Returns:
+        The `ModelProto` without the large weights, and these weights by name. A session uses their memory
+        directly (`add_external_initializers`).
+    """
+    graph = Graph(weights, opset=OPSET, compute=np.dtype(np.float32), int8=int8, flat=True)
+    network = Network(graph, architecture, config)
+    words = graph.input("words", ["tokens", config.embedding_size], kind="FLOAT")
+    token_type_ids, position_ids = (
+        graph.input(name, ["tokens"]) for name in ("token_type_ids", "position_ids")
+    )
+    bias = graph.input("bias", ["rows", 1, 1, "longest"], kind="FLOAT")
+    row_tokens = graph.input("row_tokens", ["rows", "longest"])
+    token_places = graph.input("token_places", ["tokens"])
+    read_tokens = graph.input("read_tokens", ["read"])
+    row_reads = graph.input("row_reads", ["rows", "most_read"])
+    read_places = graph.input("read_places", ["read"])
+
+    def attend(query: str, key: str, value: str, *, queries: str, places: str) -> str:
+        """Return contexts of queries, both (M or Q, N*D), which attend to keys and values (M, N*D)."""
+        padded_query = graph.node("Gather", query, queries)
+        padded_key, padded_value = (graph.node("Gather", values, row_tokens) for values in (key, value))
+        contexts = network.attend(padded_query, padded_key, padded_value, bias)
+        flat = graph.node("Reshape", contexts, graph.vector(-1, config.hidden_size))  # -> (B * R, H)
+        return graph.node("Gather", flat, places)
+
+    graph.scope = "embeddings/"
+    states = network.embed(words, token_type_ids, lambda table: graph.rows(table, position_ids))
+    layer_inputs = []
+    layers = executed_layers(config, network.prefix)
+    for index, layer in enumerate(layers):
+        graph.scope = f"layer_{index}/"
+        layer_inputs.append(states)
+        last = index == len(layers) - 1
+        queried = graph.node("Gather", states, read_tokens) if last else states
+        queries, places = (row_reads, read_places) if last else (row_tokens, token_places)
+        attention = partial(attend, queries=queries, places=places)
+        states = network.layer(layer, queried, states, attention)
+    graph.output("states", states, ["read", config.hidden_size])
+    if inside:
+        for index, values in enumerate(layer_inputs):
+            graph.output(f"hidden_states_{index}", values, ["tokens", config.hidden_size])
+        for index, values in enumerate(network.attentions):
+            shape = ["rows", config.num_attention_heads, "queries", "longest"]
+            graph.output(f"attentions_{index}", values, shape)
+    return graph.model(architecture), graph.external
+
+
+def build_head(
+    architecture: str, config: AlbertConfig, weights: Mapping[str, np.ndarray], output: Output
+) -> tuple[Any, dict[str, np.ndarray]]:
+    """Build the graph of a head, which computes `scores` (Q, K) from `states` (Q, H).
+
+    For the other arguments, the result and the errors see `build_rows`; `output` is an output of the class.
+    """
+    graph = Graph(weights, opset=OPSET, compute=np.dtype(np.float32), flat=True)
+    network = Network(graph, architecture, config)
+    graph.scope = "head/"
+    states = graph.input("states", ["read", config.hidden_size], kind="FLOAT")
+    scores = scores_of(architecture, output)
+    assert scores is not None
+    width = head_of(architecture).size(scores.width, config)
+    graph.output("scores", scores.compute(network, states), ["read", width])
+    return graph.model(architecture), graph.external

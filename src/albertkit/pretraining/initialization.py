@@ -13,7 +13,7 @@ import torch
 from albertkit.checkpoints.sentence_modules import NORMALIZE_KEY, POOLING_KEY, sentence_modules
 from albertkit.config import SETTINGS_KEY, TASK_KEY, AlbertConfig
 from albertkit.errors import ConfigError, ModelNotFoundError, ShapeMismatchError, TokenizerError
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.heads import AlbertForPreTraining
 from albertkit.pretraining.masking import WordTable
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.pretraining.shards import ShardSet

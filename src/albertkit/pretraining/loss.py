@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from albertkit.config import IGNORED_LABEL
+from albertkit.modeling.heads import AlbertForPreTraining
 from albertkit.modeling.losses import vocabulary_loss
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
 from albertkit.pretraining.batches import PretrainingBatch
 from albertkit.pretraining.settings import PretrainingSettings
 from albertkit.training.distributed import World

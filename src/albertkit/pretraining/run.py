@@ -16,7 +16,7 @@ from albertkit.errors import TrainingError
 from albertkit.files import full_disk_named
 from albertkit.logs import lines_shown
 from albertkit.metrics import is_better
-from albertkit.modeling.pretraining_heads import AlbertForPreTraining
+from albertkit.modeling.heads import AlbertForPreTraining
 from albertkit.pipelines import pipeline
 from albertkit.pretraining.batches import ExampleStream, Position, PretrainingBatch, fixed_batches
 from albertkit.pretraining.initialization import check_vocabulary, initialize

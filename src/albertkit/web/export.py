@@ -20,10 +20,17 @@ from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.checkpoints.sentence_modules import SentenceModules, sentence_modules
 from albertkit.config import AlbertConfig
 from albertkit.errors import AlbertKitError, ConfigError, ModelNotFoundError
-from albertkit.export.accuracy import ANY_DROP, AccuracyDrop
-from albertkit.export.check import TEXTS
-from albertkit.export.onnx import MAX_DROP, OnnxReport, check_int8_options, choose_architecture, export_onnx
-from albertkit.export.writing import exported_config, vectors_note, vocabulary_file
+from albertkit.export.check import ANY_DROP, DROP_ADVICE, TEXTS, AccuracyDrop
+from albertkit.export.onnx import (
+    MAX_DROP,
+    OnnxReport,
+    check_int8_options,
+    choose_architecture,
+    export_onnx,
+    exported_config,
+    vectors_note,
+    vocabulary_file,
+)
 from albertkit.files import check_new_folder, complete_files, file_sha256, read_json, write_json
 from albertkit.heads import head_of
 from albertkit.tokenization.folder import PATTERNS, SPECIAL_TOKENS_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
@@ -233,7 +240,7 @@ def _write_int8(
     else:  # also if the drop is NaN
         file.unlink()
         loss = f"int8 loses {drop.points:.2f} points of {drop.metric}. Expected at most {max_drop:g}."
-        notes.append(f"{INT8_FILE} was not written: {loss} {drop.advice}")
+        notes.append(f"{INT8_FILE} was not written: {loss} {DROP_ADVICE}")
     return drop
 
 
