@@ -130,12 +130,14 @@ def reading(path: str | Path, error: type[AlbertKitError]) -> Iterator[None]:
     """Convert every exception while a file is read to an error that names the file.
 
     This is the only boundary of a file format. The code inside raises ValueError for damage, or lets the
-    libraries raise what they like. Errors of albertkit pass unchanged.
+    libraries raise what they like. Errors of albertkit that name no file of the folder get the path in front.
     """
     try:
         yield
-    except AlbertKitError:
-        raise
+    except AlbertKitError as cause:
+        if not isinstance(cause, error) or str(Path(path).parent) in str(cause):
+            raise
+        raise type(cause)(f"{path}: {cause}") from cause
     except FileNotFoundError as cause:
         raise error(f"there is no file {path}") from cause
     except Exception as cause:
@@ -175,11 +177,7 @@ def check_arguments(function: str, given: Iterable[str], known: Iterable[str], h
     known = list(known)
     for name in given:
         if name not in known:
-            meant = nearest(name, known)
-            question = f" Did you mean {meant!r}?" if meant else ""
-            raise ConfigError(
-                f"{function}: unknown argument {name!r}.{question} Expected some of {', '.join(known)}.{hint}"
-            )
+            raise ConfigError(f"{function}: unknown argument {name!r}. {suggestion(name, known)}{hint}")
 
 
 def nearest(name: object, known: Iterable[str]) -> str | None:

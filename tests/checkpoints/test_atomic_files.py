@@ -1,13 +1,9 @@
 """Tests of atomic writing: a file is replaced when its new content is complete."""
 
-import os
-import stat
 from pathlib import Path
 
 import pytest
-import torch
 from checkpoint_models import names_in
-from torch_files import write_folder
 
 from albertkit.files import atomic_path
 
@@ -45,15 +41,6 @@ def test_two_files_are_renamed_when_both_are_complete(tmp_path: Path) -> None:
         assert not first.exists()
         assert not second.exists()
     assert (first.read_text(), second.read_text()) == ("1", "2")
-
-
-@pytest.mark.skipif(os.name != "posix", reason="only POSIX systems have these permissions")
-def test_permissions_are_those_of_a_new_file(tmp_path: Path) -> None:
-    plain = tmp_path / "plain"
-    plain.touch()
-    write_folder(tmp_path, {}, {"x": torch.zeros(2)})
-    for name in ("config.json", "model.safetensors"):
-        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
 
 
 def test_a_link_is_replaced_but_not_its_target(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_files_of_other_kinds(tmp_path: Path) -> None:
     (tmp_path / "empty.bson").touch()
     with pytest.raises(CheckpointError, match="is damaged"):
         load(tmp_path / "empty.bson")
-    with pytest.raises(CheckpointError, match=r"has the variables model. Expected 'config' and 'weights'"):
+    with pytest.raises(CheckpointError, match=r"has the variables model. Expected Dicts 'config'"):
         read(write(tmp_path / "x.bson", model=1))
     for value in ("text", array("Complex", [1], bytes(8))):
         with pytest.raises(CheckpointError, match=r"weights\['a'\] is not an array of numbers"):
@@ -179,5 +179,5 @@ def test_every_truncation_is_an_error(tmp_path: Path) -> None:
 
 def test_a_document_over_two_gigabytes_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(julia, "_LARGEST_FILE", 1000)
-    with pytest.raises(CheckpointError, match="the format's limit is 1,000"):
+    with pytest.raises(CheckpointError, match="at most 1,000 bytes"):
         save(tmp_path / "x.bson", {"a": np.zeros(1000, dtype=np.float32)})
