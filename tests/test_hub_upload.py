@@ -116,7 +116,7 @@ def test_an_unknown_option_uploads_nothing(hub: Hub, kind: str) -> None:
     """Check that a misspelled `private` does not create a public repository."""
     fill = albertkit.pipeline("fill-mask")
     pushed = {"model": fill.model, "tokenizer": fill.tokenizer, "pipeline": fill}[kind]
-    for name, help_ in (("privat", r"Did you mean 'private'\?"), ("license", "Expected one of")):
+    for name, help_ in (("privat", r"Did you mean 'private'\?"), ("license", "Expected some of")):
         expected = rf"push_to_hub: unknown argument '{name}'\. {help_}"
         with pytest.raises(ConfigError, match=expected):
             pushed.push_to_hub("org/secret", token=SECRET, **{name: True})

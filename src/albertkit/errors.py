@@ -177,7 +177,10 @@ def check_arguments(function: str, given: Iterable[str], known: Iterable[str], h
     known = list(known)
     for name in given:
         if name not in known:
-            raise ConfigError(f"{function}: unknown argument {name!r}. {suggestion(name, known)}{hint}")
+            meant = nearest(name, known)
+            question = f" Did you mean {meant!r}?" if meant else ""
+            expected = f"Expected some of {', '.join(known)}.{hint}"
+            raise ConfigError(f"{function}: unknown argument {name!r}.{question} {expected}")
 
 
 def nearest(name: object, known: Iterable[str]) -> str | None:

@@ -34,8 +34,16 @@ class EncodedText:
         self._locate = locate
 
     @cached_property
-    def located(self) -> tuple[list[tuple[int, int]], list[int]]:
+    def _located(self) -> tuple[list[tuple[int, int]], list[int]]:
         return self._locate()
+
+    @property
+    def offsets(self) -> list[tuple[int, int]]:
+        return self._located[0]
+
+    @property
+    def words(self) -> list[int]:
+        return self._located[1]
 
 
 class Window(NamedTuple):
@@ -120,7 +128,7 @@ class Encoding:
     @cached_property
     def word_ids(self) -> list[int | None]:
         """Number of each token's word in its text; None for special tokens and padding."""
-        return self._column([text.located[1] for text in self.sequences], None)
+        return self._column([text.words for text in self.sequences], None)
 
     @property
     def words(self) -> list[int | None]:
@@ -132,7 +140,7 @@ class Encoding:
 
         Special tokens and padding have (0, 0).
         """
-        return self._column([text.located[0] for text in self.sequences], (0, 0))
+        return self._column([text.offsets for text in self.sequences], (0, 0))
 
     @cached_property
     def _token_at(self) -> dict[tuple[int | None, int], int]:
