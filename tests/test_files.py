@@ -59,6 +59,40 @@ def test_finite_replaces_nan_and_infinity_by_null() -> None:
     assert finite(np.datetime64("2026-11-25", "ns")) == np.datetime64("2026-11-25")
 
 
+# --- atomic writing -----------------------------------------------------------------------------
+
+
+def test_the_file_is_replaced_at_the_end(tmp_path: Path) -> None:
+    target = tmp_path / "file.bin"
+    target.write_text("old")
+    with atomic_path(target) as new:
+        new.write_text("new")
+        assert target.read_text() == "old"
+    assert target.read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["file.bin"]
+
+
+def test_two_files_are_renamed_when_both_are_complete(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    with atomic_path(first) as new_first, atomic_path(second) as new_second:
+        new_first.write_text("1")
+        new_second.write_text("2")
+        assert not first.exists()
+        assert not second.exists()
+    assert (first.read_text(), second.read_text()) == ("1", "2")
+
+
+def test_a_link_is_replaced_but_not_its_target(tmp_path: Path) -> None:
+    """Snapshots in the hub's cache are links to shared blobs, which must not change."""
+    blob = tmp_path / "blob"
+    blob.write_text("shared")
+    link = tmp_path / "link"
+    link.symlink_to(blob)
+    with atomic_path(link) as new:
+        new.write_text("mine")
+    assert (blob.read_text(), link.read_text(), link.is_symlink()) == ("shared", "mine", False)
+
+
 # --- permissions --------------------------------------------------------------------------------
 
 

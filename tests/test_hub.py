@@ -47,12 +47,6 @@ def test_locate_downloads_one_format_of_the_weights(hub: Hub) -> None:
     assert set(contents_of(locate("albert-base-v2"))) == {"config.json", "pytorch_model.bin"}
 
 
-def test_locate_downloads_additional_files(hub: Hub) -> None:
-    hub.repositories["org/model"]["main"] |= {"vocab.txt": b"[PAD]", "README.md": b"words"}
-    folder = locate("org/model", also=("vocab.txt", "spiece.model"))
-    assert set(contents_of(folder)) == {"config.json", "model.safetensors", "vocab.txt"}
-
-
 def test_published_short_name(hub: Hub) -> None:
     assert contents_of(resolve("albert-base-v2", patterns=("config.json",))) == {
         "config.json": model_files("base")["config.json"]
