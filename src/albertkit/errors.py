@@ -135,9 +135,9 @@ def reading(path: str | Path, error: type[AlbertKitError]) -> Iterator[None]:
     try:
         yield
     except AlbertKitError as cause:
-        if not isinstance(cause, error) or str(Path(path).parent) in str(cause):
-            raise
-        raise type(cause)(f"{path}: {cause}") from cause
+        if isinstance(cause, error) and str(Path(path).parent) not in str(cause):
+            cause.args = (f"{path}: {cause.args[0]}", *cause.args[1:])
+        raise
     except FileNotFoundError as cause:
         raise error(f"there is no file {path}") from cause
     except Exception as cause:

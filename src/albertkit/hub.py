@@ -118,14 +118,12 @@ def as_path(name: str | Path) -> Path | None:
 
 def _local(name: str | Path) -> Path | None:
     """Return the local folder with this name, or None if the name may be a hub repository."""
-    try:
-        path = Path(name).expanduser()
-        if name and path.is_dir():
-            return path
-        is_file = path.is_file()
-    except (OSError, RuntimeError) as error:  # too long, not readable, home of an unknown user
-        raise ModelNotFoundError(f"{str(name)!r} cannot be the name of a model: {error}.") from error
-    if name and is_file:
+    path = as_path(name)
+    if path is None:
+        raise ModelNotFoundError(f"{short(str(name))} cannot be the name of a model.")
+    if name and path.is_dir():
+        return path
+    if name and path.is_file():
         raise ModelNotFoundError(f"{str(name)!r} is a file. Expected the folder of a model.")
     if isinstance(name, Path) or not name or _PATH_LIKE.match(name):
         raise ModelNotFoundError(f"There is no folder {str(name)!r} (looked for {path.absolute()}).")

@@ -1,7 +1,7 @@
 """Match the tensors of a file with those of a model class, and report the result."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -55,14 +55,14 @@ class LoadReport:
     @property
     def differences(self) -> list[str]:
         """A description of each tensor with another shape."""
+
+        def sizes(shape: tuple[int, ...]) -> str:
+            return "x".join(map(str, shape)) or "a single number"
+
         return [
-            f"{name} is {_sizes(in_file)} in the file and {_sizes(expected)} in the model"
+            f"{name} is {sizes(in_file)} in the file and {sizes(expected)} in the model"
             for name, (in_file, expected) in self.reshaped.items()
         ]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as plain values for `json.dumps`."""
-        return {"ok": self.ok, **asdict(self)}
 
     def loading_info(self) -> dict[str, Any]:
         """Return the report under the names of `transformers`."""
@@ -242,7 +242,3 @@ def _part(name: str) -> str | None:
 def _some(texts: list[str], separator: str = ", ") -> str:
     more = f"{separator}and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return separator.join(texts[:_SHOWN]) + more
-
-
-def _sizes(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) or "a single number"
