@@ -43,7 +43,7 @@ from albertkit.pretraining.prepare import prepare
 from albertkit.pretraining.settings import ExampleSettings
 from albertkit.pretraining.shards import ShardSet
 from albertkit.recipe import read_recipe
-from albertkit.tokenization.model_file import load_processor, read_vocabulary_file
+from albertkit.tokenization.model_file import load_processor
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.throughput import computes_in_bf16
 
@@ -148,7 +148,7 @@ def _forward_arguments(batch: PretrainingBatch) -> dict[str, np.ndarray]:
 def write_tokenizer(name: str, folder: Path) -> None:
     """Write a tokenizer with 30,000 pieces; a smaller vocabulary is extended with unused pieces."""
     source = resolve(name, patterns=("spiece.model",)) / "spiece.model"
-    model = read_vocabulary_file(source, expected="a SentencePiece model")
+    model = source.read_bytes()
     size = load_processor(model, source=source).GetPieceSize()
     if size > PIECES:
         raise SystemExit(f"{name} has {size} pieces, more than {PIECES}")

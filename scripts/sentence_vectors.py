@@ -26,7 +26,7 @@ from embedding_figures import books, passages
 from pages import command_line
 
 from albertkit import AlbertConfig, AlbertModel, AlbertTokenizer
-from albertkit.checkpoints.sentence_modules import SentenceModules
+from albertkit.checkpoints.sentence_modules import SentenceModules, attach
 from albertkit.files import check_new_folder
 
 CORRELATED, RANDOM = 254, 128  # dimensions
@@ -234,8 +234,7 @@ def as_albert(vectors: np.ndarray) -> AlbertModel:
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
-    for name, value in SentenceModules(normalize=True).entries().items():
-        setattr(config, name, value)
+    attach(config, SentenceModules(normalize=True))
     model = AlbertModel(config, add_pooling_layer=False)
     with torch.no_grad():
         for name, weight in model.named_parameters():

@@ -170,16 +170,16 @@ def test_weights_beyond_the_range_of_a_data_type_are_an_error(tmp_path: Path) ->
     with torch.no_grad():
         model.sop_classifier.classifier.bias[0] = -1e6
     model.save_pretrained(tmp_path / "0")
-    with pytest.raises(CheckpointError, match=r"sop_classifier\.classifier\.bias contains 1e\+06, which is"):
+    with pytest.raises(CheckpointError, match=r"sop_classifier\.classifier\.bias contains 1e\+06"):
         convert(tmp_path / "0", tmp_path / "1", dtype="float16")
     assert not (tmp_path / "1").exists()
     convert(tmp_path / "0", tmp_path / "2", dtype="bfloat16")
-    with pytest.raises(CheckpointError, match=r"contains 9\.994e\+05.*Choose a wider dtype"):
+    with pytest.raises(CheckpointError, match=r"contains 9\.994e\+05"):
         convert(tmp_path / "2", tmp_path / "3", dtype="float16")
     with torch.no_grad():
         model.sop_classifier.classifier.bias[0] = torch.finfo(torch.float32).max
     model.save_pretrained(tmp_path / "4")
-    with pytest.raises(CheckpointError, match=r"contains 3\.403e\+38.* for bfloat16\. Choose a wider dtype"):
+    with pytest.raises(CheckpointError, match=r"contains 3\.403e\+38.* for bfloat16"):
         convert(tmp_path / "4", tmp_path / "5", dtype="bfloat16")
 
 

@@ -61,42 +61,19 @@ def test_tables_become_dataclasses_and_flags_override_them() -> None:
             "batch_size is '8'. Expected a whole number or None",
         ),
         (
-            {"batch_size": True, "model": SHAPE, "training": {"steps": 1}},
-            "batch_size is True. Expected a whole",
-        ),
-        (
             {"batch_size": 8, "training": {"steps": 1, "optimizer": "sgd"}},
             "optimizer is 'sgd'. Expected 'lamb' or",
         ),
         ({"batch_size": 8, "model": SHAPE, "training": 3}, "training is 3. Expected TrainingSettings"),
         ({"batch_size": 0, "model": SHAPE, "training": {"steps": 1}}, "batch_size must be 1 or more"),
-        ({"model": SHAPE, "training": {"steps": 1}}, "either with batch_size or with batch_tokens"),
-        (
-            {"batch_size": 1, "init_from": "m", "frequency_bias": True, "training": {"steps": 1}},
-            "frequency_bias is for a new model, but init_from is 'm'",
-        ),
         (
             {"batch_size": 1, "model": {"hiden_size": 32}, "training": {"steps": 1}},
             r"\[model\]: unknown setting 'hiden_size'\. Did you mean 'hidden_size'",
         ),
-        ({"batch_size": 1, "model": {}, "training": {"steps": 1}}, "no hidden_size. Set the shape"),
-        (
-            {"batch_size": 1, "model": SHAPE | {"vocab_size": 9}, "training": {"steps": 1}},
-            "the tokenizer determines it. Omit",
-        ),
-        ({"batch_size": 1, "model": SHAPE, "training": {"steps": 0}}, "steps must be 1 or more, not 0"),
         ({"training": {"steps": 1, "learning_rate": -1.0}}, "learning_rate must be more than 0, not -1"),
         ({"training": {"steps": 1, "learning_rate": math.nan}}, "learning_rate must be more than 0, not nan"),
         ({"training": {"steps": 1, "learning_rate": math.inf}}, "learning_rate must be finite, not inf"),
-        ({"training": {"steps": 1, "max_grad_norm": math.inf}}, "max_grad_norm must be finite, not inf"),
-        ({"training": {"steps": 1, "spike": math.inf}}, "spike must be finite, not inf"),
-        (
-            {"training": {"steps": 1, "adamw_learning_rate": 1e-3}},
-            "adamw_learning_rate is for the optimizer 'muon', not 'lamb'",
-        ),
-        ({"training": {"steps": 1, "save_every": 0}}, "save_every must be 1 or more"),
         ({"training": {"steps": 1, "seed": 2**64}}, r"seed must be between 0 and 2\*\*64 - 1, not 18446"),
-        ({"examples": {"max_predictions": 0}}, "max_predictions must be 1 or more"),
     ],
 )
 def test_mistakes_are_an_error(table: dict[str, Any], message: str) -> None:
@@ -144,33 +121,12 @@ def test_none_overrides_a_recipe(tmp_path: Path) -> None:
         ({"optimizer": "sgd"}, r"settings \[training\]: optimizer is 'sgd'"),
         ({"masked_lm": "no"}, r"settings \[examples\]: masked_lm is 'no'\. Expected true or false\."),
         ({"max_minutes": "3"}, r"max_minutes is '3'\. Expected a number\."),
-        ({"evaluation_sequences": 10**400, "max_minutes": 10**400}, r"digits\. Expected a smaller number"),
+        ({"evaluation_sequences": 10**400, "max_minutes": 10**400}, "is too large: it has 401 digits"),
     ],
 )
 def test_values_that_override_settings_are_checked(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         settings_from(PretrainingSettings, SETTINGS, given)
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("lr", "learning_rate"),
-        ("num_train_epochs", "epochs"),
-        ("per_device_train_batch_size", "batch_size"),
-        ("max_steps", "steps"),
-        ("warmup_ratio", "warmup"),
-        ("gradient_accumulation_steps", "accumulation"),
-    ],
-)
-def test_names_of_transformers_are_understood(name: str, meant: str) -> None:
-    with pytest.raises(ConfigError, match=f"unknown setting '{name}'. Did you mean '{meant}'?"):
-        settings_from(FinetuningSettings, None, {name: 1})
-
-
-def test_a_value_instead_of_a_table_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"training is 3\. Expected TrainingSettings"):
-        settings_from(PretrainingSettings, {"batch_size": 8, "model": SHAPE, "training": 3}, {"steps": 50})
 
 
 @pytest.mark.parametrize("recipe", [5, ["epochs"], [("epochs", 1)]])
@@ -179,20 +135,12 @@ def test_a_recipe_of_another_type_is_an_error(recipe: Any) -> None:
         settings_from(FinetuningSettings, recipe, {})
 
 
-@pytest.mark.parametrize("seed", [-1, 2**64])
-def test_a_seed_out_of_range_is_an_error(seed: int) -> None:
-    with pytest.raises(ConfigError, match=rf"seed must be between 0 and 2\*\*64 - 1, not {seed}"):
-        FinetuningSettings(seed=seed)
-
-
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"accumulation": 0}, "accumulation must be 1 or more, not 0"),
         ({"log_every": 0}, "log_every must be 1 or more, not 0"),
         ({"early_stopping": -1}, "early_stopping must be 0 or more, not -1"),
         ({"weight_decay": math.nan}, "weight_decay must be 0 or more, not nan"),
-        ({"temperature": math.inf}, "temperature must be finite, not inf"),
         ({"dropout": 1.5}, "dropout must be between 0 and 1, not 1.5"),
         ({"warmup": 1.0}, "warmup is 1, which is the whole run"),
     ],

@@ -67,10 +67,10 @@ from albertkit.tasks.labels import LabelSet as LabelSet
 from albertkit.tasks.task import Metric as Metric
 from albertkit.tasks.task import Task as Task
 from albertkit.tasks.task import directions as directions
-from albertkit.tokenization.auto import AutoTokenizer as AutoTokenizer
 from albertkit.tokenization.encoding import BatchEncoding as BatchEncoding
 from albertkit.tokenization.tokenizer import AlbertTokenizer as AlbertTokenizer
 from albertkit.tokenization.tokenizer import AlbertTokenizerFast as AlbertTokenizerFast
+from albertkit.tokenization.tokenizer import AutoTokenizer as AutoTokenizer
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer as AlbertWordPieceTokenizer
 from albertkit.training.callbacks import Callback as Callback
 from albertkit.training.state import RunState as RunState

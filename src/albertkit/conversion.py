@@ -4,8 +4,7 @@
     print(report)
 
 `convert` reads the source, matches its tensors with the model class of its heads, and writes them with the
-names of the target format. Tensors that the model does not have are omitted and reported. Missing encoder
-tensors are an error.
+names of the target format.
 """
 
 from collections.abc import Mapping
@@ -37,12 +36,6 @@ TOLERANCE = 1e-5
 """Largest difference of outputs that `verify` accepts."""
 
 _VERIFIED_BATCH = (2, 24)
-_IN_JSON_ONLY = {
-    "tf1": f"the vocabulary is in {TOKENIZER_FILE} only, which the original code does not read",
-    "julia": f"the vocabulary was left out: it is in {TOKENIZER_FILE} only, which cannot be converted to "
-    "'julia'",
-}
-"""Notes for a vocabulary that another format than "hf" does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +144,7 @@ def convert(
     if dtype is not None and dtype not in DTYPES:
         raise ConfigError(f"dtype is {dtype!r}. Expected one of {', '.join(DTYPES)}.")
     if max_shard_size is not None and to != "hf":
-        raise ConfigError(f"max_shard_size is for the format 'hf' only. A checkpoint of {to!r} is one file.")
+        raise ConfigError(f"max_shard_size is for the format 'hf' only, not for {to!r}.")
     # Never replace a checkpoint, because it may contain tensors that a conversion omits.
     if to != "julia":
         check_new_folder(target)
@@ -161,33 +154,31 @@ def convert(
     config = checkpoint.to_config()
     architecture = architecture_of(config, checkpoint.tensors)
     fitted, loaded = fit(architecture, config, checkpoint.tensors)
-    types = dict.fromkeys(tensor.dtype.name for tensor in fitted.values())
-    if is_widened := dtype is None and to == "tf1" and [*types] != ["float32"]:
+    types = list(dict.fromkeys(tensor.dtype.name for tensor in fitted.values()))
+    notes = list(checkpoint.notes)
+    if dtype is None and to == "tf1" and types != ["float32"]:
         dtype = "float32"
-    matched = fitted if dtype is None else cast(fitted, DTYPES[dtype])
-    tied = TIED if config.tie_word_embeddings else {}
-    names = {name: name if to == "hf" else to_google(name) for name in matched if name not in tied}
-    written = replace(
-        checkpoint,
-        format=to,
-        config=config.replace(
-            architectures=[architecture], dtype=next(iter(matched.values())).dtype.name
-        ).to_dict(),
-        tensors={name: matched[name] for name in names},
-        files=[],
-    )
-    if is_widened:
-        written.notes.append(
+        notes.append(
             f"the weights were cast from {', '.join(types)} to float32, the only type that the original code "
             "reads. To write another type, set dtype"
         )
+    matched = fitted if dtype is None else cast(fitted, DTYPES[dtype])
+    tied = TIED if config.tie_word_embeddings else {}
+    names = {name: name if to == "hf" else to_google(name) for name in matched if name not in tied}
+    stored = next(iter(matched.values())).dtype.name
+    written = replace(
+        checkpoint,
+        format=to,
+        config=config.replace(architectures=[architecture], dtype=stored).to_dict(),
+        tensors={name: matched[name] for name in names},
+        files=[],
+        notes=notes,
+    )
     if contradiction := contradictions(source, vars(config)):
-        written.notes.append(contradiction)
-    _take_vocabulary(written, config.vocab_size)
+        notes.append(contradiction)
+    _convert_vocabulary(written, config.vocab_size)
     if to != "hf" and checkpoint.modules is not None:
-        written.notes.append(
-            "the modules of sentence-transformers were left out: only the format 'hf' has them"
-        )
+        notes.append("the modules of sentence-transformers were left out: only the format 'hf' has them")
     files = _write(target, written, max_shard_size)
     report = ConversionReport(
         source=str(source),
@@ -206,7 +197,7 @@ def convert(
             name: f"differs from {first}, but the model has a single tensor for both"
             for name, first in loaded.conflicting.items()
         },
-        notes=written.notes,
+        notes=notes,
         checksums={str(path): file_sha256(path) for path in (*checkpoint.files, *files)},
     )
     if verify:
@@ -218,26 +209,21 @@ def convert(
         largest = report.largest_difference = _largest_difference(outputs, expected)
         if not largest <= TOLERANCE:  # unlike `largest > TOLERANCE`, also true for NaN
             check_finite(source, matched)
-            raise CheckpointError(
-                f"{target} was written, but its outputs differ from those of {source} by up to "
-                f"{largest:.1e}. Expected at most {TOLERANCE:.0e}. Do not use it, and report this error."
-            )
-        if dtype is not None and [*types] != [dtype]:
+            difference = f"its outputs differ from those of {source} by up to {largest:.1e}"
+            raise CheckpointError(f"{target} was written, but {difference}. Do not use it.")
+        if dtype is not None and types != [dtype]:
             report.cast_difference = _largest_difference(_outputs(architecture, config, fitted), expected)
     return report
 
 
 def _target_format(target: Path, to: Format | None) -> Format:
     is_julia = target.name.endswith(julia.ENDINGS)
-    if to is None:
-        return "julia" if is_julia else "hf"
+    to = to or ("julia" if is_julia else "hf")
     if to not in get_args(Format):
         raise ConfigError(f"the format {to!r} is unknown. Expected one of {', '.join(get_args(Format))}.")
     if (to == "julia") != is_julia:
-        raise ConfigError(
-            f"the target {str(target)!r} does not match the format {to!r}: the name of a Julia file ends in "
-            f"{' or '.join(julia.ENDINGS)}; other targets are folders"
-        )
+        endings = f"only Julia files end in {' or '.join(julia.ENDINGS)}"
+        raise ConfigError(f"the target {str(target)!r} does not match the format {to!r}: {endings}")
     return to
 
 
@@ -269,45 +255,37 @@ def _write(target: Path, checkpoint: Checkpoint, max_shard_size: int | str | Non
         raise CheckpointError(f"Could not write {target}: {error}.") from error
 
 
-def _take_vocabulary(checkpoint: Checkpoint, vocab_size: int) -> None:
-    """Convert a checkpoint's vocabulary to the files of its new format, and add notes."""
+def _convert_vocabulary(checkpoint: Checkpoint, vocab_size: int) -> None:
+    """Convert a checkpoint's vocabulary to the files of its new format, and note what the format lacks."""
+    files, to, note = checkpoint.vocabulary, checkpoint.format, checkpoint.notes.append
     words: tuple[str, ...] = ()
-    if MODEL_FILE in checkpoint.vocabulary:
-        checkpoint.pieces = vocab_lines(checkpoint.vocabulary[MODEL_FILE])
-    elif WORD_LIST_FILE in checkpoint.vocabulary:
-        words = parse_word_list(checkpoint.vocabulary[WORD_LIST_FILE], source=WORD_LIST_FILE)
+    if MODEL_FILE in files:
+        checkpoint.pieces = vocab_lines(files[MODEL_FILE])
+    elif WORD_LIST_FILE in files:
+        words = parse_word_list(files[WORD_LIST_FILE], source=WORD_LIST_FILE)
     count = len(checkpoint.pieces or words)
     if count > vocab_size:
-        raise CheckpointError(
-            f"The vocabulary has {count:,} pieces, but the model has {vocab_size:,} embeddings: they do not "
-            "belong together. Put the model's own vocabulary into the folder of the checkpoint."
-        )
-    if note := _convert_vocabulary(checkpoint, words):
-        checkpoint.notes.append(note)
-    is_kept = checkpoint.pieces if checkpoint.format == "julia" else checkpoint.vocabulary
-    if 0 < count < vocab_size and is_kept:
-        checkpoint.notes.append(
-            f"the vocabulary has {count:,} pieces, but the model has {vocab_size:,} embeddings: "
-            f"{vocab_size - count:,} embeddings have no piece"
-        )
-
-
-def _convert_vocabulary(checkpoint: Checkpoint, words: tuple[str, ...]) -> str | None:
-    """Add the file that the new format needs; return a note on what the format cannot contain, or None."""
-    files, to = checkpoint.vocabulary, checkpoint.format
-    if not (checkpoint.pieces or words):
-        return _IN_JSON_ONLY.get(to) if TOKENIZER_FILE in files else "the source has no vocabulary"
-    if to == "julia" and words:
-        return f"{WORD_LIST_FILE} was left out: Julia's files list SentencePiece's pieces only"
-    if to == "julia":
-        lost = "the settings of the tokenizer were left out: Julia's files have none"
-        return lost if files.keys() > {MODEL_FILE} else None
-    if not files:
+        sizes = f"{count:,} pieces, but the model has {vocab_size:,} embeddings"
+        raise CheckpointError(f"The vocabulary has {sizes}: they do not belong together.")
+    if not count and TOKENIZER_FILE not in files:
+        note("the source has no vocabulary")
+    elif not count and to != "hf":
+        subject = "the vocabulary was left out: it" if to == "julia" else "the vocabulary"
+        note(f"{subject} is in {TOKENIZER_FILE} only, which the original code does not read")
+    elif to == "julia" and words:
+        note(f"{WORD_LIST_FILE} was left out: Julia's files list SentencePiece's pieces only")
+    elif to == "julia" and files.keys() > {MODEL_FILE}:
+        note("the settings of the tokenizer were left out: Julia's files have none")
+    elif to != "julia" and not files:
         try:
             add_model_file(checkpoint)
         except TokenizerError as error:
-            return f"the vocabulary was left out: {str(error).rstrip('.')}"
-    return None
+            note(f"the vocabulary was left out: {str(error).rstrip('.')}")
+    if 0 < count < vocab_size and (checkpoint.pieces if to == "julia" else files):
+        note(
+            f"the vocabulary has {count:,} pieces, but the model has {vocab_size:,} embeddings: "
+            f"{vocab_size - count:,} embeddings have no piece"
+        )
 
 
 # --- types, checksums, comparison ---------------------------------------------------------------
@@ -323,10 +301,7 @@ def cast(tensors: Mapping[str, np.ndarray], dtype: np.dtype) -> dict[str, np.nda
             # Not NumPy's own check: conversions from and to bfloat16 do not set the flag that it reads.
             if np.isinf(converted[id(tensor)]).sum() > np.isinf(tensor).sum():
                 largest = float(np.abs(tensor[np.isfinite(tensor)].astype(np.float64)).max())
-                raise CheckpointError(
-                    f"{name} contains {largest:.4g}, which is too large for {dtype.name}. "
-                    "Choose a wider dtype."
-                )
+                raise CheckpointError(f"{name} contains {largest:.4g}, too large for {dtype.name}.")
     return {name: converted[id(tensor)] for name, tensor in tensors.items()}
 
 
@@ -351,5 +326,5 @@ def _outputs(architecture: str, config: AlbertConfig, tensors: Mapping[str, np.n
 
 
 def _largest_difference(outputs: list[np.ndarray], expected: list[np.ndarray]) -> float:
-    differences = [np.abs(one - other).max() for one, other in zip(outputs, expected, strict=True)]
+    differences = [np.abs(actual - other).max() for actual, other in zip(outputs, expected, strict=True)]
     return float(np.max(differences))  # NaN if any is NaN, unlike Python's `max`

@@ -130,11 +130,13 @@ def reading(path: str | Path, error: type[AlbertKitError]) -> Iterator[None]:
     """Convert every exception while a file is read to an error that names the file.
 
     This is the only boundary of a file format. The code inside raises ValueError for damage, or lets the
-    libraries raise what they like. Errors of albertkit pass unchanged.
+    libraries raise what they like. Errors of albertkit that name no file of the folder get the path in front.
     """
     try:
         yield
-    except AlbertKitError:
+    except AlbertKitError as cause:
+        if isinstance(cause, error) and str(Path(path).parent) not in str(cause):
+            cause.args = (f"{path}: {cause.args[0]}", *cause.args[1:])
         raise
     except FileNotFoundError as cause:
         raise error(f"there is no file {path}") from cause
@@ -177,9 +179,8 @@ def check_arguments(function: str, given: Iterable[str], known: Iterable[str], h
         if name not in known:
             meant = nearest(name, known)
             question = f" Did you mean {meant!r}?" if meant else ""
-            raise ConfigError(
-                f"{function}: unknown argument {name!r}.{question} Expected some of {', '.join(known)}.{hint}"
-            )
+            expected = f"Expected some of {', '.join(known)}.{hint}"
+            raise ConfigError(f"{function}: unknown argument {name!r}.{question} {expected}")
 
 
 def nearest(name: object, known: Iterable[str]) -> str | None:

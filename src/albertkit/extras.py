@@ -43,9 +43,8 @@ def require(module: str, *, extra: str | None) -> Any:
     except ImportError as error:
         library = (error.name or module).partition(".")[0]  # a dependency may be the missing library
         requirement = "albertkit" if extra is None else f"'albertkit[{extra}]'"
-        raise MissingExtraError(
-            f"{library} is not installed. To install it: pip install {requirement}"
-        ) from error
+        advice = f"To install it: pip install {requirement}"
+        raise MissingExtraError(f"{library} is not installed. {advice}") from error
 
 
 class optional:  # noqa: N801 - used like a function

@@ -1,7 +1,4 @@
-"""Write files so that a crash, a full disk or a second process never leaves a partial file.
-
-Every part of albertkit that saves files uses this module. It needs only the standard library.
-"""
+"""Write files so that a crash, a full disk or a second process never leaves a partial file."""
 
 import errno
 import hashlib
@@ -76,8 +73,8 @@ def full_disk_named(target: Path) -> Iterator[None]:
         text = str(error)
         if getattr(error, "errno", None) in _NO_SPACE or _NO_SPACE_TEXT.search(text):
             raise DiskFullError(
-                f"{target}: no space left on the disk. Complete files were kept and the incomplete one was "
-                "removed. Free some space and run the same command again."
+                f"{target}: no space left on the disk. Complete files were kept. Free some space and run the "
+                "same command again."
             ) from error
         raise
 
@@ -131,10 +128,8 @@ def check_new_file(target: Path) -> None:
     """Check that a new file can be written, before its content is computed."""
     if target.exists():
         raise DataError(f"{target} exists. Choose another name, or delete it first.")
-    if not target.parent.is_dir():
-        raise DataError(f"cannot write {target}: there is no folder {target.parent}. Create it first.")
-    if not os.access(target.parent, os.W_OK):
-        raise DataError(f"cannot write {target}: no permission to write to the folder {target.parent}.")
+    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
+        raise DataError(f"cannot write {target}: there is no folder {target.parent} that you may write to.")
 
 
 def check_new_folder(folder: Path) -> None:
@@ -159,7 +154,6 @@ def json_bytes(value: Any, *, indent: int = 2, ensure_ascii: bool = False, **opt
 
 
 def write_json(target: Path, value: Any, *, indent: int | None = 2, **options: Any) -> None:
-    """Write a value to a file as strict JSON; `options` are those of `json.dumps`."""
     text = json_text(value, indent=indent, **options) + "\n"
     with atomic_path(target) as file:
         file.write_text(text, encoding="utf-8")
@@ -190,7 +184,6 @@ def finite(value: Any) -> Any:
 
 
 def check_picture(target: Path) -> None:
-    """Raise ConfigError if the ending is not an image format, DataError if the file cannot be written."""
     check_ending(target, ".png", ".svg", ".pdf", verb="draw")
     check_new_file(target)
 
@@ -217,16 +210,14 @@ def contents(folder: Path, *, limit: int = 12) -> str:
 
 
 def model_folders(folder: Path) -> list[str]:
-    """Return the names of the subfolders that contain a config.json."""
     names = (child.name for child in folder.iterdir() if (child / "config.json").is_file())
     return sorted(names, key=by_number)
 
 
 def hint_of_models(folder: Path) -> str:
     """Return a sentence for an error message that lists the models in subfolders; "" if there are none."""
-    models = model_folders(folder)
-    if (folder / "checkpoints").is_dir():  # a run that has not finished
-        models += [f"checkpoints/{model}" for model in model_folders(folder / "checkpoints")]
+    models, run = model_folders(folder), folder / "checkpoints"
+    models += [f"checkpoints/{model}" for model in (model_folders(run) if run.is_dir() else ())]
     return f" It has models in sub-folders. Pass one of them: {', '.join(models)}." if models else ""
 
 
@@ -268,7 +259,6 @@ def file_sha256(path: Path) -> str:
 
 
 def flush_to_disk(path: Path) -> None:
-    """Wait until a file or folder is written to the disk."""
     is_posix = os.name == "posix"
     if not is_posix and path.is_dir():
         return  # Windows cannot open a folder, and can only flush a file that is open for writing

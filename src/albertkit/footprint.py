@@ -8,8 +8,7 @@ Shapes: T tokens, E embedding, H hidden, I intermediate, N heads, V vocabulary.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from albertkit.checkpoints.match import expected_shapes
 from albertkit.checkpoints.names import executed_layers, shared_names, spec_of
@@ -65,36 +64,36 @@ class Footprint:
         """Return the operations of the encoder per token, in a text of `tokens` tokens."""
         return self.flops_per_token + self.attention_flops * tokens
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values for `json.dumps`, with the totals."""
-        return {**asdict(self), "total": asdict(self.total)}
-
 
 def measure(architecture: str, config: AlbertConfig) -> Footprint:
-    """Return the cost of a model. Pruned heads do not count.
+    """Return the cost of a model.
 
     Args:
         architecture: The name of a model class, such as "AlbertForMaskedLM".
         config: The config of the model.
 
     Raises:
-        ConfigError: The class does not exist, or the config prunes heads that do not exist.
+        ConfigError: The class does not exist.
     """
     shapes = expected_shapes(architecture, config)
     prefix = base_prefix(architecture)
     executed = executed_layers(config, prefix)
     mapping = shapes[f"{prefix}encoder.embedding_hidden_mapping_in.weight"]
-    tied = shared_names(config)
     matrices = {name: shape for name, shape in shapes.items() if len(shape) == 2}
-    kept = [shapes[f"{layer}.attention.query.bias"][0] for layer in executed]
+    hidden, intermediate = config.hidden_size, config.intermediate_size
+    # Per layer: input, query, key, value, context, the sums before and after both LayerNorms, and the FFN
+    # before and after GELU; one value per head (softmax), two per LayerNorm, and a mask for each dropout.
+    saved = 8 * hidden + 2 * intermediate + config.num_attention_heads + 4
+    saved += 2 * hidden * (config.hidden_dropout_prob > 0)
     return Footprint(
-        parameters=_parameters_by_part(shapes, executed, tied),
+        parameters=_parameters_by_part(shapes, executed, shared_names(config)),
         flops_per_token=2 * (math.prod(mapping) + sum(_size(matrices, f"{layer}.") for layer in executed)),
-        # Queries times keys, and probabilities times values: N*D multiplications and additions each.
-        attention_flops=4 * sum(kept),
+        # Queries times keys, and probabilities times values: H multiplications and additions each.
+        attention_flops=4 * hidden * len(executed),
         head_flops=2 * _size(matrices, _HEAD),
-        inference_floats=max(_peak_floats(config, width) for width in kept),
-        training_floats=sum(_saved_floats(config, width) for width in kept),
+        # The larger of: input, sum, query, key, value, context; or sum, FFN, GELU.
+        inference_floats=max(6 * hidden, hidden + 2 * intermediate),
+        training_floats=saved * len(executed),
     )
 
 
@@ -105,7 +104,11 @@ def _parameters_by_part(
     within: dict[str, dict[str, int]] = {}  # part -> tensor -> size, each tensor once
     seen: set[str] = set()
     for name, shape in shapes.items():
-        part = _part_of(name)
+        spec = spec_of(name)
+        assert spec is not None
+        part = spec.part
+        if part == "encoder":
+            part = "mapping to hidden size" if "embedding_hidden_mapping_in" in name else "layers"
         stored, size = tied.get(name, name), math.prod(shape)
         within.setdefault(part, {})[stored] = size
         distinct[part] = distinct.get(part, 0) + (0 if stored in seen else size)
@@ -115,30 +118,5 @@ def _parameters_by_part(
     return {part: Parameters(distinct[part], sizes[part]) for part in distinct}
 
 
-def _part_of(name: str) -> str:
-    spec = spec_of(name)
-    assert spec is not None
-    if spec.part != "encoder":
-        return spec.part
-    return "mapping to hidden size" if "embedding_hidden_mapping_in" in name else "layers"
-
-
 def _size(shapes: _Shapes, prefix: str) -> int:
     return sum(math.prod(shape) for name, shape in shapes.items() if name.startswith(prefix))
-
-
-def _peak_floats(config: AlbertConfig, kept: int) -> int:
-    """Return the larger peak: of input, sum, query, key, value, context; or of sum, FFN, GELU."""
-    hidden, intermediate = config.hidden_size, config.intermediate_size
-    return max(2 * hidden + 4 * kept, hidden + 2 * intermediate)
-
-
-def _saved_floats(config: AlbertConfig, kept: int) -> int:
-    """Count input, query, key, value, context, sums before and after LayerNorm, FFN before and after GELU.
-
-    Also count one value per head (softmax), two per LayerNorm, and a mask for each dropout.
-    """
-    hidden, intermediate = config.hidden_size, config.intermediate_size
-    dropouts = 2 * (config.hidden_dropout_prob > 0)
-    numbers = kept // (hidden // config.num_attention_heads) + 4
-    return 4 * hidden + 4 * kept + 2 * intermediate + numbers + dropouts * hidden

@@ -1,9 +1,5 @@
-"""Find the files of a model by its name: a bundled model, a folder, or a model on the Hugging Face hub.
+"""Find the files of a model by its name: a bundled model, a folder, or a model on the Hugging Face hub."""
 
-Every failure raises ModelNotFoundError. The message gives the name, the places searched, and what to do.
-"""
-
-import difflib
 import importlib.resources
 import json
 import re
@@ -13,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
 
-from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError, reading, short
+from albertkit.errors import CheckpointError, ConfigError, ModelNotFoundError, did_you_mean, reading, short
 from albertkit.files import contents, hint_of_models
 from albertkit.published import REPOSITORIES
 
@@ -67,28 +63,28 @@ def resolve(name_or_folder: str | Path, *, patterns: tuple[str, ...], **hub: Unp
     subfolder = hub.pop("subfolder", "")
     if isinstance(name_or_folder, str) and name_or_folder in (BUNDLED, BUNDLED_SENTENCES):
         folder = Path(str(importlib.resources.files("albertkit"))) / "assets" / name_or_folder
-        if not folder.is_dir():
-            raise ModelNotFoundError(
-                f"This installation of albertkit has no model {name_or_folder!r}: there is no folder "
-                f"{folder}. Reinstall the package, or pass the folder or hub name of a model."
-            )
+    elif (local := _local(name_or_folder)) is not None:
+        folder = local
     else:
-        folder = _local(name_or_folder)
-        if folder is None:
-            repository = _repository(name_or_folder)
-            wanted = tuple(f"{subfolder}/{pattern}" for pattern in patterns) if subfolder else patterns
-            folder = _download(repository, wanted, hub)
+        wanted = tuple(f"{subfolder}/{pattern}" for pattern in patterns) if subfolder else patterns
+        folder = _download(_repository(str(name_or_folder)), wanted, hub)
     if subfolder:
-        if not (folder / subfolder).resolve().is_relative_to(folder.resolve()):
-            raise ModelNotFoundError(f"subfolder {subfolder!r} leads out of {str(name_or_folder)!r}.")
-        if not (folder / subfolder).is_dir():
+        inner = folder / subfolder
+        if not inner.is_dir() or not inner.resolve().is_relative_to(folder.resolve()):
             raise ModelNotFoundError(
                 f"{str(name_or_folder)!r} has no folder {subfolder!r}: {folder} {contents(folder)}."
             )
-        folder = folder / subfolder
-    else:
-        folder = _transformer_folder(folder)
-    _require_one_of(patterns, folder, name_or_folder)
+        folder = inner
+    elif (folder / MODULES_FILE).is_file() and not (folder / "config.json").is_file():
+        inner = next((folder / path for _, path in read_modules(folder)), folder)
+        folder = inner if (inner / "config.json").is_file() else folder
+    # Hidden (incomplete) files do not count.
+    files = [child.name for child in folder.iterdir() if child.is_file() and not child.name.startswith(".")]
+    if not any(fnmatch(file, pattern) for file in files for pattern in patterns):
+        raise ModelNotFoundError(
+            f"{str(name_or_folder)!r} is not the folder of one model. Expected {' or '.join(patterns[:4])} "
+            f"in {folder}, which {contents(folder)}." + hint_of_models(folder)
+        )
     return folder
 
 
@@ -104,16 +100,8 @@ def read_modules(folder: Path) -> list[tuple[str, str]]:
                 raise ValueError(f"the path {path!r} leads out of the folder. Expected a sub-folder")
     # The module path of a class changes between versions, so only the class name counts; classes of other
     # packages keep their whole name.
-    own = "sentence_transformers."
-    return [(kind.rpartition(".")[2] if kind.startswith(own) else kind, path) for kind, path in listed]
-
-
-def _transformer_folder(folder: Path) -> Path:
-    if (folder / MODULES_FILE).is_file() and not (folder / "config.json").is_file():
-        inner = next((folder / path for _, path in read_modules(folder)), folder)
-        if (inner / "config.json").is_file():
-            return inner
-    return folder
+    package = "sentence_transformers."
+    return [(kind.rpartition(".")[2] if kind.startswith(package) else kind, path) for kind, path in listed]
 
 
 def as_path(name: str | Path) -> Path | None:
@@ -130,46 +118,26 @@ def as_path(name: str | Path) -> Path | None:
 
 def _local(name: str | Path) -> Path | None:
     """Return the local folder with this name, or None if the name may be a hub repository."""
-    try:
-        path = Path(name).expanduser()
-        if name and path.is_dir():
-            return path
-        is_file = path.is_file()
-    except (OSError, RuntimeError) as error:  # too long, not readable, home of an unknown user
-        raise ModelNotFoundError(f"{str(name)!r} cannot be the name of a model: {error}.") from error
-    if name and is_file:
+    path = as_path(name)
+    if path is None:
+        raise ModelNotFoundError(f"{short(str(name))} cannot be the name of a model.")
+    if name and path.is_dir():
+        return path
+    if name and path.is_file():
         raise ModelNotFoundError(f"{str(name)!r} is a file. Expected the folder of a model.")
     if isinstance(name, Path) or not name or _PATH_LIKE.match(name):
-        raise ModelNotFoundError(
-            f"There is no folder {str(name)!r} (looked for {path.absolute()}). "
-            "Check the path, or pass a hub name such as 'organization/model'."
-        )
+        raise ModelNotFoundError(f"There is no folder {str(name)!r} (looked for {path.absolute()}).")
     return None
 
 
-def _repository(name: str | Path) -> str:
-    name = str(name)
+def _repository(name: str) -> str:
     if "/" in name:
         return name
     if name in REPOSITORIES:
         return REPOSITORIES[name]
-    near = difflib.get_close_matches(name, NAMES, n=1)
     raise ModelNotFoundError(
-        f"There is no model {name!r}: no folder of that name in {Path.cwd()}, and it is not one of the "
-        f"known names ({', '.join(NAMES)}). "
-        + (f"Did you mean {near[0]!r}? " if near else "")
-        + "Other models on the hub are named 'organization/model'."
-    )
-
-
-def _require_one_of(patterns: tuple[str, ...], folder: Path, name: str | Path) -> None:
-    """Raise if the folder has none of the files. Hidden (incomplete) files do not count."""
-    files = (child.name for child in folder.iterdir() if child.is_file() and not child.name.startswith("."))
-    if any(fnmatch(file, pattern) for file in files for pattern in patterns):
-        return
-    raise ModelNotFoundError(
-        f"{str(name)!r} is not the folder of one model. Expected {' or '.join(patterns[:4])} in {folder}, "
-        f"which {contents(folder)}." + hint_of_models(folder)
+        f"There is no model {name!r}: no folder of that name in {Path.cwd()}, and no known name"
+        f"{did_you_mean(name, NAMES)}. Other models on the hub are named 'organization/model'."
     )
 
 
@@ -177,53 +145,18 @@ def _download(repository: str, patterns: tuple[str, ...], hub: Mapping[str, Any]
     from huggingface_hub import snapshot_download  # takes half a second, so import it only for hub names
 
     try:
-        folder = snapshot_download(repository, allow_patterns=list(patterns), **hub)
+        folder = Path(snapshot_download(repository, allow_patterns=list(patterns), **hub))
     except Exception as error:  # errors of the hub, its HTTP library (which changed), or the file system
         revision = f" at revision {hub['revision']!r}" if hub.get("revision") else ""
-        reason = explain(error, local_files_only=hub.get("local_files_only", False))
-        raise ModelNotFoundError(
-            f"Could not get the model {repository!r}{revision}: {reason} (Tried: a local folder in "
-            f"{Path.cwd()}, then the hub, for {', '.join(patterns)}.)"
-        ) from error
-    if not Path(folder).is_dir():  # the library returns a folder even if the repository has no such files
-        raise ModelNotFoundError(
-            f"The repository {repository!r} on the hub is not a model for albertkit. Expected "
-            f"{' or '.join(patterns)}, but it has neither."
-        )
-    return Path(folder)
+        raise ModelNotFoundError(f"Could not get {repository!r}{revision}: {explain(error)}") from error
+    if not folder.is_dir():  # the library returns a folder even if the repository has no such files
+        raise ModelNotFoundError(f"The repository {repository!r} has no {' or '.join(patterns)}.")
+    return folder
 
 
-_ADVICE = {
-    "HFValidationError": "this is not a hub name. Expected 'organization/model'.",
-    "GatedRepoError": "its owners require consent. Accept their terms on its page, then pass token=...",
-    "RevisionNotFoundError": "the repository has no such branch, tag or commit.",
-    "RepositoryNotFoundError": "the hub has no such repository, or it is private. Pass token=...",
-    "401": "the hub refused the token. Pass a valid token=..., or run `hf auth login`.",
-    "403": "this token may not write there. Pass one with write access.",
-}
-"""What to do about an error of the hub, by the name of its class or its HTTP status."""
-
-
-def explain(error: Exception, *, local_files_only: bool = False) -> str:
-    """Return the cause of a failed download or upload and what to do about it."""
-    from huggingface_hub import constants
-
-    first = (str(error).strip() or repr(error)).splitlines()[0]
-    classes = [cls.__name__ for cls in type(error).__mro__]
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    advice = next((_ADVICE[key] for key in (*classes, str(status)) if key in _ADVICE), None)
-    has_response = getattr(error, "response", None) is not None
-    is_http = type(error).__module__.startswith(("httpx", "requests")) or isinstance(error, ConnectionError)
-    if advice is None and (local_files_only or constants.HF_HUB_OFFLINE):
-        switch = "local_files_only=True" if local_files_only else "HF_HUB_OFFLINE=1"
-        is_absent = "LocalEntryNotFoundError" in classes
-        return f"{switch} forbids it{', and the cache does not have the files' if is_absent else ''}."
-    if advice is None and ("LocalEntryNotFoundError" in classes or (is_http and not has_response)):
-        advice = (
-            f"the hub at {constants.ENDPOINT} cannot be reached, and the cache does not have the files. "
-            "Check the network connection."
-        )
-    return f"{advice or 'the request failed. Try again.'} ({type(error).__name__}: {first})"
+def explain(error: Exception) -> str:
+    """Return the message of an error of the hub in one line, as part of our own."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:600]}"
 
 
 # --- options of `transformers` ------------------------------------------------------------------
@@ -240,6 +173,8 @@ _UNSUPPORTED = frozenset((
     "use_kernels",
 ))
 # fmt: on
+_REQUIRED = ("weights_only", "use_safetensors")
+"""Options that must not be False: code never runs, and safetensors are read if there are any."""
 
 
 def take_loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,22 +185,16 @@ def take_loading_options(options: Mapping[str, Any]) -> dict[str, Any]:
     effect, because code of a checkpoint never runs. `weights_only` must be True. `use_safetensors` must be
     None or True. Only models use `variant`. Other loading options must be None, False or "".
     """
-    if not options.get("weights_only", True):
-        raise ConfigError("weights_only=False is not supported: code of a checkpoint never runs.")
-    if options.get("use_safetensors") is False:
-        raise ConfigError(
-            "use_safetensors=False is not supported: safetensors are read if there are any. Omit it."
-        )
-    for name in sorted(_UNSUPPORTED & options.keys()):
-        if options[name] not in (None, False, "", {}):
-            raise ConfigError(f"{name}: this loading option of transformers is not supported. Omit it.")
-    taken = {"disable_mmap", "low_cpu_mem_usage", "trust_remote_code", "use_safetensors"}
-    taken |= {"variant", "weights_only"}
-    return {name: value for name, value in options.items() if name not in taken and name not in _UNSUPPORTED}
+    refused = [name for name in _UNSUPPORTED & options.keys() if options[name] not in (None, False, "", {})]
+    refused += [f"{name}=False" for name in _REQUIRED if options.get(name) is False]
+    if refused:
+        names = ", ".join(sorted(refused))
+        raise ConfigError(f"{names}: this loading option of transformers is not supported. Omit it.")
+    taken = {"disable_mmap", "low_cpu_mem_usage", "trust_remote_code", "variant", *_REQUIRED, *_UNSUPPORTED}
+    return {name: value for name, value in options.items() if name not in taken}
 
 
 def refuse_push_to_hub(push_to_hub: bool, save_directory: str | Path) -> None:
-    """Raise ConfigError if `push_to_hub` is set; the message gives the command that uploads the folder."""
     if push_to_hub:
         raise ConfigError(
             "push_to_hub=True is not supported. Call push_to_hub('ORGANIZATION/NAME'), or upload the saved "

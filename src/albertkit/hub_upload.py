@@ -82,19 +82,9 @@ def upload(
     tags: Sequence[str] = (),
     **options: Unpack[UploadOptions],
 ) -> str:
-    """Commit files to a repository on the hub, which is created if it does not exist.
+    """Commit files to a repository on the hub, which is created if it does not exist, and return the URL.
 
-    Args:
-        files: A file or its content for each name in the repository.
-        repo_id: "organization/name", or a name in your account.
-        tags: Tags to add to the repository's model card.
-        **options: Fields of `UploadOptions`.
-
-    Returns:
-        The URL of the commit or of the pull request.
-
-    Raises:
-        UploadError: The hub rejected the upload or cannot be reached.
+    `files` has a file or its content for each name in the repository.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
 

@@ -49,6 +49,9 @@ FILE_SHA256 = {
 """Hashes of files that all published checkpoints share: the vocabulary (`30k-clean.model` in Google's
 archives), and its lines, whose hash is in Julia's WordTokenizers.jl."""
 
+VOCABULARY_HASH = "the SHA-256 of spiece.model"
+"""The name of this hash in the values that `contradictions` compares."""
+
 _SAME = {"gelu_pytorch_tanh": "gelu_new"}  # two names of one function
 _SEEN_IN_TENSORS = (
     "vocab_size",
@@ -68,55 +71,40 @@ class ContradictionWarning(Warning):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PublishedCheckpoint:
     """A released model, for example `albert-base-v2`, on the hub `albert/albert-base-v2`."""
 
+    name: str
+    """The short name."""
     size: str
-    version: str
+    repository: str
+    """The repository on the Hugging Face hub that contains the model today."""
+    archive: str
+    """The name of the archive in which Google released the model."""
+    config: Mapping[str, Any]
+    """The expected values of the config, by their names in `AlbertConfig`."""
 
-    @property
-    def name(self) -> str:
-        """The short name."""
-        return f"albert-{self.size}-{self.version}"
 
-    @property
-    def repository(self) -> str:
-        """The repository on the Hugging Face hub that contains the model today."""
-        return f"albert/{self.name}"
-
-    @property
-    def archive(self) -> str:
-        """The name of the archive in which Google released the model."""
-        return f"albert_{self.size}_{self.version}.tar.gz"
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The expected values of the config, by their names in `AlbertConfig`."""
-        dropout = 0.1 if self.version == "v1" and self.size != "xxlarge" else 0
-        return {
-            **_SHARED,
-            **dict(zip(_SIZE_NAMES, _SHAPES[self.size], strict=True)),
-            "hidden_dropout_prob": dropout,
-            "attention_probs_dropout_prob": dropout,
-        }
+def _checkpoint(size: str, version: str) -> PublishedCheckpoint:
+    name, dropout = f"albert-{size}-{version}", 0.1 if version == "v1" and size != "xxlarge" else 0
+    shape = dict(zip(_SIZE_NAMES, _SHAPES[size], strict=True))
+    dropouts = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    archive = f"{name.replace('-', '_')}.tar.gz"
+    return PublishedCheckpoint(name, size, f"albert/{name}", archive, {**_SHARED, **shape, **dropouts})
 
 
 CHECKPOINTS = {
     checkpoint.name: checkpoint
-    for checkpoint in (
-        PublishedCheckpoint(size=size, version=version) for version in VERSIONS for size in SIZES
-    )
+    for checkpoint in (_checkpoint(size, version) for version in VERSIONS for size in SIZES)
 }
 """All published checkpoints by short name."""
 
 REPOSITORIES = {name: checkpoint.repository for name, checkpoint in CHECKPOINTS.items()}
 """The hub repository of each published checkpoint, by short name."""
 
-
-def hash_of(file: str) -> str:
-    """Return the name that `contradictions` uses for the SHA-256 of a file."""
-    return f"the SHA-256 of {file}"
+_EXPECTED = {**NORMALIZATION, VOCABULARY_HASH: FILE_SHA256["spiece.model"]}
+"""What all published models have in common, besides their configs."""
 
 
 def find(name: str | Path) -> PublishedCheckpoint | None:
@@ -132,17 +120,15 @@ def contradictions(name: str | Path, values: Mapping[str, Any], *, settled: Coll
 
     Args:
         name: The requested name. If it is not a published name, nothing is compared.
-        values: Keys of a config, normalization rules of a tokenizer, or results of `hash_of`.
+        values: Keys of a config, normalization rules of a tokenizer, or `VOCABULARY_HASH`.
         settled: Names of values that the caller has set on purpose, which are not compared.
     """
     checkpoint = find(name)
     if checkpoint is None:
         return ""
-    published = {**checkpoint.config, **NORMALIZATION}
-    published |= {hash_of(file): digest for file, digest in FILE_SHA256.items()}
     different = {
         key: value
-        for key, value in published.items()
+        for key, value in {**checkpoint.config, **_EXPECTED}.items()
         if key in values and key not in settled and _SAME.get(values[key], values[key]) != value
     }
     if not different:

@@ -47,25 +47,27 @@ def check_numbers(settings: Any) -> None:
     for field in dataclasses.fields(settings):
         name, value = field.name, getattr(settings, field.name)
         minimum, above = field.metadata.get("minimum"), field.metadata.get("above")
-        if field.metadata.get("unit") == SHARE and value is not None and not 0 <= value <= 1:
-            raise ConfigError(f"{name} must be between 0 and 1, not {value}")
-        if value is None or minimum is above is None:
+        is_share = field.metadata.get("unit") == SHARE
+        if value is None or not (is_share or minimum is not None or above is not None):
             continue
-        if minimum is not None and not value >= minimum:
-            raise ConfigError(f"{name} must be {minimum} or more, not {value}")
-        if above is not None and not value > above:
-            raise ConfigError(f"{name} must be more than {above}, not {value}")
-        if value == math.inf != field.default:
-            raise ConfigError(f"{name} must be finite, not inf")
+        if is_share and not 0 <= value <= 1:
+            expected = "between 0 and 1"
+        elif minimum is not None and not value >= minimum:
+            expected = f"{minimum} or more"
+        elif above is not None and not value > above:
+            expected = f"more than {above}"
+        elif value == math.inf != field.default:
+            expected = "finite"
+        else:
+            continue
+        raise ConfigError(f"{name} must be {expected}, not {value}")
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
-    """Read a TOML recipe."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        message = f"there is no recipe {path}. Check the path. Expected a TOML file with settings."
-        raise ConfigError(message) from None
+        raise ConfigError(f"there is no recipe {path}. Expected a TOML file with settings.") from None
     except (ValueError, OSError, RecursionError) as error:  # also for numbers with thousands of digits
         raise ConfigError(f"recipe {path} is not readable as TOML: {error}") from None
 
@@ -81,15 +83,13 @@ def build(settings: type[Settings], values: dict[str, Any], *, where: str) -> Se
         if dataclasses.is_dataclass(hints[name]) and isinstance(value, dict):
             value = build(hints[name], value, where=f"{where} [{name}]")  # type: ignore[arg-type]
         arguments[name] = _checked(value, hints[name], f"{where}: {name}")
-    missing = [
+    required = (
         name
         for name, field in fields.items()
         if field.default is field.default_factory is dataclasses.MISSING and name not in arguments
-    ]
-    if missing:
-        raise ConfigError(
-            f"{where}: missing {', '.join(missing)}. Set the value in a recipe file or with a flag."
-        )
+    )
+    if missing := ", ".join(required):
+        raise ConfigError(f"{where}: missing {missing}. Set the value in a recipe file or with a flag.")
     return settings(**arguments)
 
 
@@ -98,12 +98,9 @@ def settings_from(
     recipe: "str | Path | Mapping[str, Any] | Settings | None",
     given: dict[str, Any],
 ) -> Settings:
-    """Build settings from a recipe and from values that override it.
+    """Build settings from a recipe (a file, its content, or complete settings) and values that override it.
 
-    Args:
-        settings: The dataclass.
-        recipe: A TOML file, its content, or complete settings. None means the defaults.
-        given: Values by field name, including fields of tables.
+    `given` has the values by field name, including fields of tables.
     """
     where = "settings"
     if isinstance(recipe, str | Path):
@@ -119,61 +116,50 @@ def settings_from(
 
 def merge(recipe: dict[str, Any], overrides: dict[str, Any], settings: type) -> dict[str, Any]:
     """Return the recipe with each override in the table whose dataclass has the field."""
-    merged = {key: _table_of(value) for key, value in recipe.items()}
+
+    def plain(value: Any) -> Any:  # settings are checked when all values have been overridden
+        is_table = dataclasses.is_dataclass(value) or isinstance(value, dict)
+        return dict(value if isinstance(value, dict) else vars(value)) if is_table else value
+
+    merged = {key: plain(value) for key, value in recipe.items()}
     owners = {field.name: owner for owner, field in scalar_fields(settings)}
     tables = {field.name for field in dataclasses.fields(settings)} - owners.keys()
     for name, value in overrides.items():
         if name not in owners and name not in tables:
             raise ConfigError(f"unknown setting {name!r}. {suggestion(name, [*owners, *tables])}")
-        owner = owners.get(name, "")
-        table = merged.setdefault(owner, {}) if owner else merged
+        table = merged.setdefault(owners[name], {}) if owners.get(name) else merged
         if not isinstance(table, dict):
             continue  # `build` raises
         if name in tables and isinstance(value, Mapping) and isinstance(table.get(name), dict):
             table[name] = table[name] | dict(value)
         else:
-            table[name] = _table_of(value)
+            table[name] = plain(value)
     return merged
-
-
-def _table_of(value: Any) -> Any:
-    """Return settings or a dict as a new dict, and any other value unchanged.
-
-    Settings are checked only when all values have been overridden, because some depend on each other.
-    """
-    if isinstance(value, dict):
-        return dict(value)
-    return dict(vars(value)) if dataclasses.is_dataclass(value) else value
 
 
 def takes_settings(*settings: type) -> Callable[[Function], Function]:
     """Add the fields of dataclasses to the signature and docstring of a function with `**settings`."""
 
     def decorate(function: Function) -> Function:
-        fields = {field.name: (field, owner) for one in settings for owner, field in scalar_fields(one)}
+        fields = {field.name: field for each in settings for _, field in scalar_fields(each)}
         signature = inspect.signature(function)
-        named = [
-            one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD
-        ]
-        shown = [
+        named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        added = [
             inspect.Parameter(
-                field.name,
+                name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
                 annotation=field.type,
             )
-            for field, _ in fields.values()
-            if field.name not in signature.parameters
+            for name, field in fields.items()
+            if name not in signature.parameters
         ]
-        shown.sort(key=lambda one: one.default is not inspect.Parameter.empty)
-        function.__signature__ = signature.replace(parameters=[*named, *shown])  # type: ignore[attr-defined]
-        docs = {name: doc for one in settings for name, doc in field_docs(one).items()}
-        lines = [f"{name}: {' '.join(docs[name].split())}" for name in fields if name in docs]
-        function.__doc__ = (
-            inspect.cleandoc(function.__doc__ or "")
-            + "\n\nSettings:\n"
-            + textwrap.indent("\n".join(lines), "    ")
-        )
+        added.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
+        function.__signature__ = signature.replace(parameters=[*named, *added])  # type: ignore[attr-defined]
+        docs = {name: doc for each in settings for name, doc in field_docs(each).items()}
+        lines = [f"    {name}: {' '.join(docs[name].split())}" for name in fields if name in docs]
+        parts = [inspect.cleandoc(function.__doc__ or ""), "", "Settings:", *lines]
+        function.__doc__ = "\n".join(parts)
         return function
 
     return decorate
@@ -186,8 +172,8 @@ def scalar_fields(settings: type) -> list[tuple[str, dataclasses.Field[Any]]]:
     """
     result: list[tuple[str, dataclasses.Field[Any]]] = []
     hints = typing.get_type_hints(settings)
-    own = inspect.get_annotations(settings)
-    for field in sorted(dataclasses.fields(settings), key=lambda field: field.name not in own):
+    declared = inspect.get_annotations(settings)
+    for field in sorted(dataclasses.fields(settings), key=lambda field: field.name not in declared):
         if dataclasses.is_dataclass(hints[field.name]):
             result += [(field.name, inner) for _, inner in scalar_fields(hints[field.name])]  # type: ignore[arg-type]
         elif typing.get_origin(hints[field.name]) is not dict:
@@ -196,7 +182,6 @@ def scalar_fields(settings: type) -> list[tuple[str, dataclasses.Field[Any]]]:
 
 
 def scalar_values(settings: Any) -> dict[str, Any]:
-    """Return the plain values of settings by field name, including fields of tables."""
     return {
         field.name: getattr(getattr(settings, table) if table else settings, field.name)
         for table, field in scalar_fields(type(settings))
@@ -232,17 +217,15 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
     kind = next((kind for kind in kinds if _fits(value, kind)), None)
     if kind is None:
         allowed = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else kinds
-        names = [_NAMES.get(typing.get_origin(one) or one) for one in allowed]
-        expected = " or ".join(
-            name or getattr(one, "__name__", repr(one)) for name, one in zip(names, allowed, strict=True)
+        names = (
+            _NAMES.get(typing.get_origin(each) or each) or getattr(each, "__name__", repr(each))
+            for each in allowed
         )
-        raise ConfigError(f"{where} is {value!r}. Expected {expected}.")
+        raise ConfigError(f"{where} is {value!r}. Expected {' or '.join(names)}.")
     try:
         return float(value) if kind is float else value
     except OverflowError as error:
-        raise ConfigError(
-            f"{where} is a number of {len(str(value)):,} digits. Expected a smaller number."
-        ) from error
+        raise ConfigError(f"{where} is too large: it has {len(str(value)):,} digits.") from error
 
 
 def _fits(value: Any, kind: Any) -> bool:

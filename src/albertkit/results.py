@@ -30,7 +30,8 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain values for `json.dumps`."""
-        return {name: str(one) if isinstance(one, Path) else one for name, one in self.summary().items()}
+        values = self.summary().items()
+        return {name: str(value) if isinstance(value, Path) else value for name, value in values}
 
     def __str__(self) -> str:
         names = {name: name.replace("_", " ") for name in self.summary()}

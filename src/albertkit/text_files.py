@@ -33,7 +33,6 @@ def read_text(path: Path) -> str:
 
 
 def read_lines(path: Path) -> Lines:
-    """Yield the lines of a UTF-8 file, which may be compressed."""
     compression = file_format(path)[1]
     size = max(1, path.stat().st_size)
     number = 0
@@ -48,9 +47,7 @@ def read_lines(path: Path) -> Lines:
             read = raw.read if stream is None else lambda size: stream.read_buffer(size).to_pybytes()
             for number, line in enumerate(_byte_lines(read), start=1):
                 if len(line) > LINE_BYTES:
-                    raise DataError(
-                        f"{path}, line {number}: over {LINE_BYTES >> 20} MB without a line end. Split it."
-                    )
+                    raise DataError(f"{path}, line {number}: over {LINE_BYTES >> 20} MB without a line end.")
                 yield number, decode_line(line, number, str(path)), raw.tell() / size
     except failures as error:
         raise DataError(f"{path}, after line {number}: cannot be read ({error})") from error
@@ -81,10 +78,8 @@ def decode_line(line: bytes, number: int, name: str) -> str:
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{name}, line {number}: not UTF-8 (byte {error.object[error.start]:#04x} at column "
-            f"{error.start + 1}). Convert the file first, for instance with iconv."
-        ) from error
+        byte, column = error.object[error.start], error.start + 1
+        raise DataError(f"{name}, line {number}: not UTF-8 (byte {byte:#04x} at column {column}).") from error
 
 
 def _byte_lines(read: Callable[[int], bytes]) -> Iterator[bytes]:

@@ -10,24 +10,15 @@ from albertkit.config import CONFIG_FILE
 from albertkit.errors import ModelNotFoundError, TokenizerError
 from albertkit.files import json_bytes, json_text
 from albertkit.hub import HubOptions
-from albertkit.tokenization.auto import AutoTokenizer
+from albertkit.tokenization import folder as files
 from albertkit.tokenization.base import TokenizerBase
-from albertkit.tokenization.folder import (
-    INPUT_NAMES_KEY,
-    MODEL_FILE,
-    TOKENIZER_CONFIG_FILE,
-    TOKENIZER_FILE,
-    WORD_LIST_FILE,
-    difference_of_pieces,
-    read_json,
-)
 from albertkit.tokenization.model_file import model_from_lines
+from albertkit.tokenization.tokenizer import AutoTokenizer
 
 
 def load_tokenizer(
     name: str | Path, *, use_fast: bool | None = None, **hub: Unpack[HubOptions]
 ) -> TokenizerBase:
-    """Return the tokenizer of a model."""
     path = formats.foreign_path(name, **hub)
     if path is None:
         return AutoTokenizer.from_pretrained(name, use_fast=use_fast, **hub)
@@ -41,7 +32,6 @@ def load_tokenizer(
 
 
 def open_tokenizer(checkpoint: Checkpoint, **options: Any) -> TokenizerBase:
-    """Return the tokenizer of a checkpoint that contains tokenizer files."""
     with tempfile.TemporaryDirectory() as folder:
         config = json_text(checkpoint.config)  # needed to compare the size of the tokenizer
         for name, content in {CONFIG_FILE: config.encode(), **checkpoint.vocabulary}.items():
@@ -55,38 +45,31 @@ def open_tokenizer(checkpoint: Checkpoint, **options: Any) -> TokenizerBase:
 def add_model_file(checkpoint: Checkpoint) -> None:
     """Add a SentencePiece model, made from the listed pieces, to a checkpoint without tokenizer files."""
     if checkpoint.pieces and not checkpoint.vocabulary:
-        checkpoint.vocabulary[MODEL_FILE] = model_from_lines(checkpoint.pieces)
+        checkpoint.vocabulary[files.MODEL_FILE] = model_from_lines(checkpoint.pieces)
         checkpoint.notes.append("spiece.model was made from the listed pieces; their scores have six digits")
 
 
 def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
-    """Write the tokenizer files of a checkpoint into a new folder and return their names."""
     names = list(checkpoint.vocabulary)
     for name, content in checkpoint.vocabulary.items():
         (folder / name).write_bytes(content)
-    if {MODEL_FILE, TOKENIZER_FILE} <= checkpoint.vocabulary.keys():
-        model = AutoTokenizer.from_pretrained(folder / MODEL_FILE)._model
-        if difference := difference_of_pieces(folder / MODEL_FILE, folder / TOKENIZER_FILE, model):
-            raise TokenizerError(difference)
-    if set(names) in ({MODEL_FILE}, {WORD_LIST_FILE}):
+    if names in ([files.MODEL_FILE], [files.WORD_LIST_FILE]):
         # Google's folders contain no settings; their vocabularies are lower case, the default.
         tokenizer = AutoTokenizer.from_pretrained(folder / names[0], **_maximum_length(checkpoint))
-        names += [
-            name for path in tokenizer.save_pretrained(folder) if (name := Path(path).name) not in names
-        ]
+        names += [Path(path).name for path in tokenizer.save_pretrained(folder)]
     elif names:
         # `transformers` writes the settings without the names of the inputs, but version 5 then omits the
         # segments of a pair.
-        file = folder / TOKENIZER_CONFIG_FILE
-        settings = _maximum_length(checkpoint) | read_json(file)
-        if settings.get(INPUT_NAMES_KEY) is None:
-            file.write_bytes(json_bytes({**settings, INPUT_NAMES_KEY: TokenizerBase.model_input_names}))
-        names = list(dict.fromkeys([*names, TOKENIZER_CONFIG_FILE]))
-    return names
+        file = folder / files.TOKENIZER_CONFIG_FILE
+        settings = _maximum_length(checkpoint) | files.read_json(file)
+        if settings.get(files.INPUT_NAMES_KEY) is None:
+            file.write_bytes(json_bytes({**settings, files.INPUT_NAMES_KEY: TokenizerBase.model_input_names}))
+        names.append(file.name)
+    return list(dict.fromkeys(names))
 
 
 def _maximum_length(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return the model's maximum length as a setting for a tokenizer whose files contain no settings."""
-    if TOKENIZER_CONFIG_FILE in checkpoint.vocabulary:
+    if files.TOKENIZER_CONFIG_FILE in checkpoint.vocabulary:
         return {}
     return {"model_max_length": checkpoint.to_config().max_position_embeddings}

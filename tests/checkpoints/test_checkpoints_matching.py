@@ -1,6 +1,5 @@
 """Tests of the table of tensor names, and of matching the tensors of a file with those of a model."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -152,9 +151,7 @@ def test_a_surplus_layer_is_unexpected() -> None:
 def test_two_tensors_for_one_name() -> None:
     tensors = dict(reference().state_dict())
     tensors["embeddings.LayerNorm.gamma"] = tensors["albert.embeddings.LayerNorm.weight"]
-    with pytest.raises(
-        CheckpointError, match=r"twice, as 'albert.embeddings.LayerNorm.weight' and as 'embeddings"
-    ):
+    with pytest.raises(CheckpointError, match=r"twice: 'albert.embeddings.LayerNorm.weight', 'embeddings"):
         match(tensors, shapes(reference()))
 
 
@@ -173,7 +170,7 @@ def test_another_shape_is_an_error_unless_ignored() -> None:
     assert not report.ok
 
 
-def test_report_as_text_and_json() -> None:
+def test_report_as_text() -> None:
     assert LoadReport().ok
     report = match(
         dict(reference(transformers.AlbertForMaskedLM).state_dict()) | {"stray": torch.zeros(1)},
@@ -187,9 +184,3 @@ def test_report_as_text_and_json() -> None:
         "predictions.LayerNorm.weight, predictions.LayerNorm.bias, predictions.dense.weight, "
         "predictions.dense.bias, predictions.decoder.weight, predictions.decoder.bias",
     ]
-    plain = json.loads(json.dumps(report.to_json()))
-    assert plain["ok"] is False
-    assert plain["missing"] == ["qa_outputs.weight", "qa_outputs.bias"]
-    assert plain["loaded"]["albert.encoder.embedding_hidden_mapping_in.bias"] == (
-        "albert.encoder.embedding_hidden_mapping_in.bias"
-    )

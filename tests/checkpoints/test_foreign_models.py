@@ -115,9 +115,3 @@ def test_invalid_names() -> None:
         for name in ("~no-such-user/model", "a" * 5000):
             with pytest.raises(ModelNotFoundError):
                 load(name)
-
-
-def test_engine_none_is_auto_and_unknown_engines_are_errors() -> None:
-    assert pipeline("fill-mask", engine=None)(MASKED) == pipeline("fill-mask")(MASKED)
-    with pytest.raises(ConfigError, match=r"there is no engine 5\. Expected one of auto, onnx"):
-        pipeline("fill-mask", engine=5)

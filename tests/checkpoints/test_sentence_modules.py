@@ -35,7 +35,7 @@ pytestmark = pytest.mark.light
 @pytest.mark.parametrize("flag", ["weightedmean_tokens", "lasttoken"])
 def test_unsupported_poolings(write_model: WriteModel, flag: str) -> None:
     folder = write_model("Pooling", pooling={f"pooling_mode_{flag}": True})
-    with pytest.raises(CheckpointError, match="which albertkit does not support"):
+    with pytest.raises(CheckpointError, match=r"the pooling is .* Supported: mean, cls, max"):
         vectors(folder)
 
 
@@ -151,7 +151,7 @@ def test_prompts(write_model: WriteModel, encoder: Encoder) -> None:
         vectors(folder, prompt_name="query", prompt="q: ")
     # The INSTRUCTOR models do not pool the tokens of the prompt.
     write_json(folder / "1_Pooling" / "config.json", pooling_of("mean_tokens") | {"include_prompt": False})
-    with pytest.raises(CheckpointError, match=r"include_prompt is False, which albertkit does not support"):
+    with pytest.raises(CheckpointError, match="include_prompt is False"):
         vectors(folder)
 
 
@@ -231,19 +231,19 @@ def damaged(write_model: WriteModel, name: str) -> Path:
     [
         (
             "module",
-            "modules.json: a module after the pooling is 'LSTM'.*Expected one of Dense, Dropout, Normalize",
+            "modules.json: a module after the pooling is 'LSTM'. Supported: Dense, Dropout",
         ),
-        ("first", "the first module is 'BoW'.*Expected one of Transformer"),
-        ("none", "the second module is 'Normalize'.*Expected one of Pooling"),
-        ("activation", "activation_function is 'my.Function'.*Expected one of torch"),
-        ("input", "module_input_name is 'token_embeddings'.*Expected one of sentence_embedding"),
+        ("first", "the first module is 'BoW'. Supported: Transformer"),
+        ("none", "the second module is 'Normalize'. Supported: Pooling"),
+        ("activation", "activation_function is 'my.Function'. Supported: torch"),
+        ("input", "module_input_name is 'token_embeddings'. Supported: sentence_embedding"),
         ("shape", r"'linear.weight': \(5, 32\).*describes .*'linear.weight': \(6, 32\)"),
-        ("size", r"a Dense module expects vectors of size 33, but the modules before it return size 32"),
-        ("pooling", "the pooling is 'median'.*Expected one of mean, cls, max"),
+        ("size", "a Dense module expects size 33, but gets size 32"),
+        ("pooling", "the pooling is 'median'. Supported: mean, cls, max"),
         ("outside", "'../..' leads out of the folder"),
         ("json", "modules.json is damaged"),
-        ("prompt", "default_prompt_name is 'query'.*Expected one of None"),
-        ("dimensions", "truncate_dim is 0.*Expected a whole number of at least 1"),
+        ("prompt", "default_prompt_name is 'query'"),
+        ("dimensions", "truncate_dim is 0"),
     ],
 )
 def test_modules_that_cannot_be_read(write_model: WriteModel, name: str, message: str) -> None:

@@ -110,11 +110,11 @@ def test_the_page_rejects_unsupported_modules(
 ) -> None:
     monkeypatch.setattr("albertkit.web.export.check_npm", lambda: None)
     folder = write_model("Pooling", "Normalize", pooling=pooling_of("max_tokens"))
-    with pytest.raises(ConfigError, match=r"need pooling by max\. Expected only the pooling mean or cls"):
+    with pytest.raises(ConfigError, match="with pooling by max"):
         export_web(folder, tmp_path / "web", page=True)
     prompts = {"prompts": {"query": "search: "}, "default_prompt_name": "query"}
     write_json(folder / "config_sentence_transformers.json", prompts)
-    with pytest.raises(ConfigError, match=r"need pooling by max, the default prompt 'query'\. Expected"):
+    with pytest.raises(ConfigError, match="with pooling by max, the default prompt 'query'"):
         export_web(folder, tmp_path / "web", page=True)
 
 

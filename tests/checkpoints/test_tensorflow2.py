@@ -118,17 +118,17 @@ def test_a_module_of_tensorflow_hub(garden: Path, tmp_path: Path) -> None:
     assert checkpoint.vocabulary == {"spiece.model": b"vocabulary"}
     assert checkpoint.config["num_attention_heads"] == 2
     (garden / "albert_config.json").unlink()
-    with pytest.raises(CheckpointError, match="not those of a published model"):
+    with pytest.raises(CheckpointError, match="no published model has its shapes"):
         formats.read(garden)
 
 
 def test_the_number_of_heads_must_match_the_tensors(garden: Path) -> None:
     path = garden / "albert_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"num_attention_heads": 4}))
-    with pytest.raises(ConfigError, match=r"num_attention_heads 4, but its tensors have 2 heads. Correct"):
+    with pytest.raises(ConfigError, match="has 2 attention heads"):
         formats.read(garden)
     query, key = (f"transformer/self_attention/{name}/kernel" for name in ("query", "key"))
-    with pytest.raises(ConfigError, match=r"numbers of heads: 2 in .*query/kernel, 4 in .*key/kernel"):
+    with pytest.raises(ConfigError, match="different numbers of heads"):
         merge_heads({query: np.zeros((8, 2, 4)), key: np.zeros((8, 4, 2))})
 
 
@@ -165,9 +165,7 @@ def test_keys_of_the_training_state(key: str, tmp_path: Path) -> None:
 def test_two_variables_with_the_same_name(tmp_path: Path) -> None:
     keys = {f"{model}/{VALUE}": "pooler_transform/bias" for model in ("a", "b")}
     write_objects(tmp_path / "m", dict.fromkeys(keys, torch.zeros(3)), graph_of(keys))
-    with pytest.raises(
-        CheckpointError, match=r"pooler_transform/bias twice, as a/.* and as b/.*\. Expected one"
-    ):
+    with pytest.raises(CheckpointError, match="pooler_transform/bias twice"):
         variable_names(Bundle(tmp_path / "m"))
 
 

@@ -28,7 +28,7 @@ from albertkit.export.onnx import export_onnx
 from albertkit.files import file_sha256
 from albertkit.modeling import auto
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
-from albertkit.tokenization.auto import AutoTokenizer
+from albertkit.tokenization.tokenizer import AutoTokenizer
 
 TOLERANCE = 1e-4
 FLOAT16 = onnx.TensorProto.FLOAT16

@@ -24,7 +24,7 @@ from albertkit.export.check import compare
 from albertkit.export.onnx import export_onnx
 from albertkit.files import file_sha256
 from albertkit.modeling import auto
-from albertkit.tokenization.auto import AutoTokenizer
+from albertkit.tokenization.tokenizer import AutoTokenizer
 
 TOLERANCE = 1e-4
 Save = Callable[..., Path]

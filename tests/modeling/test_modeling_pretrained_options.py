@@ -28,7 +28,7 @@ def no_unexpected_warnings():
 @pytest.mark.parametrize("given", [[torch.ones(1)], {"a": 1}, {1: torch.ones(1)}])
 def test_a_state_dict_of_another_form_is_an_error(given, tmp_path: Path):
     make("AlbertModel").save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match=r"not a state dict\. Expected a dictionary of tensors by name"):
+    with pytest.raises(CheckpointError, match=r"not a state dict|a is int"):
         AlbertModel.from_pretrained(tmp_path, state_dict=given)
 
 
@@ -42,7 +42,7 @@ def test_models_in_subfolders(tmp_path: Path):
         )
     with pytest.raises(ModelNotFoundError, match=r"has no folder 'step-5': .* holds checkpoints"):
         AlbertModel.from_pretrained(tmp_path, subfolder="step-5")
-    with pytest.raises(ModelNotFoundError, match="leads out of"):
+    with pytest.raises(ModelNotFoundError, match="has no folder"):
         AlbertModel.from_pretrained(tmp_path / "checkpoints" / "step-5", subfolder="../..")
 
 
@@ -232,8 +232,8 @@ def test_ignored_loading_options(tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights_only": False}, "weights_only=False is not supported"),
-        ({"use_safetensors": False}, "use_safetensors=False is not supported"),
+        ({"weights_only": False}, "weights_only=False: this loading option"),
+        ({"use_safetensors": False}, "use_safetensors=False: this loading option"),
         *(
             ({name: value}, f"{name}: this loading option of transformers is not supported")
             for name, value in {

@@ -15,7 +15,7 @@ from albertkit.errors import ConfigError, DataError
 from albertkit.modeling.heads import AlbertForMaskedLM
 from albertkit.pipelines import pipeline
 from albertkit.tasks.masked_lm import centered_window
-from albertkit.tokenization.auto import AutoTokenizer
+from albertkit.tokenization.tokenizer import AutoTokenizer
 
 pytestmark = pytest.mark.usefixtures("engine_of_pipelines")
 LIMIT = 40

@@ -45,7 +45,7 @@ def write_objects(prefix: Path, tensors: dict[str, torch.Tensor], graph: bytes) 
         dtype=7, offset=offset, size=len(content), crc32c=checksum
     )  # a string
     entry.shape.SetInParent()
-    entries = read_table(index) | {GRAPH.encode(): entry.SerializeToString()}
+    entries = dict(read_table(index.read_bytes())) | {GRAPH.encode(): entry.SerializeToString()}
     index.unlink()
     write_table(index, dict(sorted(entries.items())))
 

@@ -87,7 +87,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     for name in IMPORTED:
         importlib.import_module(name)
-    from albertkit.tokenization.auto import AutoTokenizer
+    from albertkit.tokenization.tokenizer import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained("bundled")
     tokenizer.save_pretrained(folder / "tokenizer")  # computes the tables of characters

@@ -6,8 +6,8 @@ import pytest
 from tokenizer_files import FILES, load
 from wordpiece_vocabulary import PIECES
 
-from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
+from albertkit.tokenization.tokenizer import AutoTokenizer
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
 
 

@@ -57,9 +57,6 @@ def test_tokens_and_ids(published: TokenizerBase) -> None:
     assert published.get_vocab()["▁the"] == 14
     with pytest.raises(TokenizerError, match="30000"):
         published.convert_ids_to_tokens([30_000])
-    for wrong in ([1.5], ["a"], "abc"):
-        with pytest.raises(TokenizerError, match=r"is not the id of a token\. Expected a whole number"):
-            published.convert_ids_to_tokens(wrong)
 
 
 def test_layout_of_special_tokens_and_segments(tiny: TokenizerBase) -> None:
@@ -94,12 +91,6 @@ def test_special_tokens_are_plain_text_on_request(tiny: TokenizerBase, tiny_voca
     assert (masked.count(tiny.cls_token_id), masked.count(tiny.sep_token_id)) == (1, 1)
     plain.add_tokens(["covid-19"])  # added tokens are matched by other code
     assert plain.encode(text, parse_special_tokens="mask") == tiny.encode(text)
-
-
-@pytest.mark.parametrize("text", ["[MASK]", "[MASK][MASK]", " [MASK]  [MASK] ", "[CLS][SEP]<pad><unk>"])
-def test_special_tokens_without_text_around_them(text: str, tiny: TokenizerBase) -> None:
-    expected = {"[MASK]": [4], "[CLS][SEP]<pad><unk>": [2, 3, 0, 1]}.get(text, [4, 4])
-    assert tiny.encode(text, add_special_tokens=False) == expected
 
 
 def test_roles(tiny: TokenizerBase) -> None:

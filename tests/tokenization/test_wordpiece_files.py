@@ -128,7 +128,7 @@ def test_lines_of_the_word_list(tmp_path: Path) -> None:
     tokenizer.save_pretrained(tmp_path / "again")
     reloaded = AutoTokenizer.from_pretrained(tmp_path / "again")
     (tmp_path / "again" / "vocab.txt").unlink()
-    with pytest.raises(TokenizerError, match=r"9 pieces are not 0 to 8.*Put the vocab\.txt"):
+    with pytest.raises(TokenizerError, match=r"9 pieces have gaps\. Add the vocab\.txt"):
         AutoTokenizer.from_pretrained(tmp_path / "again")
     ids = list(range(10))
     assert reloaded.convert_ids_to_tokens(ids) == tokenizer.convert_ids_to_tokens(ids)
@@ -140,10 +140,10 @@ def test_errors_for_damaged_and_foreign_files(wordpiece_folder: Path, tmp_path: 
     with pytest.raises(ModelNotFoundError, match=r"vocab\.txt: no file"):
         AlbertWordPieceTokenizer(file)
     for content, message in (
-        (b"", "is empty"),
+        (b"", r"1 pieces do not contain '\[UNK\]'"),
         (b"\xff\xfe\x00", "is damaged"),
-        (b"the\nfox\n", r"2 pieces do not contain '\[CLS\]'.*\[UNK\]"),
-        ("<pad>\t0\n<unk>\t0\n▁the\t-3\n".encode(), r"do not contain '\[CLS\]'"),
+        (b"the\nfox\n", r"2 pieces do not contain '\[UNK\]'"),
+        (b"[UNK]\nfox\n", r"2 pieces do not contain '\[CLS\]'"),
     ):
         file.write_bytes(content)
         with pytest.raises(TokenizerError, match=message):
@@ -157,5 +157,5 @@ def test_errors_for_damaged_and_foreign_files(wordpiece_folder: Path, tmp_path: 
     file.unlink()
     other = tokenizers.Tokenizer(tokenizers.models.WordPiece({"a": 0}, unk_token="a"))
     other.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(TokenizerError, match="Expected a WordPiece model"):
+    with pytest.raises(TokenizerError, match="expected a WordPiece model"):
         AutoTokenizer.from_pretrained(tmp_path)

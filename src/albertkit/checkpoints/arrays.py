@@ -23,6 +23,7 @@ DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfl
 """The types that weights are stored in, by name."""
 _FLOATING = (*DTYPES.values(), np.dtype(np.float64))
 EXPECTED = "Expected one of float32, float16, bfloat16 and float64"
+"""For messages about other types."""
 
 _SAFETENSORS = {
     **{"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": BFLOAT16, "BOOL": np.bool_},
@@ -90,19 +91,15 @@ def to_numpy(tensor: Any) -> np.ndarray:
 
 def to_arrays(tensors: Mapping[str, Any], *, source: str = "the given tensors") -> dict[str, np.ndarray]:
     """Return torch tensors as arrays. Names that share a tensor share the memory."""
-    if not isinstance(tensors, Mapping) or not all(
-        isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in tensors.items()
-    ):
+    if not isinstance(tensors, Mapping) or not all(isinstance(name, str) for name in tensors):
         raise CheckpointError(f"{source}: not a state dict. Expected a dictionary of tensors by name.")
     arrays = {}
     for name, tensor in tensors.items():
         try:
             arrays[name] = to_numpy(tensor)
-        except (TypeError, RuntimeError) as error:
-            raise CheckpointError(
-                f"{source}: {name} has the type {tensor.dtype} ({tensor.layout}, on {tensor.device}). "
-                f"{EXPECTED}, as a dense tensor with its values."
-            ) from error
+        except (AttributeError, TypeError, RuntimeError) as error:
+            kind = getattr(tensor, "dtype", type(tensor).__name__)
+            raise CheckpointError(f"{source}: {name} is {kind}. {EXPECTED}, as a dense tensor.") from error
     return arrays
 
 
@@ -122,8 +119,7 @@ def to_tensors(arrays: Arrays) -> dict[str, Any]:
 def place_in_file(array: np.ndarray) -> tuple[Path, int] | None:
     """Return the file and the byte offset of a mapped array.
 
-    Returns:
-        None for an array in memory, or if the file was deleted or replaced since it was mapped.
+    The result is None for an array in memory, or if the file was deleted or replaced since it was mapped.
     """
     owner: Any = array
     while owner is not None and not isinstance(owner, _MappedFile):

@@ -74,15 +74,13 @@ def read_folder(
     has_config = (folder / CONFIG_FILE).is_file()
     weights = _weights_in(folder)
     if needs_config and not has_config:
+        hint = " Pass config=..., or write the file with config.save_pretrained(folder)." if weights else ""
         raise CheckpointError(
-            f"{folder} has no {CONFIG_FILE}: it {contents(folder)}."
-            + hint_of_models(folder)
-            + (" Pass config=..., or write the file with config.save_pretrained(folder)." if weights else "")
+            f"{folder} has no {CONFIG_FILE}: it {contents(folder)}." + hint_of_models(folder) + hint
         )
     if weights is None:
-        raise CheckpointError(
-            f"{folder} has no weights. Expected {' or '.join(_FILES)}; it {contents(folder)}."
-        )
+        names = " or ".join(_FILES)
+        raise CheckpointError(f"{folder} has no weights. Expected {names}; it {contents(folder)}.")
     config = read_json(folder / CONFIG_FILE, CheckpointError) if has_config else {}
     path = folder / weights
     return config, READERS[path.suffix](path)
@@ -91,7 +89,6 @@ def read_folder(
 def read_variant(
     name_or_folder: str | Path, variant: str, **hub: Unpack[HubOptions]
 ) -> dict[str, np.ndarray]:
-    """Read the tensors of a variant, such as "fp16", from a folder or the hub."""
     names = [f"{stem}.{variant}.{ending}" for stem, _, ending in (file.rpartition(".") for file in _FILES)]
     shards = (f"model*{variant}*.safetensors", f"pytorch_model*{variant}*.bin")
     folder = resolve(name_or_folder, patterns=(CONFIG_FILE, *names, *shards), **hub)
@@ -117,13 +114,8 @@ def write_folder(
     files of `transformers`. All files are complete on the disk before any is renamed, so a crash leaves the
     old model intact, except between two of these renames: then the folder has files of both models.
 
-    Args:
-        folder: the folder to write to; an older model in it is replaced.
-        config: the content of config.json.
-        tensors: name -> tensor.
-        beside: further files, by their paths in the folder.
-        max_shard_size: bytes, or text such as "500MB": larger weights are split into files of at most that
-            size, with an index. None for one file.
+    `beside` are further files by their paths in the folder. `max_shard_size` is a number of bytes, or text
+    such as "500MB": larger weights are split into files of at most that size, with an index.
     """
     folder = Path(folder)
     tied = TIED if config.get("tie_word_embeddings", True) else {}
@@ -158,10 +150,7 @@ def write_folder(
     except DiskFullError:
         raise
     except (OSError, DataError, SafetensorError) as error:
-        reason = str(error).rstrip(".")
-        raise CheckpointError(
-            f"Could not save the model in {folder}: {reason}. An older model there is unchanged."
-        ) from error
+        raise CheckpointError(f"Could not save the model in {folder}: {str(error).rstrip('.')}.") from error
 
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -216,29 +205,26 @@ def _read_pickle(path: Path) -> dict[str, np.ndarray]:
 
 def _read_shards(path: Path) -> dict[str, np.ndarray]:
     """Read the shards that an index lists; each must have the tensors that the index names."""
-    weight_map = _weight_map(path)
     read = map_safetensors if "safetensors" in path.name else _read_pickle
     tensors: dict[str, np.ndarray] = {}
-    names = {child.name for child in path.parent.iterdir() if child.is_file()}
-    for file in sorted(set(weight_map.values())):
-        # An index from the internet must not refer to files outside its folder.
-        if file not in names:
-            raise CheckpointError(f"{path} names the shard {file!r:.200}, which is not in {path.parent}.")
-        shard = read(path.parent / file)
-        listed = [name for name, shard_name in weight_map.items() if shard_name == file]
-        if absent := sorted(set(listed) - set(shard)):
-            raise CheckpointError(
-                f"{path} lists {', '.join(absent[:4])} in the shard {file}, which lacks them."
-            )
-        tensors |= {name: shard[name] for name in listed}
+    with reading(path, CheckpointError):
+        weight_map = _weight_map(path)
+        names = {child.name for child in path.parent.iterdir() if child.is_file()}
+        for file in sorted(set(weight_map.values())):
+            # An index from the internet must not refer to files outside its folder.
+            if file not in names:
+                raise ValueError(f"it names the shard {file!r:.200}, which is not in the folder")
+            shard = read(path.parent / file)
+            listed = [name for name, shard_name in weight_map.items() if shard_name == file]
+            if absent := sorted(set(listed) - set(shard)):
+                raise ValueError(f"it lists {', '.join(absent[:4])} in the shard {file}, which lacks them")
+            tensors |= {name: shard[name] for name in listed}
     return tensors
 
 
 def _weight_map(path: Path) -> dict[str, str]:
-    weight_map = read_json(path, CheckpointError).get("weight_map")
-    if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
-        raise CheckpointError(f"{path} is not an index of shards. Expected a 'weight_map' of names to files.")
-    return weight_map
+    with reading(path, CheckpointError):
+        return {name: str(file) for name, file in read_json(path, CheckpointError)["weight_map"].items()}
 
 
 _FILES = (

@@ -43,7 +43,6 @@ def read(path: str | Path, *, needs_config: bool = True) -> Checkpoint:
 
 
 def load_config(name_or_path: Any, **options: Any) -> AlbertConfig:
-    """Return the config of a model by its name, in any format."""
     hub, overrides = split_hub_options(options)
     if hasattr(name_or_path, "to_dict"):
         return as_config(name_or_path).replace(**overrides)
@@ -119,9 +118,7 @@ def load(
 
 def _check_safetensors(path: Path, safetensors_only: bool) -> None:
     if safetensors_only and path.suffix != ".safetensors" and not any(path.glob("model*.safetensors*")):
-        raise ConfigError(
-            f"use_safetensors=True, but {path} has no safetensors. Omit it to read other files."
-        )
+        raise ConfigError(f"use_safetensors=True, but {path} has no safetensors. Omit it.")
 
 
 def split_options(model_class: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -140,7 +137,6 @@ def split_options(model_class: Any, options: Mapping[str, Any]) -> tuple[dict[st
 
 
 def _is_foreign(path: Path) -> bool:
-    """Return whether a path leads to a checkpoint of Google or Julia, not of Hugging Face."""
     if path.is_file() and path.name.endswith((*julia.ENDINGS, *tensorflow.ARCHIVES)):
         return True
     if path.is_dir() and folder.weight_files(path):

@@ -82,13 +82,13 @@ class _Values:
                     self._open.remove(number)
                 return self._read[number]
             case "array":
-                return self._array(value)
+                return self._array(value, self._kind(value["type"]))
             case "struct":
-                return self._struct(value)
+                return self._struct(value, self._kind(value["type"]))
         return value
 
-    def _struct(self, value: dict[str, Any]) -> Any:
-        kind, data = self._kind(value["type"]), value["data"]
+    def _struct(self, value: dict[str, Any], kind: str) -> Any:
+        data = value["data"]
         if kind in _DTYPES and isinstance(data, bytes):
             return np.frombuffer(data, _DTYPES[kind]).item()
         if kind not in ("Dict", "IdDict"):
@@ -100,16 +100,16 @@ class _Values:
             raise ValueError("a Dict has keys other than texts, or there are more entries than bytes")
         return dict(zip(keys, entries, strict=True))
 
-    def _array(self, value: dict[str, Any]) -> Any:
-        kind, data, sizes = self._kind(value["type"]), value["data"], value["size"]
-        if min(sizes, default=0) < 0:
-            raise ValueError(f"an array has the sizes {sizes}")
-        if isinstance(data, bytes):
-            if kind not in _DTYPES:
-                return value
-            return np.frombuffer(data, _DTYPES[kind]).reshape(sizes, order="F")
-        if len(data) != prod(sizes):
+    def _array(self, value: dict[str, Any], kind: str) -> Any:
+        data, sizes = value["data"], value["size"]
+        is_numbers = isinstance(data, bytes)
+        if is_numbers and kind not in _DTYPES:
+            return value
+        # NumPy checks the sizes of numbers, but reads -1 as "the rest".
+        if min(sizes, default=0) < 0 or (not is_numbers and len(data) != prod(sizes)):
             raise ValueError(f"an array of {kind} has the sizes {sizes}, which do not match its data")
+        if is_numbers:
+            return np.frombuffer(data, _DTYPES[kind]).reshape(sizes, order="F")
         items = np.empty(len(data), dtype=object)
         items[:] = self.read(data)
         return items.reshape(sizes, order="F")
@@ -126,10 +126,7 @@ def save(path: str | Path, variables: Mapping[str, Any]) -> None:
     """Write variables as `BSON.@save` does: dicts as Dict, NumPy arrays as Array, lists as Vector."""
     document = {name: _document(value) for name, value in variables.items()}
     if (size := _bytes_in(document)) > _LARGEST_FILE:
-        raise CheckpointError(
-            f"The model needs {size:,} bytes in one BSON document, but the format's limit is "
-            f"{_LARGEST_FILE:,}. Choose a smaller data type, or another format."
-        )
+        raise CheckpointError(f"a BSON document has at most {_LARGEST_FILE:,} bytes, not {size:,}")
     with atomic_path(path) as file:
         file.write_bytes(bson.encode(document))
 
@@ -141,16 +138,13 @@ def _bytes_in(value: Any) -> int:
 
 
 def _document(value: Any) -> Any:
-    """Return a value as documents of BSON.jl."""
     if isinstance(value, np.ndarray):
-        name = next((name for name, dtype in _DTYPES.items() if dtype == value.dtype), None)
-        if name is None:
-            raise CheckpointError(
-                f"Files of BSON.jl do not support {value.dtype}. Choose float32 or float16."
-            )
+        names = [name for name, dtype in _DTYPES.items() if dtype == value.dtype]
+        if not names:
+            raise CheckpointError(f"Files of BSON.jl do not support {value.dtype}. Choose float32.")
         return {
             "tag": "array",
-            "type": _datatype("Main", "Core", name),
+            "type": _datatype("Main", "Core", names[0]),
             "size": [bson.Int64(size) for size in value.shape],
             "data": value.tobytes("F"),
         }
@@ -176,14 +170,11 @@ def _datatype(*name: str) -> dict[str, Any]:
 
 
 def read(path: Path) -> Checkpoint:
-    """Read a file with the variables `config`, `weights` and `vocab`."""
     variables = load(path)
     config, weights, pieces = (variables.get(name) for name in ("config", "weights", "vocab"))
     if not isinstance(config, dict) or not isinstance(weights, dict):
-        raise CheckpointError(
-            f"{path} has the variables {', '.join(variables) or 'none'}. Expected 'config' and 'weights', "
-            "each a Dict, as `BSON.@save path config weights vocab` writes them."
-        )
+        names = ", ".join(variables) or "none"
+        raise CheckpointError(f"{path} has the variables {names}. Expected Dicts 'config' and 'weights'.")
     tensors = {}
     for name, array in weights.items():
         if not hasattr(array, "dtype") or array.dtype.kind not in "fiu":
@@ -198,7 +189,6 @@ def read(path: Path) -> Checkpoint:
 
 
 def write(path: Path, checkpoint: Checkpoint) -> list[Path]:
-    """Write a checkpoint as a file for Julia, in a folder that is created if missing; return the path."""
     weights = tensorflow.google_tensors(checkpoint.tensors)
     variables = {
         "config": tensorflow.google_config(checkpoint.config),

@@ -38,9 +38,7 @@ def read_h5(path: Path) -> dict[str, np.ndarray]:
             bytes_left -= size
             properties = dataset.id.get_create_plist()
             if dataset.is_virtual or properties.get_external_count() or properties.get_nfilters():
-                raise ValueError(
-                    f"{name} is virtual, external or compressed. Expected plain data in the file"
-                )
+                raise ValueError(f"{name} is virtual, external or compressed")
             if dataset.dtype.kind not in "fiu" or bytes_left < 0 or dataset.id.get_storage_size() < size:
                 raise ValueError(f"{name} is not an array of numbers, or claims more bytes than the file has")
             tensor = np.asarray(dataset)

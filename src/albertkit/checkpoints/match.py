@@ -1,7 +1,7 @@
 """Match the tensors of a file with those of a model class, and report the result."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -55,14 +55,14 @@ class LoadReport:
     @property
     def differences(self) -> list[str]:
         """A description of each tensor with another shape."""
+
+        def sizes(shape: tuple[int, ...]) -> str:
+            return "x".join(map(str, shape)) or "a single number"
+
         return [
-            f"{name} is {_sizes(in_file)} in the file and {_sizes(expected)} in the model"
+            f"{name} is {sizes(in_file)} in the file and {sizes(expected)} in the model"
             for name, (in_file, expected) in self.reshaped.items()
         ]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as plain values for `json.dumps`."""
-        return {"ok": self.ok, **asdict(self)}
 
     def loading_info(self) -> dict[str, Any]:
         """Return the report under the names of `transformers`."""
@@ -112,13 +112,9 @@ def match(
                 report.ignored[name] = reason
             continue
         if target in matched:
-            raise CheckpointError(
-                f"The file has {target} twice, as {report.loaded[target]!r} and as {name!r}. Expected one."
-            )
+            raise CheckpointError(f"The file has {target} twice: {report.loaded[target]!r}, {name!r}.")
         if not is_floating(tensor):
-            raise CheckpointError(
-                f"{name} has the type {tensor.dtype}. {EXPECTED}. Save the weights in one of these types."
-            )
+            raise CheckpointError(f"{name} has the type {tensor.dtype}. {EXPECTED}.")
         matched[target] = tensor
         report.loaded[target] = name
     for second, first in tied.items():
@@ -133,15 +129,13 @@ def match(
     report.missing = [name for name in expected if name not in matched and name not in report.reshaped]
     if report.reshaped and not ignore_mismatched_sizes:
         raise ShapeMismatchError(
-            f"Weights and config do not match: {_some(report.differences, '; ')}. "
-            "Check that they belong together. To initialize these tensors (a head with other labels), "
-            "pass ignore_mismatched_sizes=True."
+            f"Weights and config do not match: {_some(report.differences, '; ')}. To initialize these "
+            "tensors (a head with other labels), pass ignore_mismatched_sizes=True."
         )
-    if lost := [name for name in report.missing if _part(name) in REQUIRED]:
+    if absent := [name for name in report.missing if _part(name) in REQUIRED]:
         raise CheckpointError(
-            f"The file is not a complete ALBERT: it lacks {_some(lost)}, which every model needs. "
-            f"It has {_some(list(tensors)) if tensors else 'no tensors'}. "
-            "Check that config.json and the weights belong together."
+            f"The file is not a complete ALBERT: it lacks {_some(absent)}, which every model needs. "
+            f"It has {_some(list(tensors)) if tensors else 'no tensors'}."
         )
     return matched, report
 
@@ -206,10 +200,8 @@ def check_head(config: AlbertConfig, architecture: str, *, name: str) -> None:
     """
     trained = (config.architectures or [""])[0]
     if trained in HEADS and HEADS[trained].is_mistaken_for(head_of(architecture)):
-        raise CheckpointError(
-            f"{name!r} was trained for {HEADS[trained].task} ({trained}), not for {HEADS[architecture].task} "
-            f"({architecture}): its scores have a different meaning. Pass a checkpoint of that task."
-        )
+        tasks = f"{HEADS[trained].task} ({trained}), not for {HEADS[architecture].task} ({architecture})"
+        raise CheckpointError(f"{name!r} was trained for {tasks}. Pass a checkpoint of that task.")
 
 
 def left_out(reasons: Mapping[str, str]) -> list[str]:
@@ -222,11 +214,10 @@ def left_out(reasons: Mapping[str, str]) -> list[str]:
 
 def _why_left_out(name: str) -> str | None:
     """Return why a tensor that the model does not have can be left out, or None if it may be needed."""
-    if reason := why_no_weight(name):
-        return reason
     part = _part(name)
     # An extra tensor of the encoder means another network shape, not another task.
-    return f"the {part}, which this model does not have" if part and part not in REQUIRED else None
+    other_head = f"the {part}, which this model does not have" if part and part not in REQUIRED else None
+    return why_no_weight(name) or other_head
 
 
 def _share(first: str, second: str, matched: dict[str, np.ndarray], report: LoadReport) -> None:
@@ -249,10 +240,5 @@ def _part(name: str) -> str | None:
 
 
 def _some(texts: list[str], separator: str = ", ") -> str:
-    """Join the first few texts, and add how many more there are."""
     more = f"{separator}and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return separator.join(texts[:_SHOWN]) + more
-
-
-def _sizes(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) or "a single number"

@@ -74,7 +74,6 @@ that bias takes precedence if a file has both."""
 
 
 def shared_names(config: AlbertConfig) -> dict[str, str]:
-    """Return `TIED` or `UNTIED`, depending on the config."""
     return TIED if config.tie_word_embeddings else UNTIED
 
 
@@ -162,7 +161,6 @@ def from_google(name: str) -> tuple[str, TensorSpec] | None:
 
 
 def to_google(name: str) -> str:
-    """Return Google's name of one of our tensors."""
     bare = canonical(name).removeprefix(BASE_PREFIX)
     for pattern, spec in _SPECS.items():
         if (match := pattern.fullmatch(bare)) and spec.google is not None:
@@ -191,7 +189,6 @@ def spec_of(name: str) -> TensorSpec | None:
 
 
 def parts_of(names: Iterable[str]) -> set[str]:
-    """Return the parts of the network that these names belong to."""
     return {spec.part for name in names if (spec := spec_of(name))}
 
 

@@ -22,10 +22,7 @@ def read_onnx(path: Path) -> dict[str, np.ndarray]:
         # Files with external data are not ours, and could refer to any file of the machine.
         model = onnx.load(str(path), load_external_data=False)
         if model.producer_name != PRODUCER:
-            raise CheckpointError(
-                f"{path} was written by {model.producer_name or 'an unknown program'}. Only files of "
-                "`albertkit export onnx` have the names of the weights."
-            )
+            raise ValueError(f"it was written by {model.producer_name!r}, not by `albertkit export onnx`")
         arrays = {}
         for stored in model.graph.initializer:
             if stored.name.startswith("constants/"):

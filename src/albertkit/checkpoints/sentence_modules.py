@@ -105,21 +105,12 @@ class SentenceModules:
             if isinstance(step, Dense):
                 outputs, inputs = step.weight.shape
                 if inputs != size:
-                    raise CheckpointError(
-                        f"a Dense module expects vectors of size {inputs}, but the modules before it return "
-                        f"size {size}. Copy the folder of the model again."
-                    )
+                    raise CheckpointError(f"a Dense module expects size {inputs}, but gets size {size}")
                 size = outputs
         return size if self.dimensions is None else min(size, self.dimensions)
 
-    def entries(self) -> dict[str, Any]:
-        """Return the entries of the config that tasks and pipelines read."""
-        length = {} if self.max_length is None else {SETTINGS_KEY: {"max_length": self.max_length}}
-        return length | {TASK_KEY: TASK, POOLING_KEY: self.pooling, NORMALIZE_KEY: self.normalize}
-
 
 def check_pooling(pooling: Any) -> Pooling:
-    """Return the pooling; raise ConfigError for an unknown one."""
     if pooling not in POOLINGS:
         raise ConfigError(f"pooling is {pooling!r}. Expected one of {', '.join(POOLINGS)}.")
     return pooling
@@ -146,7 +137,9 @@ def attach(config: AlbertConfig, modules: SentenceModules) -> None:
     """Add the modules of a model to its config, with the entries that tasks and pipelines read."""
     modules.size(config.hidden_size)
     config.sentence_modules = modules
-    config.extra |= modules.entries()
+    config.extra |= {TASK_KEY: TASK, POOLING_KEY: modules.pooling, NORMALIZE_KEY: modules.normalize}
+    if modules.max_length is not None:
+        config.extra[SETTINGS_KEY] = {"max_length": modules.max_length}
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -155,80 +148,47 @@ def attach(config: AlbertConfig, modules: SentenceModules) -> None:
 def read_sentence_modules(folder: Path) -> SentenceModules | None:
     """Return the modules of the model in a folder, whose `modules.json` is there or in the folder above.
 
-    Returns:
-        None if sentence-transformers did not write the folder, or if the model does not embed texts.
+    The result is None if sentence-transformers did not write the folder, or if the model embeds no texts.
     """
-    root = _find_root(folder)
-    if root is None:
-        return None
-    with reading(root / MODULES_FILE, CheckpointError):
-        return _read_modules(root, folder)
-
-
-def _read_modules(root: Path, folder: Path) -> SentenceModules | None:
-    model_file, list_file = root / MODEL_FILE, root / MODULES_FILE
-    model = _json(model_file)
+    root = folder
+    if not (root / MODULES_FILE).is_file():
+        root = folder.parent
+        listed = read_modules(root) if (root / MODULES_FILE).is_file() else []
+        if [path for _, path in listed[:1]] != [folder.name] or (root / CONFIG_FILE).is_file():
+            return None
+    model = _json(root / MODEL_FILE)
     if model.get("model_type", "SentenceTransformer") != "SentenceTransformer":
         return None  # for example a cross-encoder, whose head is in the weights
-    first, second, *others = [*read_modules(root), ("", ""), ("", "")]
-    _expect(list_file, "the first module", first[0], ["Transformer"])
-    _expect(list_file, "the second module", second[0], ["Pooling"])
-    steps: list[Step] = []
-    for kind, path in others:
-        if kind:
-            _expect(list_file, "a module after the pooling", kind, ["Dense", "Dropout", "Normalize"])
-        if kind in ("Dense", "Normalize"):
-            config = _json(file := root / path / CONFIG_FILE)
-            for name in ("module_input_name", "module_output_name"):
-                _expect(file, name, config.get(name) or _VECTOR, [_VECTOR])
-            steps.append(_read_dense(root / path) if kind == "Dense" else Normalize())
-    normalizes = bool(steps) and isinstance(steps[-1], Normalize)
-    prompts = model.get("prompts") or {}
-    if not all(isinstance(prompt, str) for prompt in prompts.values()):
-        raise ValueError(f"prompts is {prompts!r}. Expected texts by name")
-    _expect(model_file, "default_prompt_name", model.get("default_prompt_name"), [None, *prompts])
-    dimensions = model.get("truncate_dim")
-    if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
-        raise ValueError(f"truncate_dim is {dimensions!r}. Expected a whole number of at least 1")
-    file = root / second[1] / CONFIG_FILE
-    pooling = read_json(file, CheckpointError)
-    flags = [name for flag, name in _POOLING_FLAGS.items() if pooling.get(flag)] or ["mean"]
-    modes = pooling.get("pooling_mode", flags)
-    mode: Any = modes[0] if isinstance(modes, list) and len(modes) == 1 else modes
-    _expect(file, "the pooling", mode, POOLINGS)
-    if prompts:
-        _expect(file, "include_prompt", pooling.get("include_prompt", True), [True])
-    settings = _read_settings(folder)
-    return SentenceModules(
-        pooling=mode,
-        steps=tuple(steps[:-1] if normalizes else steps),
-        normalize=normalizes,
-        max_length=settings[0],
-        lower_case=settings[1],
-        prompts=prompts,
-        default_prompt_name=model.get("default_prompt_name"),
-        dimensions=dimensions,
-        similarity=model.get("similarity_fn_name"),
-    )
-
-
-def _find_root(folder: Path) -> Path | None:
-    """Return the folder with the `modules.json`: this one, or the one above if its transformer is here."""
-    if (folder / MODULES_FILE).is_file():
-        return folder
-    root = folder.parent
-    listed = read_modules(root) if (root / MODULES_FILE).is_file() else []
-    is_inner = bool(listed) and listed[0][1] == folder.name and not (root / CONFIG_FILE).is_file()
-    return root if is_inner else None
+    with reading(root / MODULES_FILE, CheckpointError):
+        first, second, *others = [*read_modules(root), ("", ""), ("", "")]
+        _expect("the first module", first[0], ["Transformer"])
+        _expect("the second module", second[0], ["Pooling"])
+        steps = [_read_step(kind, root / path) for kind, path in others if kind not in ("", "Dropout")]
+        normalizes = bool(steps) and isinstance(steps[-1], Normalize)
+        max_length, lower_case = _read_settings(folder)
+        prompts, dimensions = model.get("prompts") or {}, model.get("truncate_dim")
+        _expect("default_prompt_name", model.get("default_prompt_name"), [None, *prompts])
+        if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
+            raise ValueError(f"truncate_dim is {dimensions!r}. Expected a whole number of at least 1")
+        return SentenceModules(
+            pooling=_read_pooling(root / second[1], has_prompts=bool(prompts)),
+            steps=tuple(steps[:-1] if normalizes else steps),
+            normalize=normalizes,
+            max_length=max_length,
+            lower_case=lower_case,
+            prompts={str(name): str(prompt) for name, prompt in prompts.items()},
+            default_prompt_name=model.get("default_prompt_name"),
+            dimensions=dimensions,
+            similarity=model.get("similarity_fn_name"),
+        )
 
 
 def _read_settings(folder: Path) -> tuple[int | None, bool]:
     """Return the maximum length, and whether texts are lower-cased, from the folder of the transformer."""
     files = [folder / SETTINGS_FILE, *sorted(folder.glob("sentence_*_config.json"))]
-    file = next((file for file in files if file.is_file()), files[0])
-    settings = _json(file)
+    settings = next((_json(file) for file in files if file.is_file()), {})
     task = settings.get("transformer_task", "feature-extraction")
-    _expect(file, "transformer_task", task, ["feature-extraction"])
+    _expect("transformer_task", task, ["feature-extraction"])
     length: Any = settings.get("max_seq_length")
     if length is None:  # current versions save it in the tokenizer's file
         length = _json(folder / "tokenizer_config.json").get("model_max_length")
@@ -236,10 +196,27 @@ def _read_settings(folder: Path) -> tuple[int | None, bool]:
     return int(length) if is_limit else None, bool(settings.get("do_lower_case", False))
 
 
-def _read_dense(folder: Path) -> Dense:
+def _read_pooling(folder: Path, *, has_prompts: bool) -> Pooling:
+    config = read_json(folder / CONFIG_FILE, CheckpointError)
+    flags = [name for flag, name in _POOLING_FLAGS.items() if config.get(flag)] or ["mean"]
+    modes = config.get("pooling_mode", flags)
+    mode: Any = modes[0] if isinstance(modes, list) and len(modes) == 1 else modes
+    _expect("the pooling", mode, POOLINGS)
+    if has_prompts:
+        _expect("include_prompt", config.get("include_prompt", True), [True])
+    return mode
+
+
+def _read_step(kind: str, folder: Path) -> Step:
+    _expect("a module after the pooling", kind, ["Dense", "Dropout", "Normalize"])
+    config = _json(folder / CONFIG_FILE)
+    for name in ("module_input_name", "module_output_name"):
+        _expect(name, config.get(name) or _VECTOR, [_VECTOR])
+    if kind == "Normalize":
+        return Normalize()
     config, tensors = read_folder(folder)
     activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
-    _expect(folder / CONFIG_FILE, "activation_function", activation, ACTIVATIONS)
+    _expect("activation_function", activation, ACTIVATIONS)
     is_residual = bool(config.get("use_residual", False))
     sizes = config.get("out_features"), config.get("in_features")
     expected: dict[str, tuple[Any, ...]] = {"linear.weight": sizes}
@@ -251,27 +228,21 @@ def _read_dense(folder: Path) -> Dense:
     if shapes != expected:
         raise CheckpointError(f"{folder}: the weights are {shapes}. config.json describes {expected}.")
     weights = {name: tensor.astype(np.float32) for name, tensor in tensors.items()}
-    return Dense(
-        weights["linear.weight"],
-        weights.get("linear.bias"),
-        ACTIVATIONS[activation],
-        is_residual,
-        weights.get("residual.weight"),
+    weight, bias, residual = (
+        weights.get(name) for name in ("linear.weight", "linear.bias", "residual.weight")
     )
+    assert weight is not None
+    return Dense(weight, bias, ACTIVATIONS[activation], is_residual, residual)
 
 
 def _json(file: Path) -> dict[str, Any]:
     return read_json(file, CheckpointError) if file.is_file() else {}
 
 
-def _expect(file: Path, name: str, value: Any, expected: Iterable[Any]) -> None:
+def _expect(name: str, value: Any, expected: Iterable[Any]) -> None:
     expected = list(expected)
     if value not in expected:
-        raise CheckpointError(
-            f"{file}: {name} is {value!r}, which albertkit does not support. Expected one of "
-            f"{', '.join(map(str, expected))}. Open the folder with sentence-transformers, or remove "
-            f"{MODULES_FILE} to use the encoder alone."
-        )
+        raise CheckpointError(f"{name} is {value!r}. Supported: {', '.join(map(str, expected))}.")
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -300,26 +271,28 @@ def files_of(config: AlbertConfig) -> dict[str, bytes]:
     for step in (*modules.steps, *([Normalize()] if modules.normalize else [])):
         if isinstance(step, Normalize):
             add("Normalize", {})
-        else:
-            path = add("Dense", _dense_config(step))
-            tensors = {
-                "linear.weight": step.weight,
-                "linear.bias": step.bias,
-                "residual.weight": step.residual,
-            }
-            stored = {name: np.ascontiguousarray(one) for name, one in tensors.items() if one is not None}
-            written[f"{path}/model.safetensors"] = save(stored, metadata={"format": "pt"})
+            continue
+        outputs, inputs = step.weight.shape
+        dense = {
+            "in_features": inputs,
+            "out_features": outputs,
+            "bias": step.bias is not None,
+            "activation_function": next(cls for cls, name in ACTIVATIONS.items() if name == step.activation),
+        }
+        path = add("Dense", dense | ({"use_residual": True} if step.is_residual else {}))
+        tensors = {"linear.weight": step.weight, "linear.bias": step.bias, "residual.weight": step.residual}
+        stored = {name: np.ascontiguousarray(array) for name, array in tensors.items() if array is not None}
+        written[f"{path}/model.safetensors"] = save(stored, metadata={"format": "pt"})
     length = {} if modules.max_length is None else {"max_seq_length": modules.max_length}
     written[SETTINGS_FILE] = json_bytes(length | {"do_lower_case": modules.lower_case})
-    written[MODEL_FILE] = json_bytes(
-        {
-            "model_type": "SentenceTransformer",
-            "prompts": dict(modules.prompts),
-            "default_prompt_name": modules.default_prompt_name,
-            "similarity_fn_name": modules.similarity,
-            **({} if modules.dimensions is None else {"truncate_dim": modules.dimensions}),
-        }
-    )
+    model = {
+        "model_type": "SentenceTransformer",
+        "prompts": dict(modules.prompts),
+        "default_prompt_name": modules.default_prompt_name,
+        "similarity_fn_name": modules.similarity,
+    }
+    dimensions = {} if modules.dimensions is None else {"truncate_dim": modules.dimensions}
+    written[MODEL_FILE] = json_bytes(model | dimensions)
     written[MODULES_FILE] = json_bytes(
         [
             {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
@@ -327,15 +300,3 @@ def files_of(config: AlbertConfig) -> dict[str, bytes]:
         ]
     )
     return written
-
-
-def _dense_config(step: Dense) -> dict[str, Any]:
-    names = {name: torch_name for torch_name, name in ACTIVATIONS.items()}
-    outputs, inputs = step.weight.shape
-    config = {
-        "in_features": inputs,
-        "out_features": outputs,
-        "bias": step.bias is not None,
-        "activation_function": names[step.activation],
-    }
-    return config | ({"use_residual": True} if step.is_residual else {})

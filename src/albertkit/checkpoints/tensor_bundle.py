@@ -15,14 +15,14 @@ The table has the layout of LevelDB (github.com/google/leveldb, doc/table_format
     footer          positions of the metaindex and index blocks, padding, a magic number; 48 bytes
 
 A block ends with the positions of complete keys ("restarts") and their number. After each block come one byte
-for its compression and a checksum.
+for its compression and a checksum. `write_table` writes a single data block of complete keys.
 """
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,14 +47,12 @@ _NUMBERS = {dtype: number for number, dtype in _DTYPES.items()}
 _STRING = 7
 _MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 _FOOTER_SIZE = 48
-_KEYS_PER_RESTART = 16
 _LONGEST_KEY = 1_000  # bytes; common prefixes take no space, so a small table could have gigabytes of keys
 
 Data = bytes | bytearray | memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """The entry of a tensor in the index. `dtype` is None for types that weights cannot have."""
 
     dtype: np.dtype | None
@@ -129,55 +127,41 @@ class Bundle:
 def read_index(path: Path) -> tuple[dict[str, Entry], int]:
     """Return the entries of a `.index` file by tensor name, in their order, and the number of shards."""
     with reading(path, CheckpointError):
-        table = dict(_read_table(path.read_bytes()))
+        table = dict(read_table(path.read_bytes()))
         if b"" not in table:
             raise ValueError("it has no header")
         header = message_class("BundleHeader").FromString(table.pop(b""))
-        if header.endianness:
-            raise ValueError("the checkpoint is big-endian. Expected little-endian")
-        if not 1 <= header.num_shards <= 100_000:  # five digits in the names of the shards
-            raise ValueError(f"the header states {header.num_shards} shards")
-        entries = {key.decode(): _read_entry(key, value, header.num_shards) for key, value in table.items()}
-        return entries, header.num_shards
+        if (
+            header.endianness or not 1 <= header.num_shards <= 100_000
+        ):  # five digits in the names of the shards
+            raise ValueError(f"it is big-endian, or has {header.num_shards} shards")
+        return {key.decode(): _entry(key, value, header.num_shards) for key, value in table.items()}, (
+            header.num_shards
+        )
 
 
-def read_table(path: Path) -> dict[bytes, bytes]:
-    """Return the keys and values of a sorted table in their order."""
-    with reading(path, CheckpointError):
-        return dict(_read_table(path.read_bytes()))
-
-
-def prefixes(folder: Path) -> list[Path]:
-    """Return the checkpoints in a folder, as prefixes: names of index files that have a data shard."""
-    shard = re.compile(r"(.+)\.data-\d{5}-of-\d{5}")
-    names = {match[1] for child in folder.iterdir() if (match := shard.fullmatch(child.name))}
-    return sorted((folder / name for name in names if (folder / f"{name}.index").is_file()), key=by_number)
-
-
-def _read_entry(key: bytes, content: bytes, shards: int) -> Entry:
-    entry = message_class("BundleEntry").FromString(content)
-    name, dtype = key.decode(), _DTYPES.get(entry.dtype)
-    shape = tuple(dim.size for dim in entry.shape.dim)
+def _entry(key: bytes, content: bytes, shards: int) -> Entry:
+    entry, name = message_class("BundleEntry").FromString(content), key.decode()
+    dtype, shape = _DTYPES.get(entry.dtype), tuple(dim.size for dim in entry.shape.dim)
     if entry.slices:
         raise ValueError(f"{name!r} is stored in slices (a partitioned variable), which is not supported")
     if not 0 <= entry.shard_id < shards:
         raise ValueError(f"{name!r} is in shard {entry.shard_id}, but there are only {shards}")
-    if entry.shape.unknown_rank or min(shape, default=0) < 0 or len(shape) > 16:
-        raise ValueError(f"the shape of {name!r} is unknown or impossible")
-    if dtype is not None and prod(shape) * dtype.itemsize != entry.size:
-        raise ValueError(f"{name!r} has the shape {shape} of {dtype}, but {entry.size:,} bytes")
+    is_possible = not entry.shape.unknown_rank and min(shape, default=0) >= 0 and len(shape) <= 16
+    if not is_possible or (dtype is not None and prod(shape) * dtype.itemsize != entry.size):
+        raise ValueError(f"{name!r} has the shape {shape[:16]} of {dtype}, but {entry.size:,} bytes")
     return Entry(dtype, entry.dtype, shape, entry.shard_id, entry.offset, entry.size, entry.crc32c)
 
 
-def _read_table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+def read_table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the keys and values of a sorted table in their order."""
     if data[-8:] != _MAGIC or len(data) < _FOOTER_SIZE:
         raise ValueError("the last eight bytes are not those of a table (the index of a checkpoint)")
     footer = data[-_FOOTER_SIZE:]
     _, position = _handle(footer)
-    (offset, size), _ = _handle(footer, position)
-    for _, handle in _entries(_block(data, offset, size)):
-        (offset, size), _ = _handle(handle)
-        yield from _entries(_block(data, offset, size))
+    index, _ = _handle(footer, position)
+    for _, handle in _entries(_block(data, *index)):
+        yield from _entries(_block(data, *_handle(handle)[0]))
 
 
 def _handle(data: Data, position: int = 0) -> tuple[tuple[int, int], int]:
@@ -222,6 +206,13 @@ def _varint(data: Data, position: int) -> tuple[int, int]:
     raise ValueError("a number has more than ten bytes")
 
 
+def prefixes(folder: Path) -> list[Path]:
+    """Return the checkpoints in a folder, as prefixes: names of index files that have a data shard."""
+    shard = re.compile(r"(.+)\.data-\d{5}-of-\d{5}")
+    names = {match[1] for child in folder.iterdir() if (match := shard.fullmatch(child.name))}
+    return sorted((folder / name for name in names if (folder / f"{name}.index").is_file()), key=by_number)
+
+
 # --- writing ------------------------------------------------------------------------------------
 
 
@@ -234,9 +225,7 @@ def write_bundle(prefix: Path, tensors: Mapping[str, np.ndarray]) -> list[Path]:
     with data.open("wb") as file:
         for name, tensor in sorted(tensors.items()):
             if tensor.dtype not in _NUMBERS:
-                raise CheckpointError(
-                    f"{name} is {tensor.dtype}. Expected one of {', '.join(map(str, _NUMBERS))}."
-                )
+                raise CheckpointError(f"{name} is {tensor.dtype}. Choose float32.")
             values = np.ascontiguousarray(tensor).reshape(-1).view(np.uint8)
             entry = message_class("BundleEntry")(
                 dtype=_NUMBERS[tensor.dtype],
@@ -254,34 +243,19 @@ def write_bundle(prefix: Path, tensors: Mapping[str, np.ndarray]) -> list[Path]:
 
 
 def write_table(path: Path, entries: Mapping[bytes, bytes]) -> None:
-    """Write a sorted table with a single data block.
-
-    The bytes are those of TensorFlow, which begins another block after 256 kB. Readers accept blocks of any
-    size.
-    """
-    table = bytearray()
-    items = sorted(entries.items())
-    handle = append_block(table, items, _KEYS_PER_RESTART)
-    metaindex = append_block(table, [], _KEYS_PER_RESTART)
-    footer = metaindex + append_block(table, [(_short_successor(items[-1][0]), handle)], 1)
+    table, items = bytearray(), sorted(entries.items())
+    handle = append_block(table, items)
+    footer = append_block(table, []) + append_block(table, [(items[-1][0], handle)])
     path.write_bytes(table + footer.ljust(_FOOTER_SIZE - 8, b"\0") + _MAGIC)
 
 
-def append_block(table: bytearray, entries: list[tuple[bytes, bytes]], keys_per_restart: int) -> bytes:
+def append_block(table: bytearray, entries: list[tuple[bytes, bytes]]) -> bytes:
     """Add a block of entries to a table, and return its handle (position and size)."""
-    block = bytearray()
-    restarts = [0]
-    previous = b""
-    for number, (key, value) in enumerate(entries):
-        shared = 0
-        if number and number % keys_per_restart == 0:
-            restarts.append(len(block))
-        elif number:
-            shorter = min(len(key), len(previous))
-            shared = next((at for at in range(shorter) if key[at] != previous[at]), shorter)
-        block += varint(shared) + varint(len(key) - shared) + varint(len(value))
-        block += key[shared:] + value
-        previous = key
+    block, restarts = bytearray(), []
+    for key, value in entries:
+        restarts.append(len(block))
+        block += varint(0) + varint(len(key)) + varint(len(value)) + key + value
+    restarts = restarts or [0]
     block += b"".join(number.to_bytes(4, "little") for number in (*restarts, len(restarts)))
     handle = varint(len(table)) + varint(len(block))
     table += block + b"\0" + masked_checksum(block, b"\0").to_bytes(4, "little")  # not compressed
@@ -295,11 +269,3 @@ def varint(value: int) -> bytes:
         groups.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*groups, value])
-
-
-def _short_successor(key: bytes) -> bytes:
-    """Return the shortest key above this one, which LevelDB uses at the end of its index."""
-    for position, byte in enumerate(key):
-        if byte != 0xFF:
-            return key[:position] + bytes([byte + 1])
-    return key

@@ -38,7 +38,7 @@ from albertkit.checkpoints.names import (
 from albertkit.checkpoints.tensor_bundle import Bundle, prefixes, write_bundle
 from albertkit.config import ACTIVATION_ALIASES, CONFIG_FILE, GOOGLE_CONFIG_FILE, AlbertConfig
 from albertkit.errors import CheckpointError, ConfigError, reading
-from albertkit.files import contents, json_text, read_json
+from albertkit.files import json_text, read_json
 from albertkit.protobuf import message_class
 from albertkit.published import CHECKPOINTS
 
@@ -66,7 +66,7 @@ def find(path: Path) -> Path | None:
     newest = path / Path(named[1]).name if named else path / PREFIX
     if newest in checkpoints:
         return newest
-    names = ", ".join(str(prefix) for prefix in checkpoints)
+    names = ", ".join(map(str, checkpoints))
     raise CheckpointError(f"{path} has {len(checkpoints)} checkpoints. Pass the path of one: {names}")
 
 
@@ -86,10 +86,7 @@ def read(path: Path) -> Checkpoint:
             return checkpoint
     prefix = find(path)
     if prefix is None:
-        raise CheckpointError(
-            f"{path} is not a TensorFlow checkpoint. Expected files NAME.index and NAME.data-00000-of-00001"
-            + (f"; it {contents(path)}." if path.is_dir() else ".")
-        )
+        raise CheckpointError(f"{path} is not a TensorFlow checkpoint. Expected NAME.index and NAME.data-...")
     bundle = Bundle(prefix)
     variables = variable_names(bundle)
     notes: list[str] = []
@@ -107,10 +104,7 @@ def read(path: Path) -> Checkpoint:
     folder = prefix.parent.parent if prefix.parent.name == "variables" else prefix.parent
     values, is_google = _read_config(folder, tensors, notes)
     if heads is not None and values.get("num_attention_heads") != heads:
-        raise ConfigError(
-            f"the config of {prefix} has num_attention_heads {values.get('num_attention_heads')!r}, but its "
-            f"tensors have {heads} heads. Correct the config."
-        )
+        raise ConfigError(f"{prefix} has {heads} attention heads. Correct its config.")
     values = with_labels(_multiply_out(values, tensors, notes), tensors)
     config = AlbertConfig.from_google_dict(values) if is_google else AlbertConfig.from_dict(values)
     files = [bundle.index, *bundle.shards]
@@ -141,27 +135,21 @@ def transposed(name: str, tensor: np.ndarray) -> np.ndarray:
 
 
 def google_tensors(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return our tensors with Google's names and in TensorFlow's layout."""
     named = {to_google(name): tensor for name, tensor in tensors.items()}
     return {name: transposed(name, tensor) for name, tensor in named.items()}
 
 
 def google_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of an `albert_config.json`: our config with Google's names of activations."""
-    act = config["hidden_act"]
+    act = ACTIVATION_ALIASES.get(config["hidden_act"], config["hidden_act"])
     known = {"gelu_new": "gelu", "relu": "relu", "tanh": "tanh", "linear": "linear"}
-    act = ACTIVATION_ALIASES.get(act, act)
     if act not in known:
         raise ConfigError(
-            f"hidden_act is {act!r}, which the original code does not have (its 'gelu' is our 'gelu_new'). "
-            f"Expected one of {', '.join(known)}. Or choose the format 'hf'."
+            f"hidden_act is {act!r}, which the original code does not have (its 'gelu' is our 'gelu_new')"
         )
     for name, value in _ALWAYS.items():
         if config.get(name, value) != value:
-            raise ConfigError(
-                f"{name} is {config[name]!r}, but in the original code it is always {value!r}. "
-                "Choose the format 'hf'."
-            )
+            raise ConfigError(f"{name} is {config[name]!r}, but in the original code it is always {value!r}.")
     # The original code keeps unknown keys, so none of ours is lost.
     rest = {name: value for name, value in config.items() if name != "model_type"}
     return rest | {"hidden_act": known[act]}
@@ -200,8 +188,7 @@ def _read_config(
     size = next(sizes, None)
     if size is None or len(words) != 2:
         raise CheckpointError(
-            f"{folder} has no {GOOGLE_CONFIG_FILE}, and the shapes of its tensors are not those of a "
-            "published model. Add the file: the tensors do not determine the number of heads and layers."
+            f"{folder} has no {GOOGLE_CONFIG_FILE}. Add it: no published model has its shapes."
         )
     notes.append(
         f"there is no {GOOGLE_CONFIG_FILE}. The shapes are those of ALBERT {size}. The dropout probabilities "
@@ -221,16 +208,10 @@ def _multiply_out(values: dict[str, Any], tensors: dict[str, np.ndarray], notes:
     if factor is None:
         return values
     if values.get("ln_type", "postln") != "postln":
-        raise ConfigError(
-            f"ln_type is {values['ln_type']!r}: a network with a LayerNorm before each layer is another "
-            "architecture, which albertkit does not support"
-        )
+        raise ConfigError(f"ln_type is {values['ln_type']!r}, which albertkit does not support")
     words = next((name for name in tensors if canonical(name) == f"albert.{_WORDS}.weight"), None)
     if words is None or tensors[words].ndim != 2 or tensors[words].shape[1:] != tensors[factor].shape[:1]:
-        raise CheckpointError(
-            f"the shape of {factor} does not match the word embeddings, so they cannot be multiplied. Copy "
-            "the checkpoint again."
-        )
+        raise CheckpointError(f"the shape of {factor} does not match the word embeddings")
     hidden_size = tensors[factor].shape[-1]
     dtype = tensors[factor].dtype
     tensors[words] = (tensors[words].astype(np.float64) @ tensors[factor].astype(np.float64)).astype(dtype)
@@ -258,18 +239,14 @@ def variable_names(bundle: Bundle) -> dict[str, str]:
             for variable in node.attributes
         ]
     names: dict[str, str] = {}
-    keys: dict[str, str] = {}
     for full_name, key in variables:
         # An optimizer's variables have the names of their weights, but different keys.
         if not full_name or key not in bundle.entries or why_no_weight(key):
             continue
         # The graph omits the ending that identifies Keras names.
         name = full_name if from_google(full_name) else f"{full_name}:0"
-        if keys.setdefault(name, key) != key and spec_of(name):
-            raise CheckpointError(
-                f"{bundle.prefix} has the variable {full_name} twice, as {keys[name]} and as {key}. "
-                "Expected one. Save only the encoder."
-            )
+        if name in names.values() and key not in names and spec_of(name):
+            raise CheckpointError(f"{bundle.prefix} has {full_name} twice. Save only the encoder.")
         names[key] = name
     return names
 
@@ -292,10 +269,7 @@ def merge_heads(tensors: dict[str, np.ndarray]) -> int | None:
         else:
             tensors[name] = tensor.reshape((-1, tensor.shape[2]) if is_output else (tensor.shape[0], -1))
     if len(names_by_heads) > 1:
-        raise ConfigError(
-            "the attention has different numbers of heads: "
-            + ", ".join(f"{heads} in {name}" for heads, name in names_by_heads.items())
-        )
+        raise ConfigError(f"the attention has different numbers of heads: {names_by_heads}")
     return next(iter(names_by_heads), None)
 
 
@@ -324,11 +298,7 @@ def _unpack(archive: Path, folder: Path) -> Path:
                 raise ValueError(f"{member.name} claims {member.size:,} bytes, too many for the archive")
             tar.extract(member, folder, filter="data")
     folders = {path.parent for path in folder.rglob("*.index")}
-    folders = sorted({parent.parent if parent.name == "variables" else parent for parent in folders})
+    folders = {parent.parent if parent.name == "variables" else parent for parent in folders}
     if len(folders) != 1:
-        names = ", ".join(str(parent.relative_to(folder)) for parent in folders)
-        raise CheckpointError(
-            f"{archive} has {len(folders)} checkpoints{': ' + names if names else ''}. Expected one. "
-            "Unpack it and pass the folder."
-        )
-    return folders[0]
+        raise CheckpointError(f"{archive} has {len(folders)} checkpoints. Unpack it, and pass a folder.")
+    return folders.pop()

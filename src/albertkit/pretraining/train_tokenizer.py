@@ -30,7 +30,7 @@ class TrainedTokenizer(Result):
     @property
     def tokenizer(self) -> Any:
         """The tokenizer, loaded from its folder."""
-        from albertkit.tokenization.auto import AutoTokenizer
+        from albertkit.tokenization.tokenizer import AutoTokenizer
 
         return AutoTokenizer.from_pretrained(self.output)
 

@@ -1,4 +1,4 @@
-"""The base class of all tokenizers, which differ only in their `SubwordModel`.
+"""The base class of all tokenizers, which differ only in their subword model.
 
 Legend: B batch, T tokens of a row.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from albertkit import published
-from albertkit.errors import TokenizerError, did_you_mean, reading, short, warn_caller
+from albertkit.errors import TokenizerError, did_you_mean, reading, short
 from albertkit.extras import optional
 from albertkit.files import file_sha256, json_bytes
 from albertkit.hub import refuse_push_to_hub, split_hub_options
@@ -18,6 +18,7 @@ from albertkit.hub_upload import PushToHub
 from albertkit.tokenization import folder
 from albertkit.tokenization.batch import (
     Side,
+    TextEncoder,
     check_number,
     collection_paused,
     make_rows,
@@ -29,8 +30,8 @@ from albertkit.tokenization.batch import (
     tensor_type_of,
 )
 from albertkit.tokenization.encoding import BatchEncoding
-from albertkit.tokenization.normalization import BertNormalization, Normalization
-from albertkit.tokenization.settings import DEFAULTS, TokenizerSettings, read_setting, take_settings
+from albertkit.tokenization.folder import DEFAULTS, TokenizerSettings, read_setting, take_settings
+from albertkit.tokenization.normalization import CLEAN_UP, BertNormalization, Normalization
 from albertkit.tokenization.special_tokens import (
     DEFAULT_ROLES,
     Parsing,
@@ -38,14 +39,12 @@ from albertkit.tokenization.special_tokens import (
     token_text,
     token_texts,
 )
-from albertkit.tokenization.subword import CLEAN_UP, SubwordModel, TextEncoder
 
 logger = logging.getLogger(__name__)
 tokenizers: Any = optional("tokenizers")
 
 _MOST_IDS = 1 << 31  # other libraries store ids as int32
 
-# Warnings of calls, whose values are numbers of tokens.
 _TRUNCATED_BY_DEFAULT = (
     "max_length=%d without truncation= or padding= truncates longer texts to that length. Pass "
     "truncation=True if you want that, or truncation=False to keep all tokens."
@@ -109,51 +108,65 @@ class TokenizerBase(PushToHub):
 
     def __init__(
         self,
-        model: SubwordModel,
-        *,
-        source: str | Path,
-        saved: Mapping[str, Any],
+        vocab_file: str | Path | None,
+        tokenizer_file: str | Path | None,
+        rules: Mapping[str, Any],
         settings: Mapping[str, Any],
     ) -> None:
-        """Set up the tokenizer; `settings` override the settings `saved` in the file `source`."""
-        settings = {**saved, **take_settings(settings)}
-        known = TokenizerSettings.__annotations__
+        source = tokenizer_file if vocab_file is None else vocab_file
+        if source is None:
+            raise TokenizerError(f"received no file. Expected {self.vocabulary_file_name} or tokenizer.json.")
+        settings, known = take_settings(settings), TokenizerSettings.__annotations__
         for name in settings.keys() - known.keys():
-            hint = did_you_mean(name, [*known, *asdict(model.normalization)])
+            hint = did_you_mean(name, [*known, *rules])
             raise TypeError(f"{type(self).__name__} has no argument {name!r}{hint}")
-        self._model = model
+        self.vocab_file = None if vocab_file is None else str(vocab_file)
+        self.name_or_path = str(source)
+        self._warned: set[str] = set()
+        with reading(source, TokenizerError):
+            given = {name: value for name, value in rules.items() if value is not None}
+            self._model, saved = self._read(vocab_file, tokenizer_file, given, settings)
+            self._set_up({**saved, **settings})
+
+    def _set_up(self, settings: Mapping[str, Any]) -> None:
+        model = self._model
         self._special = SpecialTokens(
             size=model.size,
             ignore_case=model.normalization.do_lower_case,
             token_to_id=model.token_to_id,
         )
         for token, token_id in settings.get("added_tokens", {}).items():
-            if model.token_to_id(token_text(token)) is None:
-                is_id = isinstance(token_id, int) and not isinstance(token_id, bool)
-                if not is_id or not model.size <= token_id < _MOST_IDS:
-                    raise TokenizerError(
-                        f"{source}: the added token {token!r:.200} has the id {short(token_id)}. Expected a "
-                        f"whole number of at least {model.size}, the number of pieces."
-                    )
+            is_id = type(token_id) is int and model.size <= token_id < _MOST_IDS
+            if model.token_to_id(token_text(token)) is None and not is_id:
+                number = f"{short(token_id)}, not a number of at least {model.size}"
+                raise ValueError(f"the added token {token!r:.99} has the id {number}")
             self._special.add(token, added_id=token_id)
         if len(self._special.added_tokens) < len(self._special.added):
-            raise TokenizerError(f"{source}: two of the added tokens have the same id. Copy the file again.")
+            raise ValueError("two of the added tokens have the same id")
         for role, default in self.default_roles.items():
             given = settings.get(role, default)
             token = None if given is None else token_text(given)
             if token == default and model.token_to_id(default) is None and token not in self._special.added:
-                raise TokenizerError(
-                    f"{source}: its {model.size} pieces do not contain {token!r}, the default {role}. "
-                    f"Expected {', '.join(dict.fromkeys(self.default_roles.values()))}. "
-                    f"Pass the vocabulary's own token as {role}=..."
-                )
+                raise ValueError(f"its {model.size} pieces do not contain {token!r}. Pass its {role}")
             self._special.set_role(role, token)
         self.extra_special_tokens = settings.get("extra_special_tokens")
         self._encoder = TextEncoder(model, self._special)
         for name in DEFAULTS:
             setattr(self, name, read_setting(name, settings.get(name)))
-        self.name_or_path = str(source)
-        self._warned: set[str] = set()
+
+    @classmethod
+    def _read(
+        cls,
+        vocab_file: str | Path | None,
+        tokenizer_file: str | Path | None,
+        rules: dict[str, Any],
+        settings: Mapping[str, Any],
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return the subword model of one of the files, and the settings that the file contains.
+
+        `rules` are normalization rules that override those of the file.
+        """
+        raise NotImplementedError
 
     # ---- vocabulary and special tokens ----
 
@@ -244,9 +257,8 @@ class TokenizerBase(PushToHub):
     @property
     def added_tokens_decoder(self) -> dict[int, Any]:
         """A dict from the id of every special and added token to the Rust library's AddedToken."""
-        return {
-            token_id: tokenizers.AddedToken(**token) for token_id, token in self._special.describe().items()
-        }
+        tokens = self._special.describe()
+        return {token_id: tokenizers.AddedToken(**token) for token_id, token in tokens.items()}
 
     def add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
         """Add tokens to the vocabulary, and return the number of new ids.
@@ -256,14 +268,14 @@ class TokenizerBase(PushToHub):
         `model.resize_token_embeddings(len(tokenizer))`.
         """
         tokens = token_texts(new_tokens if isinstance(new_tokens, (list, tuple)) else [new_tokens])
+        before = len(self._special.added)
         if special_tokens:
-            extra = {"extra_special_tokens": tokens}
-            return self.add_special_tokens(extra, replace_extra_special_tokens=False)
-        added = 0
+            self.extra_special_tokens = [*self._special.additional, *tokens]
+            tokens = []
         for token in tokens:
             if self._special.word_in_any_case(token) is None:
-                added += self._special.add(token)
-        return added
+                self._special.add(token)
+        return len(self._special.added) - before
 
     def add_special_tokens(
         self, special_tokens_dict: Mapping[str, Any], replace_extra_special_tokens: bool = True
@@ -551,9 +563,7 @@ class TokenizerBase(PushToHub):
                 return self._model.id_to_token(token_id)
             if token_id in self._special.added_tokens:
                 return self._special.added_tokens[token_id]
-        raise TokenizerError(
-            f"{short(token_id)} is not the id of a token. Expected a whole number, 0 to {len(self) - 1}."
-        )
+        raise TokenizerError(f"{short(token_id)} is not the id of a token. Expected 0 to {len(self) - 1}.")
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         """Return the number of special tokens around a text (2) or a pair (3)."""
@@ -689,14 +699,10 @@ class TokenizerBase(PushToHub):
             settings |= folder.find_files(path, cls.vocabulary_file_name)
         tokenizer = cls(**settings)
         tokenizer.name_or_path = str(name)
-        if {"vocab_file", "tokenizer_file"} <= settings.keys():
-            files = settings["vocab_file"], settings["tokenizer_file"]
-            if difference := folder.difference_of_pieces(*files, tokenizer._model, sampled=True):
-                warn_caller(difference)
         if published.find(name):
             facts = tokenizer.normalization
-            if (model := folder.find_model_file(path)) is not None:
-                facts[published.hash_of(folder.MODEL_FILE)] = file_sha256(model)
+            if (model := folder.find(path, folder.MODEL_FILE)) is not None:
+                facts[published.VOCABULARY_HASH] = file_sha256(model)
             published.warn_of_contradictions(name, facts, settled=overrides.keys())
         return tokenizer
 
@@ -721,10 +727,9 @@ class TokenizerBase(PushToHub):
             TokenizerError: The folder has a SentencePiece model, and this tokenizer has none to replace it.
         """
         refuse_push_to_hub(push_to_hub, save_directory)
+        tokens = self._special.describe()
         config = {
-            "added_tokens_decoder": {
-                str(token_id): token for token_id, token in self._special.describe().items()
-            },
+            "added_tokens_decoder": {str(token_id): token for token_id, token in tokens.items()},
             **self.init_kwargs,
             # Without this list, `transformers` 5 omits the segments of a pair.
             folder.INPUT_NAMES_KEY: self.model_input_names,

@@ -1,19 +1,24 @@
-"""Make a batch from the ids of texts: truncate, make windows, add special tokens and pad."""
+"""Make a batch from texts: encode, truncate, make windows, add special tokens and pad."""
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
 from albertkit.errors import TokenizerError, short
 from albertkit.tokenization.encoding import BatchEncoding, EncodedText, Encoding, Text, Window
+from albertkit.tokenization.special_tokens import Parsing, Part, SpecialTokens
 
 Side = Literal["left", "right"]
 Strategy = Literal["longest_first", "only_first", "only_second", "do_not_truncate"]
 Padding = Literal["longest", "max_length", "do_not_pad"]
 NO_LIMIT = 10**9
 """A larger maximum length means that there is none; `transformers` writes a huge number then."""
+
+
+# --- options ------------------------------------------------------------------------------------
 
 
 class Lengths(NamedTuple):
@@ -23,7 +28,6 @@ class Lengths(NamedTuple):
     multiple_of: int | None
 
     def width(self, longest: int) -> int:
-        """Return the length to which all rows are padded."""
         width = longest if self.padding == "longest" else self.max_length
         return width if not self.multiple_of else -(-width // self.multiple_of) * self.multiple_of
 
@@ -49,48 +53,37 @@ def read_lengths(
         multiple_of=pad_to_multiple_of,
     )
     if lengths.padding == "max_length" and max_length is None and model_max_length > NO_LIMIT:
-        raise TokenizerError(
-            "padding='max_length' needs a maximum length, but this tokenizer has none. Pass max_length."
-        )
+        raise TokenizerError("padding='max_length' needs max_length: this tokenizer has no maximum length")
     is_fixed = lengths.truncation != "do_not_truncate" and lengths.padding != "do_not_pad"
     if is_fixed and pad_to_multiple_of and lengths.max_length % pad_to_multiple_of:
-        raise TokenizerError(
-            f"max_length={lengths.max_length} is not a multiple of pad_to_multiple_of={pad_to_multiple_of}: "
-            "rows could not be both truncated and padded"
-        )
+        raise TokenizerError(f"max_length={lengths.max_length} is not a multiple of {pad_to_multiple_of}")
     return lengths
 
 
 def check_number(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TokenizerError(f"{name}={short(value)}: expected a whole number")
-    if value < least:
-        raise TokenizerError(f"{name}={value}: expected at least {least}")
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise TokenizerError(f"{name}={short(value)}: expected a whole number of at least {least}")
 
 
 def read_strategy(truncation: bool | str | None) -> Strategy:
     return read_choice("truncation", truncation, "longest_first", "do_not_truncate", Strategy)
 
 
+def read_side(name: str, value: Any) -> Side:
+    return read_choice(name, value, "", "", Side)
+
+
 def read_choice(name: str, value: Any, true: str, false: str, choices: Any) -> Any:
     """Return one of the choices, which was passed as a bool, a name or an enumeration member."""
     value = getattr(value, "value", value)
     if value is None or isinstance(value, bool):
-        return true if value else false
+        value = true if value else false
     if value not in get_args(choices):
-        raise TokenizerError(
-            f"{name}={value!r}: expected True, False or one of {', '.join(get_args(choices))}"
-        )
+        raise TokenizerError(f"{name}={value!r}: expected one of {', '.join(get_args(choices))}")
     return value
 
 
-def read_side(name: str, value: Any) -> Side:
-    if value not in get_args(Side):
-        raise TokenizerError(f"{name}={value!r}: expected one of {', '.join(get_args(Side))}")
-    return value
-
-
-# --- inputs -------------------------------------------------------------------------------------
+# --- texts --------------------------------------------------------------------------------------
 
 
 def read_examples(
@@ -103,18 +96,16 @@ def read_examples(
             return isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
         return isinstance(value, str)
 
-    def listed(values: Any) -> list[Any]:  # a list, tuple, NumPy array or table column
-        if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__len__"):
-            raise refused(values)
-        return list(values)
+    def checked(value: Any, is_valid: bool) -> Any:
+        if is_valid:
+            return value
+        expected = "a list of words" if is_split_into_words else "a string, or a list of strings or pairs"
+        received = f"{short(value)} ({type(value).__name__})"
+        raise TokenizerError(f"received {received} for a text. Expected {expected}.")
 
-    def refused(value: Any) -> TokenizerError:
-        expected = (
-            "a list of words" if is_split_into_words else "a string, a list of strings, or a list of pairs"
-        )
-        return TokenizerError(
-            f"received {short(value)} ({type(value).__name__}) for a text. Expected {expected}."
-        )
+    def listed(values: Any) -> list[Any]:  # a list, tuple, NumPy array or table column
+        is_list = hasattr(values, "__len__") and not isinstance(values, (str, bytes, dict))
+        return list(checked(values, is_list))
 
     single = is_text(text)
     if single:
@@ -129,17 +120,85 @@ def read_examples(
     else:
         texts, pairs = listed(text), listed(text_pair)
         if len(texts) != len(pairs):
-            raise TokenizerError(
-                f"received {len(texts)} texts and {len(pairs)} second texts. Expected equal numbers."
-            )
+            raise TokenizerError(f"received {len(texts)} texts and {len(pairs)} second texts")
         examples = list(zip(texts, pairs, strict=True))
     for first, second in examples:
-        if not is_text(first):
-            raise refused(first)
-        may_be_alone = single or text_pair is None
-        if not is_text(second) and not (second is None and may_be_alone):
-            raise refused(second)
+        checked(first, is_text(first))
+        may_be_alone = second is None and (single or text_pair is None)
+        checked(second, may_be_alone or is_text(second))
     return examples, not single
+
+
+class TextEncoder:
+    """Encodes texts: splits them at special tokens, and encodes the parts between with a subword model.
+
+    The model is a `UnigramModel` or a `WordPieceModel`.
+    """
+
+    def __init__(self, model: Any, special_tokens: SpecialTokens) -> None:
+        self._model, self._special = model, special_tokens
+
+    def sequences(self, examples: list[tuple[Text, Text | None]], parse: Parsing) -> list[list[EncodedText]]:
+        firsts = self._ids([first for first, _ in examples], parse)
+        seconds = iter(self._ids([second for _, second in examples if second is not None], parse))
+        return [
+            [EncodedText(ids, partial(self._locate, first, parse))]
+            + ([] if second is None else [EncodedText(next(seconds), partial(self._locate, second, parse))])
+            for (first, second), ids in zip(examples, firsts, strict=True)
+        ]
+
+    def _ids(self, texts: list[Text], parse: Parsing) -> list[list[int]]:
+        strings = [text for text in texts if isinstance(text, str)]
+        if len(strings) == len(texts) and not any(
+            self._special.occur_in(text, parse_special_tokens=parse) for text in strings
+        ):
+            return self._model.ids_batch(strings)
+        # Encode the plain parts of all texts in one call, then assign the ids to their texts.
+        rows = [self._parts(text, parse) for text in texts]
+        plain = iter(
+            self._model.ids_batch([part.text for parts in rows for part in parts if part.token_id is None])
+        )
+        return [
+            [
+                token_id
+                for part in parts
+                for token_id in (next(plain) if part.token_id is None else [part.token_id])
+            ]
+            for parts in rows
+        ]
+
+    def _parts(self, text: Text, parse: Parsing) -> list[Part]:
+        strings = [text] if isinstance(text, str) else text
+        return [
+            part for string in strings for part in self._special.split(string, parse_special_tokens=parse)
+        ]
+
+    def pieces(self, text: Text, parse: Parsing) -> list[str]:
+        return [
+            piece
+            for part in self._parts(text, parse)
+            for piece in (self._model.pieces(part.text) if part.token_id is None else [part.text])
+        ]
+
+    def _locate(self, text: Text, parse: Parsing) -> tuple[list[tuple[int, int]], list[int]]:
+        """Return the characters and the word number of each token of a text.
+
+        Spaces separate the words of a string. For WordPiece, each punctuation mark and each Chinese character
+        is also a word. Each special token is a word. If the text is a list, its entries are the words.
+        """
+        offsets: list[tuple[int, int]] = []
+        words: list[int] = []
+        word = -1
+        for number, string in enumerate([text] if isinstance(text, str) else text):
+            for part in self._parts(string, parse):
+                spans = [(part.text, 0, len(part.text))]
+                if part.token_id is None:
+                    spans = self._model.spans(part.text)
+                for index, (piece, start, end) in enumerate(spans):
+                    word += index == 0 or self._model.begins_word(piece)
+                    offsets.append((part.start + start, part.start + end))
+                    words.append(word if isinstance(text, str) else number)
+        return offsets, words
 
 
 # --- rows ---------------------------------------------------------------------------------------
@@ -167,10 +226,7 @@ def make_rows(
         special = 0 if marks is None else 1 + len(texts)
         available = lengths.max_length - special
         if truncates and (available < 0 or (available == 0 and with_overflowing)):
-            raise TokenizerError(
-                f"max_length={lengths.max_length} leaves no room for text, because a row has {special} "
-                "special tokens"
-            )
+            raise TokenizerError(f"max_length={lengths.max_length} leaves no room for text")
         if available == 0 and truncates and (second is None or lengths.truncation == "longest_first"):
             parts = [Window(range(0), None if second is None else range(0))]
         else:
@@ -216,15 +272,10 @@ def windows(
         later = [Window(part, second_part) for part in others for second_part in seconds]
         return [Window(row, seconds[0]), *later, *(Window(row, second_part) for second_part in seconds[1:])]
     if strategy == "only_second" and second is None:
-        raise TokenizerError(
-            "truncation='only_second' needs a second text: pass text_pair, or use 'only_first'"
-        )
+        raise TokenizerError("truncation='only_second' needs a second text, text_pair")
     cut, other = (first, second or 0) if strategy == "only_first" else (second or 0, first)
     if limit <= other:
-        raise TokenizerError(
-            f"truncation={strategy!r} cannot fit {other} + {cut} tokens into {limit}: the text that is not "
-            f"truncated has {other}. Raise max_length or use truncation='longest_first'."
-        )
+        raise TokenizerError(f"{limit} tokens have no room for the {other} of the text that is not truncated")
     parts = _slide(cut, limit - other, stride, side)
     if strategy == "only_first":
         return [Window(part, everything.second) for part in parts]
@@ -236,16 +287,8 @@ def _slide(length: int, size: int, stride: int, side: Side) -> Iterator[range]:
     if length <= size:
         yield range(length)
         return
-    if size == 0:
-        raise TokenizerError(
-            "max_length leaves no room for one of the texts after the special tokens and the other text. "
-            "Increase max_length."
-        )
     if stride >= size:
-        raise TokenizerError(
-            f"stride={stride} is too large: after the special tokens and the other text, a window has room "
-            f"for {size} tokens of this text. Decrease stride or increase max_length."
-        )
+        raise TokenizerError(f"max_length leaves {size} tokens for a text, too few for stride={stride}")
     for step in range(0, length, size - stride):
         stop = min(step + size, length)
         yield range(step, stop) if side == "right" else range(length - stop, length - step)
@@ -259,15 +302,19 @@ def _slide(length: int, size: int, stride: int, side: Side) -> Iterator[range]:
 def pad_rows(
     encoded: Any, lengths: Lengths, *, side: Side, padding_id: int, with_mask: bool
 ) -> BatchEncoding:
+    def as_lists(values: Any) -> list[Any]:
+        values = values.tolist() if hasattr(values, "tolist") else values
+        rows = [value.tolist() if hasattr(value, "tolist") else value for value in values]
+        return [list(row) if isinstance(row, (list, tuple)) else row for row in rows]
+
     try:
         if not hasattr(encoded, "keys"):
             encoded = {name: [row[name] for row in encoded] for name in (encoded[0] if len(encoded) else [])}
-        columns = {name: _as_lists(encoded[name]) for name in encoded}
+        columns = {name: as_lists(encoded[name]) for name in encoded}
         single = not columns["input_ids"] or not isinstance(columns["input_ids"][0], list)
     except (TypeError, KeyError) as error:
         raise TokenizerError(
-            f"received {short(encoded)} to pad. Expected a mapping with input_ids, or mappings with the same "
-            "names."
+            f"received {short(encoded)} to pad. Expected a mapping with input_ids, or several."
         ) from error
     if single:
         columns = {name: [column] for name, column in columns.items()}
@@ -291,13 +338,6 @@ def tensor_type_of(encoded: Any) -> str | None:
     rows = encoded["input_ids"] if hasattr(encoded, "keys") else [row["input_ids"] for row in encoded[:1]]
     package = type(rows[0]).__module__.partition(".")[0] if len(rows) else ""
     return {"torch": "pt", "numpy": "np"}.get(package)
-
-
-def _as_lists(values: Any) -> list[Any]:
-    """Return a column, whose rows may be lists, arrays or tensors, as new lists of numbers."""
-    values = values.tolist() if hasattr(values, "tolist") else values
-    rows = [value.tolist() if hasattr(value, "tolist") else value for value in values]
-    return [list(row) if isinstance(row, (list, tuple)) else row for row in rows]
 
 
 def plain(ids: Any) -> Any:

@@ -8,13 +8,15 @@ import copy
 from collections import UserDict
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
-from albertkit.errors import MissingExtraError, TokenizerError
+from albertkit.errors import TokenizerError
 from albertkit.extras import require
 
 _T = TypeVar("_T")
 Text = str | Sequence[str]  # a string, or the words of a text
+_TENSORS = {"pt": ("torch", "tensor"), "np": ("numpy", "array"), "tf": ("tensorflow", "constant")}
 
 
 class Span(NamedTuple):
@@ -94,7 +96,6 @@ class Encoding:
 
     @property
     def n_sequences(self) -> int:
-        """Number of texts: 1, or 2 for a pair."""
         return len(self.sequences)
 
     @property
@@ -117,7 +118,6 @@ class Encoding:
 
     @property
     def tokens(self) -> list[str]:
-        """The token string of each id."""
         return self._to_tokens(self.ids)
 
     @cached_property
@@ -132,7 +132,6 @@ class Encoding:
 
     @property
     def words(self) -> list[int | None]:
-        """The same as `word_ids`."""
         return self.word_ids
 
     @cached_property
@@ -315,21 +314,25 @@ class BatchEncoding(UserDict[str, Any]):
 
         Raises:
             TokenizerError: The rows have different lengths, or contain text.
-            MissingExtraError: The library is not installed.
+            ImportError: The library is not installed.
         """
         if tensor_type is None:
             return self
-        to_tensor = _tensor_maker(str(getattr(tensor_type, "value", tensor_type)))
+        tensor_type = str(getattr(tensor_type, "value", tensor_type))
+        if tensor_type not in _TENSORS:
+            raise TokenizerError(f"return_tensors is {tensor_type!r}. Expected 'pt', 'np' or 'tf'.")
+        name, function = _TENSORS[tensor_type]
+        library = require("torch", extra="torch") if tensor_type == "pt" else import_module(name)
         for name, value in self.data.items():
             if hasattr(value, "shape"):
                 continue
             try:
-                self.data[name] = to_tensor([value] if prepend_batch_axis else value)
+                rows = [value] if prepend_batch_axis else value
+                integers = library.int64 if _is_empty(rows) else None
+                self.data[name] = getattr(library, function)(rows, dtype=integers)
             except (ValueError, TypeError) as error:
-                raise TokenizerError(
-                    f"{name} cannot become a tensor ({error}). If its rows have different lengths, pass "
-                    "padding=True, and truncation=True if texts may be too long. Remove columns of text."
-                ) from error
+                hint = "If its rows have different lengths, pass padding=True."
+                raise TokenizerError(f"{name} cannot become a tensor ({error}). {hint}") from error
         return self
 
     def to(self, device: Any, *, non_blocking: bool = False) -> "BatchEncoding":
@@ -342,36 +345,13 @@ class BatchEncoding(UserDict[str, Any]):
     @property
     def _rows(self) -> list[Encoding]:
         if self._encodings is None:
-            raise TokenizerError(
-                "the rows of this encoding are not known: it was padded by `pad`, or unpickled"
-            )
+            raise TokenizerError("the encoding has no rows: it was padded by `pad`, or unpickled")
         return self._encodings
 
     def _ask(self, method: Callable[..., _T], batch_or_index: int, index: int | None, *sequence: int) -> _T:
         if index is None:
             return method(self._rows[0], batch_or_index, *sequence)
         return method(self._rows[batch_or_index], index, *sequence)
-
-
-def _tensor_maker(tensor_type: str) -> Callable[[Any], Any]:
-    """Import a library and return its function that converts a list to a tensor."""
-    if tensor_type == "pt":
-        torch = require("torch", extra="torch")
-        return lambda value: torch.tensor(value, dtype=torch.int64 if _is_empty(value) else None)
-    if tensor_type == "np":
-        import numpy
-
-        return lambda value: numpy.array(value, dtype=numpy.int64 if _is_empty(value) else None)
-    if tensor_type == "tf":
-        try:
-            # No extra of albertkit installs TensorFlow.
-            import tensorflow  # pyright: ignore[reportMissingImports, reportMissingModuleSource]
-        except ImportError as error:
-            raise MissingExtraError(
-                "return_tensors='tf' needs TensorFlow, which is not installed. Run `pip install tensorflow`."
-            ) from error
-        return lambda value: tensorflow.constant(value, dtype=tensorflow.int64 if _is_empty(value) else None)
-    raise TokenizerError(f"return_tensors is {tensor_type!r}. Expected 'pt', 'np' or 'tf'.")
 
 
 def _is_empty(value: Any) -> bool:

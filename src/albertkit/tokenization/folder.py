@@ -1,4 +1,4 @@
-"""Read and write the tokenizer files of a model folder, in the layout of `transformers`.
+"""The tokenizer files of a model folder, in the layout of `transformers`, and their settings.
 
     spiece.model              the SentencePiece model, byte for byte as received; or
     vocab.txt                 the word list of a WordPiece vocabulary
@@ -9,22 +9,22 @@
 An `added_tokens.json` (in older folders) is also read.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, TypedDict, Unpack
 
 from albertkit import hub
-from albertkit.errors import ModelNotFoundError, TokenizerError, reading
+from albertkit.errors import ModelNotFoundError, TokenizerError, reading, short
 from albertkit.files import atomic_path, contents, made_folder
 from albertkit.files import read_json as read_object
-from albertkit.hub import HubOptions
-from albertkit.tokenization.batch import NO_LIMIT
+from albertkit.hub import HubOptions, take_loading_options
+from albertkit.tokenization.batch import NO_LIMIT, Side, read_side
 from albertkit.tokenization.normalization import BertNormalization, Normalization
-from albertkit.tokenization.settings import DEFAULTS, read_setting, take_settings
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, token_text, token_texts
-from albertkit.tokenization.subword import SubwordModel
+from albertkit.tokenization.tokenizer_json import listed_tokens
 
 MODEL_FILE = "spiece.model"
 WORD_LIST_FILE = "vocab.txt"
@@ -44,6 +44,26 @@ PATTERNS = (
     ADDED_TOKENS_FILE,
 )
 
+DEFAULTS: dict[str, Any] = {
+    "model_max_length": 512,
+    "padding_side": "right",
+    "truncation_side": "right",
+    "parse_special_tokens": True,
+    "clean_up_tokenization_spaces": False,
+}
+"""The attributes other than special tokens and normalization rules, each with its default."""
+
+# Options of `transformers` tokenizers, with the only value that ALBERT supports.
+_FIXED: dict[str, Any] = {
+    "add_prefix_space": True,
+    "trim_offsets": True,
+    "sp_model_kwargs": {},
+    "tokenizer_type": "albert",
+}
+
+
+# --- files --------------------------------------------------------------------------------------
+
 
 def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **options: Unpack[HubOptions]) -> Path:
     """Return a tokenizer's folder, downloaded if necessary, or the path itself if it is a file."""
@@ -53,44 +73,35 @@ def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **options: U
     )
 
 
-def find_model_file(path: Path) -> Path | None:
-    """Return the SentencePiece model of a folder (or the path itself if it is one), or None."""
+def find(path: Path, name: str) -> Path | None:
+    """Return the file with this name in a folder (or the path itself if it is such a file), or None.
+
+    A SentencePiece model may have another name than `MODEL_FILE`.
+    """
     if path.is_file():
-        return None if path.suffix in (".json", ".txt") else path
-    for name in (MODEL_FILE, "30k-clean.model"):
-        if (path / name).is_file():
-            return path / name
-    models = sorted([*path.glob("*.model"), *path.glob("*.spm")])
+        endings = {Path(file).suffix for file in (TOKENIZER_FILE, WORD_LIST_FILE)}
+        is_such = path.suffix not in endings if name == MODEL_FILE else path.suffix == Path(name).suffix
+        return path if is_such else None
+    if name != MODEL_FILE:
+        return path / name if (path / name).is_file() else None
+    models = [file for file in (path / MODEL_FILE, path / "30k-clean.model") if file.is_file()][:1]
+    models = models or sorted([*path.glob("*.model"), *path.glob("*.spm")])
     if len(models) > 1:
         names = ", ".join(file.name for file in models)
-        raise TokenizerError(
-            f"{path} has several SentencePiece models ({names}). Pass the path of one of them."
-        )
+        raise TokenizerError(f"{path} has several SentencePiece models ({names}). Pass the path of one.")
     return models[0] if models else None
 
 
 def locate_model_file(name_or_path: str | Path) -> Path:
     """Return the SentencePiece model of a tokenizer by the tokenizer's name, as `locate` does."""
     path = locate(name_or_path)
-    file = find_model_file(path)
+    file = find(path, MODEL_FILE)
     if file is None:
         raise missing(path, MODEL_FILE)
     return file
 
 
-def find(path: Path, name: str) -> Path | None:
-    """Return the file with this name in a folder (or the path itself if it is that file), or None.
-
-    A SentencePiece model may have another name; see `find_model_file`.
-    """
-    if name == MODEL_FILE:
-        return find_model_file(path)
-    file = path if path.is_file() else path / name
-    return file if file.suffix == Path(name).suffix and file.is_file() else None
-
-
 def find_files(path: Path, vocabulary_file: str) -> dict[str, Path]:
-    """Return the vocabulary files of a folder as arguments of a tokenizer class."""
     names = {"vocab_file": vocabulary_file, "tokenizer_file": TOKENIZER_FILE}
     files = {argument: file for argument, name in names.items() if (file := find(path, name))}
     if not files:
@@ -105,46 +116,80 @@ def missing(path: Path, expected: str) -> ModelNotFoundError:
     return ModelNotFoundError(f"{path} {holds}. Expected {expected}{hint}")
 
 
+def read_json(file: Path) -> dict[str, Any]:
+    return read_object(file, TokenizerError) if file.is_file() else {}
+
+
+def write(folder: str | Path, files: Mapping[str, bytes], *, prefix: str | None = None) -> tuple[str, ...]:
+    """Write all files into a folder, or none if one fails, and return their paths."""
+    folder = Path(folder)
+    models = sorted([*folder.glob("*.model"), *folder.glob("*.spm")])
+    if not prefix and MODEL_FILE not in files and models:
+        raise TokenizerError(f"{models[0]} is the vocabulary of another tokenizer. Choose another folder.")
+    paths = [folder / (f"{prefix}-{name}" if prefix else name) for name in files]
+    with made_folder(folder), ExitStack() as stack:
+        for path, content in zip(paths, files.values(), strict=True):
+            stack.enter_context(atomic_path(path)).write_bytes(content)
+    return tuple(map(str, paths))
+
+
+# --- settings -----------------------------------------------------------------------------------
+
+
+class TokenizerSettings(TypedDict, total=False):
+    """Keyword arguments of every tokenizer, in addition to the files and the normalization rules.
+
+    A token that is not in the vocabulary gets an id after it. Set a role to None if it has no token.
+    `additional_special_tokens` and `extra_special_tokens` are the same setting. `parse_special_tokens` is the
+    opposite of `split_special_tokens`.
+    """
+
+    bos_token: str | None
+    eos_token: str | None
+    unk_token: str | None
+    sep_token: str | None
+    pad_token: str | None
+    cls_token: str | None
+    mask_token: str | None
+    additional_special_tokens: Iterable[str] | Mapping[str, str] | None
+    extra_special_tokens: Iterable[str] | Mapping[str, str] | None
+    added_tokens: Mapping[str, int]
+    model_max_length: int | None
+    padding_side: Side
+    truncation_side: Side
+    parse_special_tokens: bool
+    split_special_tokens: bool
+    clean_up_tokenization_spaces: bool
+
+
 def read_settings(
     path: Path,
     *,
     normalization: type[Normalization | BertNormalization] = Normalization,
     default_roles: Mapping[str, str] = DEFAULT_ROLES,
 ) -> dict[str, Any]:
-    """Return the settings of a folder as arguments of the tokenizer class."""
     folder = path if path.is_dir() else path.parent
-    file = folder / TOKENIZER_CONFIG_FILE
-    with reading(file, TokenizerError):
-        try:
-            return _read_settings(folder, normalization, default_roles)
-        except TokenizerError as error:
-            raise TokenizerError(str(error) if str(folder) in str(error) else f"{file}: {error}") from error
-
-
-def _read_settings(
-    folder: Path, normalization: type[Normalization | BertNormalization], default_roles: Mapping[str, str]
-) -> dict[str, Any]:
-    config = read_json(folder / TOKENIZER_CONFIG_FILE)
-    roles = read_json(folder / SPECIAL_TOKENS_FILE)
-    roles |= {name: value for name, value in config.items() if value is not None or name not in roles}
-    rules = {field.name: config.get(field.name) for field in fields(normalization)}
-    settings = {name: value for name, value in rules.items() if value is not None}
-    normalization(**settings)  # raises if a value is invalid
-    for name in DEFAULTS:
-        if config.get(name) is not None:
-            settings[name] = read_setting(name, config[name])
-    if config.get("split_special_tokens") is not None:
-        settings["split_special_tokens"] = config["split_special_tokens"]
-    if settings.get("model_max_length", 0) > NO_LIMIT:
-        del settings["model_max_length"]
-    for role in DEFAULT_ROLES:
-        if role in roles:
-            settings[role] = None if roles[role] is None else token_text(roles[role])
-
-    known = {settings.get(role, default) for role, default in default_roles.items()}
-    tokens = _read_tokens(folder, config, roles, known)
-    # Settings that are missing here may be in the tokenizer.json.
-    return take_settings(settings | {name: value for name, value in tokens.items() if value})
+    with reading(folder / TOKENIZER_CONFIG_FILE, TokenizerError):
+        config = read_json(folder / TOKENIZER_CONFIG_FILE)
+        roles = read_json(folder / SPECIAL_TOKENS_FILE)
+        roles |= {name: value for name, value in config.items() if value is not None or name not in roles}
+        rules = (field.name for field in fields(normalization))
+        settings = {name: config[name] for name in rules if config.get(name) is not None}
+        normalization(**settings)  # raises if a value is invalid
+        settings |= {
+            name: read_setting(name, config[name]) for name in DEFAULTS if config.get(name) is not None
+        }
+        if config.get("split_special_tokens") is not None:
+            settings["split_special_tokens"] = config["split_special_tokens"]
+        if settings.get("model_max_length", 0) > NO_LIMIT:
+            del settings["model_max_length"]
+        for role in DEFAULT_ROLES:
+            if role in roles:
+                settings[role] = None if roles[role] is None else token_text(roles[role])
+        known = {settings.get(role, default) for role, default in default_roles.items()}
+        tokens = _read_tokens(folder, config, roles, known)
+        # Settings that are missing here may be in the tokenizer.json.
+        return take_settings(settings | {name: value for name, value in tokens.items() if value})
 
 
 def _read_tokens(
@@ -169,85 +214,38 @@ def _read_tokens(
     return {"added_tokens": added, "extra_special_tokens": additional}
 
 
-def read_json(file: Path) -> dict[str, Any]:
-    return read_object(file, TokenizerError) if file.is_file() else {}
+def read_setting(name: str, value: Any) -> Any:
+    """Return an attribute in `DEFAULTS`, by default for None; raise TokenizerError if it is not valid."""
+    if value is None:
+        return DEFAULTS.get(name)
+    if name.endswith("_side"):
+        return read_side(name, value)
+    if name == "model_max_length":
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
+            raise TokenizerError(f"{name}={short(value)}: expected a whole number of at least 1")
+        return int(value)
+    if not isinstance(value, bool):
+        raise TokenizerError(f"{name}={short(value)}: expected True or False")
+    return value
 
 
-def has_wordpiece_vocabulary(file: Path) -> bool:
-    if b'"WordPiece"' not in file.read_bytes():  # faster than parsing a large file first
-        return False
-    model = read_json(file).get("model")
-    return isinstance(model, dict) and model.get("type") == "WordPiece"
+def take_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tokenizer's arguments without the arguments of `transformers` that have no effect here.
 
-
-def write(folder: str | Path, files: Mapping[str, bytes], *, prefix: str | None = None) -> tuple[str, ...]:
-    """Write all files into a folder, or none if one fails, and return their paths."""
-    folder = Path(folder)
-    models = sorted([*folder.glob("*.model"), *folder.glob("*.spm")])
-    if not prefix and MODEL_FILE not in files and models:
-        raise TokenizerError(
-            f"{models[0]} is the vocabulary of another tokenizer, and would be loaded in place of the files "
-            "to save. Delete it, or choose another folder."
-        )
-    paths = [folder / (f"{prefix}-{name}" if prefix else name) for name in files]
-    with made_folder(folder), ExitStack() as stack:
-        for path, content in zip(paths, files.values(), strict=True):
-            stack.enter_context(atomic_path(path)).write_bytes(content)
-    return tuple(map(str, paths))
-
-
-def difference_of_pieces(
-    vocabulary: Path, tokenizer_file: Path, model: SubwordModel, *, sampled: bool = False
-) -> str | None:
-    """Return a message if a tokenizer.json has other pieces than the vocabulary file."""
-    try:
-        with reading(tokenizer_file, TokenizerError):
-            listed: Any = (read_json(tokenizer_file).get("model") or {}).get("vocab") or {}
-            ids = listed if isinstance(listed, dict) else {piece: id for id, (piece, _) in enumerate(listed)}
-    except TokenizerError as error:
-        return f"{error} albertkit uses {vocabulary.name}, but other libraries use this file."
-    size = max(ids.values(), default=-1) + 1
-    # Two vocabularies usually differ in most pieces.
-    sample = list(ids)[:: max(1, len(ids) // 100)] if sampled else ids
-    if size == model.size and all(model.token_to_id(piece) == ids[piece] for piece in sample):
-        return None
-    return (
-        f"{vocabulary}: its {model.size:,} pieces differ from the {size:,} pieces of {tokenizer_file.name}. "
-        f"albertkit uses {vocabulary.name}, and other libraries use {tokenizer_file.name}. Delete the file "
-        "that does not belong to the model."
-    )
-
-
-class ListedTokens(NamedTuple):
-    """The tokens that a tokenizer.json lists in addition to its pieces."""
-
-    added: dict[str, int]
-    """The tokens that are not in the vocabulary, with their ids."""
-    special: list[str]
-    """The special tokens, in or after the vocabulary."""
-    symbols: set[str]
-    """The user-defined symbols of the vocabulary."""
-
-
-def listed_tokens(content: Mapping[str, Any]) -> ListedTokens:
-    """Return the added and special tokens in the content of a tokenizer.json.
-
-    `transformers` 5 writes added tokens only into this file, even if the folder has a spiece.model. It also
-    lists the user-defined symbols of the vocabulary as added tokens, and the folder's settings list them as
-    special tokens, including brackets and the full stop. The original does not split texts at them. They
-    are the added tokens that are pieces with SentencePiece's score 0.
+    These are loading options (see `take_loading_options`), `use_fast`, `verbose`, `config`, and options for
+    which ALBERT's tokenizers support only one value. Where a setting has two names, the result uses
+    `extra_special_tokens` and `parse_special_tokens`.
     """
-    vocabulary = (content.get("model") or {}).get("vocab") or ()
-    is_unigram = not isinstance(vocabulary, dict)
-    pieces = {piece for piece, _ in vocabulary} if is_unigram else set(vocabulary)
-    tokens = {token_text(token): token for token in content.get("added_tokens") or ()}
-    symbols = {
-        text
-        for text, token in tokens.items()
-        if is_unigram and not token["special"] and [text, 0] in vocabulary[token["id"] : token["id"] + 1]
-    }
-    return ListedTokens(
-        added={text: token["id"] for text, token in tokens.items() if text not in pieces},
-        special=[text for text, token in tokens.items() if token["special"]],
-        symbols=symbols,
-    )
+    taken = take_loading_options(settings)
+    for name in ("use_fast", "verbose", "config"):
+        taken.pop(name, None)
+    for name, allowed in _FIXED.items():
+        if name in taken and taken.pop(name) not in (None, allowed):
+            raise TokenizerError(f"{name}={short(settings[name])} is not supported. Omit it.")
+    if "additional_special_tokens" in taken:
+        tokens = token_texts(taken.pop("additional_special_tokens") or ())
+        taken["extra_special_tokens"] = tokens or taken.get("extra_special_tokens")
+    if "split_special_tokens" in taken:
+        parse = not read_setting("split_special_tokens", taken.pop("split_special_tokens"))
+        taken.setdefault("parse_special_tokens", parse)
+    return taken

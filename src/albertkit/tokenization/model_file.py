@@ -68,40 +68,32 @@ def _is_character_map(content: bytes) -> bool:
 
 
 def ends_in_digit_and_comma(piece: str) -> bool:
-    """Return whether a piece ends in a digit and a comma, such as `▁1990,`; the original ALBERT splits it."""
+    """Return whether the original ALBERT splits a piece, such as `▁1990,`."""
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
-def read_vocabulary_file(path: str | Path, *, expected: str) -> bytes:
+def read_vocabulary_file(path: str | Path) -> bytes:
     path = Path(path)
     if not path.is_file():
-        kind = "a folder" if path.is_dir() else "no file"
-        raise ModelNotFoundError(f"{path}: {kind}. Expected {expected}.")
-    content = path.read_bytes()
-    if not content:
-        raise TokenizerError(f"{path}: the file is empty. Expected {expected}. Copy or download it again.")
-    return content
+        raise ModelNotFoundError(f"{path}: no file. Expected a vocabulary, such as spiece.model.")
+    return path.read_bytes()
 
 
 def load_processor(model: bytes, *, source: str | Path) -> sentencepiece.SentencePieceProcessor:
     """Return SentencePiece's processor for the bytes of a model file; error messages name `source`."""
     processor = sentencepiece.SentencePieceProcessor()
     with reading(source, TokenizerError):
-        if model[:512].lstrip()[:1] in (b"{", b"["):
-            raise ValueError("it looks like JSON or a word list (vocab.txt). Expected a SentencePiece model")
-        if model.startswith(b"version https://git-lfs"):
-            raise ValueError("it is a Git LFS pointer, not the model itself")
         try:
             processor.LoadFromSerializedProto(model)
         except RuntimeError as error:
-            raise ValueError(
-                "SentencePiece cannot read it. Expected a complete SentencePiece model"
-            ) from error
+            other = "a vocab.txt, a tokenizer.json or a Git LFS pointer"
+            raise ValueError(f"SentencePiece cannot read it; it may be {other}") from error
+        if not processor.get_piece_size():
+            raise ValueError("it is empty")
     return processor
 
 
 def read_piece_table(model: bytes) -> PieceTable:
-    """Return the pieces, scores, types and normalizer table from the bytes of a model file."""
     with reading("the SentencePiece model", TokenizerError):
         proto = message_class("ModelProto").FromString(model)
         normalizer = proto.normalizer_spec

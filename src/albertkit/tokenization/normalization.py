@@ -30,6 +30,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from albertkit.errors import TokenizerError, short
+from albertkit.text_files import lone_surrogate
 from albertkit.tokenization.model_file import WORD_START
 
 _PART = 256  # characters
@@ -52,13 +53,14 @@ class Normalization:
     """Whether to keep accents and compatibility characters."""
 
     def __post_init__(self) -> None:
-        _check_flags(self)
+        _check_flags(asdict(self))
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
         return cls(**{field.name: settings[field.name] for field in fields(cls) if field.name in settings})
 
     def __call__(self, text: str) -> str:
+        """Return the normalized text; the same as `plain`, but faster for ASCII."""
         return self._ascii(text) if text.isascii() else self.plain(text)
 
     def plain(self, text: str) -> str:
@@ -76,7 +78,6 @@ class Normalization:
         return text.lower() if self.do_lower_case else text
 
     def _ascii(self, text: str) -> str:
-        """Return the normalized text; a fast form of `plain` for ASCII."""
         text = text.encode().translate(self._table).decode()
         if self.remove_space:
             text = " ".join(text.split()) if "  " in text else text.strip(" ")
@@ -86,11 +87,8 @@ class Normalization:
 
     @cached_property
     def _table(self) -> bytes:
-        written = (
-            " " if self.remove_space and character.isspace() else character
-            for character in map(chr, range(128))
-        )
-        table = "".join(written)
+        characters = map(chr, range(128))
+        table = "".join(" " if self.remove_space and each.isspace() else each for each in characters)
         return (table.lower() if self.do_lower_case else table).encode() + bytes(range(128, 256))
 
 
@@ -106,12 +104,12 @@ class BertNormalization:
     """Whether every Chinese character is a separate word."""
 
     def __post_init__(self) -> None:
-        _check_flags(self, may_be_none=("strip_accents",))
+        _check_flags({**asdict(self), "strip_accents": self.strip_accents or False})
 
 
-def _check_flags(rules: Normalization | BertNormalization, *, may_be_none: tuple[str, ...] = ()) -> None:
-    for name, value in asdict(rules).items():
-        if not isinstance(value, bool) and not (value is None and name in may_be_none):
+def _check_flags(rules: Mapping[str, Any]) -> None:
+    for name, value in rules.items():
+        if not isinstance(value, bool):
             raise TokenizerError(f"{name}={short(value)}: expected True or False")
 
 
@@ -193,3 +191,22 @@ def _rewritten(part: str, normalization: Normalization) -> str:
             mark for mark in unicodedata.normalize("NFKD", part) if not unicodedata.combining(mark)
         )
     return part.lower() if normalization.do_lower_case else part
+
+
+CLEAN_UP = {
+    **{f" {mark}": mark for mark in (".", "?", "!", ",")},
+    " ' ": "'",
+    **{f" {ending}": ending for ending in ("n't", "'m", "'s", "'ve", "'re")},
+}
+"""The replacements of clean-up in decoded texts, in order: spaces before punctuation and contractions."""
+
+
+def not_unicode(texts: list[str]) -> TokenizerError:
+    """Return the error for texts that a tokenizer library rejected because they are not valid Unicode."""
+    for text in texts:
+        if lone := lone_surrogate(text):
+            return TokenizerError(
+                f"the text {short(text)} contains a lone surrogate ({lone}), which UTF-8 does not allow. "
+                "Decode the original bytes with errors='replace'."
+            )
+    return TokenizerError("the texts could not be encoded")

@@ -9,6 +9,7 @@ each part between tokens is normalized separately, as in the original: `with [MA
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from albertkit.errors import TokenizerError
@@ -43,20 +44,15 @@ class Part(NamedTuple):
 
 def token_text(token: object) -> str:
     """Return the text of a token, which may be a string, an entry of a JSON file, or an AddedToken."""
-    if isinstance(token, Mapping):
-        text, single_word = token.get("content"), token.get("single_word")
-    else:
-        text = token if isinstance(token, str) else getattr(token, "content", None)
-        single_word = getattr(token, "single_word", False)
+
+    def get(name: str) -> Any:
+        return token.get(name) if isinstance(token, Mapping) else getattr(token, name, None)
+
+    text = token if isinstance(token, str) else get("content")
     if not isinstance(text, str) or not text:
-        raise TokenizerError(
-            f"received {token!r:.200} for a token. Expected a non-empty string or an AddedToken."
-        )
-    if single_word:
-        raise TokenizerError(
-            f"the token {text!r:.200} has single_word=True, which is not supported: tokens are found inside "
-            "words too. Set single_word=False."
-        )
+        raise TokenizerError(f"received {token!r:.200} for a token. Expected a text or an AddedToken.")
+    if get("single_word"):
+        raise TokenizerError(f"the token {text!r:.200} has single_word=True, which is not supported.")
     if lone := lone_surrogate(text):
         raise TokenizerError(f"the token {text!r:.200} contains the lone surrogate {lone}")
     return text
@@ -77,13 +73,10 @@ def fold(text: str) -> str:
     A character that Unicode folds to several (`ß` to `ss`) is only lower-cased.
     """
     folded = text.casefold()
-    return folded if len(folded) == len(text) else "".join(map(_fold_character, text))
-
-
-def _fold_character(character: str) -> str:
-    return next(
-        (folded for folded in (character.casefold(), character.lower()) if len(folded) == 1), character
-    )
+    if len(folded) == len(text):
+        return folded
+    forms = ((character.casefold(), character.lower(), character) for character in text)
+    return "".join(next(form for form in each if len(form) == 1) for each in forms)
 
 
 class SpecialTokens:
@@ -97,22 +90,18 @@ class SpecialTokens:
 
     def __init__(self, *, size: int, ignore_case: bool, token_to_id: Callable[[str], int | None]) -> None:
         self.size = size
-        self._token_to_id = token_to_id
         self.roles: dict[str, str | None] = {}
         self.additional: list[str] = []
         self.added: dict[str, int] = {}  # tokens after the vocabulary
         self.added_tokens: dict[int, str] = {}  # the same tokens by id
-        self._end = size  # one more than the largest id
         self.ids: dict[str, int] = {}  # all tokens at which texts are split
+        self._token_to_id = token_to_id
         self._fold = fold if ignore_case else str
-        # Computed on first use, and reset when a token changes.
-        self._words: dict[str, str] | None = None
-        self._special_ids: frozenset[int] | None = None
-        self._patterns: dict[Parsing | None, re.Pattern[str] | None] = {}
+        self._end = size  # one more than the largest id
 
     def __getstate__(self) -> dict[str, Any]:
         # `datasets` identifies a tokenizer by its pickle, which must not depend on earlier calls.
-        return {**vars(self), "_words": None, "_special_ids": None, "_patterns": {}}
+        return {name: value for name, value in vars(self).items() if name not in self._CACHED}
 
     def __len__(self) -> int:
         """Number of ids after the vocabulary."""
@@ -123,25 +112,26 @@ class SpecialTokens:
         """Every special token once: first the tokens with a role, then the additional tokens."""
         return list(dict.fromkeys([*filter(None, self.roles.values()), *self.additional]))
 
-    @property
+    @cached_property
     def special_ids(self) -> frozenset[int]:
-        if self._special_ids is None:
-            self._special_ids = frozenset(self.ids[token] for token in self.special)
-        return self._special_ids
+        return frozenset(self.ids[token] for token in self.special)
 
-    @property
+    @cached_property
     def words(self) -> dict[str, str]:
         """The added tokens by their text to search for; of tokens that differ only in case, the first."""
-        if self._words is None:
-            special, words = set(self.special), {}
-            for token in self.ids:
-                if token not in special:
-                    words.setdefault(self._fold(token), token)
-            self._words = words  # only now, because other threads read it
-        return self._words
+        special, words = set(self.special), {}
+        for token in self.ids:
+            if token not in special:
+                words.setdefault(self._fold(token), token)
+        return words
+
+    @cached_property
+    def _patterns(self) -> dict[Parsing | None, re.Pattern[str] | None]:
+        return {}
+
+    _CACHED = ("special_ids", "words", "_patterns")
 
     def word_in_any_case(self, token: str) -> str | None:
-        """Return the added token that `token` matches in a text, or None."""
         return self.words.get(self._fold(token))
 
     def add(self, token: str, *, added_id: int | None = None) -> bool:
@@ -154,12 +144,12 @@ class SpecialTokens:
             self._end = max(self._end, new_id + 1)
         self.ids[token] = self.added[token] if vocabulary_id is None else vocabulary_id
         self._patterns.clear()
-        if self._words is not None and token not in self.additional and token not in self.roles.values():
-            self._words.setdefault(self._fold(token), token)
+        # Extended, because thousands of tokens may be added one by one.
+        if "words" in vars(self) and token not in (*self.additional, *self.roles.values()):
+            self.words.setdefault(self._fold(token), token)
         return new
 
     def set_role(self, role: str, token: str | None) -> None:
-        """Assign a role to a token, which is added, or to None."""
         if token is not None:
             self.add(token)
         self.roles[role] = token
@@ -173,8 +163,11 @@ class SpecialTokens:
         self.additional = [token for token in dict.fromkeys(tokens) if token not in self.roles.values()]
         self._forget()
 
+    def _forget(self) -> None:
+        for name in self._CACHED:
+            vars(self).pop(name, None)
+
     def id_of(self, role: str) -> int:
-        """Return the id of the token with a role; raise TokenizerError if there is none."""
         token = self.roles[role]
         if token is None:
             without = "padding=False" if role == "pad_token" else "add_special_tokens=False"
@@ -182,6 +175,7 @@ class SpecialTokens:
         return self.ids[token]
 
     def marks(self) -> tuple[int, int]:
+        """Return the ids of [CLS] and [SEP]."""
         return self.id_of("cls_token"), self.id_of("sep_token")
 
     def occur_in(self, text: str, *, parse_special_tokens: Parsing) -> bool:
@@ -197,31 +191,19 @@ class SpecialTokens:
 
     def split(self, text: str, *, parse_special_tokens: Parsing) -> list[Part]:
         """Return the parts of a text in order. Parts of plain text may be empty or blank."""
-        at_special = self._split(Part(text, 0, None), self._pattern(parse_special_tokens), text, {})
+        parts = self._split(Part(text, 0, None), self._pattern(parse_special_tokens), text, {})
         if not self.words:
-            return at_special
-        parts: list[Part] = []
-        for part in at_special:
-            if part.token_id is None:
-                parts += self._split(part, self._pattern(None), self._fold(part.text), self.words)
-            else:
-                parts.append(part)
-        return parts
-
-    def describe(self) -> dict[int, dict[str, Any]]:
-        """Return every token by id, with the flags that files and the Rust library's AddedToken need."""
-        special = set(self.special)
-        return {
-            token_id: {
-                "content": token,
-                "lstrip": False,
-                "normalized": token not in special,
-                "rstrip": False,
-                "single_word": False,
-                "special": token in special,
-            }
-            for token, token_id in sorted(self.ids.items(), key=lambda item: item[1])
-        }
+            return parts
+        words = self._pattern(None)
+        return [
+            inner
+            for part in parts
+            for inner in (
+                self._split(part, words, self._fold(part.text), self.words)
+                if part.token_id is None
+                else [part]
+            )
+        ]
 
     def _split(
         self, part: Part, pattern: re.Pattern[str] | None, searched: str, names: Mapping[str, str]
@@ -250,10 +232,20 @@ class SpecialTokens:
             self._patterns[parsed] = re.compile(_longest_of(tokens)) if tokens else None
         return self._patterns[parsed]
 
-    def _forget(self) -> None:
-        self._words = None
-        self._special_ids = None
-        self._patterns.clear()
+    def describe(self) -> dict[int, dict[str, Any]]:
+        """Return every token by id, with the flags that files and the Rust library's AddedToken need."""
+        special = set(self.special)
+        return {
+            token_id: {
+                "content": token,
+                "lstrip": False,
+                "normalized": token not in special,
+                "rstrip": False,
+                "single_word": False,
+                "special": token in special,
+            }
+            for token, token_id in sorted(self.ids.items(), key=lambda item: item[1])
+        }
 
 
 def _longest_of(texts: list[str], depth: int = 2) -> str:

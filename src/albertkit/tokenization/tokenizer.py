@@ -1,20 +1,29 @@
-"""ALBERT's tokenizers, which compute the ids of the original from a spiece.model or a tokenizer.json."""
+"""ALBERT's tokenizers, and `AutoTokenizer`, which chooses the class for the files of a folder."""
 
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Any, NoReturn, Self, Unpack
 
 import sentencepiece
 
-from albertkit.errors import TokenizerError, reading
+from albertkit.config import CONFIG_FILE
+from albertkit.errors import TokenizerError
+from albertkit.hub import split_hub_options
 from albertkit.tokenization import folder
 from albertkit.tokenization.base import TokenizerBase
+from albertkit.tokenization.folder import TokenizerSettings
 from albertkit.tokenization.normalization import Normalization
-from albertkit.tokenization.settings import TokenizerSettings
 from albertkit.tokenization.special_tokens import token_texts
-from albertkit.tokenization.tokenizer_json import read_unigram_json
+from albertkit.tokenization.tokenizer_json import is_wordpiece, read_unigram_json
 from albertkit.tokenization.unigram import UnigramModel
+from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
+
+_CLASSES = ("AlbertTokenizer", "AlbertTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
+"""Values of `tokenizer_class` in `tokenizer_config.json` that mean ALBERT's own classes; `transformers`
+writes the last two for a bare tokenizer.json."""
+_WORDPIECE_CLASSES = ("AlbertWordPieceTokenizer", "BertTokenizer", "BertTokenizerFast", *_CLASSES)
+"""The same values for a WordPiece vocabulary. Folders of Chinese models often name ALBERT's usual class."""
 
 
 class AlbertTokenizer(TokenizerBase):
@@ -53,20 +62,21 @@ class AlbertTokenizer(TokenizerBase):
         tokenizer_file: str | Path | None = None,
         **settings: Unpack[TokenizerSettings],
     ) -> None:
-        source = tokenizer_file if vocab_file is None else vocab_file
-        if source is None:
-            raise TokenizerError(
-                "received no file. Expected vocab_file (spiece.model) or tokenizer_file (.json)."
-            )
-        vocabulary, rules, saved = source, {}, {}
-        if vocab_file is None:
-            vocabulary, rules, saved = read_unigram_json(Path(source))
-        given = {"do_lower_case": do_lower_case, "remove_space": remove_space, "keep_accents": keep_accents}
-        rules |= {name: value for name, value in given.items() if value is not None}
-        with reading(source, TokenizerError):
-            model = UnigramModel(vocabulary, Normalization(**rules))
-        self.vocab_file = None if vocab_file is None else str(vocab_file)
-        super().__init__(model, source=source, saved=saved, settings=settings)
+        rules = {"do_lower_case": do_lower_case, "remove_space": remove_space, "keep_accents": keep_accents}
+        super().__init__(vocab_file, tokenizer_file, rules, settings)
+
+    @classmethod
+    def _read(
+        cls,
+        vocab_file: Any,
+        tokenizer_file: Any,
+        rules: dict[str, Any],
+        settings: Any,  # noqa: ARG003
+    ) -> tuple[UnigramModel, dict[str, Any]]:
+        if vocab_file is not None:
+            return UnigramModel(vocab_file, Normalization(**rules)), {}
+        table, saved_rules, saved = read_unigram_json(Path(tokenizer_file))
+        return UnigramModel(table, Normalization(**saved_rules | rules)), saved
 
     @property
     def sp_model(self) -> sentencepiece.SentencePieceProcessor:
@@ -107,10 +117,7 @@ class AlbertTokenizer(TokenizerBase):
             DataError: The text is too short for this vocabulary size.
         """
         if special_tokens_map:
-            raise TokenizerError(
-                "special_tokens_map is not supported: a trained vocabulary has ALBERT's special tokens. "
-                "Rename a role afterwards, such as tokenizer.pad_token = ..."
-            )
+            raise TokenizerError("special_tokens_map is not supported. Set the roles afterwards.")
         # Import here: reading a vocabulary does not need the training modules.
         from albertkit.tokenization.trainer import train_model
 
@@ -141,3 +148,60 @@ class AlbertTokenizerFast(AlbertTokenizer):
         super().__init__(
             vocab_file, do_lower_case, remove_space, keep_accents, tokenizer_file=tokenizer_file, **settings
         )
+
+
+class AutoTokenizer:
+    """Loads an AlbertTokenizer, AlbertTokenizerFast or AlbertWordPieceTokenizer, depending on the files."""
+
+    def __init__(self) -> NoReturn:
+        raise TypeError("AutoTokenizer cannot be instantiated. Use AutoTokenizer.from_pretrained.")
+
+    @staticmethod
+    def from_pretrained(
+        pretrained_model_name_or_path: str | Path, *, use_fast: bool | None = None, **options: Any
+    ) -> TokenizerBase:
+        """Load the tokenizer of a model folder, a vocabulary file, the hub, or the bundled model.
+
+        Args:
+            pretrained_model_name_or_path: A folder, a vocabulary file, a hub name, or "bundled".
+            use_fast: True for AlbertTokenizerFast, False for AlbertTokenizer; both return the same ids. A
+                vocab.txt always loads AlbertWordPieceTokenizer.
+            options: See `from_pretrained` of the tokenizer classes.
+
+        Raises:
+            ModelNotFoundError: The folder, file or name does not exist.
+            TokenizerError: The tokenizer is damaged, belongs to another type of model, or has more pieces
+                than the model in the same folder has embeddings.
+        """
+        hub_options, overrides = split_hub_options(options)
+        path = folder.locate(pretrained_model_name_or_path, also=(CONFIG_FILE,), **hub_options)
+        file = overrides.get("vocab_file") or overrides.get("tokenizer_file")
+        tokenizer_class = _choose(path if file is None else Path(file), use_fast)
+        tokenizer = tokenizer_class.load(path, name=pretrained_model_name_or_path, **overrides)
+        if file is None:
+            # Added tokens do not count: the model may still be resized for them.
+            embeddings = folder.read_json(path / CONFIG_FILE).get("vocab_size")
+            if isinstance(embeddings, int) and tokenizer.vocab_size > embeddings:
+                sizes = f"{tokenizer.vocab_size:,} pieces, but its model has {embeddings:,} embeddings"
+                raise TokenizerError(f"{path}: its tokenizer has {sizes}. They do not belong together.")
+        return tokenizer
+
+
+def _choose(path: Path, use_fast: bool | None) -> type[TokenizerBase]:
+    """Return the tokenizer class for the files of a folder."""
+    model_file, tokenizer_file, word_list = (
+        folder.find(path, name) for name in (folder.MODEL_FILE, folder.TOKENIZER_FILE, folder.WORD_LIST_FILE)
+    )
+    if model_file is None and tokenizer_file is None and word_list is None:
+        raise folder.missing(path, "a tokenizer: spiece.model, tokenizer.json or vocab.txt")
+    has_words = model_file is None and (tokenizer_file is None or is_wordpiece(tokenizer_file))
+    config = (path if path.is_dir() else path.parent) / folder.TOKENIZER_CONFIG_FILE
+    named, known = (
+        folder.read_json(config).get("tokenizer_class"),
+        _WORDPIECE_CLASSES if has_words else _CLASSES,
+    )
+    if named is not None and named not in known:
+        raise TokenizerError(f"{config} names the tokenizer class {named!r}, not one of {known}")
+    if has_words:
+        return AlbertWordPieceTokenizer
+    return AlbertTokenizerFast if use_fast or (use_fast is None and model_file is None) else AlbertTokenizer

@@ -9,16 +9,14 @@ import base64
 import math
 import sys
 import unicodedata
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from albertkit.errors import TokenizerError, reading, short, warn_caller
-from albertkit.files import json_text
-from albertkit.tokenization.folder import listed_tokens, read_json
+from albertkit.files import json_text, read_json
 from albertkit.tokenization.model_file import (
     CONTROL,
     NORMAL,
@@ -29,14 +27,24 @@ from albertkit.tokenization.model_file import (
     PieceTable,
     ends_in_digit_and_comma,
 )
-from albertkit.tokenization.normalization import Normalization
-from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens
+from albertkit.tokenization.normalization import BertNormalization, Normalization
+from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
+
+WORDPIECE = {
+    "type": "WordPiece",
+    "continuing_subword_prefix": "##",
+    "max_input_chars_per_word": 100,  # a longer word becomes [UNK]
+}
+"""The settings of BERT's tokenizers, as the file states them."""
 
 _NEVER = -1_000.0
 """Added to the scores of pieces that other readers should never choose."""
 _LONGEST_PIECE = 1_000
 """Maximum number of characters of a piece. The library frees its trie recursively, one level per byte, so a
 piece of 100,000 characters crashes the process. SentencePiece trains pieces of at most 16 characters."""
+
+
+# --- writing ------------------------------------------------------------------------------------
 
 
 def unigram_json(table: PieceTable, normalization: Normalization, special_tokens: SpecialTokens) -> bytes:
@@ -48,12 +56,9 @@ def unigram_json(table: PieceTable, normalization: Normalization, special_tokens
             score = len(piece) * best - 0.1  # SentencePiece's bonus for user-defined symbols
         vocabulary.append((piece, score + _NEVER if ends_in_digit_and_comma(piece) else score))
     spaces = {"type": "Metaspace", "replacement": WORD_START, "prepend_scheme": "always", "split": False}
-    return tokenizer_json(
+    return _tokenizer_json(
         special_tokens,
-        normalizer={
-            "type": "Sequence",
-            "normalizers": [*_original_steps(normalization), *_sentencepiece_steps(table)],
-        },
+        normalizer={"type": "Sequence", "normalizers": _steps(normalization, table.character_map)},
         pre_tokenizer=spaces,
         decoder=spaces,
         model={
@@ -65,15 +70,31 @@ def unigram_json(table: PieceTable, normalization: Normalization, special_tokens
     )
 
 
-def tokenizer_json(
-    special_tokens: SpecialTokens,
-    *,
-    normalizer: dict[str, Any],
-    pre_tokenizer: dict[str, Any],
-    decoder: dict[str, Any],
-    model: dict[str, Any],
+def wordpiece_json(
+    ids: Mapping[str, int], normalization: BertNormalization, special_tokens: SpecialTokens, unk_token: str
 ) -> bytes:
-    """Return the content of a `tokenizer.json` with these parts, which puts [CLS] and [SEP] around texts."""
+    return _tokenizer_json(
+        special_tokens,
+        normalizer={
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": normalization.tokenize_chinese_chars,
+            "strip_accents": normalization.strip_accents,
+            "lowercase": normalization.do_lower_case,
+        },
+        pre_tokenizer={"type": "BertPreTokenizer"},
+        decoder={"type": "WordPiece", "prefix": WORDPIECE["continuing_subword_prefix"], "cleanup": True},
+        model={
+            "type": WORDPIECE["type"],
+            "unk_token": unk_token,
+            **WORDPIECE,
+            "vocab": dict(sorted(ids.items(), key=lambda item: item[1])),
+        },
+    )
+
+
+def _tokenizer_json(special_tokens: SpecialTokens, **parts: dict[str, Any]) -> bytes:
+    """Return the content of a file with these parts, which puts [CLS] and [SEP] around texts."""
     flags = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
     content = {
         "version": "1.0",
@@ -83,11 +104,11 @@ def tokenizer_json(
             {"id": token_id, **{flag: token[flag] for flag in flags}}
             for token_id, token in special_tokens.describe().items()
         ],
-        "normalizer": normalizer,
-        "pre_tokenizer": pre_tokenizer,
+        "normalizer": parts["normalizer"],
+        "pre_tokenizer": parts["pre_tokenizer"],
         "post_processor": _post_processor(special_tokens),
-        "decoder": decoder,
-        "model": model,
+        "decoder": parts["decoder"],
+        "model": parts["model"],
     }
     return json_text(content, indent=2, ensure_ascii=False).encode()
 
@@ -96,42 +117,42 @@ def _post_processor(special_tokens: SpecialTokens) -> dict[str, Any] | None:
     first, end = special_tokens.roles["cls_token"], special_tokens.roles["sep_token"]
     if first is None or end is None:
         return None
-    single = [_token(first, 0), {"Sequence": {"id": "A", "type_id": 0}}, _token(end, 0)]
+
+    def token(text: str, segment: int) -> dict[str, Any]:
+        return {"SpecialToken": {"id": text, "type_id": segment}}
+
+    single = [token(first, 0), {"Sequence": {"id": "A", "type_id": 0}}, token(end, 0)]
     return {
         "type": "TemplateProcessing",
         "single": single,
-        "pair": [*single, {"Sequence": {"id": "B", "type_id": 1}}, _token(end, 1)],
+        "pair": [*single, {"Sequence": {"id": "B", "type_id": 1}}, token(end, 1)],
         "special_tokens": {
-            token: {"id": token, "ids": [special_tokens.ids[token]], "tokens": [token]}
-            for token in sorted({first, end})
+            text: {"id": text, "ids": [special_tokens.ids[text]], "tokens": [text]}
+            for text in sorted({first, end})
         },
     }
 
 
-def _token(token: str, segment: int) -> dict[str, Any]:
-    return {"SpecialToken": {"id": token, "type_id": segment}}
+def _steps(normalization: Normalization, character_map: bytes) -> list[dict[str, Any]]:
+    """Return the normalization of the original, then that of SentencePiece."""
 
+    def replace(pattern: dict[str, str], content: str) -> dict[str, Any]:
+        return {"type": "Replace", "pattern": pattern, "content": content}
 
-def _sentencepiece_steps(table: PieceTable) -> list[dict[str, Any]]:
-    """Return SentencePiece's normalizer as steps: its table, then single spaces between words."""
-    characters = base64.b64encode(table.character_map).decode()
-    steps = [{"type": "Precompiled", "precompiled_charsmap": characters}] if characters else []
-    return [*steps, _replace({"Regex": " {2,}"}, " "), _replace({"Regex": "^ | $"}, "")]
-
-
-def _original_steps(normalization: Normalization) -> list[dict[str, Any]]:
+    strip = replace({"Regex": "^ | $"}, "")
     steps: list[dict[str, Any]] = []
     if normalization.remove_space:
-        steps += [_replace({"Regex": f"{_characters(str.isspace)}+"}, " "), _replace({"Regex": "^ | $"}, "")]
-    steps += [_replace({"String": "``"}, '"'), _replace({"String": "''"}, '"')]
+        steps += [replace({"Regex": f"{_characters(str.isspace)}+"}, " "), strip]
+    steps += [replace({"String": "``"}, '"'), replace({"String": "''"}, '"')]
     if not normalization.keep_accents:
         # Not StripAccents, which also drops vowel signs that the original ALBERT keeps.
-        steps += [{"type": "NFKD"}, _replace({"Regex": _characters(unicodedata.combining)}, "")]
-    return [*steps, {"type": "Lowercase"}] if normalization.do_lower_case else steps
-
-
-def _replace(pattern: dict[str, str], content: str) -> dict[str, Any]:
-    return {"type": "Replace", "pattern": pattern, "content": content}
+        steps += [{"type": "NFKD"}, replace({"Regex": _characters(unicodedata.combining)}, "")]
+    if normalization.do_lower_case:
+        steps.append({"type": "Lowercase"})
+    if character_map:
+        characters = base64.b64encode(character_map).decode()
+        steps.append({"type": "Precompiled", "precompiled_charsmap": characters})
+    return [*steps, replace({"Regex": " {2,}"}, " "), strip]
 
 
 @lru_cache
@@ -143,48 +164,83 @@ def _characters(belongs: Callable[[str], object]) -> str:
     return "[" + "".join(f"\\x{{{run[0][1]:X}}}-\\x{{{run[-1][1]:X}}}" for run in runs) + "]"
 
 
+# --- reading ------------------------------------------------------------------------------------
+
+
+class ListedTokens(NamedTuple):
+    """The tokens that a tokenizer.json lists in addition to its pieces."""
+
+    added: dict[str, int]
+    """The tokens that are not in the vocabulary, with their ids."""
+    special: list[str]
+    """The special tokens, in or after the vocabulary."""
+    symbols: set[str]
+    """The user-defined symbols of the vocabulary."""
+
+
+def listed_tokens(content: Mapping[str, Any]) -> ListedTokens:
+    """Return the added and special tokens in the content of a tokenizer.json.
+
+    `transformers` 5 writes added tokens only into this file, even if the folder has a spiece.model. It also
+    lists the user-defined symbols of the vocabulary as added tokens, and the folder's settings list them as
+    special tokens, including brackets and the full stop. The original does not split texts at them. They
+    are the added tokens that are pieces with SentencePiece's score 0.
+    """
+    vocabulary = (content.get("model") or {}).get("vocab") or ()
+    is_unigram = not isinstance(vocabulary, dict)
+    pieces = {piece for piece, _ in vocabulary} if is_unigram else set(vocabulary)
+    tokens = {token_text(token): token for token in content.get("added_tokens") or ()}
+    symbols = {
+        text
+        for text, token in tokens.items()
+        if is_unigram and not token["special"] and [text, 0] in vocabulary[token["id"] : token["id"] + 1]
+    }
+    return ListedTokens(
+        added={text: token["id"] for text, token in tokens.items() if text not in pieces},
+        special=[text for text, token in tokens.items() if token["special"]],
+        symbols=symbols,
+    )
+
+
+def is_wordpiece(file: Path) -> bool:
+    if b'"WordPiece"' not in file.read_bytes():  # faster than parsing a large file first
+        return False
+    with reading(file, TokenizerError):
+        return read_json(file, TokenizerError)["model"]["type"] == "WordPiece"
+
+
 def read_unigram_json(path: Path) -> tuple[PieceTable, dict[str, Any], dict[str, Any]]:
+    """Return the pieces, the normalization rules and the added tokens of a file."""
+    content = read_json(path, TokenizerError)
     with reading(path, TokenizerError):
-        return _read_content(read_json(path), path)
-
-
-def _read_content(content: dict[str, Any], path: Path) -> tuple[PieceTable, dict[str, Any], dict[str, Any]]:
-    model = content.get("model") or {}
-    if model.get("type") != "Unigram" or model.get("unk_id") is None:
-        raise ValueError(
-            f"the file has a {model.get('type', 'missing')} model. Expected the Unigram vocabulary of an "
-            "ALBERT tokenizer. AutoTokenizer also loads WordPiece vocabularies."
-        )
-    if model.get("byte_fallback"):
-        raise ValueError("byte_fallback is true, which only a spiece.model supports. Load the spiece.model.")
-    vocabulary = [_piece(entry) for entry in model["vocab"]]
-    _check_pieces([piece for piece, _ in vocabulary])
-    unknown_id = model["unk_id"]
-    if type(unknown_id) is not int or not 0 <= unknown_id < len(vocabulary):
-        raise ValueError(
-            f"unk_id is {short(unknown_id)}. Expected the id of one of {len(vocabulary)} pieces."
-        )
-    tokens = listed_tokens(content)
-    steps = list(_flatten(content.get("normalizer")))
-    maps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
-    if not maps and "WhitespaceSplit" in {step["type"] for step in _flatten(content.get("pre_tokenizer"))}:
-        warn_caller(
-            f"{path}: transformers wrote it without SentencePiece's table of characters, so texts with "
-            "compatibility or control characters may get other ids than with the original. Load the "
-            "spiece.model instead."
-        )
-    special = {*tokens.special}
-    pieces = [_read_piece(piece, score, special) for piece, score in vocabulary]
-    pieces[unknown_id] = pieces[unknown_id]._replace(kind=UNKNOWN)
-    table = PieceTable(pieces=tuple(pieces), character_map=base64.b64decode(maps[0]) if maps else b"")
-    types = {step["type"] for step in steps}
-    rules = {"do_lower_case": "Lowercase" in types, "keep_accents": "NFKD" not in types}
-    extra = [token for token in tokens.special if token not in DEFAULT_ROLES.values()]
-    return table, rules, {"added_tokens": tokens.added, "extra_special_tokens": extra}
+        model = content["model"]
+        if model["type"] != "Unigram" or model.get("byte_fallback"):
+            raise ValueError(f"it has a {model['type']} model, not a Unigram model without byte_fallback")
+        vocabulary, unknown_id = [(piece, float(score)) for piece, score in model["vocab"]], model["unk_id"]
+        _check_pieces([piece for piece, _ in vocabulary])
+        if not all(math.isfinite(score) for _, score in vocabulary) or unknown_id not in range(
+            len(vocabulary)
+        ):
+            raise ValueError(f"a score is not finite, or unk_id is {short(unknown_id)}")
+        tokens, steps = listed_tokens(content), list(_flatten(content.get("normalizer")))
+        types = {step["type"] for step in steps}
+        maps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
+        splits = {step["type"] for step in _flatten(content.get("pre_tokenizer"))}
+        if not maps and "WhitespaceSplit" in splits:
+            warn_caller(
+                f"{path}: transformers wrote it without SentencePiece's table of characters, so texts with "
+                "compatibility or control characters may get other ids than with the original. Load the "
+                "spiece.model instead."
+            )
+        special = {*tokens.special}
+        pieces = [_read_piece(piece, score, special) for piece, score in vocabulary]
+        pieces[unknown_id] = pieces[unknown_id]._replace(kind=UNKNOWN)
+        table = PieceTable(pieces=tuple(pieces), character_map=base64.b64decode(maps[0]) if maps else b"")
+        rules = {"do_lower_case": "Lowercase" in types, "keep_accents": "NFKD" not in types}
+        return table, rules, _settings(tokens, DEFAULT_ROLES)
 
 
 def _read_piece(piece: str, score: float, special: set[str]) -> Piece:
-    """Return a piece with its type, given the special tokens."""
     if piece in special and (score == 0 or piece in DEFAULT_ROLES.values()):
         # A learned piece that was made a special token is still a piece of plain text.
         return Piece(piece, score, CONTROL)
@@ -195,25 +251,42 @@ def _read_piece(piece: str, score: float, special: set[str]) -> Piece:
     return Piece(piece, score, USER_DEFINED if score == 0 else NORMAL)
 
 
+def read_wordpiece_json(
+    path: Path, roles: Mapping[str, str], *, with_pieces: bool
+) -> tuple[tuple[str, ...], dict[str, Any], dict[str, Any]]:
+    """Return the pieces, the normalization rules and the added tokens of a file."""
+    content = read_json(path, TokenizerError)
+    with reading(path, TokenizerError):
+        model, normalizer = content["model"], content.get("normalizer") or {"type": None}
+        if (
+            model["type"] != "WordPiece"
+            or model["continuing_subword_prefix"] != WORDPIECE["continuing_subword_prefix"]
+            or normalizer["type"] != "BertNormalizer"
+        ):
+            raise ValueError("expected a WordPiece model with ## and BertNormalizer")
+        ids = model["vocab"]
+        pieces = tuple(sorted(ids, key=ids.__getitem__)) if with_pieces else ()
+        if [ids[piece] for piece in pieces] != list(range(len(pieces))):
+            raise ValueError(f"the ids of its {len(pieces)} pieces have gaps. Add the vocab.txt")
+        rules = {
+            "do_lower_case": normalizer["lowercase"],
+            "strip_accents": normalizer["strip_accents"],
+            "tokenize_chinese_chars": normalizer["handle_chinese_chars"],
+        }
+        return pieces, rules, _settings(listed_tokens(content), roles)
+
+
+def _settings(tokens: ListedTokens, roles: Mapping[str, str]) -> dict[str, Any]:
+    extra = [token for token in tokens.special if token not in roles.values()]
+    return {"added_tokens": tokens.added, "extra_special_tokens": extra}
+
+
 def _check_pieces(pieces: Sequence[str]) -> None:
     longest = max(pieces, key=len)
     if len(longest) > _LONGEST_PIECE:
-        raise ValueError(
-            f"the piece {short(longest)} has {len(longest):,} characters. Expected at most "
-            f"{_LONGEST_PIECE:,}."
-        )
-    for piece, count in Counter(pieces).items():
-        if count > 1 or not piece:
-            raise ValueError(
-                f"the piece {piece!r} occurs {count} times. Expected pieces that are unique and not empty."
-            )
-
-
-def _piece(entry: Any) -> tuple[str, float]:
-    piece, score = entry
-    if not isinstance(piece, str) or isinstance(score, bool) or not math.isfinite(score):
-        raise ValueError(f"received {entry!r:.100} for a piece. Expected a string and its score.")
-    return piece, score
+        raise ValueError(f"the piece {short(longest)} has over {_LONGEST_PIECE:,} characters")
+    if len(set(pieces)) < len(pieces) or "" in pieces:
+        raise ValueError("a piece is empty or occurs twice")
 
 
 def _flatten(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:

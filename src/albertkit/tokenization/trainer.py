@@ -36,9 +36,9 @@ def train_model(
     num_threads: int = 2,
     seed: int = 0,
 ) -> tuple[bytes, "Sample", "Sample"]:
-    """Return the content of a model file trained on texts or batches of texts, and its samples.
+    """Return the content of a model file, and the samples of training lines and of held-out lines.
 
-    The samples are the training lines and the held-out lines. For the arguments see `train_vocabulary`.
+    For the arguments see `train_vocabulary`; batches of texts are possible, too.
     """
     for name, value in (("vocab_size", vocab_size), ("num_threads", num_threads)):
         if not isinstance(value, int) or value < 1:
@@ -96,10 +96,7 @@ def _lines(texts: Any, normalization: Normalization) -> Iterator[str]:
         is_batch = isinstance(batch, Iterable) and not isinstance(batch, str | Mapping)
         for text in batch if is_batch else [batch]:
             if not isinstance(text, str):
-                raise TokenizerError(
-                    f"received {short(text)} ({type(text).__name__}) for a text. Expected a string. Pass "
-                    'only the texts of rows, for example (row["text"] for row in rows).'
-                )
+                raise TokenizerError(f"received {short(text)} ({type(text).__name__}) for a text.")
             for line in text.splitlines():
                 line = normalization(line)
                 while len(line) > LINE_CHARACTERS:
@@ -128,7 +125,6 @@ class Sample:
         self._full = False
 
     def offer(self, line: str) -> None:
-        """Count a line of the stream, and add it to the sample or drop it at random."""
         self.seen += 1
         if not self._full:
             self.lines.append(line)

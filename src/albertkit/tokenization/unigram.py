@@ -1,7 +1,7 @@
 """ALBERT's subword model: SentencePiece with the digit-comma rule of the original ALBERT.
 
 The vocabulary has pieces such as `▁1990,` that the original tokenizer never produces: it encodes the digits
-of such a piece again and makes the comma a separate piece. The class `DigitCommaRule` does the same.
+of such a piece again and makes the comma a separate piece.
 """
 
 from collections.abc import Container
@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-
-import sentencepiece
 
 from albertkit.cores import usable_cores
 from albertkit.tokenization.model_file import (
@@ -23,9 +21,8 @@ from albertkit.tokenization.model_file import (
     read_piece_table,
     read_vocabulary_file,
 )
-from albertkit.tokenization.normalization import Alignment, Normalization, align
+from albertkit.tokenization.normalization import Alignment, Normalization, align, not_unicode
 from albertkit.tokenization.special_tokens import SpecialTokens
-from albertkit.tokenization.subword import SubwordModel, not_unicode
 from albertkit.tokenization.tokenizer_json import unigram_json
 
 # Decoding writes no space after an opening bracket or before closing punctuation.
@@ -37,53 +34,7 @@ _TEXTS_WORTH_THREADS = 16
 _TEXTS_OF_A_PART = 512
 
 
-class DigitCommaRule:
-    """Splits each piece that ends in a digit and a comma.
-
-    `pieces` applies the rule directly. `ids` is faster: the result depends only on the piece, so a small
-    table from one id to several contains all cases.
-    """
-
-    def __init__(self, processor: sentencepiece.SentencePieceProcessor) -> None:
-        self._processor = processor
-        self._ids = {
-            piece_id: processor.piece_to_id(self._split(piece))
-            for piece_id, piece in enumerate(processor.id_to_piece(list(range(processor.get_piece_size()))))
-            if ends_in_digit_and_comma(piece)
-        }
-        # An unknown piece is a run of unknown characters. It can end in a comma only if the comma is not in
-        # the vocabulary. Then the text of the piece decides, not its id.
-        unknown_id = processor.unk_id()
-        self._undecided_id = unknown_id if processor.piece_to_id(",") == unknown_id else -1
-        self._affected = frozenset([*self._ids, self._undecided_id])
-
-    def pieces(self, pieces: list[str]) -> list[str]:
-        return [
-            part
-            for piece in pieces
-            for part in (self._split(piece) if ends_in_digit_and_comma(piece) else [piece])
-        ]
-
-    def ids(self, rows: list[list[int]], texts: list[str]) -> list[list[int]]:
-        for index, row in enumerate(rows):
-            if self._affected.isdisjoint(row):
-                continue
-            if self._undecided_id in row:
-                pieces = self._processor.encode(texts[index], out_type=str)
-                rows[index] = self._processor.piece_to_id(self.pieces(pieces))
-            else:
-                rows[index] = [part for piece_id in row for part in self._ids.get(piece_id, (piece_id,))]
-        return rows
-
-    def _split(self, piece: str) -> list[str]:
-        digits = self._processor.encode(piece[:-1].replace(WORD_START, ""), out_type=str)
-        if piece[0] != WORD_START and digits and digits[0][0] == WORD_START:
-            # Encoded alone, the digits get a word-start mark that they did not have.
-            digits = digits[1:] if len(digits[0]) == 1 else [digits[0][1:], *digits[1:]]
-        return [*digits, ","]
-
-
-class UnigramModel(SubwordModel):
+class UnigramModel:
     """A SentencePiece vocabulary.
 
     Args:
@@ -92,27 +43,33 @@ class UnigramModel(SubwordModel):
     """
 
     spelling_rule = f"{WORD_START} marks the beginning of a word"
-    normalization: Normalization
 
     def __init__(self, model: str | Path | PieceTable, normalization: Normalization) -> None:
         self.normalization = normalization
+        self._table = model if isinstance(model, PieceTable) else None
         if isinstance(model, PieceTable):
-            self._table, self._content = model, model_content(model)
-            self._load(source="tokenizer.json")
+            self._content, source = model_content(model), "tokenizer.json"
         else:
-            self._table = None
-            self._content = read_vocabulary_file(
-                model, expected="a SentencePiece model file such as spiece.model"
-            )
-            self._load(source=model)
+            self._content, source = read_vocabulary_file(model), model
+        self._load(source)
 
-    def _load(self, *, source: str | Path) -> None:
+    def _load(self, source: str | Path) -> None:
         self._json: tuple[str, bytes] | None = None
-        self.processor = load_processor(self._content, source=source)
-        self.size: int = self.processor.get_piece_size()
-        self._rule = DigitCommaRule(self.processor)
+        self.processor = processor = load_processor(self._content, source=source)
+        self.size: int = processor.get_piece_size()
+        # The result of the digit-comma rule depends only on the piece, so this table contains all cases.
+        self._split_ids = {
+            piece_id: processor.piece_to_id(self._split(piece))
+            for piece_id, piece in enumerate(processor.id_to_piece(list(range(self.size))))
+            if ends_in_digit_and_comma(piece)
+        }
+        # An unknown piece is a run of unknown characters. It can end in a comma only if the comma is not in
+        # the vocabulary. Then the text of the piece decides, not its id.
+        unknown_id = processor.unk_id()
+        self._undecided_id = unknown_id if processor.piece_to_id(",") == unknown_id else -1
+        self._affected_ids = frozenset([*self._split_ids, self._undecided_id])
         # With byte fallback, the bytes of a character that is not in the vocabulary are pieces.
-        has_bytes = self.processor.is_byte(self.processor.piece_to_id("<0x00>"))
+        has_bytes = processor.is_byte(processor.piece_to_id("<0x00>"))
         self._bytes = {f"<0x{value:02X}>": value for value in range(256)} if has_bytes else {}
 
     def __getstate__(self) -> dict[str, object]:
@@ -121,15 +78,30 @@ class UnigramModel(SubwordModel):
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
-        self._load(source="pickled tokenizer")
+        self._load("pickled tokenizer")
 
     def pieces(self, text: str) -> list[str]:
         """Return the pieces of one text. A run of unknown characters is one piece, as written."""
         normalized = self.normalization(text)
         try:
-            return self._rule.pieces(self.processor.encode(normalized, out_type=str))
+            return self._by_rule(self.processor.encode(normalized, out_type=str))
         except RuntimeError as error:
             raise not_unicode([normalized]) from error
+
+    def _by_rule(self, pieces: list[str]) -> list[str]:
+        """Return the pieces after the digit-comma rule."""
+        return [
+            part
+            for piece in pieces
+            for part in (self._split(piece) if ends_in_digit_and_comma(piece) else [piece])
+        ]
+
+    def _split(self, piece: str) -> list[str]:
+        digits = self.processor.encode(piece[:-1].replace(WORD_START, ""), out_type=str)
+        if piece[0] != WORD_START and digits and digits[0][0] == WORD_START:
+            # Encoded alone, the digits get a word-start mark that they did not have.
+            digits = digits[1:] if len(digits[0]) == 1 else [digits[0][1:], *digits[1:]]
+        return [*digits, ","]
 
     def ids(self, text: str) -> list[int]:
         return self.ids_batch([text])[0]
@@ -156,9 +128,20 @@ class UnigramModel(SubwordModel):
             rows = [self.processor.encode(text) for text in normalized]
         else:
             rows = self.processor.encode(normalized, num_threads=num_threads)
-        return self._rule.ids(rows, normalized)
+        for index, row in enumerate(rows):
+            if self._affected_ids.isdisjoint(row):
+                continue
+            if self._undecided_id in row:
+                pieces = self.processor.encode(normalized[index], out_type=str)
+                rows[index] = self.processor.piece_to_id(self._by_rule(pieces))
+            else:
+                rows[index] = [
+                    part for piece_id in row for part in self._split_ids.get(piece_id, (piece_id,))
+                ]
+        return rows
 
     def spans(self, text: str) -> list[tuple[str, int, int]]:
+        """Return (piece, start, end) for each piece; `start:end` are its characters in the original text."""
         if not self._bytes:
             return self.align(text).spans(self.pieces(text))
         # The bytes of a character are one group, because each has the span of the character.
@@ -181,6 +164,7 @@ class UnigramModel(SubwordModel):
         return normalized.then(*self.processor.normalize(normalized.text, with_offsets=True))
 
     def token_to_id(self, piece: str) -> int | None:
+        """Return the id of a piece, or None if it is not in the vocabulary."""
         piece_id = self.processor.piece_to_id(piece)
         known = piece_id != self.processor.unk_id() or self.processor.id_to_piece(piece_id) == piece
         return piece_id if known else None
@@ -223,10 +207,10 @@ class UnigramModel(SubwordModel):
         return texts
 
     def table(self) -> PieceTable:
-        """Return all pieces with their scores and types, and the normalizer's table."""
         return read_piece_table(self._content) if self._table is None else self._table
 
     def vocabulary_file(self) -> bytes | None:
+        """Return the content of the spiece.model, or None if the model was made from other files."""
         return self._content if self._table is None else None
 
     def tokenizer_json(self, special_tokens: SpecialTokens) -> bytes | None:

@@ -38,10 +38,6 @@ class VocabularyReport:
     unknown_characters: float
     """Share of the non-space characters of the held-out lines that become `<unk>`, 0 to 1."""
 
-    def to_dict(self) -> dict[str, int | float]:
-        """Return the fields as plain values."""
-        return asdict(self)
-
 
 def train_vocabulary(
     texts: Iterable[str],

@@ -8,36 +8,31 @@ section 4.1).
 
 from collections.abc import Container
 from pathlib import Path
-from typing import Any, NoReturn, Unpack
+from typing import Any, Unpack
 
 from albertkit.errors import TokenizerError, reading
 from albertkit.extras import optional
 from albertkit.tokenization import folder
 from albertkit.tokenization.base import TokenizerBase
+from albertkit.tokenization.folder import TokenizerSettings
 from albertkit.tokenization.model_file import read_vocabulary_file
-from albertkit.tokenization.normalization import BertNormalization
-from albertkit.tokenization.settings import TokenizerSettings
+from albertkit.tokenization.normalization import CLEAN_UP, BertNormalization, not_unicode
 from albertkit.tokenization.special_tokens import DEFAULT_ROLES, SpecialTokens, token_text
-from albertkit.tokenization.subword import CLEAN_UP, SubwordModel, not_unicode
-from albertkit.tokenization.tokenizer_json import tokenizer_json
+from albertkit.tokenization.tokenizer_json import WORDPIECE, read_wordpiece_json, wordpiece_json
 
 tokenizers: Any = optional("tokenizers")
 
 ROLES = {**DEFAULT_ROLES, "unk_token": "[UNK]", "pad_token": "[PAD]"}
 """The default token of each role in a WordPiece vocabulary."""
 
-_CONTINUATION = "##"
-_MODEL = "WordPiece"  # the model type in a tokenizer.json
-_LONGEST_WORD = 100  # characters; a longer word becomes [UNK]
+_CONTINUATION = str(WORDPIECE["continuing_subword_prefix"])
 _CLEAN_UP = {**CLEAN_UP, " do not": " don't"}
-"""The replacements of clean-up in decoded text."""
 
 
-class WordPieceModel(SubwordModel):
-    """A WordPiece vocabulary; the index of a piece is its id."""
+class WordPieceModel:
+    """A WordPiece vocabulary; the index of a piece is its id. The methods are those of `UnigramModel`."""
 
     spelling_rule = f"{_CONTINUATION} marks a piece inside a word"
-    normalization: BertNormalization
 
     def __init__(self, pieces: tuple[str, ...], normalization: BertNormalization, *, unk_token: str) -> None:
         self.normalization = normalization
@@ -46,16 +41,15 @@ class WordPieceModel(SubwordModel):
         self._unk_token = unk_token
         # If a piece is listed twice, it has the last of its ids, as in the original BERT.
         self._ids = {piece: piece_id for piece_id, piece in enumerate(pieces)}
-        if unk_token in self._ids:
-            self._load()
+        self._load()
 
     def _load(self) -> None:
-        self._tokenizer = tokenizers.Tokenizer(
-            tokenizers.models.WordPiece(
-                self._ids, unk_token=self._unk_token, max_input_chars_per_word=_LONGEST_WORD
-            )
+        limit = WORDPIECE["max_input_chars_per_word"]
+        model = tokenizers.models.WordPiece(
+            self._ids, unk_token=self._unk_token, max_input_chars_per_word=limit
         )
         rules = self.normalization
+        self._tokenizer = tokenizers.Tokenizer(model)
         self._tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(
             clean_text=True,
             handle_chinese_chars=rules.tokenize_chinese_chars,
@@ -120,25 +114,7 @@ class WordPieceModel(SubwordModel):
         return "".join([f"{piece}\n" for piece in self._pieces]).encode()
 
     def tokenizer_json(self, special_tokens: SpecialTokens) -> bytes:
-        return tokenizer_json(
-            special_tokens,
-            normalizer={
-                "type": "BertNormalizer",
-                "clean_text": True,
-                "handle_chinese_chars": self.normalization.tokenize_chinese_chars,
-                "strip_accents": self.normalization.strip_accents,
-                "lowercase": self.normalization.do_lower_case,
-            },
-            pre_tokenizer={"type": "BertPreTokenizer"},
-            decoder={"type": "WordPiece", "prefix": _CONTINUATION, "cleanup": True},
-            model={
-                "type": _MODEL,
-                "unk_token": self._unk_token,
-                "continuing_subword_prefix": _CONTINUATION,
-                "max_input_chars_per_word": _LONGEST_WORD,
-                "vocab": dict(sorted(self._ids.items(), key=lambda item: item[1])),
-            },
-        )
+        return wordpiece_json(self._ids, self.normalization, special_tokens, self._unk_token)
 
 
 class AlbertWordPieceTokenizer(TokenizerBase):
@@ -179,36 +155,28 @@ class AlbertWordPieceTokenizer(TokenizerBase):
         tokenize_chinese_chars: bool | None = None,
         **settings: Unpack[TokenizerSettings],
     ) -> None:
-        source = tokenizer_file if vocab_file is None else vocab_file
-        if source is None:
-            raise TokenizerError(
-                "received no file. Expected vocab_file (vocab.txt) or tokenizer_file (.json)."
-            )
-        pieces, rules, saved = (), {}, {}
-        if tokenizer_file is not None:
-            pieces, rules, saved = _read_tokenizer_file(Path(tokenizer_file), with_pieces=vocab_file is None)
-        if vocab_file is not None:
-            content = read_vocabulary_file(vocab_file, expected="a word list such as vocab.txt")
-            pieces = parse_word_list(content, source=vocab_file)
-        given = {
+        rules = {
             "do_lower_case": do_lower_case,
             "strip_accents": strip_accents,
             "tokenize_chinese_chars": tokenize_chinese_chars,
         }
-        rules |= {name: value for name, value in given.items() if value is not None}
-        unk_token = token_text(settings.get("unk_token") or ROLES["unk_token"])
-        self.vocab_file = None if vocab_file is None else str(vocab_file)
-        model = WordPieceModel(pieces, BertNormalization(**rules), unk_token=unk_token)
-        super().__init__(model, source=source, saved=saved, settings=settings)
-        if model.token_to_id(unk_token) is None:
-            raise TokenizerError(
-                f"{source}: {unk_token!r} is not one of its {model.size} pieces, but unknown words become "
-                "unk_token. Pass a piece of the vocabulary."
-            )
+        super().__init__(vocab_file, tokenizer_file, rules, settings)
 
-    def train_new_from_iterator(self, *arguments: Any, **options: Any) -> NoReturn:  # noqa: ARG002
-        """Raise TokenizerError: albertkit cannot train WordPiece vocabularies."""
-        raise TokenizerError(f"albertkit cannot train a vocabulary for {type(self).__name__}")
+    @classmethod
+    def _read(
+        cls, vocab_file: Any, tokenizer_file: Any, rules: dict[str, Any], settings: Any
+    ) -> tuple[WordPieceModel, dict[str, Any]]:
+        pieces, saved_rules, saved = (), {}, {}
+        if tokenizer_file is not None:
+            pieces, saved_rules, saved = read_wordpiece_json(
+                Path(tokenizer_file), ROLES, with_pieces=vocab_file is None
+            )
+        if vocab_file is not None:
+            pieces = parse_word_list(read_vocabulary_file(vocab_file), source=vocab_file)
+        unk_token = token_text(settings.get("unk_token") or ROLES["unk_token"])
+        if unk_token not in pieces:
+            raise ValueError(f"its {len(pieces)} pieces do not contain {unk_token!r}. Pass unk_token=...")
+        return WordPieceModel(pieces, BertNormalization(**saved_rules | rules), unk_token=unk_token), saved
 
 
 def parse_word_list(content: bytes, *, source: str | Path) -> tuple[str, ...]:
@@ -217,33 +185,3 @@ def parse_word_list(content: bytes, *, source: str | Path) -> tuple[str, ...]:
         text = content.decode("utf-8-sig")
         # Not splitlines(): some vocabularies contain characters that splitlines() treats as line ends.
         return tuple(text.replace("\r\n", "\n").removesuffix("\n").split("\n"))
-
-
-def _read_tokenizer_file(
-    path: Path, *, with_pieces: bool
-) -> tuple[tuple[str, ...], dict[str, Any], dict[str, Any]]:
-    """Return the pieces, normalization rules and added tokens of a tokenizer.json."""
-    with reading(path, TokenizerError):
-        content = folder.read_json(path)
-        model, normalizer = content.get("model") or {}, content.get("normalizer") or {}
-        types = model.get("type"), model.get("continuing_subword_prefix"), normalizer.get("type")
-        if types != (_MODEL, _CONTINUATION, "BertNormalizer"):
-            raise ValueError(
-                f"model, prefix and normalizer are {types}. Expected a {_MODEL} model with {_CONTINUATION} "
-                "and BertNormalizer, as BERT's tokenizers have them"
-            )
-        rules = {
-            "do_lower_case": normalizer["lowercase"],
-            "strip_accents": normalizer["strip_accents"],
-            "tokenize_chinese_chars": normalizer["handle_chinese_chars"],
-        }
-        ids = model["vocab"]
-        pieces = tuple(sorted(ids, key=ids.__getitem__)) if with_pieces else ()
-        if [ids[piece] for piece in pieces] != list(range(len(pieces))):
-            raise ValueError(
-                f"the ids of its {len(pieces)} pieces are not 0 to {len(pieces) - 1}, so some have no piece. "
-                f"Put the {folder.WORD_LIST_FILE} that the file was made from into the folder"
-            )
-        tokens = folder.listed_tokens(content)
-        special = [token for token in tokens.special if token not in ROLES.values()]
-        return pieces, rules, {"added_tokens": tokens.added, "extra_special_tokens": special}
