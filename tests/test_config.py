@@ -410,3 +410,13 @@ def test_arguments_that_scripts_for_transformers_pass(tmp_path):
     config = AutoConfig.from_pretrained(tmp_path, **options)
     assert (config.finetuning_task, config.num_labels, config.attn_implementation) == ("mrpc", 3, "sdpa")
     assert config.replace(num_labels=2).finetuning_task == "mrpc"
+
+
+def test_dictionaries_and_json_as_in_transformers(tmp_path: Path) -> None:
+    config = AlbertConfig(hidden_size=128, num_attention_heads=4)
+    assert config.to_diff_dict() == {"model_type": "albert", "hidden_size": 128, "num_attention_heads": 4}
+    assert json.loads(config.to_json_string(use_diff=True)) == config.to_diff_dict()
+    config.save_pretrained(tmp_path)
+    values, unused = AlbertConfig.get_config_dict(tmp_path, revision="main", other=1)
+    assert values == config.to_dict()
+    assert unused == {"other": 1}

@@ -97,6 +97,14 @@ class AlbertConfig(PushToHub):
     is_encoder_decoder: ClassVar[bool] = False
     pretrained_config_archive_map: ClassVar[dict[str, str]] = REPOSITORIES
     """The name on the Hugging Face hub of each published checkpoint."""
+    # Attributes that code written for `transformers` reads.
+    attribute_map: ClassVar[dict[str, str]] = {}
+    base_config_key: ClassVar[str] = ""
+    base_model_pp_plan: ClassVar[dict[str, Any] | None] = None
+    base_model_tp_plan: ClassVar[dict[str, Any] | None] = None
+    keys_to_ignore_at_inference: ClassVar[list[str]] = []
+    pruned_heads: ClassVar[dict[int, list[int]]] = {}
+    sub_configs: ClassVar[dict[str, Any]] = {}
 
     vocab_size: int = 30000
     """Vocabulary size, V."""
@@ -412,6 +420,14 @@ class AlbertConfig(PushToHub):
         config.name_or_path = str(pretrained_model_name_or_path)
         return config.replace(**overrides)
 
+    @classmethod
+    def get_config_dict(
+        cls, pretrained_model_name_or_path: str | Path, **options: Any
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a model's config as a dictionary, and the keyword arguments that are not hub options."""
+        hub, unused = split_hub_options(options)
+        return cls.from_pretrained(pretrained_model_name_or_path, **hub).to_dict(), unused
+
     def to_dict(self) -> dict[str, Any]:
         """Return the content of `config.json`: all sizes, and other values that are not the default.
 
@@ -434,13 +450,20 @@ class AlbertConfig(PushToHub):
             values |= {"id2label": self.id2label, "label2id": self.label2id}
         return copy.deepcopy(values)
 
-    def to_json_string(self) -> str:
-        """Return `to_dict` as indented JSON with sorted keys and a final newline."""
-        return json_bytes(self.to_dict(), sort_keys=True).decode()
+    def to_diff_dict(self) -> dict[str, Any]:
+        """Return the entries of `to_dict` that differ from the default config, and `model_type`."""
+        values, default = self.to_dict(), AlbertConfig().to_dict()
+        same = {name for name in values if name in default and default[name] == values[name]}
+        return {name: values[name] for name in values if name not in same - {"model_type"}}
 
-    def to_json_file(self, json_file_path: str | Path) -> None:
+    def to_json_string(self, use_diff: bool = False) -> str:
+        """Return `to_dict` (or `to_diff_dict`) as indented JSON with sorted keys and a final newline."""
+        values = self.to_diff_dict() if use_diff else self.to_dict()
+        return json_bytes(values, sort_keys=True).decode()
+
+    def to_json_file(self, json_file_path: str | Path, use_diff: bool = False) -> None:
         """Write `to_json_string` to a file."""
-        text = self.to_json_string()
+        text = self.to_json_string(use_diff)
         with atomic_path(json_file_path) as temporary:
             temporary.write_text(text, encoding="utf-8")
 

@@ -147,6 +147,36 @@ def test_gradients_of_checkpointing_with_use_reentrant() -> None:
     assert torch.equal(gradients[0], gradients[2])
 
 
+DIFFERENT = {
+    "_can_record_outputs",  # layers return their attentions
+    "_no_split_modules",
+    "_supports_attention_backend",
+    "_supports_context_parallel",
+    "_supports_flash_attn",
+    "_supports_flex_attn",
+    "supports_gradient_checkpointing",
+}
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_class_attributes_that_libraries_read(head: str) -> None:
+    ours, theirs = HEADS[head], getattr(transformers, head)
+    names = [name for name in dir(theirs) if name.startswith(("_supports", "_keys_to", "_keep_in", "_tied"))]
+    names += ["_no_split_modules", "_skip_keys_device_placement", "_is_stateful", "_auto_class"]
+    names += ["base_model_prefix", "main_input_name", "input_modalities", "supports_gradient_checkpointing"]
+    for name in names:
+        value, expected = getattr(ours, name), getattr(theirs, name)
+        if name not in DIFFERENT and not name.startswith("_keys_to_ignore_on_save"):
+            assert (value or None) == (expected or None), name
+    assert len(ours._keep_in_fp32_modules) == len(ours._keep_in_fp32_modules_strict) == 0
+    assert ours._can_set_attn_implementation() is theirs._can_set_attn_implementation() is True
+    assert ours._can_set_experts_implementation() is theirs._can_set_experts_implementation() is False
+    classes = {type(part).__name__ for part in make(head).modules()}
+    assert set(ours._no_split_modules) <= classes
+    for name in ("sub_configs", "attribute_map", "base_config_key", "keys_to_ignore_at_inference"):
+        assert getattr(albertkit.AlbertConfig, name) == getattr(transformers.AlbertConfig, name, []), name
+
+
 # --- models and pipelines of transformers -----------------------------------------------------
 
 

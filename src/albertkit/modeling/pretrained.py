@@ -3,7 +3,7 @@
 It initializes, loads and saves models, and ties embeddings.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
@@ -51,14 +51,43 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
     supports_gradient_checkpointing: ClassVar[bool] = True
     _input_hook: RemovableHandle | None = None
 
-    # Attributes that `transformers.Trainer`, accelerate and PEFT read.
+    # Attributes that code written for `transformers` reads, with their true values.
     main_input_name: ClassVar[str] = "input_ids"
     input_modalities: ClassVar[str] = "text"
+    is_parallelizable: ClassVar[bool] = False
     model_tags: ClassVar[list[str] | None] = None
+    _auto_class: ClassVar[str | None] = None
+    _can_record_outputs: ClassVar[dict[str, Any] | None] = None  # layers return their attentions
+    _compatible_flash_implementations: ClassVar[list[str] | None] = None
+    _is_stateful: ClassVar[bool] = False
+    _keep_in_fp32_modules: ClassVar[Collection[str]] = ()
+    _keep_in_fp32_modules_strict: ClassVar[Collection[str]] = ()
+    _keys_to_ignore_on_load_missing: ClassVar[list[str] | None] = None
+    _keys_to_ignore_on_load_unexpected: ClassVar[list[str] | None] = None
     _keys_to_ignore_on_save: ClassVar[list[str] | None] = None
     _no_split_modules: ClassVar[list[str]] = ["AlbertEmbeddings", "AlbertLayer"]  # residual connections
+    _pp_plan: ClassVar[dict[str, Any] | None] = None
     _skip_keys_device_placement: ClassVar[list[str] | None] = None
+    _supports_attention_backend: ClassVar[bool] = False
+    _supports_context_parallel: ClassVar[bool] = False
+    _supports_flash_attn: ClassVar[bool] = False
+    _supports_flex_attn: ClassVar[bool] = False
+    _supports_sdpa: ClassVar[bool] = True
     _tied_weights_keys: ClassVar[dict[str, str] | None] = None
+    _tp_plan: ClassVar[dict[str, Any] | None] = None
+
+    @classmethod
+    def _can_set_attn_implementation(cls) -> bool:
+        return True
+
+    @classmethod
+    def _can_set_experts_implementation(cls) -> bool:
+        return False
+
+    @classmethod
+    def _from_config(cls, config: AlbertConfig, *, attn_implementation: str | None = None) -> Self:
+        config = as_config(config)
+        return cls(config.replace(attn_implementation=attn_implementation or config.attn_implementation))
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -82,6 +111,8 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
         encoder = f"{self.base_model_prefix}."
         self.initialize(name for name, _ in self.named_parameters() if not name.startswith(encoder))
         self.tie_weights()
+        if self.config.extra.get("gradient_checkpointing"):  # in configs of old versions of `transformers`
+            self.gradient_checkpointing_enable()
 
     def init_weights(self) -> None:
         """Call `post_init`. `init_weights` is its older name."""
