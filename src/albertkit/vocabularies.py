@@ -6,9 +6,8 @@ from typing import Any, Unpack
 
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.checkpoint import Checkpoint
-from albertkit.config import CONFIG_FILE
 from albertkit.errors import ModelNotFoundError, TokenizerError
-from albertkit.files import json_bytes, json_text
+from albertkit.files import json_bytes
 from albertkit.hub import HubOptions
 from albertkit.tokenization import folder as files
 from albertkit.tokenization.base import TokenizerBase
@@ -33,8 +32,7 @@ def load_tokenizer(
 
 def open_tokenizer(checkpoint: Checkpoint, **options: Any) -> TokenizerBase:
     with tempfile.TemporaryDirectory() as folder:
-        config = json_text(checkpoint.config)  # needed to compare the size of the tokenizer
-        for name, content in {CONFIG_FILE: config.encode(), **checkpoint.vocabulary}.items():
+        for name, content in checkpoint.vocabulary.items():
             Path(folder, name).write_bytes(content)
         try:
             return AutoTokenizer.from_pretrained(folder, **_maximum_length(checkpoint) | options)

@@ -17,7 +17,6 @@ from albertkit import (
     AutoTokenizer,
     CheckpointError,
     ConfigError,
-    TokenizerError,
 )
 from albertkit.conversion import convert
 
@@ -66,8 +65,6 @@ def test_the_vocabulary_of_another_model_is_an_error(
     model_folder: Path, wordpiece_tokenizer: AlbertWordPieceTokenizer
 ) -> None:
     AlbertForMaskedLM(small_config(vocab_size=50)).save_pretrained(model_folder)
-    with pytest.raises(TokenizerError, match=rf"{len(PIECES)} pieces, but its model has 50 embeddings"):
-        AutoTokenizer.from_pretrained(model_folder)
     with pytest.raises(ConfigError, match=rf"{len(PIECES)} pieces, but the model has 50"):
         albertkit.pipeline("fill-mask", model_folder, tokenizer=wordpiece_tokenizer)
     with pytest.raises(CheckpointError, match=rf"{len(PIECES)} pieces, but the model has 50 embeddings"):

@@ -14,7 +14,6 @@ from albertkit.checkpoints.names import (
     TIED,
     in_model,
     is_keras,
-    parts_of,
     prefix_of,
     shared_names,
     spec_of,
@@ -176,7 +175,7 @@ def architecture_of(config: AlbertConfig, tensors: Iterable[str]) -> str:
 
     If several classes have tensors of the same names, the config decides.
     """
-    parts = parts_of(tensors)
+    parts = {_part(name) for name in tensors}
 
     def used(architecture: str) -> tuple[int, bool]:
         head = HEADS[architecture]

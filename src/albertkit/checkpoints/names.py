@@ -7,7 +7,7 @@ files use ours with slashes.
 """
 
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from functools import cache, lru_cache
 
 from albertkit.config import AlbertConfig
@@ -80,6 +80,8 @@ def shared_names(config: AlbertConfig) -> dict[str, str]:
 WRAPPERS = ("module.", "_orig_mod.")
 """Prefixes of models saved from inside torch's DataParallel or `torch.compile`."""
 
+_KERAS_ENDINGS = {"kernel": "weight", "embeddings": "weight", "gamma": "weight", "beta": "bias"}
+
 OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 """TensorFlow's names of LayerNorm tensors, which the first converters to PyTorch kept."""
 
@@ -136,7 +138,9 @@ def canonical(name: str) -> str:
     while name.startswith(WRAPPERS):
         name = name.partition(".")[2]
     if is_keras(name):
-        name = _from_keras(name)
+        # Such as "tf_albert_model/albert/pooler/kernel:0": the first level is the name of the model's object.
+        levels = name.removesuffix(":0").replace("_._", "/").split("/")  # items of a list: `list_._0`
+        name = ".".join([*levels[1:-1], _KERAS_ENDINGS.get(levels[-1], levels[-1])])
     elif google := from_google(name):
         return google[0]
     for old, new in OLD_ENDINGS.items():
@@ -188,10 +192,6 @@ def spec_of(name: str) -> TensorSpec | None:
     return next((spec for pattern, spec in _SPECS.items() if pattern.fullmatch(bare)), None)
 
 
-def parts_of(names: Iterable[str]) -> set[str]:
-    return {spec.part for name in names if (spec := spec_of(name))}
-
-
 def in_model(name: str, expected: Container[str]) -> str | None:
     """Return the name in `expected` of a tensor with the name `name` in a file, or None.
 
@@ -223,13 +223,3 @@ def executed_layers(config: AlbertConfig, prefix: str) -> list[str]:
 def prefix_of(spec: TensorSpec) -> str:
     """Return the prefix of the spec's name in a model with a head."""
     return BASE_PREFIX if spec.part in (*REQUIRED, "pooler") else ""
-
-
-def _from_keras(name: str) -> str:
-    """Return our name for a weight of a Keras file, such as "tf_albert_model/albert/pooler/kernel:0".
-
-    The first level is the name of the model's object. Items of a list are written `list_._0`.
-    """
-    levels = name.removesuffix(":0").replace("_._", "/").split("/")
-    endings = {"kernel": "weight", "embeddings": "weight", "gamma": "weight", "beta": "bias"}
-    return ".".join([*levels[1:-1], endings.get(levels[-1], levels[-1])])

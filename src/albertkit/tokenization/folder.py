@@ -65,12 +65,10 @@ _FIXED: dict[str, Any] = {
 # --- files --------------------------------------------------------------------------------------
 
 
-def locate(name_or_path: str | Path, *, also: tuple[str, ...] = (), **options: Unpack[HubOptions]) -> Path:
+def locate(name_or_path: str | Path, **options: Unpack[HubOptions]) -> Path:
     """Return a tokenizer's folder, downloaded if necessary, or the path itself if it is a file."""
     path = hub.as_path(name_or_path)
-    return (
-        path if path and path.is_file() else hub.resolve(name_or_path, patterns=(*PATTERNS, *also), **options)
-    )
+    return path if path and path.is_file() else hub.resolve(name_or_path, patterns=PATTERNS, **options)
 
 
 def find(path: Path, name: str) -> Path | None:
