@@ -39,7 +39,7 @@ def _new_option(monkeypatch: pytest.MonkeyPatch) -> None:
 
     definition = tasks.DEFINITIONS["sentence-order"]
     monkeypatch.setitem(options.OPTIONS, "sentence-order", LoudOptions)  # type: ignore[arg-type]
-    changed = dataclasses.replace(definition, options=LoudOptions, plan=plan)
+    changed = dataclasses.replace(definition, plan=plan)
     monkeypatch.setitem(tasks.DEFINITIONS, "sentence-order", changed)  # type: ignore[arg-type]
 
 

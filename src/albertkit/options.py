@@ -193,11 +193,6 @@ class SentenceOrderOptions:
     error, and report the number of removed tokens as `cut`."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class NoOptions:
-    """A task of your own has no options: its `record` determines the answers."""
-
-
 OPTIONS: Mapping[str, type] = {
     "fill-mask": FillMaskOptions,
     "feature-extraction": FeatureExtractionOptions,
@@ -208,7 +203,7 @@ OPTIONS: Mapping[str, type] = {
     "sentence-order": SentenceOrderOptions,
     "zero-shot-classification": ZeroShotClassificationOptions,
 }
-"""Name of a pipeline's task -> its options."""
+"""Name of a pipeline's task -> its options. A task of your own has none."""
 
 
 def read_options(kind: type, *given: Mapping[str, Any]) -> Any:

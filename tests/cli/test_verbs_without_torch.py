@@ -110,27 +110,6 @@ def without_torch(commands: Iterable[Iterable[Any]]) -> list[tuple[int | None, s
     return [tuple(one) for one in json.loads(run_without_torch(RUN_ALL, json.dumps(given)))]
 
 
-def test_the_verbs_for_texts(models: dict[str, Path], run: Run) -> None:
-    context = f"The captain opened the harbour. {LONG} My sister found 12,000 letters."
-    verbs = {
-        ("fill-mask", "AlbertForPreTraining"): ["the [MASK] opened the [MASK]", "--top-k", "3"],
-        ("order", "AlbertForPreTraining"): [TEXT, "my sister"],
-        ("embed", "AlbertForPreTraining"): [TEXT, "my sister", LONG, "--truncation", "--normalize"],
-        ("classify", "AlbertForSequenceClassification"): [TEXT, "my sister"],
-        ("tag", "AlbertForTokenClassification"): [TEXT, LONG],
-        ("answer", "AlbertForQuestionAnswering"): ["who", "what", "--context", context, "--top-k", "3"],
-        ("choose", "AlbertForMultipleChoice"): ["she", "he", "--context", TEXT, "--question", "who"],
-    }
-    commands = [[verb, *given, "--json", "--model", models[name]] for (verb, name), given in verbs.items()]
-    commands.append(["fill-mask", "the [MASK] opened", "--json"])  # the bundled model
-    for command, (status, printed, errors) in zip(commands, without_torch(commands), strict=True):
-        assert status == 0, errors
-        expected = run(*command, "--engine", "torch")
-        assert expected.status == 0, expected.errors
-        assert_close([json.loads(line) for line in printed.splitlines()], expected.json)
-        assert expected.json
-
-
 def read(file: Path) -> list[dict[str, Any]]:
     if file.suffix == ".parquet":
         return parquet.read_table(file).to_pylist()

@@ -13,13 +13,10 @@ if TYPE_CHECKING:
     from albertkit.bench import BenchReport, Timing
     from albertkit.inspection.attention import AttentionReport
 
-_UNLIMITED = 1 << 20  # larger than the width of any cell
-_LONG_WORD = 20  # in a narrow terminal, longer words are split
 _LONG_BAR = 30
-_SHORT_BAR = 10  # bars are shorter only if a name would be split in a word
 _QUOTED = 30  # characters shown on each side of an answer
 _MAX_COMPARED = 12  # maximum number of texts whose similarity table fits into a terminal
-_MIN_TEXT, _MAX_TEXT = 10, 50  # columns of the texts in this table; with less space, the texts are left out
+_MAX_TEXT = 50  # columns of the texts in this table
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -69,51 +66,26 @@ def print_title(console: "Console", given: Any) -> None:
 
 
 def print_table(console: "Console", table: "Table") -> None:
-    """Print a table without cutting its cells.
-
-    If the terminal is too narrow, columns wrap at words, except those with `no_wrap`. If that is not enough,
-    the lines of the table are longer than the terminal. A column is cut only if it has a `max_width`.
-    """
-    from rich.measure import measure_renderables
-
-    options = console.options.update_width(_UNLIMITED)
+    """Print a table. In a narrow terminal, its cells wrap, the widest columns first, and nothing is cut."""
     for column in table.columns:
-        needed = measure_renderables(console, options, [column.header, *column.cells])
-        width = needed.maximum if column.no_wrap else min(needed.minimum, _LONG_WORD)
-        column.min_width = min(width, column.max_width or width)
-        if not column.no_wrap:
-            column.overflow = "fold"
-    _, right, _, left = table.padding
-    needed_width = sum(column.min_width or 0 for column in table.columns)
-    needed_width += (left + right) * (len(table.columns) - 1)
-    if needed_width > console.width:
-        table.width = needed_width
-    console.print(table, crop=False)
+        column.overflow = "fold"
+    console.print(table)
 
 
 def print_bars(console: "Console", shares: Sequence[tuple[str, float]]) -> None:
     """Print one line per name, with a bar whose length is its probability relative to the best.
 
-    A single bar is relative to 100%. In a narrow terminal, the bars become shorter before the names wrap.
+    A single bar is relative to 100%.
     """
     from rich.bar import Bar
-    from rich.measure import measure_renderables
 
-    names = [name for name, _ in shares]
-    percents = [f"{100 * score:.3g}%" for _, score in shares]
-    name_width = measure_renderables(console, console.options.update_width(_UNLIMITED), names)
-    rest = console.width - max(map(len, percents)) - 4  # two spaces after each of two columns
-    shortest = min(_SHORT_BAR, rest - min(name_width.minimum, _LONG_WORD))
-    bar_width = min(_LONG_BAR, max(rest - name_width.maximum, shortest))
     table = new_table(show_header=False)
     table.add_column()
-    table.add_column(justify="right", no_wrap=True)
-    if bar_width > 0:
-        table.add_column(no_wrap=True)
+    table.add_column(justify="right")
+    table.add_column(max_width=_LONG_BAR)
     best = max(score for _, score in shares) if len(shares) > 1 else 1.0
-    for name, percent, (_, score) in zip(names, percents, shares, strict=True):
-        bar = Bar(size=best, begin=0, end=score, width=bar_width, color="cyan")
-        table.add_row(name, percent, *([bar] if bar_width > 0 else []))
+    for name, score in shares:
+        table.add_row(name, f"{100 * score:.3g}%", Bar(size=best, begin=0, end=score, color="cyan"))
     print_table(console, table)
 
 
@@ -171,6 +143,7 @@ def quote(answer: dict[str, Any], context: str) -> str:
 def print_vectors(texts: list[str], matrix: "np.ndarray", output: Path | None) -> None:
     """Print the first numbers of one vector, or the cosines between several."""
     import numpy as np
+    from rich.text import Text
 
     from albertkit.metrics import unit
 
@@ -186,16 +159,12 @@ def print_vectors(texts: list[str], matrix: "np.ndarray", output: Path | None) -
     scaled = unit(matrix)
     cosines = [[f"{cosine:.2f}" for cosine in row] for row in scaled @ scaled.T]
     table = new_table(title="cosine similarity", title_justify="left", padding=(0, 1))
-    table.add_column("", no_wrap=True)
-    number_width = max(len(cosine) for row in cosines for cosine in row)
-    text_width = console.width - len(str(len(texts))) - len(texts) * (number_width + 2) - 2
-    has_texts = text_width >= _MIN_TEXT
-    if has_texts:
-        table.add_column("text", no_wrap=True, max_width=min(text_width, _MAX_TEXT), overflow="ellipsis")
+    table.add_column("")
+    table.add_column("text", max_width=_MAX_TEXT)
     for number in range(1, len(texts) + 1):
-        table.add_column(str(number), justify="right", no_wrap=True)
+        table.add_column(str(number), justify="right")
     for number, (text, row) in enumerate(zip(texts, cosines, strict=True), start=1):
-        table.add_row(str(number), *([text] if has_texts else []), *row)
+        table.add_row(str(number), Text(text, no_wrap=True, overflow="ellipsis"), *row)
     print_table(console, table)
 
 

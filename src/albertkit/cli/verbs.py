@@ -59,9 +59,9 @@ class Command:
     extra: Sequence[Flag] = ()
     """Further flags."""
     json: str | None = None
-    """The help text of `--json`; None if there is no such flag."""
-    show: Callable[[Any, bool, Mapping[str, Any]], None] | None = None
-    """Prints the result."""
+    """The help text of `--json`; None if the function prints its results itself."""
+    show: Callable[[Any, Mapping[str, Any]], object] = lambda result, _: print(result)
+    """Prints the result, if it is not printed as JSON."""
     common: Iterable[str] | None = None
     """The settings that `--help` shows; None for all."""
     default: str | None = None
@@ -90,11 +90,18 @@ class Command:
         """Run the function with the flags that were set, and print its result."""
         assert self.function is not None
         given = {**self.defaults, **given}
-        if self.run_with is not None or self.show is None:
-            (self.run_with or _resolve(self.function))(**given)
+        function = self.run_with or _resolve(self.function)
+        if self.run_with is not None or self.json is None:  # it prints its results
+            function(**given)
             return
         as_json = given.pop("json", False)
-        self.show(_resolve(self.function)(**given), as_json, given)
+        result = function(**given)
+        if as_json:
+            values = result.to_json() if hasattr(result, "to_json") else result
+            for value in values if isinstance(values, list) else [values]:
+                printing.print_json(value)
+        else:
+            self.show(result, given)
 
 
 def _resolve(path: str) -> Any:
@@ -108,50 +115,30 @@ def _resolve(path: str) -> Any:
         raise
 
 
-# --- printing
+# --- commands that do more than one function
 
 
-def _print_run(run: Any, as_json: bool, given: Mapping[str, Any]) -> None:
+def _pretrain(**given: Any) -> None:
+    from albertkit.pretraining.run import pretrain
+
+    _exit_with(pretrain(**given))
+
+
+def _finetune(*, json: bool = False, **given: Any) -> None:
+    from albertkit.finetuning.finetune import finetune
+
+    run: Any = finetune(**given)
     if getattr(run, "report", None):
         logger.info("best model at step %d; model and report are in %s", run.report["step"], given["output"])
-        printing.print_metrics(run.report, as_json)
+        printing.print_metrics(run.report, json)
     elif getattr(run, "is_main", False):
         logger.info("stopped at step %d; the same command resumes the run", run.step)
     _exit_with(run)
 
 
-def _exit_with(run: Any, *_: Any) -> None:
+def _exit_with(run: Any) -> None:
     if run.signal is not None:
         sys.exit(128 + run.signal)  # the shell's convention, so that scripts see the interruption
-
-
-def _print_report(report: Any, as_json: bool, *_: Any) -> None:
-    if as_json:
-        printing.print_json(report.to_json())
-    else:
-        print(report)
-
-
-def _print_attention(report: Any, as_json: bool, given: Mapping[str, Any]) -> None:
-    if as_json:
-        printing.print_json(report.to_json())
-    else:
-        printing.print_attention(report, given.get("html"))
-
-
-def _print_model(report: Any, as_json: bool, *_: Any) -> None:
-    (printing.print_json if as_json else printing.print_model)(report)
-
-
-def _print_bench(report: Any, as_json: bool, given: Mapping[str, Any]) -> None:
-    if as_json:
-        for line in report.to_json():
-            printing.print_json(line)
-    else:
-        printing.print_bench(report, given.get("plot"))
-
-
-# --- commands that do more than one function
 
 
 def _evaluate(*, suite: str | None = None, json: bool = False, **given: Any) -> None:
@@ -233,14 +220,12 @@ _RAW: Mapping[str, Any] = {
     "positional": ("inputs",),
     "kinds": {"inputs": list[str]},
     "json": _JSON_REPORT,
-    "show": _print_report,
 }
 _LABELED = "Fine-tune and evaluate on labeled data"
 _FILES: Mapping[str, Any] = {
     "panel": "Convert, export and inspect models",
     "positional": ("source", "target"),
     "json": _JSON_REPORT,
-    "show": _print_report,
 }
 
 COMMANDS: Mapping[str, Command] = {
@@ -328,8 +313,8 @@ COMMANDS: Mapping[str, Command] = {
         "several processes or machines: torchrun --nproc-per-node 8 -m albertkit pretrain ...",
         example="pretrain --recipe recipes/mini.toml --data shards --tokenizer tokenizer --output run",
         function="albertkit.pretraining.run:pretrain",
+        run_with=_pretrain,
         settings={"albertkit.pretraining.settings:PretrainingSettings": "Training"},
-        show=_exit_with,
         common=_COMMON,
     ),
     "finetune": Command(
@@ -337,10 +322,10 @@ COMMANDS: Mapping[str, Command] = {
         help="Fine-tune a model on labeled data and report its metrics.",
         example="finetune text-classification --train train.csv --validation dev.csv --output run",
         function="albertkit.finetuning.finetune:finetune",
+        run_with=_finetune,
         settings={"albertkit.finetuning.settings:FinetuningSettings": "Training", _DATA: "Data"},
         positional=("task",),
         json=_JSON_METRICS,
-        show=_print_run,
         common=_COMMON,
     ),
     "evaluate": Command(
@@ -418,7 +403,7 @@ COMMANDS: Mapping[str, Command] = {
         function="albertkit.inspection.model:inspect_model",
         positional=("model",),
         json=_JSON_REPORT,
-        show=_print_model,
+        show=lambda report, _: printing.print_model(report),
     ),
     "inspect attention": Command(
         panel=_FILES["panel"],
@@ -428,7 +413,7 @@ COMMANDS: Mapping[str, Command] = {
         function="albertkit.inspection.attention:inspect_attention",
         positional=("text",),
         json="Print one JSON object.",
-        show=_print_attention,
+        show=lambda report, given: printing.print_attention(report, given.get("html")),
         rare=("tokenizer",),
     ),
     "bench": Command(
@@ -438,7 +423,7 @@ COMMANDS: Mapping[str, Command] = {
         example="bench --plot bench.png",
         function="albertkit.bench:bench",
         json="Print a JSON line for the machine and the model, then one per measurement.",
-        show=_print_bench,
+        show=lambda report, given: printing.print_bench(report, given.get("plot")),
     ),
 }
 """The name of a command as it is typed -> the command. `export` and `inspect` have commands of their own."""

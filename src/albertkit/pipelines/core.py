@@ -85,10 +85,8 @@ class Pipeline(PushToHub):
     ) -> None:
         del num_workers
         if not class_names(model):
-            raise ConfigError(
-                f"received a {_name_with_package(model)}. Expected a model of albertkit. To load a model by "
-                "its folder or name, use pipeline(task, model=...)."
-            )
+            expected = "Expected a model of albertkit. To load one, use pipeline(task, model=...)."
+            raise ConfigError(f"received a {_name_with_package(model)}. {expected}")
         task = task or self.default_task
         self.definition = find_definition(task, model.config, [class_name(model)])
         if not class_names(model) & {*self.definition.architectures}:
@@ -100,10 +98,8 @@ class Pipeline(PushToHub):
             raise ConfigError(f"the tokenizer is a {received}. Expected a tokenizer of albertkit.")
         sizes = f"the tokenizer has {len(tokenizer)} pieces, but the model has {model.config.vocab_size}"
         if len(tokenizer) > model.config.vocab_size:
-            raise ConfigError(
-                f"{sizes}: they do not belong together. (For tokens that you added: "
-                "model.resize_token_embeddings(len(tokenizer)))"
-            )
+            todo = "For tokens that you added, call model.resize_token_embeddings(len(tokenizer))."
+            raise ConfigError(f"{sizes}: they do not belong together. {todo}")
         if len(tokenizer) < model.config.vocab_size - _MAX_PADDING:
             warn_caller(f"{sizes}. If the tokenizer belongs to another model, the answers mean nothing.")
         if (place := read_device(device)) is not None:
@@ -367,19 +363,15 @@ def find_definition(
     if _depends_on_model(task) and (own := user_task_of(config)) is not None:
         raise needs_class(name, own)
     known = [*DEFINITIONS, *ALIASES]
+    expected = f"Expected one of {', '.join(known)}, or a `Task` of your own."
     if task is None:
         head = next((each for each in classes if each in HEADS), None)
         if head is None or HEADS[head].task not in DEFINITIONS:
-            raise ConfigError(
-                f"the task is None, and there is no pipeline for {head or name}. Expected one of "
-                f"{', '.join(known)}, or a `Task` of your own."
-            )
+            raise ConfigError(f"the task is None, and there is no pipeline for {head or name}. {expected}")
         return DEFINITIONS[HEADS[head].task]
     if task not in known:
         meant = did_you_mean(task, known)
-        raise ConfigError(
-            f"there is no pipeline for the task {task!r}{meant}. Expected one of {', '.join(known)}."
-        )
+        raise ConfigError(f"there is no pipeline for the task {task!r}{meant}. {expected}")
     return DEFINITIONS[ALIASES.get(task, task)]
 
 

@@ -21,7 +21,7 @@ from albertkit.engines.engine import Row, by_example, every_token
 from albertkit.errors import ConfigError, DataError, check_arguments, short, warn_caller
 from albertkit.extras import optional
 from albertkit.metrics import unit
-from albertkit.options import BEST, OPTIONS, TEMPLATE, NoOptions, check_size
+from albertkit.options import BEST, OPTIONS, TEMPLATE, check_size
 from albertkit.recipe import build
 from albertkit.reference import softmax
 from albertkit.tasks.masked_lm import MaskedLM
@@ -46,6 +46,11 @@ _CUT_UNSEEN = (
 )
 
 
+@dataclass(frozen=True)
+class _NoOptions:
+    pass
+
+
 class Plan(NamedTuple):
     """What a call computes: examples -> rows -> outputs -> answers."""
 
@@ -67,7 +72,6 @@ class Definition:
     """Returns what a call with these options computes."""
     read: Callable[[Any], Any]
     """Returns an input as an example; raises DataError for anything else."""
-    options: type = NoOptions
     check: Callable[[Pipeline], object] = lambda pipeline: pipeline.plan()
     """Raises ConfigError if the model or the defaults do not fit the task."""
     fields: tuple[str, ...] = ("text",)
@@ -76,6 +80,11 @@ class Definition:
     """The field that receives all further columns of a .tsv file."""
     is_single: Callable[[Any], bool] = lambda inputs: isinstance(inputs, str | Mapping)
     """Whether inputs are a single input."""
+
+    @property
+    def options(self) -> type:
+        """The class of the options."""
+        return OPTIONS[self.name] if DEFINITIONS.get(self.name) is self else _NoOptions
 
 
 def _planned(
@@ -507,21 +516,18 @@ DEFINITIONS: Mapping[str, Definition] = {
             architectures=("AlbertForMaskedLM", "AlbertForPreTraining"),
             plan=_fill_mask,
             read=_read_text,
-            options=OPTIONS["fill-mask"],
         ),
         Definition(
             name="feature-extraction",
             architectures=("AlbertModel", "AlbertPreTrainedModel"),
             plan=_feature_extraction,
             read=_read_text,
-            options=OPTIONS["feature-extraction"],
         ),
         Definition(
             name="text-classification",
             architectures=("AlbertForSequenceClassification",),
             plan=_text_classification,
             read=_read_text_or_pair,
-            options=OPTIONS["text-classification"],
             fields=PAIR_FIELDS,
             is_single=lambda inputs: isinstance(inputs, str | Mapping) or _is_pair(inputs),
         ),
@@ -530,14 +536,12 @@ DEFINITIONS: Mapping[str, Definition] = {
             architectures=("AlbertForTokenClassification",),
             plan=_token_classification,
             read=_read_words,
-            options=OPTIONS["token-classification"],
         ),
         Definition(
             name="question-answering",
             architectures=("AlbertForQuestionAnswering",),
             plan=_question_answering,
             read=_read_question,
-            options=OPTIONS["question-answering"],
             fields=QUESTION_FIELDS,
             is_single=lambda inputs: isinstance(inputs, Mapping),
         ),
@@ -546,7 +550,6 @@ DEFINITIONS: Mapping[str, Definition] = {
             architectures=("AlbertForMultipleChoice",),
             plan=_multiple_choice,
             read=_read_choice,
-            options=OPTIONS["multiple-choice"],
             fields=CHOICE_FIELDS,
             rest=CHOICES_FIELD,
             is_single=lambda inputs: isinstance(inputs, Mapping),
@@ -556,7 +559,6 @@ DEFINITIONS: Mapping[str, Definition] = {
             architectures=("AlbertForPreTraining",),
             plan=_sentence_order,
             read=_read_pair,
-            options=OPTIONS["sentence-order"],
             fields=PAIR_FIELDS,
             is_single=lambda inputs: isinstance(inputs, Mapping) or _is_pair(inputs),
         ),
@@ -565,7 +567,6 @@ DEFINITIONS: Mapping[str, Definition] = {
             architectures=("AlbertForSequenceClassification",),
             plan=_zero_shot_classification,
             read=_read_text,
-            options=OPTIONS["zero-shot-classification"],
             check=_entailment_of,
         ),
     )
