@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from command_line import Run, assert_one_line_error
+from command_line import Run
 from places import ROOT
 
 import albertkit
@@ -115,12 +115,6 @@ def test_usage_errors_have_one_line(run: Run, given: str, message: str) -> None:
     assert line.startswith("error: ")
     assert message in line
     assert line.endswith("--help")
-
-
-@pytest.mark.parametrize("runner", ["ray", "local"])
-def test_the_name_of_a_runner_is_not_an_engine(run: Run, runner: str) -> None:
-    found = run("predict", "--model", "m", "--input", "a", "--output", "b", "--engine", runner)
-    assert_one_line_error(found, f"Use --runner {runner}")
 
 
 def test_no_arguments_are_a_request_for_help(run: Run) -> None:
