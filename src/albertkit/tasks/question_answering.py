@@ -14,24 +14,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import QuestionExample, inside_word
-from albertkit.datasets.official import squad
-from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import Reader
-from albertkit.engines.engine import Row, by_example, every_token
+from albertkit.engines.engine import Row, every_token
 from albertkit.errors import ConfigError, DataError, short
 from albertkit.metrics import best_threshold, exact_match, score_questions
 from albertkit.reference import largest_indices, log_sum_exp
 from albertkit.tasks.labels import entropy
 from albertkit.tasks.rows import owned
 from albertkit.tasks.task import Decision, Task, directions
-from albertkit.text_files import file_format
 
 NO_ANSWER: tuple[int, int] = (0, 0)  # start and end at [CLS]
 _BELOW_ALL = 0.01  # distance of the threshold below all differences; larger than rounding errors
@@ -114,11 +109,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             raise ConfigError(f"max_length is {self.max_length}. Expected at least 7.")
         limit = self.settings.max_question_length or self.max_length
         self.max_question_length = min(limit, self.max_length // 2)
-
-    def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[QuestionExample]:
-        if isinstance(source, str) and file_format(Path(source))[0] == ".json":
-            return squad(source, labeled=labeled)
-        return super().reader(source, options, labeled=labeled)
 
     def saved(self, examples: Sequence[QuestionExample]) -> dict[str, Any]:
         """Also remove the threshold of the initial model; `tuned` chooses a new one."""
@@ -220,28 +210,20 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     def keep(self, scores: np.ndarray) -> np.ndarray:
         return scores.T
 
-    def predictions(
-        self, examples: Sequence[QuestionExample], rows: Sequence[QuestionRow], outputs: Sequence[np.ndarray]
-    ) -> list[Answered]:
-        return [
-            self._prediction(example.context, own)
-            for example, own in zip(examples, by_example(rows, outputs, count=len(examples)), strict=True)
-        ]
-
-    def _prediction(self, context: str, windows: list[tuple[QuestionRow, np.ndarray]]) -> Answered:
+    def decode(self, example: QuestionExample, rows: list[tuple[QuestionRow, np.ndarray]]) -> Answered:
         # Possible starts and ends: every token of the context in every window, or [CLS].
-        possible = [logits[:, [0, *row.context]] for row, logits in windows]  # (2, S + 1) each
+        possible = [logits[:, [0, *row.context]] for row, logits in rows]  # (2, S + 1) each
         norm = float(log_sum_exp(np.concatenate(possible, axis=1)).sum())
-        null = min(float(logits[:, 0].sum()) for _, logits in windows)
+        null = min(float(logits[:, 0].sum()) for _, logits in rows)
         # Best first. Of spans with equal scores, the span of the first window comes first.
-        spans = heapq.merge(*(self._spans(*window) for window in windows), key=lambda one: -one[0])
+        spans = heapq.merge(*(self._spans(*window) for window in rows), key=lambda one: -one[0])
         answers: list[Answer] = []
         for logit, first, last in spans:
-            start, end = whole_words(context, first, last)
+            start, end = whole_words(example.context, first, last)
             # Word-start marks have no characters: a span of them is empty, and others may end after a space.
             if start < end and all(end <= one.start or one.end <= start for one in answers):
                 score = float(np.exp(np.float32(logit - norm)))
-                answers.append(Answer(context[start:end], start, end, score, logit))
+                answers.append(Answer(example.context[start:end], start, end, score, logit))
                 if len(answers) == self.n_best:
                     break
         return Answered(answers, Answer("", 0, 0, float(np.exp(np.float32(null - norm))), null))

@@ -14,7 +14,6 @@ Shapes: B examples, T tokens, R tokens read, H hidden size, D dimensions of a ve
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,10 +31,7 @@ from albertkit.checkpoints.sentence_modules import (
 )
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import PairExample
-from albertkit.datasets.official import glue
-from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import Reader
-from albertkit.engines.engine import Row, by_example, every_token, first_token, runs_of_examples
+from albertkit.engines.engine import Row, every_token, first_token, runs_of_examples
 from albertkit.errors import ConfigError, DataError, did_you_mean, short, warn_caller
 from albertkit.metrics import pearson, retrieval_scores, retrieve, spearman, unit
 from albertkit.reference import ACTIVATIONS
@@ -197,12 +193,6 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             self.max_length = min(self.max_length, longest)
         self._vectors = TextVectors(self.tokenizer, self.modules, max_length=self.max_length)
 
-    def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[PairExample]:
-        if options.glue is not None and isinstance(source, str):
-            path = Path(source)
-            return glue(path.parent, options.glue, path.name, labeled=labeled, example_class=PairExample)
-        return super().reader(source, options, labeled=labeled)
-
     def saved(self, examples: Sequence[PairExample]) -> dict[str, Any]:
         entries = {POOLING_KEY: self.modules.pooling, NORMALIZE_KEY: self.modules.normalize}
         return super().saved(examples) | entries
@@ -257,15 +247,10 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
     def keep(self, scores: np.ndarray) -> np.ndarray:
         return self._vectors.vector(scores)
 
-    def predictions(
-        self, examples: Sequence[PairExample], rows: Sequence[Row], outputs: Sequence[np.ndarray]
-    ) -> list[Embedded]:
-        predictions = []
-        for own in by_example(rows, outputs, count=len(examples)):
-            vectors = [vector for _, vector in own]
-            similarity = float(unit(vectors[0]) @ unit(vectors[1])) if len(vectors) > 1 else None
-            predictions.append(Embedded(vectors, similarity))
-        return predictions
+    def decode(self, example: PairExample, rows: list[tuple[Row, np.ndarray]]) -> Embedded:
+        vectors = [vector for _, vector in rows]
+        similarity = float(unit(vectors[0]) @ unit(vectors[1])) if len(vectors) > 1 else None
+        return Embedded(vectors, similarity)
 
     def compared(self, examples: Sequence[PairExample], predictions: list[Embedded]) -> list[Embedded]:
         """Return the predictions with the rank of the second text and the nearest candidate.
