@@ -165,7 +165,11 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     ) -> Sequence[tuple[int, int] | None]:
         if example.is_impossible or not example.answers:
             return [NO_ANSWER if example.is_impossible else None] * len(windows)
-        first, last = self._locate_answer(example, offsets)
+        text, start = example.answers[0]
+        first = bisect_right(offsets, start, key=lambda place: place[1])
+        last = bisect_left(offsets, start + len(text), key=lambda place: place[0]) - 1
+        if first > last:
+            raise DataError(f"question {example.id!r}: the answer {short(text)} has no tokens.")
         labels = [NO_ANSWER] * len(windows)
         for number, shown in enumerate(windows):
             if first in shown and last in shown:
@@ -182,19 +186,10 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         if not self.settings.truncation:
             raise DataError(
                 f"the question {short(question)} has {len(encoding)} tokens. Expected at most "
-                f"{self.max_question_length}, half of a row or less. Shorten it."
+                f"{self.max_question_length}, to leave room for the context. Shorten it."
             )
         question = question[: encoding.offsets[self.max_question_length - 1][1]]
         return question, len(encode(question)[0]), left_out
-
-    def _locate_answer(self, example: QuestionExample, offsets: list[tuple[int, int]]) -> tuple[int, int]:
-        """Return the first and the last token of the answer, counted in the context."""
-        text, start = example.answers[0]
-        first = bisect_right(offsets, start, key=lambda place: place[1])
-        last = bisect_left(offsets, start + len(text), key=lambda place: place[0]) - 1
-        if first > last:
-            raise DataError(f"question {example.id!r}: the answer {short(text)} has no tokens.")
-        return first, last
 
     def units(self, rows: Sequence[QuestionRow]) -> list[list[QuestionRow]]:
         """Return each row alone, without the rows of examples whose answer is in no window."""
