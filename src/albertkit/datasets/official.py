@@ -97,7 +97,9 @@ def _squad_rows(path: Path) -> Iterator[Row]:
                     if name in known:
                         raise DataError(f"{path}: two questions have the id {name!r}. Expected unique ids.")
                     known.add(name)
-                    answers = [(one["text"], one["answer_start"]) for one in question.get("answers", ())]
+                    answers = [
+                        (answer["text"], answer["answer_start"]) for answer in question.get("answers", ())
+                    ]
                     if not all(isinstance(text, str) and type(start) is int for text, start in answers):
                         raise ValueError(f"the answers to {name!r} are {short(answers)}")
                     values = {

@@ -96,7 +96,9 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
 
     def scores(self, examples: Sequence[ChoiceExample], predictions: Sequence[Chosen]) -> dict[str, float]:
         true = [-1 if example.label is None else example.label for example in examples]
-        return choice_scores(true, [one.choice for one in predictions], ids=[one.id for one in examples])
+        return choice_scores(
+            true, [prediction.choice for prediction in predictions], ids=[example.id for example in examples]
+        )
 
     def baseline(self, examples: Sequence[ChoiceExample]) -> dict[str, float]:
         return {"accuracy": sum(1 / len(example.choices) for example in examples) / len(examples)}

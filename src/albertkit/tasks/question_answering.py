@@ -77,7 +77,7 @@ class Answered:
         """Return the answers, best first, with "no answer" if there is a threshold or no other answer."""
         if threshold is None:
             return self.answers or [self.no_answer]
-        better = [one for one in self.answers if self.no_answer.logit - one.logit <= threshold]
+        better = [answer for answer in self.answers if self.no_answer.logit - answer.logit <= threshold]
         return [*better, self.no_answer, *self.answers[len(better) :]]
 
 
@@ -138,9 +138,13 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             stride=min(self.settings.doc_stride, (self.max_length - length - 3) // 2),
             return_overflowing_tokens=True,
         )
-        windows: list[Any] = sorted(encoded.encodings or [], key=lambda one: one.window.second.start)
+        windows: list[Any] = sorted(
+            encoded.encodings or [], key=lambda encoding: encoding.window.second.start
+        )
         offsets = windows[0].sequences[1].offsets
-        ranges: list[range] = [one.window.second for one in windows]  # the tokens of the context in a row
+        ranges: list[range] = [
+            window.window.second for window in windows
+        ]  # the tokens of the context in a row
         before = length + 2  # [CLS] question [SEP]
         labels = self._labels(example, offsets, ranges, before)
         rows = []
@@ -211,12 +215,12 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         norm = float(log_sum_exp(np.concatenate(possible, axis=1)).sum())
         null = min(float(logits[:, 0].sum()) for _, logits in rows)
         # Best first. Of spans with equal scores, the span of the first window comes first.
-        spans = heapq.merge(*(self._spans(*window) for window in rows), key=lambda one: -one[0])
+        spans = heapq.merge(*(self._spans(*window) for window in rows), key=lambda span: -span[0])
         answers: list[Answer] = []
         for logit, first, last in spans:
             start, end = whole_words(example.context, first, last)
             # Word-start marks have no characters: a span of them is empty, and others may end after a space.
-            if start < end and all(end <= one.start or one.end <= start for one in answers):
+            if start < end and all(end <= answer.start or answer.end <= start for answer in answers):
                 score = float(np.exp(np.float32(logit - norm)))
                 answers.append(Answer(example.context[start:end], start, end, score, logit))
                 if len(answers) == self.n_best:
@@ -303,8 +307,8 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         threshold = self.scores(examples, predictions).get("best_f1_threshold")
         if threshold is None:
             return {}
-        differences = [d for one in predictions if (d := one.no_answer_difference) < math.inf]
-        above = [one for one in differences if one > threshold]
+        differences = [d for prediction in predictions if (d := prediction.no_answer_difference) < math.inf]
+        above = [value for value in differences if value > threshold]
         if len(above) == len(differences):  # predicting no answer for all is best, so there is no midpoint
             return {THRESHOLD_KEY: threshold - _BELOW_ALL}
         return {THRESHOLD_KEY: (threshold + min(above)) / 2 if above else threshold}

@@ -203,7 +203,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         """Return a note on what is trained: it depends on the kind of examples."""
         kind, config = _kind(training), self.config
         if self.modules.steps:
-            after = ", ".join(type(one).__name__ for one in self.modules.steps)
+            after = ", ".join(type(step).__name__ for step in self.modules.steps)
             raise ConfigError(
                 f"the pooling of the model is {self.modules.pooling}, followed by {after}, which cannot be "
                 "trained. Choose a pooling (--pooling), which removes the modules."
@@ -274,7 +274,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             np.stack([prediction.vectors[0] for prediction in predictions]),
             np.stack(list(candidates.values())),
             right,
-            left_out=[one - others for one, others in zip(itself, right, strict=True)],
+            left_out=[text - others for text, others in zip(itself, right, strict=True)],
         )
         texts = list(candidates)
         return [
@@ -300,7 +300,9 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             cosines = [prediction.similarity or 0.0 for prediction in predictions]
             scores = {"spearman": spearman(true, cosines), "pearson": pearson(true, cosines)}
             return {name: 0.0 if math.isnan(value) else value for name, value in scores.items()}
-        return retrieval_scores([one.rank for one in predictions if one.rank is not None])
+        return retrieval_scores(
+            [prediction.rank for prediction in predictions if prediction.rank is not None]
+        )
 
     def main_metric(self, examples: Sequence[PairExample]) -> str:
         return "spearman" if _kind(examples, alone=False) == "scored" else "mrr"
@@ -312,7 +314,10 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
 
     def constant_answer(self, examples: Sequence[PairExample], predictions: Sequence[Embedded]) -> str | None:
         """Return "one vector" if the vectors of different texts are almost equal, else None."""
-        own = {example.text: one.vectors[0] for example, one in zip(examples, predictions, strict=True)}
+        own = {
+            example.text: prediction.vectors[0]
+            for example, prediction in zip(examples, predictions, strict=True)
+        }
         mean = unit(np.stack(list(own.values()))).mean(axis=0)
         if len(own) > 1 and 1 - float(mean @ mean) < CONSTANT**2:
             return "one vector"

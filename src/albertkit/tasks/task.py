@@ -401,7 +401,10 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         """
         pairs = zip(examples, predictions, strict=True)
         decisions = [decision for pair in pairs for decision in self.decisions(*pair)]
-        true, predicted = [one.true for one in decisions], [one.predicted for one in decisions]
+        true, predicted = (
+            [decision.true for decision in decisions],
+            [decision.predicted for decision in decisions],
+        )
         if predicted and all(isinstance(value, float) for value in (*true, *predicted)):
             is_constant = bool(np.std(predicted) < _CONSTANT * np.std(true))
         else:
@@ -425,5 +428,5 @@ def example_name(example: Any, number: int) -> str:
 
 def _hashable(value: Any) -> Any:
     if isinstance(value, dict):
-        return tuple((name, _hashable(one)) for name, one in value.items())
+        return tuple((name, _hashable(item)) for name, item in value.items())
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value

@@ -121,7 +121,10 @@ class TextClassification(Task[TextExample, Row, Classified]):
         """Return one row per example, with its encoded label."""
         rows = text_rows(
             self.tokenizer,
-            [one.text if one.text_pair is None else (one.text, one.text_pair) for one in examples],
+            [
+                example.text if example.text_pair is None else (example.text, example.text_pair)
+                for example in examples
+            ],
             max_length=self.max_length,
             truncation=self.settings.truncation if self.truncation is None else self.truncation,
         )
@@ -156,10 +159,10 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return list(example.label) if isinstance(example.label, tuple) else example.label
 
     def scores(self, examples: Sequence[TextExample], predictions: Sequence[Classified]) -> dict[str, float]:
-        true: list[Any] = [one.label for one in examples]
-        scores = self.labels.scores(true, [one.label for one in predictions])
+        true: list[Any] = [example.label for example in examples]
+        scores = self.labels.scores(true, [prediction.label for prediction in predictions])
         if self.labels.kind is SEVERAL and self.function_to_apply in (None, SEVERAL.function):
-            probabilities = [one.scores for one in predictions]
+            probabilities = [prediction.scores for prediction in predictions]
             scores["cross_entropy"] = multi_label_cross_entropy(true, probabilities, labels=self.labels.names)
         return scores
 
@@ -183,7 +186,7 @@ class TextClassification(Task[TextExample, Row, Classified]):
         """
         if self.labels.kind is not SEVERAL:
             return super().constant_answer(examples, predictions)
-        scores = np.array([one.scores for one in predictions])  # (N, K)
+        scores = np.array([prediction.scores for prediction in predictions])  # (N, K)
         is_constant = bool((scores.std(axis=0) < CONSTANT * abs(scores.mean(axis=0))).all())
         differ = len({example.label for example in examples}) > 1
         return "the same probabilities" if is_constant and differ else None

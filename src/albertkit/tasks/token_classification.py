@@ -157,10 +157,10 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         ]
 
     def _rows(self, number: int, example: WordsExample, windows: list[Encoding]) -> list[WordsRow]:
-        windows = sorted(windows, key=lambda one: one.window.first.start)
+        windows = sorted(windows, key=lambda encoding: encoding.window.first.start)
         sequence = windows[0].sequences[0]
         labels = self._piece_labels(number, example, sequence.words)
-        ranges = [one.window.first for one in windows]
+        ranges = [encoding.window.first for encoding in windows]
         rows = []
         for window, shown, own in zip(windows, ranges, owned(ranges), strict=True):
             positions = range(1 + own.start - shown.start, 1 + own.stop - shown.start)  # after [CLS]
@@ -254,7 +254,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
 
     def scores(self, examples: Sequence[WordsExample], predictions: Sequence[Tagged]) -> dict[str, float]:
         true = [example.labels or () for example in examples]
-        return self.labels.scores(true, [one.labels for one in predictions])
+        return self.labels.scores(true, [prediction.labels for prediction in predictions])
 
     def main_metric(self, examples: Sequence[WordsExample]) -> str:
         return self.labels.main_metric
