@@ -197,7 +197,7 @@ def choice_scores(
     right = [true == predicted for true, predicted in zip(references, predictions, strict=True)]
     scores = {"accuracy": sum(right) / len(right)}
     for part in RACE_PARTS if ids else ():
-        of_part = [one for one, name in zip(right, ids, strict=True) if name.startswith(part)]
+        of_part = [is_right for is_right, name in zip(right, ids, strict=True) if name.startswith(part)]
         if of_part:
             scores[part] = sum(of_part) / len(of_part)
     return scores
@@ -259,7 +259,7 @@ class QuestionScores(NamedTuple):
             if count := sum(inside):
                 for name, scores in (("exact", self.exact), ("f1", self.f1)):
                     found[prefix + name] = (
-                        sum(one for one, use in zip(scores, inside, strict=True) if use) / count
+                        sum(score for score, use in zip(scores, inside, strict=True) if use) / count
                     )
                 found[f"{prefix}total"] = count
         return found
@@ -268,8 +268,8 @@ class QuestionScores(NamedTuple):
         """Return the scores if every question with a higher `no_answer` had the prediction "no answer"."""
         exact, f1 = (
             [
-                float(not has) if value > threshold else one
-                for one, has, value in zip(scores, self.has_answer, no_answer, strict=True)
+                float(not has) if value > threshold else score
+                for score, has, value in zip(scores, self.has_answer, no_answer, strict=True)
             ]
             for scores in (self.exact, self.f1)
         )
@@ -330,7 +330,7 @@ def best_threshold(
         no_answer: for each question, the probability of "no answer", or any value that increases with it.
     """
     order = sorted(range(len(scores)), key=no_answer.__getitem__)
-    gains = [scores[one] if has_answer[one] else -float(bool(predictions[one])) for one in order]
+    gains = [scores[number] if has_answer[number] else -float(bool(predictions[number])) for number in order]
     totals = has_answer.count(False) + np.cumsum([0.0, *gains])
     best = int(totals.argmax())
     # The script starts at 0, below all probabilities. The threshold for no answers at all must be below every

@@ -44,26 +44,10 @@ CHOICES = [
     for _ in range(4)
 ]
 PAIRS = [{"text": "a", "pair": "b", "label": 0.5} for _ in range(4)]
-SQUAD = {
-    "data": [
-        {
-            "paragraphs": [
-                {
-                    "context": "Anne opened the harbour.",
-                    "qas": [
-                        {
-                            "id": str(n),
-                            "question": "who?",
-                            "is_impossible": n == 3,
-                            "answers": [{"text": "Anne", "answer_start": 0}] * (n < 3),
-                        }
-                        for n in range(4)
-                    ],
-                }
-            ]
-        }
-    ]
-}
+ANSWER = {"text": "Anne", "answer_start": 0}
+ASKED: list[dict[str, Any]] = [{"id": str(n), "question": "who?", "answers": [ANSWER]} for n in range(3)]
+ASKED.append({"id": "3", "question": "who?", "is_impossible": True, "answers": []})
+SQUAD = {"data": [{"paragraphs": [{"context": "Anne opened the harbour.", "qas": ASKED}]}]}
 RACE = {"article": "It rained.", "questions": ["What?"], "options": [["a", "b", "c", "d"]], "answers": ["A"]}
 TABLES = {
     "text-classification": TEXTS,

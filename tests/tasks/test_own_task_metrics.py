@@ -99,14 +99,6 @@ def test_evaluate_names_the_metric_that_selected_the_model(
     assert caplog.text.count("not measured here") == 1
 
 
-def test_a_metric_may_be_nan_for_a_part_of_the_data(classifier: FinetuningRun, tmp_path: Path) -> None:
-    def spread(true: list[str], predicted: list[str]) -> float:
-        return 0.5 if len(true) == len(ROWS) else float("nan")
-
-    found = evaluate(classifier.folder, data=ROWS, metrics=spread, output=tmp_path / "out", device="cpu")
-    assert found.metrics["spread"] == 0.5
-
-
 @pytest.mark.parametrize("value", [np.float32(0.5), np.mean([0.0, 1.0]), torch.tensor(0.5), 0.5])
 def test_scores_may_be_numbers_of_any_library(value: Any) -> None:
     for scores in (

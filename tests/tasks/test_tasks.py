@@ -102,17 +102,8 @@ class TestTextClassification:
     @pytest.mark.parametrize(
         ("problem_type", "label", "message"),
         [
-            (
-                "single_label_classification",
-                "fine",
-                "example 0 .*the label 'fine' is unknown. The labels are bad, good",
-            ),
-            (
-                "single_label_classification",
-                ("bad", "good"),
-                "Expected exactly one, or problem_type='multi_label",
-            ),
-            ("single_label_classification", 1.0, "label 1.0"),
+            ("single_label_classification", "fine", "example 0 .*the label 'fine' is unknown"),
+            ("single_label_classification", ("bad", "good"), "Expected exactly one"),
             ("multi_label_classification", ("bad", "fine"), "'fine'"),
             ("regression", "bad", "example 0 .*the label 'bad' is not a number"),
         ],

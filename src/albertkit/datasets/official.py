@@ -1,4 +1,4 @@
-"""Read data sets as they are distributed: SQuAD, RACE, CoNLL columns, and the nine tasks of GLUE.
+"""Read examples: `read_examples` chooses between tables and data sets as they are distributed.
 
 * SQuAD 1.1 and 2.0: a JSON file. In version 2.0, a question without answers has `is_impossible`.
 * RACE (Lai et al. 2017): a JSON file for each text, in the folders `middle` and `high` of each split.
@@ -25,10 +25,42 @@ from albertkit.datasets.examples import (
     WordsExample,
     read_choice,
 )
+from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Columns, Reader, Warn
-from albertkit.datasets.rows import Row, RowError, Rows, delimited_rows, existing_file
+from albertkit.datasets.rows import FORMATS, Row, RowError, Rows, delimited_rows, existing_file
 from albertkit.errors import ConfigError, DataError, reading, short, suggestion
-from albertkit.text_files import read_lines, read_records
+from albertkit.text_files import file_format, read_lines, read_records
+
+WORD_TABLES = tuple(name for name in FORMATS if name != ".tsv")
+"""Endings of tables of words. Other files, also .tsv, have CoNLL columns."""
+
+
+def read_examples(
+    example_class: Any, source: Any, options: DataOptions, *, labeled: bool = True
+) -> Reader[Any]:
+    """Return the reader of a data set as it is distributed, or else of a table.
+
+    Args:
+        example_class: the class of the examples.
+        source: the path of a file or folder, a table, or an iterable of dicts.
+        options: columns and layout of the source.
+        labeled: whether to read labels, and leave out rows without labels.
+    """
+    if isinstance(source, str):
+        path = Path(source)
+        ending, is_folder = file_format(path)[0], path.is_dir()
+        if options.glue is not None and issubclass(example_class, TextExample | PairExample):
+            parts = (path.parent, options.glue, path.name)
+            return glue(*parts, labeled=labeled, example_class=example_class)
+        if issubclass(example_class, QuestionExample) and ending == ".json":
+            return squad(path, labeled=labeled)
+        if issubclass(example_class, ChoiceExample) and is_folder and not (path / "state.json").is_file():
+            return race(path, labeled=labeled)
+        if issubclass(example_class, WordsExample) and not is_folder and ending not in WORD_TABLES:
+            words = _column_number("words_column", options.words_column or "0")
+            labels = _column_number("label_column", options.label_column or "-1")
+            return conll(path, word_column=words, label_column=labels, labeled=labeled)
+    return example_class.read(source, options, labeled=labeled)
 
 
 def squad(path: str | Path, *, labeled: bool = True) -> Reader[QuestionExample]:
@@ -65,7 +97,9 @@ def _squad_rows(path: Path) -> Iterator[Row]:
                     if name in known:
                         raise DataError(f"{path}: two questions have the id {name!r}. Expected unique ids.")
                     known.add(name)
-                    answers = [(one["text"], one["answer_start"]) for one in question.get("answers", ())]
+                    answers = [
+                        (answer["text"], answer["answer_start"]) for answer in question.get("answers", ())
+                    ]
                     if not all(isinstance(text, str) and type(start) is int for text, start in answers):
                         raise ValueError(f"the answers to {name!r} are {short(answers)}")
                     values = {
@@ -124,6 +158,15 @@ def _race_rows(files: list[Path], labeled: bool) -> Iterator[Row]:
 
 
 # --- CoNLL
+
+
+def _column_number(name: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        expected = "Expected the number of a column of a CoNLL file, from 0, or from the end with -1"
+        raise DataError(f"{name} is {value!r}. {expected}.") from None
+
 
 DOCUMENT_START = "-DOCSTART-"
 _RANGE = re.compile(r"[0-9]+[-.][0-9]+")

@@ -149,7 +149,7 @@ def read_objects(
     columns = Columns(names={}, labeled=labeled)
     optional = ("text_pair", "pair", "score")  # either all examples have them, or none
     if from_row is not None and isinstance(examples[0], example_class or object):
-        names = [one.name for one in fields(examples[0])]
+        names = [item.name for item in fields(examples[0])]
         absent = {name for name in optional if name in names and getattr(examples[0], name) is None}
         columns = replace(columns, names={n: None if n in absent else n for n in names}, id="id")
 

@@ -219,7 +219,7 @@ def delimited_rows(
         if cells is None:
             raise DataError(f"{path}: the file is empty. Add rows, or pass another file.")
         columns = [cell.strip() for cell in cells] if header else [str(n) for n in range(len(cells))]
-        other = next((one for one in _DELIMITERS if len(columns) == 1 and one in columns[0]), None)
+        other = next((char for char in _DELIMITERS if len(columns) == 1 and char in columns[0]), None)
         if header:
             advice = ", or --no-header if the first line is an example (in Python header=False)"
         if columns[0].startswith("sep="):
@@ -434,7 +434,7 @@ def _files_of_folder(path: Path) -> list[Path]:
             f"{path}: a folder without state.json. Expected a file, or a folder that `datasets` has saved."
         )
     with reading(state, DataError):
-        names = [one["filename"] for one in read_json(state, DataError)["_data_files"]]
+        names = [file["filename"] for file in read_json(state, DataError)["_data_files"]]
         if not names or any(Path(name).name != name for name in names):
             raise ValueError(f"the files are {short(names)}")
     return [path / name for name in names]
@@ -514,7 +514,7 @@ def existing_file(path: str | Path) -> Path:
             f"{path} is {'a folder' if path.is_dir() else 'a pipe or a device'}. Expected a regular file, "
             "because it is read more than once. Write the rows to a file first."
         )
-    names = sorted((one.name for one in path.parent.glob("*")), key=by_number)
+    names = sorted((file.name for file in path.parent.glob("*")), key=by_number)
     nearest = difflib.get_close_matches(path.name, names, n=3)
     beside = list(dict.fromkeys([*nearest, *names]))[:10]
     raise DataError(f"{path}: no such file" + (f"; the folder has {', '.join(beside)}" if beside else ""))

@@ -197,9 +197,12 @@ def pad_batch(
     }
 
 
-def pad(lists: Sequence[list[int]], value: int, length: int) -> Tensor:
-    """Return lists of up to `length` numbers as a tensor (B, length), padded on the right."""
-    return torch.tensor([[*row, *[value] * (length - len(row))] for row in lists])
+def pad(rows: Sequence[Sequence[int]], value: int, length: int) -> Tensor:
+    """Return lists or arrays of up to `length` numbers as a tensor (B, length), padded on the right."""
+    padded = np.full((len(rows), length), value, np.int64)
+    for number, row in enumerate(rows):
+        padded[number, : len(row)] = row
+    return torch.from_numpy(padded)
 
 
 def parts_of(module: nn.Module) -> list[nn.Module]:

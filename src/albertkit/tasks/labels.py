@@ -145,7 +145,7 @@ class LabelSet:
                 raise UnknownLabel(f"the label {short(label)} is not a number{hint}")
             return number
         if self.kind is SEVERAL:
-            given = {_known_name(one, self.ids) for one in _as_tuple(label)}
+            given = {_known_name(name, self.ids) for name in _as_tuple(label)}
             return tuple(name for name in self.names if name in given)
         if len(given := _as_tuple(label)) != 1:
             expected = "Expected exactly one, or problem_type='multi_label_classification'"

@@ -158,7 +158,7 @@ class MaskedLM:
             ids = text.input_ids.copy()
             ids[text.mask_positions[number]] = token_id
             pad = self.tokenizer.pad_token_id
-            ids = [one for place, one in enumerate(ids) if place not in text.no_spaces and one != pad]
+            ids = [token for place, token in enumerate(ids) if place not in text.no_spaces and token != pad]
             answers.append(
                 {
                     "score": score,

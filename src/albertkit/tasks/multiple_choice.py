@@ -9,16 +9,12 @@ Shapes: B examples, C choices, T tokens.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from albertkit.datasets.examples import ChoiceExample
-from albertkit.datasets.official import race
-from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import Reader
-from albertkit.engines.engine import Row, by_example, runs_of_examples
+from albertkit.engines.engine import Row, runs_of_examples
 from albertkit.errors import DataError
 from albertkit.metrics import choice_scores
 from albertkit.reference import softmax
@@ -48,12 +44,6 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
     probability = "score"
     metrics = directions("accuracy", "middle", "high")
     may_be_too_long = True  # a question with its choice may leave no room for the context
-
-    def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[ChoiceExample]:
-        path = Path(source) if isinstance(source, str) else None
-        if path is not None and path.is_dir() and not (path / "state.json").is_file():
-            return race(path, labeled=labeled)
-        return super().reader(source, options, labeled=labeled)
 
     def features(self, examples: Sequence[ChoiceExample]) -> list[Row]:
         """Return one row per choice; each has the index of the right choice in `labels`."""
@@ -89,14 +79,9 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
         """Return the score of a choice. Choices are compared later, so any rows can share a batch."""
         return scores[0, 0]
 
-    def predictions(
-        self, examples: Sequence[ChoiceExample], rows: Sequence[Row], outputs: Sequence[np.ndarray]
-    ) -> list[Chosen]:
-        predictions = []
-        for choices in by_example(rows, outputs, count=len(examples)):
-            logits = np.array([logit for _, logit in choices])  # (C,)
-            predictions.append(Chosen(int(logits.argmax()), softmax(logits).tolist()))
-        return predictions
+    def decode(self, example: ChoiceExample, rows: list[tuple[Row, np.ndarray]]) -> Chosen:
+        logits = np.array([logit for _, logit in rows])  # (C,)
+        return Chosen(int(logits.argmax()), softmax(logits).tolist())
 
     def record(self, example: ChoiceExample, prediction: Chosen) -> dict[str, Any]:
         return {
@@ -111,7 +96,9 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
 
     def scores(self, examples: Sequence[ChoiceExample], predictions: Sequence[Chosen]) -> dict[str, float]:
         true = [-1 if example.label is None else example.label for example in examples]
-        return choice_scores(true, [one.choice for one in predictions], ids=[one.id for one in examples])
+        return choice_scores(
+            true, [prediction.choice for prediction in predictions], ids=[example.id for example in examples]
+        )
 
     def baseline(self, examples: Sequence[ChoiceExample]) -> dict[str, float]:
         return {"accuracy": sum(1 / len(example.choices) for example in examples) / len(examples)}

@@ -14,24 +14,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import QuestionExample, inside_word
-from albertkit.datasets.official import squad
-from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import Reader
-from albertkit.engines.engine import Row, by_example, every_token
+from albertkit.engines.engine import Row, every_token
 from albertkit.errors import ConfigError, DataError, short
 from albertkit.metrics import best_threshold, exact_match, score_questions
 from albertkit.reference import largest_indices, log_sum_exp
 from albertkit.tasks.labels import entropy
 from albertkit.tasks.rows import owned
 from albertkit.tasks.task import Decision, Task, directions
-from albertkit.text_files import file_format
 
 NO_ANSWER: tuple[int, int] = (0, 0)  # start and end at [CLS]
 _BELOW_ALL = 0.01  # distance of the threshold below all differences; larger than rounding errors
@@ -82,7 +77,7 @@ class Answered:
         """Return the answers, best first, with "no answer" if there is a threshold or no other answer."""
         if threshold is None:
             return self.answers or [self.no_answer]
-        better = [one for one in self.answers if self.no_answer.logit - one.logit <= threshold]
+        better = [answer for answer in self.answers if self.no_answer.logit - answer.logit <= threshold]
         return [*better, self.no_answer, *self.answers[len(better) :]]
 
 
@@ -115,11 +110,6 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         limit = self.settings.max_question_length or self.max_length
         self.max_question_length = min(limit, self.max_length // 2)
 
-    def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[QuestionExample]:
-        if isinstance(source, str) and file_format(Path(source))[0] == ".json":
-            return squad(source, labeled=labeled)
-        return super().reader(source, options, labeled=labeled)
-
     def saved(self, examples: Sequence[QuestionExample]) -> dict[str, Any]:
         """Also remove the threshold of the initial model; `tuned` chooses a new one."""
         return super().saved(examples) | {THRESHOLD_KEY: None}
@@ -148,9 +138,13 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
             stride=min(self.settings.doc_stride, (self.max_length - length - 3) // 2),
             return_overflowing_tokens=True,
         )
-        windows: list[Any] = sorted(encoded.encodings or [], key=lambda one: one.window.second.start)
+        windows: list[Any] = sorted(
+            encoded.encodings or [], key=lambda encoding: encoding.window.second.start
+        )
         offsets = windows[0].sequences[1].offsets
-        ranges: list[range] = [one.window.second for one in windows]  # the tokens of the context in a row
+        ranges: list[range] = [
+            window.window.second for window in windows
+        ]  # the tokens of the context in a row
         before = length + 2  # [CLS] question [SEP]
         labels = self._labels(example, offsets, ranges, before)
         rows = []
@@ -175,7 +169,11 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     ) -> Sequence[tuple[int, int] | None]:
         if example.is_impossible or not example.answers:
             return [NO_ANSWER if example.is_impossible else None] * len(windows)
-        first, last = self._locate_answer(example, offsets)
+        text, start = example.answers[0]
+        first = bisect_right(offsets, start, key=lambda place: place[1])
+        last = bisect_left(offsets, start + len(text), key=lambda place: place[0]) - 1
+        if first > last:
+            raise DataError(f"question {example.id!r}: the answer {short(text)} has no tokens.")
         labels = [NO_ANSWER] * len(windows)
         for number, shown in enumerate(windows):
             if first in shown and last in shown:
@@ -192,19 +190,10 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         if not self.settings.truncation:
             raise DataError(
                 f"the question {short(question)} has {len(encoding)} tokens. Expected at most "
-                f"{self.max_question_length}, half of a row or less. Shorten it."
+                f"{self.max_question_length}, to leave room for the context. Shorten it."
             )
         question = question[: encoding.offsets[self.max_question_length - 1][1]]
         return question, len(encode(question)[0]), left_out
-
-    def _locate_answer(self, example: QuestionExample, offsets: list[tuple[int, int]]) -> tuple[int, int]:
-        """Return the first and the last token of the answer, counted in the context."""
-        text, start = example.answers[0]
-        first = bisect_right(offsets, start, key=lambda place: place[1])
-        last = bisect_left(offsets, start + len(text), key=lambda place: place[0]) - 1
-        if first > last:
-            raise DataError(f"question {example.id!r}: the answer {short(text)} has no tokens.")
-        return first, last
 
     def units(self, rows: Sequence[QuestionRow]) -> list[list[QuestionRow]]:
         """Return each row alone, without the rows of examples whose answer is in no window."""
@@ -220,28 +209,20 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
     def keep(self, scores: np.ndarray) -> np.ndarray:
         return scores.T
 
-    def predictions(
-        self, examples: Sequence[QuestionExample], rows: Sequence[QuestionRow], outputs: Sequence[np.ndarray]
-    ) -> list[Answered]:
-        return [
-            self._prediction(example.context, own)
-            for example, own in zip(examples, by_example(rows, outputs, count=len(examples)), strict=True)
-        ]
-
-    def _prediction(self, context: str, windows: list[tuple[QuestionRow, np.ndarray]]) -> Answered:
+    def decode(self, example: QuestionExample, rows: list[tuple[QuestionRow, np.ndarray]]) -> Answered:
         # Possible starts and ends: every token of the context in every window, or [CLS].
-        possible = [logits[:, [0, *row.context]] for row, logits in windows]  # (2, S + 1) each
+        possible = [logits[:, [0, *row.context]] for row, logits in rows]  # (2, S + 1) each
         norm = float(log_sum_exp(np.concatenate(possible, axis=1)).sum())
-        null = min(float(logits[:, 0].sum()) for _, logits in windows)
+        null = min(float(logits[:, 0].sum()) for _, logits in rows)
         # Best first. Of spans with equal scores, the span of the first window comes first.
-        spans = heapq.merge(*(self._spans(*window) for window in windows), key=lambda one: -one[0])
+        spans = heapq.merge(*(self._spans(*window) for window in rows), key=lambda span: -span[0])
         answers: list[Answer] = []
         for logit, first, last in spans:
-            start, end = whole_words(context, first, last)
+            start, end = whole_words(example.context, first, last)
             # Word-start marks have no characters: a span of them is empty, and others may end after a space.
-            if start < end and all(end <= one.start or one.end <= start for one in answers):
+            if start < end and all(end <= answer.start or answer.end <= start for answer in answers):
                 score = float(np.exp(np.float32(logit - norm)))
-                answers.append(Answer(context[start:end], start, end, score, logit))
+                answers.append(Answer(example.context[start:end], start, end, score, logit))
                 if len(answers) == self.n_best:
                     break
         return Answered(answers, Answer("", 0, 0, float(np.exp(np.float32(null - norm))), null))
@@ -326,8 +307,8 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         threshold = self.scores(examples, predictions).get("best_f1_threshold")
         if threshold is None:
             return {}
-        differences = [d for one in predictions if (d := one.no_answer_difference) < math.inf]
-        above = [one for one in differences if one > threshold]
+        differences = [d for prediction in predictions if (d := prediction.no_answer_difference) < math.inf]
+        above = [value for value in differences if value > threshold]
         if len(above) == len(differences):  # predicting no answer for all is best, so there is no midpoint
             return {THRESHOLD_KEY: threshold - _BELOW_ALL}
         return {THRESHOLD_KEY: (threshold + min(above)) / 2 if above else threshold}

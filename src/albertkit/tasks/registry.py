@@ -52,7 +52,11 @@ def task_for(
         raise needs_class(model, own)
     name = config.extra.get(TASK_KEY)
     if name is None:
-        names = [one.name for one in TASKS.values() if one.architecture in (config.architectures or [])]
+        names = [
+            task_class.name
+            for task_class in TASKS.values()
+            if task_class.architecture in (config.architectures or [])
+        ]
         if SentenceEmbedding.name in names and POOLING_KEY not in config.extra:
             names.remove(SentenceEmbedding.name)
         name = next(iter(names), None)

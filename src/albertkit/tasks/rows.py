@@ -95,7 +95,7 @@ def owned(windows: Sequence[range]) -> list[range]:
     original's answers to SQuAD ("maximum context").
     """
     # Two neighbors meet in the middle of their overlap. If it has a middle token, the first window gets it.
-    middles = [(one.stop + two.start + 1) // 2 for one, two in pairwise(windows)]
+    middles = [(first.stop + second.start + 1) // 2 for first, second in pairwise(windows)]
     starts = [windows[0].start, *middles]
     stops = [*middles, windows[-1].stop]
     return [range(start, stop) for start, stop in zip(starts, stops, strict=True)]
@@ -119,7 +119,7 @@ class UnknownTokens:
         for row in rows:
             if count_unknown := row.input_ids.count(self._unknown):
                 unknown[row.example] += count_unknown
-                tokens[row.example] += sum(one not in self._ignored for one in row.input_ids)
+                tokens[row.example] += sum(token not in self._ignored for token in row.input_ids)
         self.examples += count
         for example, count_unknown in unknown.items():
             if count_unknown > 0.5 * tokens[example]:
@@ -128,7 +128,7 @@ class UnknownTokens:
                 self._affected_tokens += tokens[example]
 
     def has_text(self, row: Row) -> bool:
-        return any(one not in self._ignored for one in row.input_ids)
+        return any(token not in self._ignored for token in row.input_ids)
 
     def note(self) -> str | None:
         if not self.affected:

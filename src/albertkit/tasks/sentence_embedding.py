@@ -14,7 +14,6 @@ Shapes: B examples, T tokens, R tokens read, H hidden size, D dimensions of a ve
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,10 +31,7 @@ from albertkit.checkpoints.sentence_modules import (
 )
 from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import PairExample
-from albertkit.datasets.official import glue
-from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import Reader
-from albertkit.engines.engine import Row, by_example, every_token, first_token, runs_of_examples
+from albertkit.engines.engine import Row, every_token, first_token, runs_of_examples
 from albertkit.errors import ConfigError, DataError, did_you_mean, short, warn_caller
 from albertkit.metrics import pearson, retrieval_scores, retrieve, spearman, unit
 from albertkit.reference import ACTIVATIONS
@@ -197,12 +193,6 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             self.max_length = min(self.max_length, longest)
         self._vectors = TextVectors(self.tokenizer, self.modules, max_length=self.max_length)
 
-    def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[PairExample]:
-        if options.glue is not None and isinstance(source, str):
-            path = Path(source)
-            return glue(path.parent, options.glue, path.name, labeled=labeled, example_class=PairExample)
-        return super().reader(source, options, labeled=labeled)
-
     def saved(self, examples: Sequence[PairExample]) -> dict[str, Any]:
         entries = {POOLING_KEY: self.modules.pooling, NORMALIZE_KEY: self.modules.normalize}
         return super().saved(examples) | entries
@@ -213,7 +203,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
         """Return a note on what is trained: it depends on the kind of examples."""
         kind, config = _kind(training), self.config
         if self.modules.steps:
-            after = ", ".join(type(one).__name__ for one in self.modules.steps)
+            after = ", ".join(type(step).__name__ for step in self.modules.steps)
             raise ConfigError(
                 f"the pooling of the model is {self.modules.pooling}, followed by {after}, which cannot be "
                 "trained. Choose a pooling (--pooling), which removes the modules."
@@ -257,15 +247,10 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
     def keep(self, scores: np.ndarray) -> np.ndarray:
         return self._vectors.vector(scores)
 
-    def predictions(
-        self, examples: Sequence[PairExample], rows: Sequence[Row], outputs: Sequence[np.ndarray]
-    ) -> list[Embedded]:
-        predictions = []
-        for own in by_example(rows, outputs, count=len(examples)):
-            vectors = [vector for _, vector in own]
-            similarity = float(unit(vectors[0]) @ unit(vectors[1])) if len(vectors) > 1 else None
-            predictions.append(Embedded(vectors, similarity))
-        return predictions
+    def decode(self, example: PairExample, rows: list[tuple[Row, np.ndarray]]) -> Embedded:
+        vectors = [vector for _, vector in rows]
+        similarity = float(unit(vectors[0]) @ unit(vectors[1])) if len(vectors) > 1 else None
+        return Embedded(vectors, similarity)
 
     def compared(self, examples: Sequence[PairExample], predictions: list[Embedded]) -> list[Embedded]:
         """Return the predictions with the rank of the second text and the nearest candidate.
@@ -289,7 +274,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             np.stack([prediction.vectors[0] for prediction in predictions]),
             np.stack(list(candidates.values())),
             right,
-            left_out=[one - others for one, others in zip(itself, right, strict=True)],
+            left_out=[text - others for text, others in zip(itself, right, strict=True)],
         )
         texts = list(candidates)
         return [
@@ -315,7 +300,9 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
             cosines = [prediction.similarity or 0.0 for prediction in predictions]
             scores = {"spearman": spearman(true, cosines), "pearson": pearson(true, cosines)}
             return {name: 0.0 if math.isnan(value) else value for name, value in scores.items()}
-        return retrieval_scores([one.rank for one in predictions if one.rank is not None])
+        return retrieval_scores(
+            [prediction.rank for prediction in predictions if prediction.rank is not None]
+        )
 
     def main_metric(self, examples: Sequence[PairExample]) -> str:
         return "spearman" if _kind(examples, alone=False) == "scored" else "mrr"
@@ -327,7 +314,10 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
 
     def constant_answer(self, examples: Sequence[PairExample], predictions: Sequence[Embedded]) -> str | None:
         """Return "one vector" if the vectors of different texts are almost equal, else None."""
-        own = {example.text: one.vectors[0] for example, one in zip(examples, predictions, strict=True)}
+        own = {
+            example.text: prediction.vectors[0]
+            for example, prediction in zip(examples, predictions, strict=True)
+        }
         mean = unit(np.stack(list(own.values()))).mean(axis=0)
         if len(own) > 1 and 1 - float(mean @ mean) < CONSTANT**2:
             return "one vector"

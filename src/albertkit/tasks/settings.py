@@ -46,10 +46,12 @@ class TaskSettings:
 
 def saved_lengths(config: AlbertConfig) -> dict[str, int]:
     """Return the lengths that a model was fine-tuned with, by setting; empty if its config lacks them."""
-    found = config.extra.get(SETTINGS_KEY, {})
-    if not isinstance(found, dict) or not all(type(one) is int and one >= 0 for one in found.values()):
+    lengths = config.extra.get(SETTINGS_KEY, {})
+    if not isinstance(lengths, dict) or not all(
+        type(value) is int and value >= 0 for value in lengths.values()
+    ):
         raise ConfigError(
-            f"{SETTINGS_KEY} in the config is {short(found)}. Expected lengths, such as "
+            f"{SETTINGS_KEY} in the config is {short(lengths)}. Expected lengths, such as "
             "{'max_length': 128}. Correct config.json, or remove the entry."
         )
-    return found
+    return lengths

@@ -22,11 +22,12 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 import numpy as np
 
 from albertkit.config import IGNORED_LABEL, SETTINGS_KEY, TASK_KEY, AlbertConfig
+from albertkit.datasets.official import read_examples
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import Columns, ExampleT, Reader, Warn
 from albertkit.datasets.rows import FORMATS, RowError, read_rows
 from albertkit.datasets.rows import Row as DataRow
-from albertkit.engines.engine import Engine, Row, first_token
+from albertkit.engines.engine import Engine, Row, by_example, first_token
 from albertkit.errors import ConfigError, DataError
 from albertkit.heads import Output, head_of
 from albertkit.tasks.labels import LabelSet, entropy
@@ -178,7 +179,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
             labeled: whether examples must have labels.
         """
         if self.example_class is not None and hasattr(self.example_class, "from_row"):
-            return self.example_class.read(source, options, labeled=labeled)
+            return read_examples(self.example_class, source, options, labeled=labeled)
         rows = read_rows(source, header=options.header, delimiter=options.delimiter)
         rows.check_columns(id_column=options.id_column)
 
@@ -294,17 +295,22 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
             batch_size=batch_size,
         )
 
-    @abstractmethod
     def predictions(
         self, examples: Sequence[ExampleT], rows: Sequence[RowT], outputs: Sequence[np.ndarray]
     ) -> list[PredictionT]:
-        """Return the prediction for each example.
+        """Return the prediction for each example, by default the results of `decode`.
 
         Args:
             examples: the examples passed to `features`.
             rows: the rows that `features` returned.
             outputs: the scores that `run` returned.
         """
+        grouped = by_example(rows, outputs, count=len(examples))
+        return [self.decode(example, own) for example, own in zip(examples, grouped, strict=True)]
+
+    def decode(self, example: ExampleT, rows: list[tuple[RowT, np.ndarray]]) -> PredictionT:
+        """Return the prediction for an example from its rows and their scores."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither `predictions` nor `decode`")
 
     @abstractmethod
     def record(self, example: ExampleT, prediction: PredictionT) -> dict[str, Any]:
@@ -395,7 +401,10 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         """
         pairs = zip(examples, predictions, strict=True)
         decisions = [decision for pair in pairs for decision in self.decisions(*pair)]
-        true, predicted = [one.true for one in decisions], [one.predicted for one in decisions]
+        true, predicted = (
+            [decision.true for decision in decisions],
+            [decision.predicted for decision in decisions],
+        )
         if predicted and all(isinstance(value, float) for value in (*true, *predicted)):
             is_constant = bool(np.std(predicted) < _CONSTANT * np.std(true))
         else:
@@ -419,5 +428,5 @@ def example_name(example: Any, number: int) -> str:
 
 def _hashable(value: Any) -> Any:
     if isinstance(value, dict):
-        return tuple((name, _hashable(one)) for name, one in value.items())
+        return tuple((name, _hashable(item)) for name, item in value.items())
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value

@@ -9,7 +9,6 @@ Shapes: B batch, K labels.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,6 @@ import numpy as np
 from albertkit.config import AlbertConfig
 from albertkit.datasets.cells import Label
 from albertkit.datasets.examples import TextExample
-from albertkit.datasets.official import glue
-from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import Reader
 from albertkit.engines.engine import Row
 from albertkit.errors import ConfigError, DataError, short
 from albertkit.metrics import multi_label_cross_entropy
@@ -91,12 +87,6 @@ class TextClassification(Task[TextExample, Row, Classified]):
         super().use_config(config)
         self.probability = type(self).probability if self.labels.kind is CLASS else None
 
-    def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[TextExample]:
-        if options.glue is not None and isinstance(source, str):
-            path = Path(source)
-            return glue(path.parent, options.glue, path.name, labeled=labeled)
-        return super().reader(source, options, labeled=labeled)
-
     def find_labels(
         self, examples: Sequence[TextExample], names: tuple[str, ...] | None, problem_type: ProblemType | None
     ) -> LabelSet:
@@ -131,7 +121,10 @@ class TextClassification(Task[TextExample, Row, Classified]):
         """Return one row per example, with its encoded label."""
         rows = text_rows(
             self.tokenizer,
-            [one.text if one.text_pair is None else (one.text, one.text_pair) for one in examples],
+            [
+                example.text if example.text_pair is None else (example.text, example.text_pair)
+                for example in examples
+            ],
             max_length=self.max_length,
             truncation=self.settings.truncation if self.truncation is None else self.truncation,
         )
@@ -144,11 +137,10 @@ class TextClassification(Task[TextExample, Row, Classified]):
     def labels_of(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
         return {"labels": np.array([row.labels for row in rows], self.labels.kind.dtype)}
 
-    def predictions(
-        self, examples: Sequence[TextExample], rows: Sequence[Row], outputs: Sequence[np.ndarray]
-    ) -> list[Classified]:
+    def decode(self, example: TextExample, rows: list[tuple[Row, np.ndarray]]) -> Classified:
+        ((_, logits),) = rows
         apply = _FUNCTIONS[self.function_to_apply or self.labels.kind.function]
-        return [Classified(self.labels.predict(logits), apply(logits).tolist()) for logits in outputs]
+        return Classified(self.labels.predict(logits), apply(logits).tolist())
 
     def record(self, example: TextExample, prediction: Classified) -> dict[str, Any]:
         """Return {label, score, scores}: `scores` by label; `score` only for a single class.
@@ -167,10 +159,10 @@ class TextClassification(Task[TextExample, Row, Classified]):
         return list(example.label) if isinstance(example.label, tuple) else example.label
 
     def scores(self, examples: Sequence[TextExample], predictions: Sequence[Classified]) -> dict[str, float]:
-        true: list[Any] = [one.label for one in examples]
-        scores = self.labels.scores(true, [one.label for one in predictions])
+        true: list[Any] = [example.label for example in examples]
+        scores = self.labels.scores(true, [prediction.label for prediction in predictions])
         if self.labels.kind is SEVERAL and self.function_to_apply in (None, SEVERAL.function):
-            probabilities = [one.scores for one in predictions]
+            probabilities = [prediction.scores for prediction in predictions]
             scores["cross_entropy"] = multi_label_cross_entropy(true, probabilities, labels=self.labels.names)
         return scores
 
@@ -194,7 +186,7 @@ class TextClassification(Task[TextExample, Row, Classified]):
         """
         if self.labels.kind is not SEVERAL:
             return super().constant_answer(examples, predictions)
-        scores = np.array([one.scores for one in predictions])  # (N, K)
+        scores = np.array([prediction.scores for prediction in predictions])  # (N, K)
         is_constant = bool((scores.std(axis=0) < CONSTANT * abs(scores.mean(axis=0))).all())
         differ = len({example.label for example in examples}) > 1
         return "the same probabilities" if is_constant and differ else None

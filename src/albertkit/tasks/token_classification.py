@@ -14,26 +14,21 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from albertkit.config import IGNORED_LABEL, AlbertConfig
 from albertkit.datasets.examples import CHARACTER_WORD, IGNORED, WordsExample
-from albertkit.datasets.official import conll
-from albertkit.datasets.options import DataOptions
-from albertkit.datasets.reader import Reader
-from albertkit.datasets.rows import FORMATS
-from albertkit.engines.engine import Row, by_example
-from albertkit.errors import ConfigError, DataError, did_you_mean, short
+from albertkit.datasets.official import WORD_TABLES
+from albertkit.engines.engine import Row
+from albertkit.errors import ConfigError, did_you_mean, short
 from albertkit.metrics import BEGINS, ENDS, OUTSIDE, has_no_types, of_scheme, split_label
 from albertkit.reference import softmax
 from albertkit.tasks.labels import TAGS, LabelSet, infer_tags
 from albertkit.tasks.rows import owned
 from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.task import Decision, Task, directions
-from albertkit.text_files import file_format
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.encoding import Encoding
 
@@ -94,7 +89,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
     answer = "labels"
     metrics = directions("f1", "precision", "recall", "accuracy", "f1_macro", "matthews")
     for_predictions = ("words", "offsets")
-    table_formats = tuple(name for name in FORMATS if name != ".tsv")  # .tsv has CoNLL columns
+    table_formats = WORD_TABLES
     reads_windows = True
     labels: LabelSet
 
@@ -105,17 +100,6 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         super().use_config(config)
         self.labels = LabelSet.of(config, kind=TAGS)
         self._has_no_types = has_no_types(self.labels.names)
-
-    def reader(self, source: Any, options: DataOptions, *, labeled: bool = True) -> Reader[WordsExample]:
-        path = Path(source) if isinstance(source, str) else None
-        if path is None or path.is_dir() or file_format(path)[0] in self.table_formats:
-            return super().reader(source, options, labeled=labeled)
-        return conll(
-            path,
-            word_column=_number("words_column", options.words_column or "0"),
-            label_column=_number("label_column", options.label_column or "-1"),
-            labeled=labeled,
-        )
 
     def find_labels(
         self,
@@ -173,10 +157,10 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         ]
 
     def _rows(self, number: int, example: WordsExample, windows: list[Encoding]) -> list[WordsRow]:
-        windows = sorted(windows, key=lambda one: one.window.first.start)
+        windows = sorted(windows, key=lambda encoding: encoding.window.first.start)
         sequence = windows[0].sequences[0]
         labels = self._piece_labels(number, example, sequence.words)
-        ranges = [one.window.first for one in windows]
+        ranges = [encoding.window.first for encoding in windows]
         rows = []
         for window, shown, own in zip(windows, ranges, owned(ranges), strict=True):
             positions = range(1 + own.start - shown.start, 1 + own.stop - shown.start)  # after [CLS]
@@ -231,25 +215,18 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
     def keep(self, scores: np.ndarray) -> np.ndarray:
         return scores
 
-    def predictions(
-        self, examples: Sequence[WordsExample], rows: Sequence[WordsRow], outputs: Sequence[np.ndarray]
-    ) -> list[Tagged]:
-        return [
-            self._prediction(example, [row for row, _ in own], np.concatenate([logits for _, logits in own]))
-            for example, own in zip(examples, by_example(rows, outputs, count=len(examples)), strict=True)
-        ]
-
-    def _prediction(self, example: WordsExample, rows: list[WordsRow], logits: np.ndarray) -> Tagged:
-        words = [word for row in rows for word in row.words]
+    def decode(self, example: WordsExample, rows: list[tuple[WordsRow, np.ndarray]]) -> Tagged:
+        logits = np.concatenate([scores for _, scores in rows])  # (P, K)
+        words = [word for row, _ in rows for word in row.words]
         labels = [""] * len(example.words)
         best = logits.argmax(axis=-1).tolist()
         for word, label in zip(reversed(words), reversed(best), strict=True):  # the first piece comes last
             labels[word] = self.labels.names[label]
         return Tagged(
             labels=self._with_all_labels(labels),
-            pieces=[row.input_ids[position] for row in rows for position in row.positions],
+            pieces=[row.input_ids[position] for row, _ in rows for position in row.positions],
             words=words,
-            offsets=[place for row in rows for place in row.offsets],
+            offsets=[place for row, _ in rows for place in row.offsets],
             scores=softmax(logits),
         )
 
@@ -277,7 +254,7 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
 
     def scores(self, examples: Sequence[WordsExample], predictions: Sequence[Tagged]) -> dict[str, float]:
         true = [example.labels or () for example in examples]
-        return self.labels.scores(true, [one.labels for one in predictions])
+        return self.labels.scores(true, [prediction.labels for prediction in predictions])
 
     def main_metric(self, examples: Sequence[WordsExample]) -> str:
         return self.labels.main_metric
@@ -301,14 +278,6 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         counts = Counter(label for row in rows for label in row.labels)
         del counts[IGNORED_LABEL]
         return counts
-
-
-def _number(name: str, value: str) -> int:
-    try:
-        return int(value)
-    except ValueError:
-        expected = "Expected the number of a column of a CoNLL file, from 0, or from the end with -1"
-        raise DataError(f"{name} is {value!r}. {expected}.") from None
 
 
 def split_words(text: str) -> list[tuple[int, int]]:
