@@ -127,3 +127,20 @@ def test_locate(folder: Path) -> None:
     (folder / "config.json").unlink()
     with pytest.raises(ModelNotFoundError, match=r"config.json or model\*.safetensors"):
         locate(folder)
+
+
+def test_a_failed_write_keeps_the_old_model(tmp_path: Path, tensors: Tensors) -> None:
+    write_folder(tmp_path, {"version": 1}, tensors)
+    # The limit on the size of files simulates a disk that fills up while the weights are written.
+    code = f"""
+import resource, numpy
+from albertkit.checkpoints.folder import write_folder
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+write_folder({str(tmp_path)!r}, {{"version": 2}}, {{"x": numpy.zeros(100_000)}})
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "DiskFullError: " in done.stderr
+    config, actual = read_folder(tmp_path)
+    assert config == {"version": 1}
+    assert_same(actual, tensors)
+    assert names_in(tmp_path) == ["config.json", "model.safetensors"]

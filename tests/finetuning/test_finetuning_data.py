@@ -197,3 +197,45 @@ def test_a_label_without_training_examples_causes_a_note() -> None:
         "labels with a single training example, perhaps by mistake: 'bad'",
     ]
     assert len(LabelSet(TAGS, ("O", "B-LOC", "I-LOC")).notes([("O", "B-LOC")] * 2)) == 1
+
+
+def test_whole_numbers_as_classes_cause_a_note(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    for count, named in ((11, True), (10, False)):
+        file = write_json_lines(
+            tmp_path / "a.jsonl", [{"text": "a", "label": number % count} for number in range(12)]
+        )
+        caplog.clear()
+        prepare(
+            TASKS["text-classification"](), FAST, model=model, train=file, validation=file,
+            options=DataOptions(),
+        )  # fmt: skip
+        expected = f"the labels are {count} whole numbers, which are read as classes. If they are amounts, "
+        found = [line for line in caplog.messages if line.startswith(expected)]
+        assert ["--problem-type regression" in line for line in found] == [True] * named
+
+
+def test_numbers_with_a_comma_cause_a_note(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The note must fit a decimal comma and a thousands separator: 1,080 may be 1.08 or 1080."""
+    caplog.set_level("INFO")
+    for labels, named in (
+        (["2,53", "1,08", "3"], True),
+        (["1,080", "2,530", "1,200,000.5"], True),
+        (["a,b", "1,08", "c"], False),
+    ):
+        file = write_json_lines(tmp_path / "a.jsonl", [{"text": "a", "label": label} for label in labels * 2])
+        caplog.clear()
+        prepare(
+            TASKS["text-classification"](), FAST, model=model, train=file, validation=file,
+            options=DataOptions(),
+        )  # fmt: skip
+        expected = (
+            "look like numbers, but are read as classes. If they are amounts, write them with a decimal "
+            "point and no thousands separator"
+        )
+        found = [line for line in caplog.messages if line.startswith("labels such as '1,08")]
+        assert [expected in line for line in found] == [True] * named

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from albertkit.pretraining.batches import fixed_batches
 from albertkit.pretraining.loss import PretrainingObjective
 from albertkit.pretraining.masking import WordTable
 from albertkit.pretraining.shards import ShardSet
+from albertkit.training.loop import StepOutput
 from albertkit.training.progress import read_metrics
 
 
@@ -123,3 +125,22 @@ def test_the_metrics_of_a_run_without_improvement(
         "masked_loss": pytest.approx(expected, nan_ok=True),
         "order_loss": 4.0 if np.isnan(expected) else 0.0,
     }
+
+
+def test_a_rollback_keeps_the_metrics_of_the_best_model(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([5.0, 4.0, 3.5, 3.0, 3.6, 3.7])
+    monkeypatch.setattr(PretrainingObjective, "evaluate", lambda *_: {"masked_loss": next(losses)})
+    # The first call only counts operations.
+    calls, call = iter(range(99)), PretrainingObjective.__call__
+
+    def bad_at_step_7(*arguments: Any) -> StepOutput:
+        output = call(*arguments)
+        return replace(output, loss=output.loss * np.nan) if next(calls) == 7 else output
+
+    monkeypatch.setattr(PretrainingObjective, "__call__", bad_at_step_7)
+    training = replace(SETTINGS.training, evaluate_every=2, save_every=4, early_stopping=2)
+    result = run(data, tmp_path, replace(SETTINGS, training=training))
+    assert (result.finished, result.step, result.best_step) == (True, 8, 6)
+    assert result.metrics == {"masked_loss": 3.0}

@@ -240,3 +240,15 @@ def test_other_threads_never_see_a_part_of_the_added_tokens() -> None:
         tokens.add(token, added_id=5 + number)
     assert tokens.words == {"kiwistan": "Kiwistan", "brillig": "Brillig"}
     assert seen == [None, None]
+
+
+@classes
+def test_letters_with_unusual_case_folding(cls, files) -> None:
+    tokenizer = cls(files[cls])
+    tokenizer.add_tokens(["kiwistan", "straße"])
+    new = tokenizer.vocab_size
+    assert new in tokenizer.encode("a kiwi\u017ftan")
+    assert new in tokenizer.encode("a \u212aIWISTAN")
+    assert new not in tokenizer.encode("a k\u0131wistan")
+    assert new + 1 in tokenizer.encode("STRAẞE")
+    assert new + 1 not in tokenizer.encode("STRASSE")

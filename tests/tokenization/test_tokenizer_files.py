@@ -9,6 +9,7 @@ import sentencepiece
 
 from albertkit.errors import ModelNotFoundError, TokenizerError
 from albertkit.tokenization.base import TokenizerBase
+from albertkit.tokenization.model_file import CONTROL, UNKNOWN, USER_DEFINED, read_piece_table
 from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast
 
 BOTH = [AlbertTokenizer, AlbertTokenizerFast]
@@ -219,3 +220,13 @@ def test_bytes_of_unknown_characters(tiny_texts: list[str], tmp_path: Path) -> N
     saved = tokenizer.save_pretrained(tmp_path / "saved")
     assert not any(path.endswith("tokenizer.json") for path in saved)
     assert AlbertTokenizer.from_pretrained(tmp_path / "saved")(text) == tokenizer(text)
+
+
+def test_the_piece_table_equals_that_of_sentencepiece(tiny_vocabulary: Path) -> None:
+    table = read_piece_table(tiny_vocabulary.read_bytes())
+    processor = AlbertTokenizer(tiny_vocabulary).sp_model
+    texts, scores, kinds = zip(*table.pieces, strict=True)
+    assert list(texts) == processor.id_to_piece(list(range(processor.get_piece_size())))
+    assert list(scores) == processor.get_score(list(range(processor.get_piece_size())))
+    assert kinds[:5] == (CONTROL, UNKNOWN, CONTROL, CONTROL, CONTROL)
+    assert {piece.text for piece in table.pieces if piece.kind == USER_DEFINED} == set('()"-.\u2013£€')

@@ -1,6 +1,8 @@
 """Tests of offsets: they refer to the original text, despite normalization and the rule for digits."""
 
+import os
 import pickle
+import random
 import time
 import unicodedata
 from pathlib import Path
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albertkit.errors import TokenizerError
-from albertkit.tokenization.model_file import WORD_START
+from albertkit.tokenization.model_file import CONTROL, UNKNOWN, WORD_START
 from albertkit.tokenization.normalization import Normalization, align
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.tokenization.unigram import UnigramModel
@@ -25,6 +27,9 @@ RULES = [
 # Characters that make offsets difficult: normalization changes their number, or moves spaces.
 AWKWARD = "aE1,2 \u00a0\t\n\u3000\u200b'`\"-.(\u2013é\u0301\u0323½ﬃ\u0130Σ\u03c2ßǄ\u1e9e\u212b"
 AWKWARD += "\x01\ufeff\u4e94\u0663가ᄀ\U0001f600▁"
+BLOCKS = [(32, 126), (0, 0x24F), (0x300, 0x36F), (0x370, 0x1FFF), (0x2000, 0x2BFF), (0x3000, 0x30FF)]
+BLOCKS += [(0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0xF900, 0xFFFF), (0x10000, 0x1FFFF), (0, 0x10FFFF)]
+CASES = int(os.environ.get("ALBERTKIT_FUZZ_CASES", "300"))
 # Not st.text, which merges the two alphabets into one, of which nearly no character is awkward.
 texts = st.lists(
     st.one_of(st.sampled_from(AWKWARD), st.characters(exclude_categories=["Cs"])), max_size=30
@@ -266,3 +271,50 @@ def test_encodings_without_words_and_labels(tiny_vocabulary: Path) -> None:
         encoded.word_ids()
     with pytest.raises(AttributeError, match="labels"):
         _ = tokenizer("fox").labels
+
+
+def random_text(rng: random.Random, pieces: list[str]) -> str:
+    """Return up to 80 parts: awkward characters, pieces, numbers with commas, and any characters."""
+    parts = []
+    for _ in range(rng.randrange(rng.choice((3, 10, 30, 80)))):
+        kind = rng.random()
+        if kind < 0.25:
+            parts.append(rng.choice(AWKWARD))
+        elif kind < 0.55:
+            parts.append(rng.choice(pieces).replace(WORD_START, " "))
+        elif kind < 0.6:
+            parts.append(f"{rng.randrange(10 ** rng.randrange(1, 7)):,},")
+        else:
+            character = chr(rng.randint(*rng.choice(BLOCKS)))
+            parts.append("" if unicodedata.category(character) == "Cs" else character)
+    return "".join(parts)
+
+
+# ALBERTKIT_FUZZ_CASES=100000 pytest tests/tokenization/test_tokenizer_offsets.py -k rust_library
+def test_ids_from_a_converted_tokenizer_json_equal_those_of_the_rust_library(
+    shared: Path, tmp_path: Path
+) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    original = AlbertTokenizer(shared / "data" / "spiece.model")
+    original.save_pretrained(tmp_path)
+    converted = AlbertTokenizer(tokenizer_file=tmp_path / "tokenizer.json")._model
+    table = converted.table().pieces
+    scores = [  # a normalized text contains no spaces, so it cannot match these
+        (f" {piece.text}" if piece.kind in (CONTROL, UNKNOWN) else piece.text, piece.score) for piece in table
+    ]
+    unk_id = [piece.kind for piece in table].index(UNKNOWN)
+    library = tokenizers.Tokenizer(tokenizers.models.Unigram(scores, unk_id=unk_id))
+    rng, pieces = random.Random(0), [piece.text for piece in table]
+    different = 0
+    for _ in range(CASES):
+        text = random_text(rng, pieces)
+        assert converted.ids(text) == original._model.ids(text)
+        assert converted.spans(text) == original._model.spans(text)
+        normalized = converted.normalization(text)
+        ids = converted.processor.encode(normalized)
+        theirs = library.encode(converted.processor.normalize(normalized)).ids
+        if ids != theirs:  # the libraries add scores in different precision
+            score, other = (sum(table[token_id].score for token_id in row) for row in (ids, theirs))
+            assert score == pytest.approx(other, abs=1e-3)
+            different += 1
+    assert different <= CASES / 5_000

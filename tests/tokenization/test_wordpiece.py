@@ -1,6 +1,7 @@
 """Tests of the WordPiece tokenizer compared with `BertTokenizer` of `transformers`, and of its caches."""
 
 import json
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -120,3 +121,8 @@ def test_threads(wordpiece_tokenizer: AlbertWordPieceTokenizer) -> None:
     with ThreadPoolExecutor(8) as threads:
         rows = threads.map(lambda text: wordpiece_tokenizer(text)["input_ids"], texts * 20)
         assert list(rows) == expected * 20
+
+
+def test_pickling(wordpiece_tokenizer: AlbertWordPieceTokenizer) -> None:
+    unpickled = pickle.loads(pickle.dumps(wordpiece_tokenizer))
+    assert unpickled(TEXTS) == wordpiece_tokenizer(TEXTS)

@@ -1,8 +1,10 @@
 """A run leaves only complete checkpoints in its folder, and does not overwrite other files."""
 
 import errno
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,8 +14,9 @@ from safetensors.torch import load_file
 from training_runs import batches, objective, run, settings, tiny_model
 
 from albertkit.errors import DiskFullError, TrainingError
+from albertkit.files import complete_files
 from albertkit.modeling.heads import AlbertForMaskedLM
-from albertkit.training.checkpoints import checkpoint_folder, checkpoint_step, checkpoints
+from albertkit.training.checkpoints import checkpoint_folder, checkpoint_step, checkpoints, written_folder
 from albertkit.training.loop import Training
 from albertkit.training.progress import read_metrics
 
@@ -110,3 +113,66 @@ def test_figures_without_their_checkpoints_are_not_overwritten(tmp_path: Path) -
         with pytest.raises(TrainingError, match="file is a file"):
             run(output, settings())
     assert file.read_text() == "precious"
+
+
+def test_the_newest_checkpoint_is_kept_at_any_step(tmp_path: Path) -> None:
+    run(tmp_path, settings(steps=4))
+    for step, renamed in ((0, 9_999_998), (4, 9_999_999)):
+        folder = checkpoint_folder(tmp_path, step).rename(checkpoint_folder(tmp_path, renamed))
+        state = json.loads((folder / "training_state.json").read_text())
+        (folder / "training_state.json").write_text(json.dumps(state | {"step": renamed}))
+    longer = settings(steps=10_000_001, save_every=1, keep_checkpoints=2, schedule="trapezoid")
+    for folder in checkpoints(tmp_path):
+        state = json.loads((folder / "training_state.json").read_text())
+        state |= {"fingerprint": longer.fingerprint(), "schedule_factor": 1.0}
+        (folder / "training_state.json").write_text(json.dumps(state))
+    assert run(tmp_path, longer).step == 10_000_001
+    assert [folder.name for folder in checkpoints(tmp_path)] == ["step-10000000", "step-10000001"]
+
+
+def test_files_of_inner_folders_are_on_the_disk_before_the_folder_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+    for module in ("albertkit.training.checkpoints", "albertkit.files"):
+        monkeypatch.setattr(f"{module}.flush_to_disk", lambda path: flushed.append(path.name))
+    for write in (lambda: written_folder(tmp_path / "one"), lambda: complete_files(tmp_path / "other")):
+        with write() as folder:
+            (folder / "1_Pooling").mkdir()
+            (folder / "1_Pooling" / "config.json").write_text("{}")
+        assert {"1_Pooling", "config.json"} <= set(flushed)
+        flushed.clear()
+
+
+@pytest.mark.parametrize("step", [2, 4])
+def test_a_full_disk_leaves_no_incomplete_best_model(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full at step 2 for the new best model, and at the end for its copy."""
+    model, scores, saved = tiny_model(), iter([0.1, 0.2, 0.3]), []
+
+    def no_space(_: object, target: Path) -> None:
+        target.write_text("incomplete")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def save(folder: Path) -> None:
+        model.save_pretrained(folder)
+        saved.append(folder.name)
+        if step == 2 and saved.count(".best.tmp") == 2:
+            raise DiskFullError(f"{folder}: no space left on the disk")
+
+    def go_on() -> Any:
+        return Training(
+            model, objective, batches, settings(steps=4, evaluate_every=2, save_every=2), tmp_path,
+            save_model=save, evaluate=lambda: {"accuracy": next(scores)}, best_metric="accuracy",
+        ).run()  # fmt: skip
+
+    with monkeypatch.context() as patched:
+        if step == 4:
+            patched.setattr(shutil, "copyfile", no_space)
+        with pytest.raises(DiskFullError, match="no space left on the disk"):
+            go_on()
+    assert [file.name for file in tmp_path.rglob("*.tmp")] == []
+    assert not (tmp_path / "model.safetensors").exists()
+    scores = iter([0.2, 0.3])
+    assert go_on().finished
