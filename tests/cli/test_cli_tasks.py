@@ -152,7 +152,7 @@ class TestAnswer:
         assert_one_line_error(run(*call, "--context-file", tmp_path / "none.txt"), "none.txt")
         latin = tmp_path / "latin.txt"
         latin.write_bytes("Queen Anne\nopened the café.".encode("latin-1"))
-        message = f"{latin}, line 2: not UTF-8 (byte 0xe9 at column 15). Convert the file first"
+        message = f"{latin}, line 2: not UTF-8 (byte 0xe9 at column 15)"
         assert_one_line_error(run(*call, "--context-file", latin), message)
 
 
