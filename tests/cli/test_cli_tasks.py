@@ -207,7 +207,7 @@ class TestOrder:
 def test_names_of_emojis_are_text(run) -> None:
     """Rich would show the emojis."""
     assert run("order", "a :smile:", "b").output.startswith("a :smile:\n")
-    assert_one_line_error(run("order", "--file", "a:100:b"), "a:100:b: No such file")
+    assert_one_line_error(run("order", "--file", "a:100:b"), "a:100:b: no such file")
 
 
 @pytest.mark.parametrize(
