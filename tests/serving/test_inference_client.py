@@ -169,12 +169,21 @@ def test_the_async_client(server: Running) -> None:
     ],
 )
 def test_errors(
-    server: Running, task: str, model: str | None, method: str, given: Any, status: int, message: str
+    server: Running,
+    task: str,
+    model: str | None,
+    method: str,
+    given: Any,
+    status: int,
+    message: str,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     with pytest.raises(HfHubHTTPError, match=message) as caught:
         getattr(client(server, task, model), method)(**given)
     assert caught.value.response.status_code == status
     assert set(caught.value.response.json()) == {"error", "error_type", "param"}
+    assert "Traceback" not in capfd.readouterr().err + caplog.text
 
 
 def test_key_deadline_and_metrics(server: Running) -> None:

@@ -18,10 +18,8 @@ from albertkit.datasets.rows import (
     CHOICES_FIELD,
     PAIR_FIELDS,
     QUESTION_FIELDS,
-    TABLES,
     InputFormat,
     NumberedInputs,
-    format_of,
 )
 from albertkit.errors import ConfigError, DataError
 from albertkit.hub import BUNDLED
@@ -58,15 +56,11 @@ class Source:
             return NumberedInputs.read(lines, name, format=format, fields=fields, rest=rest)
         if self.file == Path("-") and not self.file.exists():
             raise DataError("--file is '-', but no file has this name. To read standard input, omit --file.")
-        if self.format is None and self.file.suffix.lower() in TABLES:
-            from albertkit.pipelines.inputs import read_inputs
+        from albertkit.pipelines.inputs import read_inputs
 
-            return read_inputs(self.file, fields=fields, rest=rest)
-        format = self.format or format_of(self.file)
-        if self.file.is_file():
-            return NumberedInputs.read_file(self.file, format=format, fields=fields, rest=rest)
-        lines = self.file.open("rb")  # a pipe such as <(command)
-        return NumberedInputs.read(lines, str(self.file), format=format, fields=fields, rest=rest)
+        inputs = read_inputs(self.file, fields=fields, rest=rest, format=self.format)
+        # All inputs of a file are checked before the first answer, but not those of a pipe (<(command)).
+        return dataclasses.replace(inputs, items=list(inputs)) if self.file.is_file() else inputs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

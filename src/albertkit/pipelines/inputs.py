@@ -28,11 +28,8 @@ def read_inputs(
             raise DataError(f"{inputs} is a folder. Expected a file with one input per line.")
         if format is None and path.suffix.lower() in TABLES:
             return _table_inputs(read_rows(path), fields, rest)
-        chosen = format or format_of(path)
-        lines = _lines(path)
-        return NumberedInputs.read(
-            lines, str(path), format=chosen, fields=fields, rest=rest, others=not fields
-        )
+        options: Any = {"format": format or format_of(path), "fields": fields, "rest": rest}
+        return NumberedInputs.read(_lines(path), str(path), **options, others=not fields)
     if is_table(inputs, rest):
         return _table_inputs(read_rows(inputs, name="the table"), fields, rest)
     if hasattr(inputs, "to_pylist"):  # a column of PyArrow, whose items are not Python strings
@@ -41,10 +38,8 @@ def read_inputs(
     if _is_dataset(inputs):
         inputs = iter(inputs) if isinstance(inputs, Iterable) else map(inputs.__getitem__, range(len(inputs)))
     elif not isinstance(inputs, Iterable) or isinstance(inputs, str | bytes | Mapping) or is_scalar:
-        raise DataError(
-            f"received {short(inputs)} ({type(inputs).__name__}). Expected an input ({', '.join(fields)}), "
-            "an iterable of inputs, a table, or the path of a file."
-        )
+        expected = f"an input ({', '.join(fields)}), an iterable of inputs, a table, or the path of a file"
+        raise DataError(f"received {short(inputs)} ({type(inputs).__name__}). Expected {expected}.")
     items = list(inputs) if hasattr(inputs, "__len__") else iter(inputs)
     return NumberedInputs(items, "", _COUNTED_FROM_0, "input")
 
@@ -56,8 +51,8 @@ def is_table(inputs: Any, rest: str | None) -> bool:
     """
     if isinstance(inputs, Mapping):
         columns = [
-            hasattr(one, "__len__") and not isinstance(one, str | bytes | Mapping)
-            for name, one in inputs.items()
+            hasattr(column, "__len__") and not isinstance(column, str | bytes | Mapping)
+            for name, column in inputs.items()
             if name != rest
         ]
         return bool(columns) and all(columns)
@@ -74,10 +69,8 @@ def _table_inputs(table: Any, fields: Sequence[str], rest: str | None) -> Number
     wanted = {name: by_name[name] for name in (*fields, *filter(None, [rest])) if name in by_name}
     if fields and fields[0] not in wanted:
         if len(columns) > 1 or (len(fields) > 1 and fields[1] != "text_pair"):
-            raise DataError(
-                f"{table.name}: the columns are {', '.join(map(str, columns))}. Expected "
-                f"{', '.join(fields)}. Rename the columns."
-            )
+            names = ", ".join(map(str, columns))
+            raise DataError(f"{table.name}: the columns are {names}. Expected {', '.join(fields)}.")
         wanted[fields[0]] = columns[0]
     items = []
     for row in table:
