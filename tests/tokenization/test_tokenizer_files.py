@@ -1,6 +1,7 @@
 """Tests of tokenizer folders: which files albertkit writes, and which files and settings it reads."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +231,27 @@ def test_the_piece_table_equals_that_of_sentencepiece(tiny_vocabulary: Path) -> 
     assert list(scores) == processor.get_score(list(range(processor.get_piece_size())))
     assert kinds[:5] == (CONTROL, UNKNOWN, CONTROL, CONTROL, CONTROL)
     assert {piece.text for piece in table.pieces if piece.kind == USER_DEFINED} == set('()"-.\u2013£€')
+
+
+@pytest.mark.parametrize("size", [200, 300])
+def test_a_vocabulary_that_contradicts_the_tokenizer_json(
+    size: int, tiny_texts: list[str], tmp_path: Path
+) -> None:
+    for name, texts, vocab_size in (("own", tiny_texts, 200), ("other", tiny_texts[::-3], size)):
+        model = train_model(tmp_path / name, texts, vocab_size=vocab_size)
+        AlbertTokenizer(model).save_pretrained(tmp_path / f"{name}-folder")
+        assert AlbertTokenizer.from_pretrained(tmp_path / f"{name}-folder").vocab_size == vocab_size
+    shutil.copyfile(tmp_path / "other.model", tmp_path / "own-folder" / "spiece.model")
+    with pytest.warns(UserWarning, match=r"spiece.model and tokenizer.json have different pieces"):
+        AlbertTokenizer.from_pretrained(tmp_path / "own-folder")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"model": {"vocab": [1]}}'])
+def test_a_damaged_tokenizer_json_beside_a_good_vocabulary(
+    content: str, tiny_vocabulary: Path, tmp_path: Path
+) -> None:
+    tokenizer = AlbertTokenizer(tiny_vocabulary)
+    tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.warns(UserWarning, match=r"spiece.model and tokenizer.json have different pieces"):
+        assert AlbertTokenizer.from_pretrained(tmp_path)(TEXT) == tokenizer(TEXT)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from albertkit import published
-from albertkit.errors import TokenizerError, did_you_mean, reading, short
+from albertkit.errors import TokenizerError, did_you_mean, reading, short, warn_caller
 from albertkit.extras import optional
 from albertkit.files import file_sha256, json_bytes
 from albertkit.hub import refuse_push_to_hub, split_hub_options
@@ -39,6 +39,7 @@ from albertkit.tokenization.special_tokens import (
     token_text,
     token_texts,
 )
+from albertkit.tokenization.tokenizer_json import has_pieces
 
 logger = logging.getLogger(__name__)
 tokenizers: Any = optional("tokenizers")
@@ -699,6 +700,13 @@ class TokenizerBase(PushToHub):
             settings |= folder.find_files(path, cls.vocabulary_file_name)
         tokenizer = cls(**settings)
         tokenizer.name_or_path = str(name)
+        if {"vocab_file", "tokenizer_file"} <= settings.keys():
+            vocabulary, other = settings["vocab_file"], settings["tokenizer_file"]
+            if not has_pieces(other, tokenizer._model):
+                warn_caller(
+                    f"{vocabulary} and {Path(other).name} have different pieces. albertkit uses the former, "
+                    "other libraries use the latter. Delete the file that does not belong to the model."
+                )
         if published.find(name):
             facts = tokenizer.normalization
             if (model := folder.find(path, folder.MODEL_FILE)) is not None:

@@ -6,6 +6,7 @@ other ids if they split the digits differently, which happens in 1 of 36,269 par
 """
 
 import base64
+import json
 import math
 import sys
 import unicodedata
@@ -207,6 +208,19 @@ def is_wordpiece(file: Path) -> bool:
         return False
     with reading(file, TokenizerError):
         return read_json(file, TokenizerError)["model"]["type"] == "WordPiece"
+
+
+def has_pieces(file: str | Path, model: Any) -> bool:
+    """Return whether a tokenizer.json has the pieces of a vocabulary. Of many pieces, a sample is compared."""
+    try:
+        vocabulary: Any = json.loads(Path(file).read_bytes())["model"]["vocab"]
+        is_list = isinstance(vocabulary, list)
+        ids = {piece: number for number, (piece, _) in enumerate(vocabulary)} if is_list else vocabulary
+        sample = list(ids)[:: max(1, len(ids) // 100)]
+        size = max(ids.values()) + 1  # a word list may have a piece twice
+        return size == model.size and all(model.token_to_id(piece) == ids[piece] for piece in sample)
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def read_unigram_json(path: Path) -> tuple[PieceTable, dict[str, Any], dict[str, Any]]:
