@@ -211,7 +211,7 @@ def is_wordpiece(file: Path) -> bool:
 
 
 def has_pieces(file: str | Path, model: Any) -> bool:
-    """Return whether a tokenizer.json has the pieces of a vocabulary. Of many pieces, a sample is compared."""
+    """Return whether a tokenizer.json has the pieces of a vocabulary, of which a sample is compared."""
     try:
         vocabulary: Any = json.loads(Path(file).read_bytes())["model"]["vocab"]
         is_list = isinstance(vocabulary, list)
