@@ -20,7 +20,7 @@ import logging
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -564,58 +564,39 @@ class NumberedInputs:
     @classmethod
     def read(
         cls,
-        lines: Iterable[bytes],
-        name: str,
+        source: Path | Iterable[bytes],
+        name: str = "",
         *,
-        format: InputFormat,
+        format: InputFormat | None = None,
         fields: Sequence[str] = (),
         rest: str | None = None,
-        others: bool = False,
     ) -> "NumberedInputs":
         """Return an iterator of the inputs, one per line that is not blank.
 
         Args:
-            lines: the lines.
-            name: their name in messages.
-            format: the format of each line.
-            fields: the fields of an input, in the order of the columns.
+            source: a file, which is opened when the first input is requested, or its lines.
+            name: the name of the source in messages; empty for the path of the file.
+            format: the format of each line; None for the format that the ending of the file means.
+            fields: the fields of an input, in the order of the columns; empty for any.
             rest: the field for all further columns; None if there may be none.
-            others: whether to keep fields that no pipeline has.
         """
+        if isinstance(source, Path):
+            name, format = name or str(source), format or format_of(source)
         numbers = array("q")
 
         def items() -> Iterator[Any]:
-            for number, raw in enumerate(lines, start=1):
-                line = decode_line(raw, number, name)
-                check_line_end(line, number, name)
-                if line.strip():
-                    columns = [column.strip() for column in line.split("\t")]
-                    where = f"{name}, line {number}"
-                    if format == "tsv" and not numbers and len(columns) > 1:
-                        _check_no_header(columns, where)
-                    numbers.append(number)
-                    if format == "lines":
-                        yield line.strip()
-                        continue
-                    value = (
-                        _json_input(line, where)
-                        if format == "jsonl"
-                        else _with_names(columns, where, fields, rest)
-                    )
-                    yield value if others else without_others(value, fields)
+            with source.open("rb") if isinstance(source, Path) else nullcontext(source) as lines:
+                for number, raw in enumerate(lines, start=1):
+                    line = decode_line(raw, number, name)
+                    check_line_end(line, number, name)
+                    if line.strip():
+                        is_first = not numbers
+                        numbers.append(number)
+                        yield _input(line, f"{name}, line {number}", format, fields, rest, is_first=is_first)
             if not numbers:
                 raise DataError(f"{name} has no text. Expected one input per line.")
 
         return cls(items(), name, numbers)
-
-    @classmethod
-    def read_file(
-        cls, path: Path, *, format: InputFormat, fields: Sequence[str] = (), rest: str | None = None
-    ) -> "NumberedInputs":
-        """Return the inputs of a file as a list; for the arguments, see `read`."""
-        with path.open("rb") as file:
-            read = cls.read(file, str(path), format=format, fields=fields, rest=rest)
-            return replace(read, items=list(read))
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.items)
@@ -633,7 +614,7 @@ class NumberedInputs:
 
 def read_texts(path: Path) -> list[str]:
     """Return the texts of a file: lines, the first column of a .tsv, or the field "text" of .jsonl."""
-    inputs = NumberedInputs.read_file(path, format=format_of(path), fields=("text",), rest="others")
+    inputs = NumberedInputs.read(path, fields=("text",), rest="others")
     texts: list[Any] = [value.get("text") if isinstance(value, dict) else value for value in inputs]
     for number, text in zip(inputs.numbers, texts, strict=True):
         if not isinstance(text, str):
@@ -652,6 +633,31 @@ def without_others(given: Any, fields: Sequence[str]) -> Any:
     return known[fields[0]] if len(fields) == 1 and [*known] == [*fields] else known
 
 
+def _input(
+    line: str,
+    where: str,
+    format: InputFormat | None,
+    fields: Sequence[str],
+    rest: str | None,
+    *,
+    is_first: bool,
+) -> Any:
+    if format == "jsonl":
+        return without_others(_json_input(line, where), fields)
+    if format != "tsv":
+        return line.strip()
+    columns = [column.strip() for column in line.split("\t")]
+    if is_first and len(columns) > 1 and {column.lower() for column in columns} <= _HEADER:
+        raise DataError(
+            f"{where}: {', '.join(map(repr, columns))} are column names, but each line must be an input. "
+            "Remove the line, or write the table as .csv."
+        )
+    if len(columns) > len(fields) and rest is None:
+        raise DataError(f"{where}: {len(columns)} columns. Expected {', '.join(fields)}, separated by tabs.")
+    named: dict[str, Any] = dict(zip(fields, columns, strict=False))
+    return without_others(named if rest is None else named | {rest: columns[len(fields) :]}, fields)
+
+
 def _json_input(line: str, where: str) -> Any:
     try:
         value, error = json.loads(line), None
@@ -664,18 +670,3 @@ def _json_input(line: str, where: str) -> Any:
     if error:
         raise DataError(f"{where}: not JSON ({error}). Expected one object per line.") from error
     return value
-
-
-def _check_no_header(columns: list[str], where: str) -> None:
-    if {column.lower() for column in columns} <= _HEADER:
-        raise DataError(
-            f"{where}: {', '.join(map(repr, columns))} are column names, but each line must be an input. "
-            "Remove the line, or write the table as .csv."
-        )
-
-
-def _with_names(columns: list[str], where: str, fields: Sequence[str], rest: str | None) -> dict[str, Any]:
-    if len(columns) > len(fields) and rest is None:
-        raise DataError(f"{where}: {len(columns)} columns. Expected {', '.join(fields)}, separated by tabs.")
-    named: dict[str, Any] = dict(zip(fields, columns, strict=False))
-    return named if rest is None else named | {rest: columns[len(fields) :]}

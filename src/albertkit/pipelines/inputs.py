@@ -2,12 +2,12 @@
 
 import copy
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.rows import TABLES, InputFormat, NumberedInputs, format_of, read_rows
+from albertkit.datasets.rows import TABLES, InputFormat, NumberedInputs, read_rows
 from albertkit.errors import AlbertKitError, DataError, short
 
 _LISTED = 10  # number of inputs listed in an error
@@ -28,8 +28,7 @@ def read_inputs(
             raise DataError(f"{inputs} is a folder. Expected a file with one input per line.")
         if format is None and path.suffix.lower() in TABLES:
             return _table_inputs(read_rows(path), fields, rest)
-        options: Any = {"format": format or format_of(path), "fields": fields, "rest": rest}
-        return NumberedInputs.read(_lines(path), str(path), **options, others=not fields)
+        return NumberedInputs.read(path, format=format, fields=fields, rest=rest)
     if is_table(inputs, rest):
         return _table_inputs(read_rows(inputs, name="the table"), fields, rest)
     if hasattr(inputs, "to_pylist"):  # a column of PyArrow, whose items are not Python strings
@@ -110,9 +109,3 @@ def _is_dataset(inputs: Any) -> bool:
     if isinstance(inputs, Sequence | Mapping) or is_array:
         return False
     return hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__")
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file, which is opened when the first line is requested."""
-    with path.open("rb") as stream:
-        yield from stream
