@@ -1,6 +1,5 @@
 """Tests of the options of `from_pretrained`, the auto classes, and the arguments of transformers."""
 
-import json
 import warnings
 from pathlib import Path
 
@@ -174,29 +173,6 @@ def test_auto_classes(name, head, tmp_path: Path):
     assert AutoConfig.from_pretrained(tmp_path, num_labels=3).num_labels == 3
     with pytest.raises(TypeError, match="from_pretrained"):
         auto_class()
-
-
-def test_auto_classes_expect_models_of_albert(tmp_path: Path):
-    AlbertForPreTraining(tiny()).save_pretrained(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "roberta"}))
-    for load in (AutoConfig.from_pretrained, auto.AutoModel.from_pretrained):
-        with pytest.raises(ConfigError, match="'roberta'"):
-            load(tmp_path)
-
-
-def test_arguments_have_the_names_of_transformers(tmp_path: Path):
-    source = make("AlbertForMaskedLM")
-    source.save_pretrained(save_directory=tmp_path)
-    for load in (AlbertForMaskedLM, auto.AutoModelForMaskedLM):
-        loaded = load.from_pretrained(pretrained_model_name_or_path=tmp_path)
-        assert loaded.name_or_path == loaded.config.name_or_path == str(tmp_path)
-        assert torch.equal(loaded(**batch()).logits, source(**batch()).logits)
-    for load in (AlbertConfig, AutoConfig):
-        config = load.from_pretrained(pretrained_model_name_or_path=tmp_path)
-        assert config.hidden_size == TINY["hidden_size"]
-    config.save_pretrained(save_directory=tmp_path / "config")
-    assert AlbertConfig.from_pretrained(tmp_path / "config") == config
 
 
 def test_arguments_of_the_constructor(tmp_path: Path):

@@ -142,16 +142,17 @@ class PaddedBatch(TypedDict):
 
 def _compute_padded(model: AlbertPreTrainedModel, batch: Batch, output: Output) -> Sequence[np.ndarray]:
     inputs = pad_batch(batch.rows, pad_token_id=model.config.pad_token_id, device=model.device)
-    scores = _call_padded(model, inputs, output, batch.positions)
+    if output == "hidden_states":
+        states = model.base_model(**inputs, return_dict=True).last_hidden_state  # (B, T, H)
+        scores = _select(states, batch.positions)
+    else:
+        scores = _head_scores(model, inputs, output, batch.positions)
     return [row_scores.float().cpu().numpy() for row_scores in scores]
 
 
-def _call_padded(
+def _head_scores(
     model: AlbertPreTrainedModel, batch: PaddedBatch, output: Output, positions: list[Sequence[int]]
 ) -> Sequence[Tensor]:
-    if output == "hidden_states":
-        states = model.base_model(**batch, return_dict=True).last_hidden_state  # (B, T, H)
-        return _select(states, positions)
     name = class_name(model)
     head = HEADS.get(name, HEADS["AlbertForTokenClassification"])  # default for custom classes
     check_output(output, head, model=name)

@@ -44,15 +44,10 @@ def inspect_model(model: str | Path) -> dict[str, Any]:
     preset: Any = re.fullmatch(r"(base|large|xlarge|xxlarge)(?:-(v1|v2))?", name)
     if preset and not Path(name).exists():
         return {"model": name, **_of_config(AlbertConfig.preset(preset[1], version=preset[2] or "v2"))}
-    return {"model": name, **_of_checkpoint(name)}
-
-
-def _of_checkpoint(name: str) -> dict[str, Any]:
-    path = locate(name)
-    checkpoint = read(path)
+    checkpoint = read(locate(name))
     config = AlbertConfig.from_dict(checkpoint.config)
     warn_of_contradictions(name, vars(config))
-    report = _of_config(config, checkpoint.tensors)
+    report = {"model": name, **_of_config(config, checkpoint.tensors)}
     try:
         tokenizer = load_tokenizer(name)
     except ModelNotFoundError:
@@ -70,11 +65,12 @@ def _of_checkpoint(name: str) -> dict[str, Any]:
 
 
 def _of_config(config: AlbertConfig, tensors: dict[str, np.ndarray] | None = None) -> dict[str, Any]:
-    """Return the figures of a model of that shape, including the weights if there are any."""
     architecture = (config.architectures or [""])[0]
     if architecture not in HEADS:
         architecture = architecture_of(config, tensors) if tensors else "AlbertForPreTraining"
     footprint = measure(architecture, config)
+    longest = config.max_position_embeddings
+    lengths = [length for length in LENGTHS if length <= longest] or [longest]
     report = {
         "class": architecture,
         "shape": {name: getattr(config, name) for name in _SHAPE} | {"hidden_act": str(config.hidden_act)},
@@ -89,7 +85,7 @@ def _of_config(config: AlbertConfig, tensors: dict[str, np.ndarray] | None = Non
         },
         "flops": {
             "per_token": footprint.flops_per_token,
-            **{f"per_token_at_{length}": footprint.flops(length) for length in _lengths(config)},
+            **{f"per_token_at_{length}": footprint.flops(length) for length in lengths},
             "per_masked_word": footprint.head_flops,
         },
     }
@@ -101,8 +97,3 @@ def _of_config(config: AlbertConfig, tensors: dict[str, np.ndarray] | None = Non
             "tensors": len(tensors),
         }
     return report
-
-
-def _lengths(config: AlbertConfig) -> list[int]:
-    longest = config.max_position_embeddings
-    return [length for length in LENGTHS if length <= longest] or [longest]
