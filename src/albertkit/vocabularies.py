@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from albertkit.checkpoints import formats
 from albertkit.checkpoints.checkpoint import Checkpoint
+from albertkit.config import CONFIG_FILE
 from albertkit.errors import ModelNotFoundError, TokenizerError
 from albertkit.files import json_bytes
 from albertkit.hub import HubOptions
@@ -32,7 +33,8 @@ def load_tokenizer(
 
 def open_tokenizer(checkpoint: Checkpoint, **options: Any) -> TokenizerBase:
     with tempfile.TemporaryDirectory() as folder:
-        for name, content in checkpoint.vocabulary.items():
+        config = json_bytes(checkpoint.config)  # AutoTokenizer compares its number of embeddings
+        for name, content in {CONFIG_FILE: config, **checkpoint.vocabulary}.items():
             Path(folder, name).write_bytes(content)
         try:
             return AutoTokenizer.from_pretrained(folder, **_maximum_length(checkpoint) | options)

@@ -7,6 +7,7 @@ from typing import Any, NoReturn, Self, Unpack
 
 import sentencepiece
 
+from albertkit.config import CONFIG_FILE
 from albertkit.errors import TokenizerError
 from albertkit.hub import split_hub_options
 from albertkit.tokenization import folder
@@ -169,13 +170,21 @@ class AutoTokenizer:
 
         Raises:
             ModelNotFoundError: The folder, file or name does not exist.
-            TokenizerError: The tokenizer is damaged, or belongs to another type of model.
+            TokenizerError: The tokenizer is damaged, belongs to another type of model, or has more pieces
+                than the model in the same folder has embeddings.
         """
         hub_options, overrides = split_hub_options(options)
         path = folder.locate(pretrained_model_name_or_path, **hub_options)
         file = overrides.get("vocab_file") or overrides.get("tokenizer_file")
         tokenizer_class = _choose(path if file is None else Path(file), use_fast)
-        return tokenizer_class.load(path, name=pretrained_model_name_or_path, **overrides)
+        tokenizer = tokenizer_class.load(path, name=pretrained_model_name_or_path, **overrides)
+        if file is None:
+            # Added tokens do not count: the model may still be resized for them.
+            embeddings = folder.read_json(path / CONFIG_FILE).get("vocab_size")
+            if isinstance(embeddings, int) and tokenizer.vocab_size > embeddings:
+                sizes = f"{tokenizer.vocab_size:,} pieces, but its model has {embeddings:,} embeddings"
+                raise TokenizerError(f"{path}: its tokenizer has {sizes}: they do not belong together.")
+        return tokenizer
 
 
 def _choose(path: Path, use_fast: bool | None) -> type[TokenizerBase]:
