@@ -220,9 +220,6 @@ def export_onnx(
         notes.append("the source has no vocabulary: the outputs were compared on random ids instead of texts")
     else:
         tokenizer = open_tokenizer(checkpoint)
-        if tokenizer.vocab_size > config.vocab_size:
-            sizes = f"{tokenizer.vocab_size:,} pieces, but the model has {config.vocab_size:,} embeddings"
-            raise CheckpointError(f"{source}: the tokenizer has {sizes}. They do not belong together.")
     metadata = _metadata_of(config, checkpoint, tokenizer, compute=compute)
     model = LightModel(architecture, config, weights)
     with _new_file(file) as new:
