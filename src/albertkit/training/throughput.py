@@ -33,6 +33,7 @@ def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
     return measured_flops(device, dtype)
 
 
+@cache
 def measured_flops(device: torch.device, dtype: torch.dtype, sizes: tuple[int, ...] = _SIZES) -> float:
     """Return the best FLOP/s of square matrix products of ascending sizes."""
     best, seconds = 0.0, 0.0
