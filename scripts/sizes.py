@@ -30,6 +30,7 @@ MEGABYTE = 1e6
 
 def write_models(shape: str, folder: Path) -> str:
     """Write a model of a shape in fp32, fp16 and int8; return the cells that need no computation."""
+    import numpy as np
     import torch
 
     from albertkit import AlbertConfig, AlbertModel
@@ -46,9 +47,8 @@ def write_models(shape: str, folder: Path) -> str:
     footprint = measure("AlbertModel", model.config)
     model.save_pretrained(folder / "fp32")
     network = LightModel("AlbertModel", model.config, to_arrays(model.state_dict()))
-    write_file(
-        folder / "int8.onnx", network, {}, opset=20, compute="float32", int8=True, optional_inputs=True
-    )
+    options = {"opset": 20, "compute": np.dtype("float32"), "int8": True, "optional_inputs": True}
+    write_file(folder / "int8.onnx", network, {}, **options)
     model.half().save_pretrained(folder / "fp16")
     files = (folder / "fp32/model.safetensors", folder / "fp16/model.safetensors", folder / "int8.onnx")
     total = footprint.total

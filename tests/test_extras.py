@@ -84,7 +84,8 @@ def test_without_torch_public_names_can_be_imported_and_name_the_extra_if_called
     training = command.replace("[torch]", "[train]")
     named_lines = [f"albertkit.{name}: {command}" for name in named]
     assert lines == [
-        *named_lines, command, f"albertkit.finetune: {training}", training, command, command, command
+        *named_lines, command, f"albertkit.finetune: {training}", f"albertkit.pretrain: {training}",
+        command, command, command,
     ]  # fmt: skip
 
 

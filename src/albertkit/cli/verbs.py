@@ -119,15 +119,11 @@ def _resolve(path: str) -> Any:
 
 
 def _pretrain(**given: Any) -> None:
-    from albertkit.pretraining.run import pretrain
-
-    _exit_with(pretrain(**given))
+    _exit_with(_resolve("albertkit.pretraining.run:pretrain")(**given))
 
 
 def _finetune(*, json: bool = False, **given: Any) -> None:
-    from albertkit.finetuning.finetune import finetune
-
-    run: Any = finetune(**given)
+    run = _resolve("albertkit.finetuning.finetune:finetune")(**given)
     if getattr(run, "report", None):
         logger.info("best model at step %d; model and report are in %s", run.report["step"], given["output"])
         printing.print_metrics(run.report, json)

@@ -224,7 +224,7 @@ def export_onnx(
     model = LightModel(architecture, config, weights)
     with _new_file(file) as new:
         options: Any = {"opset": opset, "int8": int8, "optional_inputs": not all_inputs}
-        written = _write_file(new, model, metadata, compute=np.dtype(compute), **options)
+        written = write_file(new, model, metadata, compute=np.dtype(compute), **options)
         drop, largest, batches = None, None, []
         if int8:
             if calibrate is not None and task is not None:
@@ -358,7 +358,7 @@ def _new_file(file: Path) -> Iterator[Path]:
         raise CheckpointError(f"Could not write {file}: {error}.") from error
 
 
-def _write_file(file: Path, model: LightModel, metadata: Mapping[str, str], **options: Any) -> dict[str, Any]:
+def write_file(file: Path, model: LightModel, metadata: Mapping[str, str], **options: Any) -> dict[str, Any]:
     """Write the file with `options` of `build_padded`; return the parts of the report about its content."""
     graph, weight_bytes = build_padded(model.architecture, model.config, model.weights, **options)
     stored_bytes = sum(len(one.raw_data) for one in graph.graph.initializer)
