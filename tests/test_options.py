@@ -22,6 +22,8 @@ HELP = "Write the label in capitals."
 class LoudOptions(SentenceOrderOptions):
     loud: bool = False
     """Write the label in capitals."""
+    surest: float = options.option(1.0, minimum=0.0, maximum=1.0)
+    """The highest score that is written in capitals."""
 
 
 @pytest.fixture
@@ -33,7 +35,12 @@ def _new_option(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def answer(*arguments: Any) -> list[Any]:
             answers = usual.answer(*arguments)
-            return [one | {"label": one["label"].upper()} if given.loud else one for one in answers]
+            return [
+                answer | {"label": answer["label"].upper()}
+                if given.loud and answer["score"] <= given.surest
+                else answer
+                for answer in answers
+            ]
 
         return usual._replace(answer=answer)
 
@@ -50,15 +57,22 @@ def test_a_new_option_is_a_keyword_a_flag_a_field_and_in_the_reference(run: Run)
     assert order(PAIR, loud=True)["label"] == "IN ORDER"
     assert pipeline("sentence-order", device="cpu", loud=True)(PAIR)["label"] == "IN ORDER"
 
+    assert order(PAIR, loud=True, surest=0.1)["label"] == "in order"
+    with pytest.raises(ConfigError, match=r"surest is 2. Expected a number from 0 to 1"):
+        order(PAIR, surest=2)
+
     (line,) = run("order", *PAIR, "--loud", "--json", "--device", "cpu").json
     assert line["predictions"][0]["label"] == "IN ORDER"
+    (line,) = run("order", *PAIR, "--loud", "--surest", "0.1", "--json", "--device", "cpu").json
+    assert line["predictions"][0]["label"] == "in order"
     assert HELP in run("order", "--help").output
 
     schemas = pytest.importorskip("albertkit.serving.schemas")
-    field = schemas.request_for("sentence-order", schemas.OrderedPair).model_json_schema()["properties"][
-        "loud"
-    ]
-    assert (field["description"], field["default"]) == (HELP, False)
+    request = schemas.request_for("sentence-order", schemas.OrderedPair)
+    properties = request.model_json_schema()["properties"]
+    assert (properties["loud"]["description"], properties["loud"]["default"]) == (HELP, False)
+    limits = properties["surest"]["anyOf"][0]
+    assert (limits["type"], limits["minimum"], limits["maximum"]) == ("number", 0.0, 1.0)
 
     spec = importlib.util.spec_from_file_location("page", ROOT / "scripts" / "cli_reference.py")
     assert spec is not None

@@ -7,7 +7,7 @@ the description in the reference and in OpenAPI. Options with `only="python"` ar
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Literal
 
 from albertkit.errors import ConfigError
@@ -27,7 +27,8 @@ Truncation = bool | Literal["longest_first", "only_first", "only_second", "do_no
 def option(
     default: Any = None,
     *,
-    minimum: int | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
     only: Literal["python"] | None = None,
     request_maximum: int | None = None,
     rare: bool = False,
@@ -36,13 +37,14 @@ def option(
 
     Args:
         default: the default value.
-        minimum: for whole numbers: the smallest value.
+        minimum: the smallest value: 1 for a whole number, 0.0 for any number.
+        maximum: the largest value of any number.
         only: the only interface that has the option; None for all.
         request_maximum: the largest value in a request to the server.
         rare: whether the command shows the flag only with `--help-all`.
     """
-    metadata = {"minimum": minimum, "only": only, "request_maximum": request_maximum, "rare": rare}
-    return dataclasses.field(default=default, metadata=metadata)
+    metadata = {"minimum": minimum, "maximum": maximum, "request_maximum": request_maximum}
+    return dataclasses.field(default=default, metadata=metadata | {"only": only, "rare": rare})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -212,7 +214,7 @@ def read_options(kind: type, *given: Mapping[str, Any]) -> Any:
     None stands for the earlier value, except where it has a meaning of its own (`BEST`).
 
     Raises:
-        ConfigError: a whole number is below its minimum, or has another type.
+        ConfigError: a number is outside of its limits, or has another type.
     """
     fields = {one.name: one for one in dataclasses.fields(kind)}
     values: dict[str, Any] = {}
@@ -221,9 +223,13 @@ def read_options(kind: type, *given: Mapping[str, Any]) -> Any:
             if value is not None or fields[name].default is BEST:
                 values[name] = value
     for name, value in values.items():
-        minimum = fields[name].metadata.get("minimum")
-        if minimum is not None and value is not BEST:
+        minimum, maximum = (fields[name].metadata.get(limit) for limit in ("minimum", "maximum"))
+        if value is BEST or value is None or minimum is None:
+            continue
+        if isinstance(minimum, int):
             check_size(name, value, minimum=minimum)
+        elif not (isinstance(value, Real) and minimum <= value <= maximum):
+            raise ConfigError(f"{name} is {value!r}. Expected a number from {minimum:g} to {maximum:g}.")
     return kind(**values)
 
 

@@ -130,7 +130,8 @@ def _schema_of(kind: Any, field: dataclasses.Field[Any]) -> Any:
         members = [Annotated[list[Name], _list(max_length=1000)]]  # instead of a text
     minimum, maximum = (field.metadata.get(name) for name in ("minimum", "request_maximum"))
     number = Annotated[int, Field(ge=minimum or 0, le=maximum or _MAX_LENGTH)]
-    in_json = [{int: number, str: Name}.get(member, member) for member in members]
+    share = Annotated[float, Field(ge=minimum, le=field.metadata.get("maximum"))]
+    in_json = [{int: number, float: share, str: Name}.get(member, member) for member in members]
     return typing.Union[*in_json, None]  # type: ignore[return-value]
 
 
