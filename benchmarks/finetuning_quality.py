@@ -323,6 +323,7 @@ def runs(name: str, data: DataSet, model: str, seed: int) -> Iterator[Row]:
             result = evaluate(run, data=data.test, task=data.task, **data.options)
             metric = result.main_metric
             yield {
+                "model": model,
                 "set": name,
                 "seed": seed,
                 "rate": rate,
@@ -339,7 +340,8 @@ def measure(name: str, data: DataSet, model: str, seeds: int, file: Path | None)
     records = []
     for seed in range(seeds):
         size = len(data.train) - len(data.train) // 10
-        done = [run for run in known if (run["set"], run["seed"], run["examples"]) == (name, seed, size)]
+        key = (model, name, seed, size)
+        done = [run for run in known if (run["model"], run["set"], run["seed"], run["examples"]) == key]
         if len(done) <= len(LEARNING_RATES):
             done = list(runs(name, data, model, seed))
             if file:

@@ -135,7 +135,8 @@ def reading(path: str | Path, error: type[AlbertKitError]) -> Iterator[None]:
     try:
         yield
     except AlbertKitError as cause:
-        if isinstance(cause, error) and str(Path(path).parent) not in str(cause):
+        names = {str(path), str(Path(path).parent)} - {"."}
+        if isinstance(cause, error) and not any(name in str(cause) for name in names):
             cause.args = (f"{path}: {cause.args[0]}", *cause.args[1:])
         raise
     except FileNotFoundError as cause:

@@ -14,6 +14,7 @@ from albertkit.tokenization import folder as files
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.model_file import model_from_lines
 from albertkit.tokenization.tokenizer import AutoTokenizer
+from albertkit.tokenization.tokenizer_json import has_pieces
 
 
 def load_tokenizer(
@@ -53,6 +54,13 @@ def write_vocabulary(folder: Path, checkpoint: Checkpoint) -> list[str]:
     names = list(checkpoint.vocabulary)
     for name, content in checkpoint.vocabulary.items():
         (folder / name).write_bytes(content)
+    if {files.MODEL_FILE, files.TOKENIZER_FILE} <= checkpoint.vocabulary.keys():
+        model = AutoTokenizer.from_pretrained(folder / files.MODEL_FILE)._model
+        if not has_pieces(folder / files.TOKENIZER_FILE, model):
+            raise TokenizerError(
+                f"{files.MODEL_FILE} and {files.TOKENIZER_FILE} have different pieces. "
+                "Delete the file that does not belong to the model."
+            )
     if names in ([files.MODEL_FILE], [files.WORD_LIST_FILE]):
         # Google's folders contain no settings; their vocabularies are lower case, the default.
         tokenizer = AutoTokenizer.from_pretrained(folder / names[0], **_maximum_length(checkpoint))

@@ -167,6 +167,8 @@ def read_sentence_modules(folder: Path) -> SentenceModules | None:
         normalizes = bool(steps) and isinstance(steps[-1], Normalize)
         max_length, lower_case = _read_settings(folder)
         prompts, dimensions = model.get("prompts") or {}, model.get("truncate_dim")
+        if not all(isinstance(prompt, str) for prompt in prompts.values()):
+            raise ValueError(f"the prompts are {prompts}, not texts")
         _expect("default_prompt_name", model.get("default_prompt_name"), [None, *prompts])
         if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
             raise ValueError(f"truncate_dim is {dimensions!r}. Expected a whole number of at least 1")
@@ -176,7 +178,7 @@ def read_sentence_modules(folder: Path) -> SentenceModules | None:
             normalize=normalizes,
             max_length=max_length,
             lower_case=lower_case,
-            prompts={str(name): str(prompt) for name, prompt in prompts.items()},
+            prompts=prompts,
             default_prompt_name=model.get("default_prompt_name"),
             dimensions=dimensions,
             similarity=model.get("similarity_fn_name"),

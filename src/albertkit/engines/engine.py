@@ -36,7 +36,7 @@ class Row:
     """A sequence of T tokens for the model, with its labels."""
 
     input_ids: list[int]
-    """Ids of the tokens, including special tokens: (T,)."""
+    """Ids of the tokens, including special tokens: (T,). NumPy arrays in training."""
     token_type_ids: list[int]
     """Segment of each token, 0 or 1: (T,)."""
     example: int

@@ -8,6 +8,7 @@ and length works.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -298,6 +299,8 @@ def check_int8_options(
 
 def _target_file(target: Path, source: Path) -> tuple[Path, bool]:
     """Return the file to write, and whether to write the other files of a model folder; never overwrite."""
+    if re.fullmatch(r"\.[A-Za-z]\w*", target.suffix) and target.suffix != ".onnx" and not target.is_dir():
+        raise DataError(f"{target} ends in {target.suffix}. Expected a file named .onnx, or a folder.")
     if target.suffix == ".onnx":
         file, beside = target, False
     else:

@@ -231,7 +231,7 @@ def evaluate(
             raise ConfigError(f"{output} has the report of a fine-tuning run. Choose another folder.")
         if isinstance(data, str | Path) and Path(data).resolve() == (output / PREDICTIONS).resolve():
             raise DataError(f"the report in {output} would replace {data}, which is the input.")
-        if not overwrite:
+        if not overwrite or output.is_file():
             check_new_folder(output)
     place = read_device(engine_device(engine, device))
     setup = open_trained(model, task, data, settings, call=evaluate, name="data", labeled=True, device=place)

@@ -173,7 +173,7 @@ def finetune(
         DiskFullError: the disk has no space left.
     """
     require("matplotlib.figure", extra="train")  # raise for missing libraries before any work
-    if seeds < 1:
+    if type(seeds) is not int or seeds < 1:
         raise ConfigError(f"seeds is {seeds!r}. Expected the number of runs, at least 1.")
     check_callbacks(callbacks)
     flags, columns = split_settings(FinetuningSettings, settings, call=finetune)

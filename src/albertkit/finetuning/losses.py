@@ -31,6 +31,7 @@ from torch import Tensor
 from albertkit.config import IGNORED_LABEL
 from albertkit.engines.engine import Row
 from albertkit.engines.torch import PaddedBatch, pad_batch
+from albertkit.errors import ConfigError, suggestion
 from albertkit.finetuning.batches import UnitBatch
 from albertkit.heads import HEADS
 from albertkit.tasks.sentence_embedding import SentenceEmbedding
@@ -140,8 +141,13 @@ def make_objective(
         return EmbeddingObjective(task, world, temperature=temperature)
     if class_weights is not None:
         loss = weighted_cross_entropy(class_weights.to(world.device))
+    elif callable(task.objective):
+        loss = task.objective
+    elif task.objective in LOSSES:
+        loss = LOSSES[task.objective]
     else:
-        loss = task.objective if callable(task.objective) else LOSSES[task.objective]
+        wanted = f"the objective of {task.name} is {task.objective!r}"
+        raise ConfigError(f"{wanted}. {suggestion(task.objective, LOSSES)}")
     return HeadObjective(task, world, loss=loss)
 
 

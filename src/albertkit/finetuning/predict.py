@@ -152,6 +152,8 @@ def predict(
         MissingExtraError: the output is a Parquet file, and pyarrow is not installed.
     """
     check_runner(runner, workers)
+    if runner == "local" and workers is not None:
+        raise ConfigError(f"workers is {workers}, but only the runner 'ray' has several. Omit it.")
     if output is None and runner != "local":
         raise ConfigError(f"runner is {runner!r}, which writes a file. Pass output, or omit runner.")
     device = engine_device(engine, device)

@@ -1,5 +1,6 @@
 """The loss of a pretraining batch: masked language modeling plus weighted sentence order."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -116,7 +117,7 @@ class PretrainingObjective:
         averages = Averages()
         for batch in batches:
             averages.add(self(model, batch, self.counts(batch)).sums)
-        metrics = averages.take(World(self.device))
+        metrics = averages.take(World(self.device), empty=math.nan)
         if batches and "masked" in self.weights and (count := self.counts(batches[0])["masked"]) > 1:
             # One position has no spread. Scores beyond these belong to padding (see `forward`).
             scores = self.forward(model, batches[0])["masked"][0][:count].float()  # (N, V)

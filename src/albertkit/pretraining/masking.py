@@ -19,11 +19,10 @@ import unicodedata
 from pathlib import Path
 
 import numpy as np
-import sentencepiece
 
 from albertkit.errors import TokenizerError
 from albertkit.pretraining.settings import ExampleSettings
-from albertkit.tokenization.model_file import WORD_START
+from albertkit.tokenization.model_file import WORD_START, load_processor
 
 MASK_SHARE, RANDOM_SHARE = 0.8, 0.1  # the rest is kept
 
@@ -40,8 +39,8 @@ class WordTable:
     """Properties of every id of a vocabulary, as arrays indexed by id."""
 
     def __init__(self, model_file: str | Path) -> None:
-        processor = sentencepiece.SentencePieceProcessor(model_file=str(model_file))
         self.model_file = Path(model_file)
+        processor = load_processor(self.model_file.read_bytes(), source=self.model_file)
         self.size: int = processor.get_piece_size()
         self.pieces = pieces = [processor.id_to_piece(index) for index in range(self.size)]
         special = ("[CLS]", "[SEP]", "[MASK]", "<pad>")

@@ -702,7 +702,7 @@ class TokenizerBase(PushToHub):
         tokenizer.name_or_path = str(name)
         if {"vocab_file", "tokenizer_file"} <= settings.keys():
             vocabulary, other = settings["vocab_file"], settings["tokenizer_file"]
-            if not has_pieces(other, tokenizer._model):
+            if not has_pieces(other, tokenizer._model, samples=100):
                 warn_caller(
                     f"{vocabulary} and {Path(other).name} have different pieces. albertkit uses the former, "
                     "other libraries use the latter. Delete the file that does not belong to the model."

@@ -10,7 +10,7 @@ An `added_tokens.json` (in older folders) is also read.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
@@ -65,10 +65,12 @@ _FIXED: dict[str, Any] = {
 # --- files --------------------------------------------------------------------------------------
 
 
-def locate(name_or_path: str | Path, **options: Unpack[HubOptions]) -> Path:
-    """Return a tokenizer's folder, downloaded if necessary, or the path itself if it is a file."""
+def locate(name_or_path: str | Path, *, also: Sequence[str] = (), **options: Unpack[HubOptions]) -> Path:
+    """Return a tokenizer's folder, downloaded with the files `also`, or the path itself if it is a file."""
     path = hub.as_path(name_or_path)
-    return path if path and path.is_file() else hub.resolve(name_or_path, patterns=PATTERNS, **options)
+    return (
+        path if path and path.is_file() else hub.resolve(name_or_path, patterns=(*PATTERNS, *also), **options)
+    )
 
 
 def find(path: Path, name: str) -> Path | None:

@@ -134,11 +134,10 @@ class SpecialTokens:
     def word_in_any_case(self, token: str) -> str | None:
         return self.words.get(self._fold(token))
 
-    def add(self, token: str, *, added_id: int | None = None) -> bool:
-        """Add a token, with its saved id if it has one; return whether it got a new id."""
+    def add(self, token: str, *, added_id: int | None = None) -> None:
+        """Add a token, with its saved id if it has one."""
         vocabulary_id = self._token_to_id(token)
-        new = vocabulary_id is None and token not in self.added
-        if new:
+        if vocabulary_id is None and token not in self.added:
             self.added[token] = new_id = self._end if added_id is None else added_id
             self.added_tokens[new_id] = token
             self._end = max(self._end, new_id + 1)
@@ -147,7 +146,6 @@ class SpecialTokens:
         # Extended, because thousands of tokens may be added one by one.
         if "words" in vars(self) and token not in (*self.additional, *self.roles.values()):
             self.words.setdefault(self._fold(token), token)
-        return new
 
     def set_role(self, role: str, token: str | None) -> None:
         if token is not None:

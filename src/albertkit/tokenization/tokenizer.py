@@ -174,7 +174,7 @@ class AutoTokenizer:
                 than the model in the same folder has embeddings.
         """
         hub_options, overrides = split_hub_options(options)
-        path = folder.locate(pretrained_model_name_or_path, **hub_options)
+        path = folder.locate(pretrained_model_name_or_path, also=(CONFIG_FILE,), **hub_options)
         file = overrides.get("vocab_file") or overrides.get("tokenizer_file")
         tokenizer_class = _choose(path if file is None else Path(file), use_fast)
         tokenizer = tokenizer_class.load(path, name=pretrained_model_name_or_path, **overrides)

@@ -210,16 +210,16 @@ def is_wordpiece(file: Path) -> bool:
         return read_json(file, TokenizerError)["model"]["type"] == "WordPiece"
 
 
-def has_pieces(file: str | Path, model: Any) -> bool:
-    """Return whether a tokenizer.json has the pieces of a vocabulary, of which a sample is compared."""
+def has_pieces(file: str | Path, model: Any, *, samples: int | None = None) -> bool:
+    """Return whether a tokenizer.json has the pieces of a vocabulary: all, or those in a sample."""
     try:
         vocabulary: Any = json.loads(Path(file).read_bytes())["model"]["vocab"]
         is_list = isinstance(vocabulary, list)
         ids = {piece: number for number, (piece, _) in enumerate(vocabulary)} if is_list else vocabulary
-        sample = list(ids)[:: max(1, len(ids) // 100)]
+        sample = list(ids)[:: max(1, len(ids) // (samples or len(ids)))]
         size = max(ids.values()) + 1  # a word list may have a piece twice
         return size == model.size and all(model.token_to_id(piece) == ids[piece] for piece in sample)
-    except (KeyError, TypeError, ValueError):
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):  # damaged
         return False
 
 

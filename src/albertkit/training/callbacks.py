@@ -1,7 +1,7 @@
 """Callbacks of a training run: what the loop calls as it goes, in the main process."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +58,10 @@ class Callback:
         """Handle the end of the run, or an interruption. It is also called after an error."""
 
 
-def check_callbacks(callbacks: Iterable[Callback]) -> None:
-    """Raise ConfigError if a method is never called, because its name only resembles that of a callback."""
+def check_callbacks(callbacks: Sequence[Callback]) -> None:
+    """Raise ConfigError for other objects, and for methods that are never called because of their name."""
+    if not isinstance(callbacks, Sequence) or not all(isinstance(one, Callback) for one in callbacks):
+        raise ConfigError("callbacks: expected a list of albertkit.Callback objects.")
     events = [name for name in dir(Callback) if name.startswith("on_")]
     for callback in callbacks:
         for name in dir(callback):

@@ -70,13 +70,15 @@ class Averages:
             entry[0] = entry[0] + value.detach()
             entry[1] += count
 
-    def take(self, world: World) -> dict[str, float]:
+    def take(self, world: World, *, empty: float = 0.0) -> dict[str, float]:
+        """Return the averages over all processes, `empty` where nothing was counted, and start again."""
         names = list(self._sums)
         pairs = [[float(total), float(count)] for total, count in self._sums.values()]
         self._sums.clear()
         summed = world.sum(torch.tensor(pairs, dtype=torch.float32, device=world.device))
         return {
-            name: total / max(count, 1) for name, (total, count) in zip(names, summed.tolist(), strict=True)
+            name: total / count if count else empty
+            for name, (total, count) in zip(names, summed.tolist(), strict=True)
         }
 
 
