@@ -420,3 +420,14 @@ def test_dictionaries_and_json_as_in_transformers(tmp_path: Path) -> None:
     values, unused = AlbertConfig.get_config_dict(tmp_path, revision="main", other=1)
     assert values == config.to_dict()
     assert unused == {"other": 1}
+
+
+@pytest.mark.parametrize("name", ["model_type", "pruned_heads", "update", "depth", "is_decoder"])
+def test_replace_takes_only_arguments(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        AlbertConfig().replace(**{name: 1})
+
+
+def test_labels_are_a_dict() -> None:
+    with pytest.raises(ConfigError, match="id2label"):
+        AlbertConfig().id2label = ["a"]  # type: ignore[assignment]

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from albertkit import metrics
 from albertkit.errors import DataError
 from albertkit.metrics import (
     QuestionScores,
@@ -345,3 +347,16 @@ def test_scores_by_length() -> None:
     ]
     (one,) = score_by_length([4, 4, 4], len, bins=3)
     assert one == {"shortest": 4, "longest": 4, "examples": 3, "score": 3}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: metrics.retrieval_scores([]),
+        lambda: metrics.best_threshold([1.0], [True], ["a"], []),
+        lambda: metrics.score_by_length([], lambda _: 1.0),
+    ],
+)
+def test_no_or_too_few_values_are_an_error(call: Callable[[], object]) -> None:
+    with pytest.raises(DataError):
+        call()

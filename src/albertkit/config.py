@@ -210,6 +210,8 @@ class AlbertConfig(PushToHub):
         """Set a field, in the form in which the config has it, or another key, which goes into `extra`."""
         name = _OTHER_NAMES.get(name, name)
         if name == "id2label":
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"id2label is {value!r}. Expected a dict from indices to labels.")
             value = {int(index): label for index, label in value.items()}
             self.__dict__["label2id"] = {label: index for index, label in value.items()}
         elif name == "dtype":
@@ -315,9 +317,9 @@ class AlbertConfig(PushToHub):
         Raises:
             ConfigError: A name is unknown, or a value is not valid.
         """
-        known = {*ARGUMENTS, *_KNOWN_KEYS}
-        if unknown := {name for name in changes if name not in known and not hasattr(self, name)}:
-            raise _unknown_arguments(unknown, self.extra)
+        known = {*ARGUMENTS, TASK_KEY, *self.extra, *inspect.signature(type(self)).parameters}
+        if unknown := changes.keys() - known:
+            raise _unknown_arguments(unknown, known)
         config = copy.copy(self)
         own = {name: value for name, value in vars(self).items() if name != "sentence_modules"}
         config.__dict__.update(copy.deepcopy(own))

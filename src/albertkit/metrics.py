@@ -329,6 +329,7 @@ def best_threshold(
         predictions: the answers, which must be the best non-empty ones.
         no_answer: for each question, the probability of "no answer", or any value that increases with it.
     """
+    _check_lengths(scores, no_answer)
     order = sorted(range(len(scores)), key=no_answer.__getitem__)
     gains = [scores[number] if has_answer[number] else -float(bool(predictions[number])) for number in order]
     totals = has_answer.count(False) + np.cumsum([0.0, *gains])
@@ -467,6 +468,7 @@ def retrieve(
         right: for each query, the indices of its right candidates, at least one.
         left_out: for each query, the indices of candidates to ignore.
     """
+    _check_lengths(queries, right)
     queries, candidates = unit(queries), unit(candidates)
     ranks, nearest = list[int](), list[int]()
     for begin in range(0, len(queries), _BLOCK):
@@ -490,6 +492,7 @@ def retrieval_scores(ranks: Sequence[int]) -> dict[str, float]:
     Args:
         ranks: the rank of the nearest right candidate of each query, from 1.
     """
+    _check_lengths(ranks, ranks)
     given = np.asarray(ranks)
     return {
         "accuracy_at_1": float((given <= 1).mean()),
@@ -557,6 +560,7 @@ def score_by_length(
     Returns:
         For each group `shortest`, `longest`, `examples` (their number) and `score`.
     """
+    _check_lengths(lengths, lengths)
     given = np.asarray(lengths)
     upper = np.unique(np.quantile(given, np.linspace(0, 1, bins + 1)[1:], method="inverted_cdf"))
     groups = np.searchsorted(upper, given, side="left")

@@ -55,6 +55,7 @@ def check_shapes(inputs: Sequence[Any], config: AlbertConfig, *, choices: bool =
         ("attention_mask", [(*rows, length), *by_query, one_row]),
         ("token_type_ids", for_tokens),
         ("position_ids", for_tokens),
+        ("head_mask", [(config.num_attention_heads,), (config.depth, config.num_attention_heads)]),
     ):
         if other in shapes and not any(_matches(shapes[other], shape) for shape in allowed):
             shapes_text = " or ".join(map(str, allowed))

@@ -43,6 +43,8 @@ def test_positions_may_have_32_bits() -> None:
         ([4, 36], "from 4 to 36. Expected 0 to 35"),  # 36 would be [CLS] of a fourth row
         ([37], "from 37 to 37"),
         ([-12, 4], "from -12 to 4"),  # -12 would be [CLS] of the row before the first
+        ([True, False], "whole numbers of shape"),  # a mask is no list of positions
+        ([[4], [5]], "whole numbers of shape"),
     ],
 )
 def test_wrong_positions_are_an_error(positions: list, message: str) -> None:

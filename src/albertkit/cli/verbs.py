@@ -63,7 +63,7 @@ class Command:
     show: Callable[[Any, Mapping[str, Any]], object] = lambda result, _: print(result)
     """Prints the result, if it is not printed as JSON."""
     common: Iterable[str] | None = None
-    """The settings that `--help` shows; None for all."""
+    """The settings that `--help` shows; None for all that are not declared as rare."""
     default: str | None = None
     """The default of the settings in words, for the help."""
     rare: Sequence[str] = ()

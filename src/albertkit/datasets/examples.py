@@ -72,6 +72,8 @@ class _Example:
         for field, (option, default) in cls._columns.items():
             given = getattr(options, option)
             names[field] = default if given is None else given
+            if given == "" and field != "question" and default is not None:
+                raise DataError(f"{rows.name}: {option} is empty. Pass the name of a column, or omit it.")
             if field in ("label", "choices"):
                 several = columns_in(names[field], rows.columns)
                 names[field] = several[0] if len(several) == 1 else several or ""

@@ -80,6 +80,8 @@ def batches_of(
     `labels` has the name of the scores that each label column is compared with.
     """
     tensorflow = _tensorflow()
+    if not len(dataset) or not {"input_ids", "inputs_embeds"} & {*dataset[0]}:
+        raise DataError("the data set has no rows with input_ids. Tokenize it first.")
     wanted = [name for name in dataset[0] if name in NAMES or _column(name) in labels]
     count = len(dataset) // batch_size if drop_remainder else -(-len(dataset) // batch_size)
     if not count:

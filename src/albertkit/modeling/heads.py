@@ -249,6 +249,9 @@ def query_positions(flat: Tensor, *, batch: int, length: int) -> tuple[Tensor, T
     Returns:
         The positions (B, R), and for each of the P positions its index in the flattened B * R positions.
     """
+    if flat.dim() != 1 or flat.dtype not in (torch.int32, torch.int64):
+        given = f"{flat.dtype} {tuple(flat.shape)}"
+        raise DataError(f"masked_positions must be whole numbers of shape (P,), got {given}")
     if len(flat) and not torch.compiler.is_compiling():
         first, last = torch.stack(torch.aminmax(flat)).tolist()
         if not 0 <= first <= last < batch * length:
@@ -459,6 +462,8 @@ class AlbertForQuestionAnswering(AlbertPreTrainedModel):
 
 def _span_loss(logits: Tensor, positions: Tensor) -> Tensor:
     length = logits.shape[1]
+    if positions.is_floating_point():
+        raise DataError(f"positions of answers must be whole numbers, got {positions.dtype}")
     return classification_loss(logits, positions.long().clamp(0, length), ignored=length)
 
 

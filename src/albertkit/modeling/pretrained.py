@@ -397,6 +397,8 @@ class AlbertPreTrainedModel(nn.Module, PushToHub):
             size = -(-size // pad_to_multiple_of) * pad_to_multiple_of
         if size == old.num_embeddings:
             return old
+        if size <= config.pad_token_id:
+            raise ConfigError(f"new_num_tokens is {size}, but pad_token_id {config.pad_token_id} must stay")
         std = config.initializer_range
         rows = _resize_rows(old.weight, size, std=std, around_mean=mean_resizing)
         self.set_input_embeddings(

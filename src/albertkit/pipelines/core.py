@@ -21,6 +21,7 @@ from albertkit.errors import (
     DataError,
     check_arguments,
     did_you_mean,
+    short,
     warn_caller,
 )
 from albertkit.heads import HEADS
@@ -109,7 +110,7 @@ class Pipeline(PushToHub):
         self.batch_size = check_size("batch_size", batch_size)
         self.batch_tokens = check_size("batch_tokens", batch_tokens)
         self.engine = engine if isinstance(engine, Engine) else make_engine(model, engine or "auto")
-        check_options(self.definition, defaults)
+        check_options(self.definition, defaults, _SHARED)
         self.defaults = defaults
         """The options of calls that do not pass their own."""
         self.definition.check(self)
@@ -378,7 +379,7 @@ def find_definition(
 def check_options(definition: Definition, given: Iterable[str], others: Iterable[str] = ()) -> None:
     """Raise ConfigError for a name that is neither an option of a task nor one of `others`."""
     known = [field.name for field in fields(definition.options)]
-    check_arguments(f"the pipeline for {definition.name}", given, [*known, *_SHARED, *others])
+    check_arguments(f"the pipeline for {definition.name}", given, [*known, *others])
 
 
 def pipeline(
@@ -444,7 +445,10 @@ def pipeline(
         TokenizerError: the tokenizer is damaged, or is not an ALBERT tokenizer.
     """
     del trust_remote_code
+    if not isinstance(model_kwargs, Mapping | None):
+        raise ConfigError(f"model_kwargs is {short(model_kwargs)}. Expected a dict.")
     own_options = dict(model_kwargs or {})
+    task = task or getattr(pipeline_class, "default_task", None)
     options: dict[str, Any] = {
         "device_map": device_map,
         "dtype": dtype,
@@ -472,7 +476,7 @@ def pipeline(
     classes = (loaded and loaded.architectures) or ()
     definition = find_definition(task, loaded, classes, name=str(model or "the model"))
     if pipeline_class is None:  # before a model is downloaded
-        check_options(definition, defaults, signature(pipeline).parameters)
+        check_options(definition, defaults, [*_SHARED, *signature(pipeline).parameters])
     model = BUNDLED if model is None else model
     light = load_complete_model(
         model,

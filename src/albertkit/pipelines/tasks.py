@@ -137,9 +137,13 @@ def _limits(
 def _merged(name: str, given: Mapping[str, Any] | None, **direct: Any) -> dict[str, Any]:
     """Return the arguments of a tokenizer, which may be passed in a dict or directly."""
     known = ("truncation", "max_length", "padding")
+    if not isinstance(given, Mapping | None):
+        raise ConfigError(f"{name} is {short(given)}. Expected a dict.")
     check_arguments(name, given or {}, known)
-    merged = dict.fromkeys(known) | dict(given or {})
-    merged |= {argument: value for argument, value in direct.items() if value is not None}
+    direct = {argument: value for argument, value in direct.items() if value is not None}
+    if twice := direct.keys() & (given or {}).keys():
+        raise ConfigError(f"{', '.join(twice)} is passed twice, directly and in {name}. Pass it once.")
+    merged = dict.fromkeys(known) | dict(given or {}) | direct
     check_size("max_length", merged["max_length"], minimum=_MIN_LENGTH)
     return merged
 
@@ -333,7 +337,7 @@ def _read_labels(given: Any) -> list[str]:
     labels = given
     if isinstance(given, str):  # as in `transformers`; labels in a list are not stripped
         labels = [label.strip() for label in given.split(",") if label.strip()]
-    if not labels or not _are_words(labels) or not all(map(str.strip, labels)):
+    if not _are_words(labels) or not labels or not all(map(str.strip, labels)):
         expected = "Expected labels, as a list or separated by commas."
         raise ConfigError(f"candidate_labels is {short(given)}. {expected}")
     return [*labels]

@@ -170,6 +170,8 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         if example.is_impossible or not example.answers:
             return [NO_ANSWER if example.is_impossible else None] * len(windows)
         text, start = example.answers[0]
+        if example.context[start : start + len(text)] != text:
+            raise DataError(f"question {example.id!r}: the answer {short(text)} is not at character {start}.")
         first = bisect_right(offsets, start, key=lambda place: place[1])
         last = bisect_left(offsets, start + len(text), key=lambda place: place[0]) - 1
         if first > last:

@@ -22,7 +22,7 @@ from albertkit.config import IGNORED_LABEL, AlbertConfig
 from albertkit.datasets.examples import CHARACTER_WORD, IGNORED, WordsExample
 from albertkit.datasets.official import WORD_TABLES
 from albertkit.engines.engine import Row
-from albertkit.errors import ConfigError, did_you_mean, short
+from albertkit.errors import ConfigError, DataError, did_you_mean, short
 from albertkit.metrics import BEGINS, ENDS, OUTSIDE, has_no_types, of_scheme, split_label
 from albertkit.reference import softmax
 from albertkit.tasks.labels import TAGS, LabelSet, infer_tags
@@ -185,6 +185,9 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
         if example.labels is None:
             return None
         where = f"example {example.id or number}"
+        if len(example.labels) != len(example.words):
+            sizes = f"{len(example.words)} words and {len(example.labels)} labels"
+            raise DataError(f"{where} has {sizes}. Expected one label for each word.")
         first = [  # of each word
             IGNORED_LABEL if label == IGNORED else self.labels.encode(label, where)
             for label in example.labels
