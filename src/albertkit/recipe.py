@@ -216,7 +216,9 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
     kinds = typing.get_args(hint) if is_union else (hint,)
     kind = next((kind for kind in kinds if _fits(value, kind)), None)
     if kind is None:
-        allowed = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else kinds
+        allowed: list[Any] = []
+        for each in kinds:
+            allowed += typing.get_args(each) if typing.get_origin(each) is typing.Literal else [each]
         names = (
             _NAMES.get(typing.get_origin(each) or each) or getattr(each, "__name__", repr(each))
             for each in allowed

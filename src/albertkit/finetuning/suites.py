@@ -244,8 +244,10 @@ def _model(one: Measurement, models: str, *, alone: bool) -> str | None:
         if alone:
             return models
         raise DataError(f"{models} is no folder with a model for each task: {one.models[0]} and so on.")
-    folders = (folder / name for name in one.models)
-    return next((str(model) for model in folders if (model / "config.json").is_file()), None)
+    models_of_task = [name for name in one.models if (folder / name / "config.json").is_file()]
+    if len(models_of_task) > 1:
+        raise DataError(f"{folder} has {' and '.join(models_of_task)}, for the same task. Keep one of them.")
+    return str(folder / models_of_task[0]) if models_of_task else None
 
 
 def write_results(suite: str, model: str, reports: Reports, folder: str | Path) -> None:

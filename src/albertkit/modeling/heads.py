@@ -234,6 +234,8 @@ class AlbertForMaskedLM(MaskedWordModel):
 def _current_labels(labels: Tensor | None, masked_lm_labels: Tensor | None) -> Tensor | None:
     if masked_lm_labels is not None:
         warnings.warn("masked_lm_labels is deprecated. Use labels.", FutureWarning, stacklevel=5)
+        if labels is not None:
+            raise ValueError("labels and masked_lm_labels are the same argument. Pass only labels.")
     return labels if masked_lm_labels is None else masked_lm_labels
 
 
