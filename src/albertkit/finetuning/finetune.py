@@ -43,6 +43,8 @@ from albertkit.training.state import RunState
 logger = logging.getLogger(__name__)
 
 SEEDS_JSON = "seeds.json"
+SPLITS = {"training": "train", "validation": "validation"}
+"""The names of the data in the report -> the arguments of `finetune`."""
 # Model, tokenizer, report, plots, curves; not the lock.
 _COPIED = (".json", ".safetensors", ".model", ".vocab", ".txt", ".md", ".png", ".jsonl")
 
@@ -380,7 +382,9 @@ def _train(
         },
         world=world,
         callbacks=callbacks,
-        about={"task": task.name, "model": prepared.start} | scalar_values(settings),
+        about={"task": task.name, "model": prepared.start}
+        | {SPLITS[name]: split["source"] for name, split in prepared.data.items()}
+        | scalar_values(settings),
     ).run()
 
 

@@ -2,6 +2,7 @@
 
     OUTPUT/
       metrics.jsonl                    one line per logged or evaluated step
+      run.json                         the settings, and the best metrics so far
       curves.png
       checkpoints/step-0000500/        config.json, model.safetensors, tokenizer files: a normal model folder
         training_state.json            the state of the run, and its fingerprint
@@ -33,7 +34,7 @@ from albertkit.errors import TrainingError
 from albertkit.files import contents, finite, flush_to_disk, full_disk_named, write_json
 from albertkit.recipe import build
 from albertkit.training.distributed import World
-from albertkit.training.progress import CURVES, METRICS, TENSORBOARD, metrics_lines
+from albertkit.training.progress import CURVES, METRICS, RUN_JSON, TENSORBOARD, metrics_lines
 from albertkit.training.settings import TrainingSettings
 from albertkit.training.state import RunState
 from albertkit.training.throughput import computes_in_bf16
@@ -50,7 +51,7 @@ def open_run(output: Path) -> Iterator[None]:
     """Lock the folder of a run for this process. It is created if missing."""
     if not checkpoints(output):
         # Left by a run that was killed before its first checkpoint.
-        left = {METRICS, TENSORBOARD, LOCK, CURVES, "checkpoints"}
+        left = {METRICS, RUN_JSON, TENSORBOARD, LOCK, CURVES, "checkpoints"}
         refuse_other_folders(output, left | ({BEST} if (output / METRICS).is_file() else set()))
         if any(step for step, _ in metrics_lines(output)):
             raise TrainingError(
