@@ -32,7 +32,7 @@ from albertkit.results import with_baseline
 from albertkit.tasks.registry import TASKS, task_of
 from albertkit.tasks.task import OwnMetrics, Task
 from albertkit.training.callbacks import Callback, check_callbacks
-from albertkit.training.checkpoints import refuse_other_folders
+from albertkit.training.checkpoints import refuse_other_folders, remove_training_files
 from albertkit.training.distributed import World, join_world
 from albertkit.training.loop import Training
 from albertkit.training.progress import LOGGED_DIGITS, read_metrics
@@ -59,7 +59,7 @@ class FinetuningRun(RunFolder):
     """The result of `finetune`."""
 
     folder: Path
-    """Folder of the model, its report and its checkpoints."""
+    """Folder of the model, its report and the last checkpoint."""
     task: Task
     loop: RunState
     """The result of the training loop."""
@@ -327,7 +327,9 @@ def _finish(
         "data": prepared.data,
         COLUMNS_KEY: prepared.columns,
     }
-    return write_report(evaluation, output, about=about)
+    report = write_report(evaluation, output, about=about)
+    remove_training_files(output)
+    return report
 
 
 def _train(
