@@ -46,8 +46,9 @@ STATUSES = {
 FILES = {
     "`MODEL/config.json`, `model.safetensors`, `spiece.model`, ...": "A model folder in the Hugging Face "
     "format. For other formats, read [convert checkpoints](../how-to/convert.md).",
-    "`RUN/checkpoints/`, `metrics.jsonl`, `curves.png`, `tensorboard/`": "State and metrics of a run, "
-    "written by `pretrain` and `finetune` to the folder of the model ([pretraining](../how-to/pretrain.md)).",
+    "`RUN/checkpoints/`, `run.json`, `metrics.jsonl`, `curves.png`, `tensorboard/`": "State and metrics of a "
+    "run, written by `pretrain` and `finetune` to the folder of the model "
+    "([pretraining](../how-to/pretrain.md)).",
     "`RUN/report.json`, `report.md`, `predictions.jsonl`, plots": "Report, written by `finetune` and "
     "`evaluate --output` ([fine-tuning](../how-to/fine-tune.md)).",
     "`SHARDS/train/`, `SHARDS/validation/`": "Shards, written by `prepare`. Each folder has `manifest.json`, "

@@ -73,6 +73,7 @@ from albertkit.tokenization.tokenizer import AlbertTokenizerFast as AlbertTokeni
 from albertkit.tokenization.tokenizer import AutoTokenizer as AutoTokenizer
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer as AlbertWordPieceTokenizer
 from albertkit.training.callbacks import Callback as Callback
+from albertkit.training.compare import compare as compare
 from albertkit.training.state import RunState as RunState
 from albertkit.web.export import export_web as export_web
 

@@ -29,15 +29,14 @@ from albertkit.engines.engine import Row, every_token, first_token
 from albertkit.engines.light_model import LightModel, Model, class_name
 from albertkit.errors import ConfigError, MissingExtraError
 from albertkit.extras import optional, version_of
-from albertkit.files import check_picture, write_picture
 from albertkit.footprint import measure as measure_footprint
 from albertkit.heads import HEADS, Output, head_of
 from albertkit.hub import BUNDLED
+from albertkit.pictures import check_picture, picture
 from albertkit.tasks.rows import text_rows
 from albertkit.vocabularies import load_tokenizer
 
 torch: Any = optional("torch", extra="torch")
-matplotlib_figure = optional("matplotlib.figure", extra="train")
 
 Clock = Callable[[], float]
 Product = tuple[int, int, int]
@@ -101,18 +100,17 @@ class BenchReport:
 
     def plot(self, target: str | Path) -> None:
         """Draw the texts per second by batch size to a .png, .svg or .pdf file."""
-        figure = matplotlib_figure.Figure(figsize=(6, 4), layout="constrained")
-        axes = figure.subplots()
-        key = lambda timing: (timing.engine, timing.length or 0)  # noqa: E731
-        for (engine, length), some in itertools.groupby(sorted(self.timings, key=key), key):
-            points = [(timing.batch, timing.texts_per_second) for timing in some]
-            label = f"{engine}, {f'{length} tokens' if length else 'texts of the file'}"
-            axes.plot(*zip(*sorted(points), strict=True), "o-", label=label)
-        axes.set(xscale="log", yscale="log", xlabel="batch size", ylabel="texts per second")
-        axes.grid(alpha=0.3)
-        figure.legend(loc="outside right upper", fontsize="small", frameon=False)
-        figure.suptitle(Path(self.model).name.replace("$", r"\$"))  # "$" alone would begin a formula
-        write_picture(figure, Path(target), dpi=130)
+        with picture(Path(target), 6, 4, dpi=130) as figure:
+            axes = figure.subplots()
+            key = lambda timing: (timing.engine, timing.length or 0)  # noqa: E731
+            for (engine, length), some in itertools.groupby(sorted(self.timings, key=key), key):
+                points = [(timing.batch, timing.texts_per_second) for timing in some]
+                label = f"{engine}, {f'{length} tokens' if length else 'texts of the file'}"
+                axes.plot(*zip(*sorted(points), strict=True), "o-", label=label)
+            axes.set(xscale="log", yscale="log", xlabel="batch size", ylabel="texts per second")
+            axes.grid(alpha=0.3)
+            figure.legend(loc="outside right upper", fontsize="small", frameon=False)
+            figure.suptitle(Path(self.model).name.replace("$", r"\$"))  # "$" alone would begin a formula
 
 
 def bench(

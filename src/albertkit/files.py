@@ -183,19 +183,9 @@ def finite(value: Any) -> Any:
     return finite(plain) if isinstance(plain, float | list) else plain
 
 
-def check_picture(target: Path) -> None:
-    check_ending(target, ".png", ".svg", ".pdf", verb="draw")
-    check_new_file(target)
-
-
 def check_ending(target: Path, *endings: str, verb: str = "write") -> None:
     if target.suffix.lower() not in endings:
         raise ConfigError(f"cannot {verb} {target}: expected a name that ends in {', '.join(endings)}.")
-
-
-def write_picture(figure: Any, target: Path, *, dpi: int) -> None:
-    with atomic_path(target) as file:
-        figure.savefig(file, format=target.suffix[1:].lower(), dpi=dpi)
 
 
 def contents(folder: Path, *, limit: int = 12) -> str:

@@ -190,8 +190,10 @@ def test_the_only_choice_is_a_decision_and_not_a_score(tmp_path: Path) -> None:
 
 
 def test_not_a_number_is_too_large_a_loss() -> None:
-    with pytest.raises(CheckpointError, match="loses nan points"):
-        AccuracyDrop("accuracy", 90.0, float("nan"), 3).refuse_beyond(0.5)
+    excess = AccuracyDrop("accuracy", 90.0, float("nan"), 3).excess(0.5)
+    assert excess is not None
+    assert "cannot be computed: the accuracy is 90.00 in float32 and nan in int8, on 3 examples" in excess
+    assert "larger drop" not in excess
 
 
 def test_which_files_have_labels() -> None:

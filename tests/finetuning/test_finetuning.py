@@ -11,6 +11,7 @@ import pytest
 import torch
 from finetuning_runs import CPU, FAST, texts, tune
 from json_lines import write_json_lines
+from matplotlib.figure import Figure
 
 from albertkit.config import AlbertConfig
 from albertkit.datasets.options import DataOptions
@@ -46,7 +47,7 @@ def test_the_report_is_of_the_predictions(classifier: Path, data: Path) -> None:
 
 
 def test_labels_with_dollar_signs_are_no_formulas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "write_picture", lambda figure, *_, **__: figure.draw_without_rendering())
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figure.draw_without_rendering())
     decisions = [Decision("US$ 5% to US$ 10%", "$10_$20", is_right=False)]
     report._draw_confusion(tmp_path, decisions, ["$10_$20", "US$ 5% to US$ 10%"])
 

@@ -63,7 +63,6 @@ def test_without_any_value_the_last_model_is_kept(
     """All evaluations were NaN, so none is the best."""
     caplog.set_level("INFO")
     shutil.copytree(classifier, tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "best")
     file = checkpoints(tmp_path / "run")[-1] / "training_state.json"
     document = json.loads(file.read_text())
     write_json(file, document | {"best": None, "best_step": 0, "best_loss": None, "best_metrics": {}})
@@ -71,6 +70,23 @@ def test_without_any_value_the_last_model_is_kept(
     assert result.report is not None
     assert (result.report["step"], result.report["beats_untrained"]) == (result.step, False)
     assert f"The model of step {result.step} is kept." in caplog.text
+
+
+def test_a_finished_run_keeps_the_best_and_the_last_weights(model: Path, data: Path, tmp_path: Path) -> None:
+    settings = replace(FAST, evaluate_every=2, early_stopping=1, learning_rate=1e-12)
+    stopped = tune("text-classification", replace(settings, max_minutes=1e-9), model, data, tmp_path)
+    (checkpoint,) = checkpoints(tmp_path)
+    assert stopped.report is None
+    assert (checkpoint / "training_state.safetensors").is_file()
+    result = tune("text-classification", settings, model, data, tmp_path)
+    weights = sorted(str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.safetensors"))
+    assert weights == [f"checkpoints/step-{result.step:07}/model.safetensors", "model.safetensors"]
+    size = (tmp_path / "model.safetensors").stat().st_size
+    assert sum(file.stat().st_size for file in tmp_path.rglob("*.safetensors")) == 2 * size
+    # The same call evaluates the model again. Another one cannot extend the run.
+    assert tune("text-classification", settings, model, data, tmp_path).report == result.report
+    with pytest.raises(TrainingError, match=r"the run cannot be extended. Start a new run from this model"):
+        tune("text-classification", replace(settings, early_stopping=0), model, data, tmp_path)
 
 
 class SignalAtTheEnd(Callback):

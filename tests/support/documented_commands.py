@@ -58,6 +58,7 @@ SMALLER: dict[str, dict[str, str]] = {
 SHORTER: dict[str, dict[str, str]] = {
     "how-to/answer.md": {"--steps 60": f"--steps 20 {IN_FP32}"},
     "how-to/classify.md": {"--steps 30": f"--steps 30 {IN_FP32}"},
+    "how-to/compare-runs.md": {"--epochs 4": f"--epochs 4 {IN_FP32}"},
     "how-to/multiple-choice.md": {"--steps 40": f"--steps 40 {IN_FP32}"},
     "how-to/own-task.md": {
         'output="letters"': 'output="letters", steps=1, precision="fp32"',
@@ -205,6 +206,7 @@ NUMBERS_VARY = {
     "how-to/peft.md": "",
     "how-to/accelerate.md": "",
     "how-to/zero-shot.md": "",
+    "how-to/compare-runs.md": "and the time differs",
 }
 """Page that trains a model -> another reason why numbers differ, or "" if only the processor changes them."""
 

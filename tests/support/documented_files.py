@@ -219,6 +219,7 @@ GIVEN: dict[str, dict[str, str]] = {
     },
     "how-to/new-language.md": {"xquad.de.json": "xquad"},
     "how-to/own-task.md": {"train.txt": "records"},
+    "how-to/compare-runs.md": {"letters.csv": "letters"},
     "how-to/pandas-and-pytorch.md": {"letters.csv": "letters"},
     "how-to/training-callbacks.md": {"letters.csv": "letters"},
     "how-to/transformers-trainer.md": {"letters.csv": "letters"},

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 
     from albertkit.bench import BenchReport, Timing
     from albertkit.inspection.attention import AttentionReport
+    from albertkit.training.compare import Comparison
 
 _LONG_BAR = 30
 _QUOTED = 30  # characters shown on each side of an answer
 _MAX_COMPARED = 12  # maximum number of texts whose similarity table fits into a terminal
-_MAX_TEXT = 50  # columns of the texts in this table
+_MAX_TEXT, _MIN_TEXT = 50, 20  # columns of the texts in this table
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -158,11 +159,12 @@ def print_vectors(texts: list[str], matrix: "np.ndarray", output: Path | None) -
         return
     scaled = unit(matrix)
     cosines = [[f"{cosine:.2f}" for cosine in row] for row in scaled @ scaled.T]
-    table = new_table(title="cosine similarity", title_justify="left", padding=(0, 1))
-    table.add_column("")
+    padding = (0, 1) if 7 * len(texts) + _MIN_TEXT <= console.width else (0, 1, 0, 0)
+    table = new_table(title="cosine similarity", title_justify="left", padding=padding)
+    table.add_column("", no_wrap=True)
     table.add_column("text", max_width=_MAX_TEXT)
     for number in range(1, len(texts) + 1):
-        table.add_column(str(number), justify="right")
+        table.add_column(str(number), justify="right", no_wrap=True)
     for number, (text, row) in enumerate(zip(texts, cosines, strict=True), start=1):
         table.add_row(str(number), Text(text, no_wrap=True, overflow="ellipsis"), *row)
     print_table(console, table)
@@ -257,6 +259,32 @@ def print_attention(report: "AttentionReport", html: Path | None) -> None:
             f"{len(report.tokens)} tokens, written to {html} ({html.stat().st_size / 1e3:,.0f} kB): open it "
             "in a browser",
         )
+
+
+def print_comparison(comparison: "Comparison") -> None:
+    """Print a row for each metric and for each setting that differs, with a column for each run."""
+    console = new_console()
+    table = new_table("", *comparison.folders)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for values in (comparison.metrics, comparison.settings):
+        for name in dict.fromkeys(name for of_run in values.values() for name in of_run):
+            table.add_row(name, *(_cell(of_run.get(name)) for of_run in values.values()))
+        if values is comparison.metrics:
+            table.add_row()
+            title = "settings that differ" if any(comparison.settings.values()) else "all settings are equal"
+            table.add_row(title, style="italic")
+    print_table(console, table)
+    if comparison.image is not None:
+        console.print(f"curves written to {comparison.image}", style="dim")
+
+
+def _cell(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "-", True: "yes", False: "no"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def print_bench(report: "BenchReport", plot: Path | None) -> None:

@@ -354,6 +354,17 @@ COMMANDS: Mapping[str, Command] = {
         common=(*_COMMON, *_DATA_COLUMNS),
         default="as the model was fine-tuned",
     ),
+    "compare": Command(
+        panel=_LABELED,
+        help="Compare runs of finetune and pretrain: their metrics, the settings that differ, and their "
+        "curves in one picture.",
+        example="compare runs/a runs/b --output compare.png",
+        function="albertkit.training.compare:compare",
+        positional=("runs",),
+        kinds={"runs": list[str]},
+        json="Print a JSON line for each run.",
+        show=lambda comparison, _: printing.print_comparison(comparison),
+    ),
     "convert": Command(
         **_FILES,
         help="Convert a checkpoint to another format, and report every tensor.",

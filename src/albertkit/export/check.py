@@ -210,7 +210,6 @@ def open_session(path: Path) -> Any:
 AGREEMENT = "agreement"
 ENOUGH_EXAMPLES = 200
 """Number of examples of which one changes a metric by the default maximum drop, 0.5 points."""
-DROP_ADVICE = "Allow a larger drop, or measure it on more examples of the model's task."
 ANY_DROP = math.inf
 """A maximum accuracy drop that accepts every drop, also NaN."""
 
@@ -248,14 +247,20 @@ class AccuracyDrop:
             f"examples or texts for at least {ENOUGH_EXAMPLES} predictions"
         )
 
-    def refuse_beyond(self, most: float) -> None:
-        """Raise CheckpointError if the drop exceeds `most` percentage points."""
-        if most != ANY_DROP and not self.points <= most:  # this form also fails for NaN
-            raise CheckpointError(
-                f"In int8 the model loses {self.points:.2f} points of {self.metric} ({self.exact:.2f} to "
-                f"{self.rounded:.2f}, {self.examples} examples). Expected at most {most:g}. Nothing was "
-                f"written. {DROP_ADVICE}"
+    def excess(self, most: float) -> str | None:
+        """Return why the drop is not at most `most` percentage points, or None if it is."""
+        if most == ANY_DROP or self.points <= most:
+            return None
+        if math.isnan(self.points):
+            return (
+                f"The accuracy drop of int8 cannot be computed: the {self.metric} is {self.exact:.2f} in "
+                f"float32 and {self.rounded:.2f} in int8, on {self.examples} examples. Check the weights of "
+                "the model, or calibrate on other examples."
             )
+        return (
+            f"In int8 the model {self}. Expected at most {most:g}. Allow a larger drop, or measure it on "
+            "more examples of the model's task."
+        )
 
 
 def labeled_task(file: Path, architecture: str, config: AlbertConfig) -> str | None:

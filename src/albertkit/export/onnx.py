@@ -233,7 +233,8 @@ def export_onnx(
             else:
                 texts = texts if calibrate is None else read_texts(calibrate)
                 drop = measure_agreement(new, model, tokenizer, texts, optional_inputs=not all_inputs)
-            drop.refuse_beyond(MAX_DROP if max_drop is None else max_drop)
+            if excess := drop.excess(MAX_DROP if max_drop is None else max_drop):
+                raise CheckpointError(f"{excess} Nothing was written.")
             notes += [drop.note] if drop.note else []
         else:
             largest, batches = compare(

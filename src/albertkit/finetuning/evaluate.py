@@ -22,8 +22,7 @@ from albertkit.engines.choosing import engine_device, make_engine
 from albertkit.engines.engine import Engine
 from albertkit.engines.light_model import Model
 from albertkit.errors import ConfigError, DataError
-from albertkit.extras import optional
-from albertkit.files import check_new_folder, complete_files, finite, json_text, write_json, write_picture
+from albertkit.files import check_new_folder, complete_files, finite, json_text, write_json
 from albertkit.finetuning.trained import (
     PREDICTIONS,
     REPORT_JSON,
@@ -36,13 +35,13 @@ from albertkit.finetuning.trained import (
 )
 from albertkit.logs import lines_shown
 from albertkit.metrics import calibration, confusion_matrix, score_by_length
+from albertkit.pictures import picture
 from albertkit.recipe import takes_settings
 from albertkit.results import Result, with_baseline
 from albertkit.tasks.loading import RowCounts, features_of_all, load_splits
 from albertkit.tasks.settings import TaskSettings
 from albertkit.tasks.task import Decision, OwnMetrics, Task, example_name
 
-matplotlib_figure = optional("matplotlib.figure", extra="train")
 logger = logging.getLogger(__name__)
 
 REPORT_MARKDOWN = "report.md"
@@ -363,24 +362,26 @@ def _draw_confusion(folder: Path, decisions: Sequence[Decision], labels: list[st
         [str(one.true) for one in decisions], [str(one.predicted) for one in decisions], labels=labels
     )
     shares = counts / counts.sum(axis=1, keepdims=True).clip(min=1)
-    side = 2.5 + 0.4 * len(labels)
+    cell = min(0.4, 6.5 / len(labels))  # inches; the picture is at most 9 inches wide, as is a page
+    side = 2.5 + cell * len(labels)
     indices = range(len(labels))
     with _picture(folder / "confusion.png", side, side) as panel:
         panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-        panel.set_xticks(indices, labels, rotation=90, parse_math=False)  # "$" would begin a formula
-        panel.set_yticks(indices, labels, parse_math=False)
+        style: dict[str, Any] = {"fontsize": min(8, 30 * cell)}
+        of_ticks = style | {"parse_math": False}  # "$" would begin a formula
+        panel.set_xticks(indices, labels, rotation=90, **of_ticks)
+        panel.set_yticks(indices, labels, **of_ticks)
         panel.set(xlabel="predicted", ylabel="true")
         for row in indices:
             for column in indices:
                 if counts[row, column]:
                     color = "white" if shares[row, column] > 0.5 else "black"
-                    style = {"ha": "center", "va": "center", "color": color, "fontsize": 8}
+                    style |= {"ha": "center", "va": "center", "color": color}
                     panel.text(column, row, str(counts[row, column]), **style)
 
 
 @contextmanager
 def _picture(target: Path, width: float, height: float) -> Iterator[Any]:
     """Yield the panel of a picture, which is written at the end of the block."""
-    figure = matplotlib_figure.Figure(figsize=(width, height), layout="constrained")
-    yield figure.subplots()
-    write_picture(figure, target, dpi=110)
+    with picture(target, width, height) as figure:
+        yield figure.subplots()

@@ -32,7 +32,7 @@ from albertkit.results import with_baseline
 from albertkit.tasks.registry import TASKS, task_of
 from albertkit.tasks.task import OwnMetrics, Task
 from albertkit.training.callbacks import Callback, check_callbacks
-from albertkit.training.checkpoints import refuse_other_folders
+from albertkit.training.checkpoints import refuse_other_folders, remove_training_files
 from albertkit.training.distributed import World, join_world
 from albertkit.training.loop import Training
 from albertkit.training.progress import LOGGED_DIGITS, read_metrics
@@ -43,6 +43,8 @@ from albertkit.training.state import RunState
 logger = logging.getLogger(__name__)
 
 SEEDS_JSON = "seeds.json"
+SPLITS = {"training": "train", "validation": "validation"}
+"""The names of the data in the report -> the arguments of `finetune`."""
 # Model, tokenizer, report, plots, curves; not the lock.
 _COPIED = (".json", ".safetensors", ".model", ".vocab", ".txt", ".md", ".png", ".jsonl")
 
@@ -57,7 +59,7 @@ class FinetuningRun(RunFolder):
     """The result of `finetune`."""
 
     folder: Path
-    """Folder of the model, its report and its checkpoints."""
+    """Folder of the model, its report and the last checkpoint."""
     task: Task
     loop: RunState
     """The result of the training loop."""
@@ -325,7 +327,9 @@ def _finish(
         "data": prepared.data,
         COLUMNS_KEY: prepared.columns,
     }
-    return write_report(evaluation, output, about=about)
+    report = write_report(evaluation, output, about=about)
+    remove_training_files(output)
+    return report
 
 
 def _train(
@@ -380,7 +384,9 @@ def _train(
         },
         world=world,
         callbacks=callbacks,
-        about={"task": task.name, "model": prepared.start} | scalar_values(settings),
+        about={"task": task.name, "model": prepared.start}
+        | {SPLITS[name]: split["source"] for name, split in prepared.data.items()}
+        | scalar_values(settings),
     ).run()
 
 

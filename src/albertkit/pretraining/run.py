@@ -254,7 +254,8 @@ def run_pretraining(
         world=world,
         counts_flops=True,
         callbacks=callbacks,
-        about=scalar_values(settings) | {"model": settings.model},
+        about=scalar_values(settings)
+        | {"model": settings.model, "data": str(data), "tokenizer": str(tokenizer)},
     ).run()
     if not world.is_main:
         return result

@@ -2,11 +2,12 @@
 
     OUTPUT/
       metrics.jsonl                    one line per logged or evaluated step
+      run.json                         the settings, and the best metrics so far
       curves.png
       checkpoints/step-0000500/        config.json, model.safetensors, tokenizer files: a normal model folder
         training_state.json            the state of the run, and its fingerprint
-        training_state.safetensors     optimizer tensors
-      best/                            the best model so far, if evaluations select the model
+        training_state.safetensors     optimizer tensors; removed at the end of fine-tuning
+      best/                            the best model so far, if evaluations select it; removed likewise
       config.json, model.safetensors   the model when the run has ended
 
 A checkpoint folder is written under a temporary name, flushed and renamed. A folder with its final name is
@@ -33,7 +34,7 @@ from albertkit.errors import TrainingError
 from albertkit.files import contents, finite, flush_to_disk, full_disk_named, write_json
 from albertkit.recipe import build
 from albertkit.training.distributed import World
-from albertkit.training.progress import CURVES, METRICS, TENSORBOARD, metrics_lines
+from albertkit.training.progress import CURVES, METRICS, RUN_JSON, TENSORBOARD, metrics_lines
 from albertkit.training.settings import TrainingSettings
 from albertkit.training.state import RunState
 from albertkit.training.throughput import computes_in_bf16
@@ -50,7 +51,7 @@ def open_run(output: Path) -> Iterator[None]:
     """Lock the folder of a run for this process. It is created if missing."""
     if not checkpoints(output):
         # Left by a run that was killed before its first checkpoint.
-        left = {METRICS, TENSORBOARD, LOCK, CURVES, "checkpoints"}
+        left = {METRICS, RUN_JSON, TENSORBOARD, LOCK, CURVES, "checkpoints"}
         refuse_other_folders(output, left | ({BEST} if (output / METRICS).is_file() else set()))
         if any(step for step, _ in metrics_lines(output)):
             raise TrainingError(
@@ -154,7 +155,7 @@ def load_checkpoint(
     optimizer: torch.optim.Optimizer,
     fingerprint: dict[str, Any],
 ) -> RunState:
-    """Load a checkpoint's weights and optimizer, and return its state."""
+    """Load a checkpoint's weights and optimizer, unless it has none, and return its state."""
     with _reading(folder):
         document = json.loads((folder / STATE_JSON).read_bytes())
         _require_same_run(folder, document.pop("fingerprint"), fingerprint)
@@ -172,11 +173,19 @@ def load_checkpoint(
         if unexpected or any(id(names.get(name)) not in loaded for name in missing):
             raise ValueError(f"it is of another model: missing {missing}, unexpected {unexpected}")
         moments: dict[int, dict[str, Tensor]] = {}
-        for name, value in safetensors.torch.load_file(folder / STATE_TENSORS).items():
+        states = folder / STATE_TENSORS
+        for name, value in (safetensors.torch.load_file(states) if states.is_file() else {}).items():
             _, index, key = name.split(".")
             moments.setdefault(int(index), {})[key] = value
         optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
     return state
+
+
+def remove_training_files(output: Path) -> None:
+    """Remove what only an unfinished run needs: states of the optimizer, and the copy of the best model."""
+    for checkpoint in checkpoints(output):
+        (checkpoint / STATE_TENSORS).unlink(missing_ok=True)
+    shutil.rmtree(output / BEST, ignore_errors=True)
 
 
 def check_schedule(folder: Path, state: RunState, settings: TrainingSettings) -> None:

@@ -25,6 +25,7 @@ from albertkit.modeling.layers import compile_layers
 from albertkit.training.callbacks import Callback, CallbackList
 from albertkit.training.checkpoints import (
     BEST,
+    STATE_TENSORS,
     check_schedule,
     checkpoint_folder,
     checkpoints,
@@ -239,6 +240,11 @@ class Training:
         if saved:
             self._state.restore(self._load(saved[-1]))
             self._state.resumed = True
+            if not (self._is_finished() or (saved[-1] / STATE_TENSORS).is_file()):
+                raise TrainingError(
+                    f"{saved[-1]} has no {STATE_TENSORS}, which a finished run removes, so the run cannot be "
+                    "extended. Start a new run from this model in another output folder."
+                )
             self._state.learning_rate = (settings.learning_rate or 0.0) * self._state.schedule_factor
             check_schedule(saved[-1], self._state, settings)
             self._say(f"resuming from {saved[-1].name} ({self._state.tokens:,} tokens seen)")

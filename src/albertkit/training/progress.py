@@ -2,30 +2,31 @@
 
 import json
 import logging
+import math
 import os
 import socket
 import time
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from albertkit.errors import TrainingError
 from albertkit.extras import optional, require
-from albertkit.files import atomic_path, finite, full_disk_named, json_text, write_picture
+from albertkit.files import atomic_path, finite, full_disk_named, json_text, write_json
 from albertkit.logs import ProgressBar
+from albertkit.pictures import picture
 from albertkit.training.callbacks import Callback
 from albertkit.training.settings import TrainingSettings
 from albertkit.training.state import RunState
 
-# Not pyplot, whose backend belongs to the program or notebook that trains.
-matplotlib_figure = optional("matplotlib.figure", extra="train")
 event_pb2 = optional("tensorboard.compat.proto.event_pb2", extra="train")
 summary_pb2 = optional("tensorboard.compat.proto.summary_pb2", extra="train")
 record_writer = optional("tensorboard.summary.writer.record_writer", extra="train")
 
 logger = logging.getLogger(__name__)
 
-METRICS, TENSORBOARD, CURVES = "metrics.jsonl", "tensorboard", "curves.png"
+METRICS, TENSORBOARD, CURVES, RUN_JSON = "metrics.jsonl", "tensorboard", "curves.png", "run.json"
 LOGGED_DIGITS = 6
 """Decimal places of the metrics in `metrics.jsonl`."""
 _NUMBERS = count()  # of the TensorBoard files of this process, which may begin in the same second
@@ -36,7 +37,7 @@ def reporters(settings: TrainingSettings) -> list[Callback]:
     """Return the callbacks that every run has."""
     for library in ("matplotlib.figure", "tensorboard.summary.writer.record_writer"):
         require(library, extra="train")
-    return [MetricsFile(), TensorBoard(), Console(settings), Curves()]
+    return [MetricsFile(), RunFile(), TensorBoard(), Console(settings), Curves()]
 
 
 class MetricsFile(Callback):
@@ -75,6 +76,19 @@ class MetricsFile(Callback):
         if len(kept) < len(lines):
             with atomic_path(run.output / METRICS) as temporary:
                 temporary.write_text("".join(kept))
+
+
+class RunFile(Callback):
+    """Writes the settings of the run, and its best metrics so far, to `run.json`."""
+
+    def on_start(self, run: RunState) -> None:
+        names = ("settings", "finished", "best_step", "best_metrics")
+        write_json(run.output / RUN_JSON, finite({name: getattr(run, name) for name in names}), default=str)
+
+    def on_checkpoint(self, run: RunState, folder: Path) -> None:
+        self.on_start(run)
+
+    on_end = on_start
 
 
 class TensorBoard(Callback):
@@ -199,30 +213,49 @@ def read_metrics(output: str | Path) -> list[dict[str, float]]:
 
 
 def plot_curves(output: str | Path) -> Path:
-    """Draw each metric over the tokens seen, training and evaluation in one panel, to `curves.png`."""
-    lines = read_metrics(output)
-    series: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
-    for line in lines:
-        for name, value in line.items():
-            kind, slash, metric = name.partition("/")
-            if slash and value is not None:
-                points = series.setdefault(metric, {}).setdefault(kind, ([], []))
-                points[0].append(line["tokens"] / 1e6)
-                points[1].append(value)
-    columns = max(len(series), 1)
-    width, height = 4.2 * columns, 3.2  # inches, as are the margins below
-    figure = matplotlib_figure.Figure(figsize=(width, height))
-    # Matplotlib's own layouts would draw everything twice.
-    figure.subplots_adjust(
-        left=0.6 / width, right=1 - 0.2 / width, bottom=0.5 / height, top=1 - 0.35 / height
-    )
-    panels = figure.subplots(1, columns, squeeze=False, gridspec_kw={"wspace": 0.25})
-    for panel, (metric, kinds) in zip(panels[0], sorted(series.items()), strict=False):
-        for kind, (tokens, values) in sorted(kinds.items()):
-            panel.plot(tokens, values, label=kind, marker="o" if kind == "eval" else "", markersize=3)
-        panel.set(title=metric, xlabel="million tokens")
-        panel.grid(alpha=0.3)
-        panel.legend()
+    """Draw the metrics of a run over the tokens seen to `curves.png`."""
     target = Path(output) / CURVES
-    write_picture(figure, target, dpi=110)
+    draw_curves({"": read_metrics(output)}, target)
     return target
+
+
+def draw_curves(runs: Mapping[str, Sequence[dict[str, float]]], target: Path) -> None:
+    """Draw the logged lines of runs, by name: a panel for each metric, and a color for each run."""
+    series: dict[str, dict[tuple[str, str], list[tuple[float, float]]]] = {}
+    most = max((line["tokens"] for lines in runs.values() for line in lines), default=0)
+    unit, axis = (1e6, "million tokens") if most >= 1e6 else (1e3, "thousand tokens")
+    for run, lines in runs.items():
+        for line in lines:
+            for name, value in line.items():
+                kind, slash, metric = name.partition("/")
+                if slash and value is not None:
+                    points = series.setdefault(metric, {}).setdefault((run, kind), [])
+                    points.append((line["tokens"] / unit, value))
+    columns = min(max(len(series), 1), 2)  # more cannot be read at the width of a page
+    rows = max(math.ceil(len(series) / columns), 1)
+    several = len(runs) > 1
+    width, height = 4.2 * columns, 3.2 * rows  # inches, as are the margins below
+    # Matplotlib's own layouts draw everything twice, so the picture that a run updates has none.
+    with picture(target, width, height, layout="constrained" if several else None) as figure:
+        if not several:
+            margins = {"left": 0.6 / width, "right": 1 - 0.2 / width, "top": 1 - 0.35 / height}
+            figure.subplots_adjust(**margins, bottom=0.5 / height, wspace=0.25, hspace=0.35)
+        panels = figure.subplots(rows, columns, squeeze=False).flat
+        for panel, (metric, curves) in zip(panels, sorted(series.items()), strict=False):
+            for (run, kind), points in sorted(curves.items(), key=lambda curve: curve[0][1]):
+                style = {"color": f"C{[*runs].index(run)}"} if several else {"label": kind}
+                style |= {"marker": "o", "markersize": 3} if kind == "eval" else {"alpha": 0.6}
+                panel.plot(*zip(*points, strict=True), **style)
+            panel.set(title=metric, xlabel=axis)
+            panel.locator_params(axis="x", nbins=6)
+            panel.grid(alpha=0.3)
+            if not several:
+                panel.legend()
+        for panel in panels:  # of the last row, without a metric
+            panel.set_axis_off()
+        if several:
+            panel = figure.axes[0]
+            key = [panel.plot([], [], color=f"C{number}", label=run)[0] for number, run in enumerate(runs)]
+            key += panel.plot([], [], color="gray", alpha=0.6, label="training")
+            key += panel.plot([], [], color="gray", marker="o", markersize=3, label="evaluation")
+            figure.legend(handles=key, loc="outside lower center", ncols=2, frameon=False)

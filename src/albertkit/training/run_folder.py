@@ -16,7 +16,7 @@ from albertkit.results import Result
 from albertkit.training.progress import CURVES, read_metrics
 
 _UPLOADED = (".safetensors", ".json", ".model", ".vocab", ".txt", ".png")
-_NOT_UPLOADED = {"report.json", "seeds.json"}  # they contain local paths
+_NOT_UPLOADED = {"report.json", "run.json", "seeds.json"}  # they contain local paths
 _PIPELINES = {
     "sentence-embedding": "sentence-similarity",
     "sentence-order": "text-classification",

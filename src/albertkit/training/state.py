@@ -41,7 +41,7 @@ class RunState:
     output: Path
     """Folder of the run. With several seeds, it is a subfolder of the `output` folder."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """The settings of the run by the names of their flags, and the "task" and the "model"."""
+    """The settings of the run by the names of their flags, and its data, its "task" and its "model"."""
     step: int = 0
     """Number of finished optimizer steps."""
     tokens: int = 0

@@ -20,7 +20,7 @@ from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.checkpoints.sentence_modules import SentenceModules, sentence_modules
 from albertkit.config import AlbertConfig
 from albertkit.errors import AlbertKitError, ConfigError, ModelNotFoundError
-from albertkit.export.check import ANY_DROP, DROP_ADVICE, TEXTS, AccuracyDrop
+from albertkit.export.check import ANY_DROP, TEXTS, AccuracyDrop
 from albertkit.export.onnx import (
     MAX_DROP,
     OnnxReport,
@@ -235,12 +235,11 @@ def _write_int8(
     report = export_onnx(source, file, int8=True, max_drop=ANY_DROP, **options)
     drop = report.accuracy_drop
     assert drop is not None
-    if drop.points <= max_drop:
-        notes += [f"{INT8_FILE}: {note}" for note in report.notes if note not in notes]
-    else:  # also if the drop is NaN
+    if excess := drop.excess(max_drop):
         file.unlink()
-        loss = f"int8 loses {drop.points:.2f} points of {drop.metric}. Expected at most {max_drop:g}."
-        notes.append(f"{INT8_FILE} was not written: {loss} {DROP_ADVICE}")
+        notes.append(f"{INT8_FILE} was not written. {excess}")
+    else:
+        notes += [f"{INT8_FILE}: {note}" for note in report.notes if note not in notes]
     return drop
 
 
