@@ -141,6 +141,8 @@ def _typed(flag: Flag) -> str:
 def _kind(flag: Flag) -> str:
     if get_origin(flag.kind) is Literal:
         return f"<{'|'.join(get_args(flag.kind))}>"
+    if flag.kind == str | bool:
+        return "[<str>]"
     return "<str>" if flag.kind == list[str] else f"<{flag.kind.__name__.lower()}>"
 
 

@@ -1,8 +1,10 @@
 """Read text files, compressed or not: their format, their numbered lines, and their decompressed content.
 
-Lines are UTF-8 and end with a line feed. Reading needs bounded memory. Errors name the file and the line.
+Lines end with a line feed. They are UTF-8, or UTF-16 with a byte order mark, or in a given encoding. Reading
+needs bounded memory. Errors name the file and the line.
 """
 
+import codecs
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -32,12 +34,12 @@ def read_text(path: Path) -> str:
     return "".join(decode_line(line, number, str(path)) for number, line in enumerate(lines, start=1))
 
 
-def read_lines(path: Path) -> Lines:
+def read_lines(path: Path, encoding: str | None = None) -> Lines:
     compression = file_format(path)[1]
     size = max(1, path.stat().st_size)
     number = 0
     # Only compressed files need Arrow.
-    failures = (pa.ArrowException, OSError) if compression else (OSError,)
+    failures = (UnicodeDecodeError, *((pa.ArrowException, OSError) if compression else (OSError,)))
     try:
         with (
             path.open("rb") as raw,
@@ -45,7 +47,7 @@ def read_lines(path: Path) -> Lines:
         ):
             # Arrow's own `read` leaks memory if the file is damaged.
             read = raw.read if stream is None else lambda size: stream.read_buffer(size).to_pybytes()
-            for number, line in enumerate(_byte_lines(read), start=1):
+            for number, line in enumerate(_byte_lines(_as_utf8(read, encoding)), start=1):
                 if len(line) > LINE_BYTES:
                     raise DataError(f"{path}, line {number}: over {LINE_BYTES >> 20} MB without a line end.")
                 yield number, decode_line(line, number, str(path)), raw.tell() / size
@@ -53,9 +55,9 @@ def read_lines(path: Path) -> Lines:
         raise DataError(f"{path}, after line {number}: cannot be read ({error})") from error
 
 
-def read_records(path: Path) -> Lines:
+def read_records(path: Path, encoding: str | None = None) -> Lines:
     """Yield the lines of a file of records, as `read_lines` does; raise DataError if they end in CR."""
-    for number, line, share in read_lines(path):
+    for number, line, share in read_lines(path, encoding):
         check_line_end(line, number, str(path))
         yield number, line, share
 
@@ -79,7 +81,28 @@ def decode_line(line: bytes, number: int, name: str) -> str:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         byte, column = error.object[error.start], error.start + 1
-        raise DataError(f"{name}, line {number}: not UTF-8 (byte {byte:#04x} at column {column}).") from error
+        raise DataError(
+            f"{name}, line {number}: not UTF-8 (byte {byte:#04x} at column {column}). Convert the file to "
+            "UTF-8. finetune, evaluate and predict read other encodings too: --encoding cp1252 for a CSV "
+            'file of Excel (in Python encoding="cp1252").'
+        ) from error
+
+
+def _as_utf8(read: Callable[[int], bytes], encoding: str | None) -> Callable[[int], bytes]:
+    """Return a function that reads the same text in UTF-8; a byte order mark overrides the encoding."""
+    first: bytes | None = read(1 << 20)
+    if first and first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif first and first.startswith(codecs.BOM_UTF8):
+        encoding = None
+    decoder = None if encoding is None else codecs.getincrementaldecoder(encoding)()
+
+    def read_utf8(size: int) -> bytes:
+        nonlocal first
+        block, first = read(size) if first is None else first, None
+        return block if decoder is None else decoder.decode(block, final=not block).encode()
+
+    return read_utf8
 
 
 def _byte_lines(read: Callable[[int], bytes]) -> Iterator[bytes]:

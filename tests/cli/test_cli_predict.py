@@ -54,6 +54,26 @@ def test_predict_uses_the_columns_of_the_fine_tuning(classifier: Path, tmp_path:
     assert_one_line_error(result, "no column 'sentence'. The columns are text", "--text-column")
 
 
+def test_a_file_of_excel_and_named_columns(classifier: Path, tmp_path: Path, run: Run) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_bytes("Nr;sentence;Kanal\r\n7;the house f\xfcr;mail\r\n;;\r\n".encode("cp1252"))
+    output = tmp_path / "answers.csv"
+    result = run_predict(run, classifier, rows, output)
+    assert "rows.csv, line 2: not UTF-8" in result.errors
+    assert "--encoding cp1252" in result.errors
+    flags = ("--encoding", "cp1252", "--keep-columns", "Kanal,Nr")
+    result = run_predict(run, classifier, rows, output, *flags)
+    assert result.status == 0, result.errors
+    (record,) = csv.DictReader(output.read_text(encoding="cp1252").splitlines())
+    assert [*record.items()][:3] == [("row", "1"), ("Kanal", "mail"), ("Nr", "7")]
+    result = run_predict(
+        run, classifier, output, tmp_path / "b.xlsx", "--keep-columns=no", "--text-column", "Kanal"
+    )
+    assert_one_line_error(result, "no column 'no'", "--keep-columns")
+    result = run_predict(run, classifier, rows, tmp_path / "b.csv", "--sheet", "a")
+    assert_one_line_error(result, "sheet is for XLSX files")
+
+
 def test_tables_have_a_column_for_each_score(classifier: Path, tmp_path: Path, run: Run) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text('name,sentence,score,more\nn1,the house,3,"a\tb"\nn2,the river,4,\n')

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
+import openpyxl
 import pytest
 from command_line import assert_one_line_error
 
@@ -242,9 +243,19 @@ class TestFiles:
         (line,) = run("classify", "--file", file, *model).json
         assert (line["text"], line["text_pair"]) == ("the captain", "the sea")
 
+    def test_workbooks(self, run, folders, tmp_path):
+        book = openpyxl.Workbook()
+        for row in (("id", "Text"), (1, "the captain, again"), (2, "a word")):
+            book.active.append(row)
+        book.save(tmp_path / "a.xlsx")
+        model = ("--model", folders["classes"], "--json")
+        assert run("classify", "--file", tmp_path / "a.xlsx", *model).output == (
+            run("classify", "the captain, again", "a word", *model).output
+        )
+
     @pytest.mark.parametrize("verb", VERBS)
     def test_other_formats_are_an_error(self, run, tmp_path, verb):
-        for suffix in ("xlsx", "json", "jsonl.gz"):
+        for suffix in ("xls", "json", "jsonl.gz"):
             file = tmp_path / f"table.{suffix}"
             file.write_text("text,label\na,b\n")
             assert_one_line_error(run(verb, "--file", file), str(file), "cannot be read here")

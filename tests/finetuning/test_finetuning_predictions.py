@@ -3,10 +3,12 @@
 import csv
 import pickle
 from dataclasses import fields, replace
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openpyxl
 import pandas
 import pyarrow
 import pytest
@@ -231,6 +233,85 @@ def test_the_same_rows_have_the_same_predictions_in_every_form(classifier: Path,
         assert float(score) == expected[0]["scores"]["bad"]
     gap = pandas.DataFrame([{"text": "a", "id": 1}, {"text": "b", "id": None}])
     assert [one.get("id") for one in predict(classifier, input=gap, id_column="id")] == ["1", None]
+
+
+def test_predictions_in_a_workbook(
+    classifier: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [
+        {
+            "text": "the river",
+            "when": date(2026, 3, 2),
+            "at": datetime(2026, 3, 2, 9, 30),
+            "=n": 2.5,
+            "key": 10**17,
+        },
+        {"text": "=1+1\nkey", "when": None, "at": datetime(2026, 3, 3), "=n": None, "key": 3},
+    ]
+    book = openpyxl.Workbook()
+    for cells in ([*rows[0]], *(row.values() for row in rows)):
+        book.active.append([*cells])
+    book.active["A3"].data_type = book.active["D1"].data_type = "s"
+    book.active["E2"] = str(10**17)
+    book.save(tmp_path / "in.xlsx")
+    for source in (rows, tmp_path / "in.xlsx"):
+        output = tmp_path / f"{type(source).__name__}.xlsx"
+        made = predict(classifier, input=source, output=output, keep_columns=True)
+        sheet = openpyxl.load_workbook(output).active
+        head, first, second = sheet.iter_rows(values_only=True)
+        assert head[:7] == ("row", "text", "when", "at", "=n", "key", "label")
+        assert first[:6] == (
+            1,
+            "the river",
+            datetime(2026, 3, 2),
+            datetime(2026, 3, 2, 9, 30),
+            2.5,
+            str(10**17),
+        )
+        assert second[:6] == (2, "=1+1\nkey", None, datetime(2026, 3, 3), None, 3)
+        assert (sheet["B3"].data_type, sheet["E1"].data_type, sheet["C2"].is_date) == ("s", "s", True)
+        expected = predict(classifier, input=rows)
+        assert [one["label"] for one in made] == [one["label"] for one in expected]
+        assert made[1]["score_bad"] == pytest.approx(expected[1]["scores"]["bad"], rel=1e-15)
+    assert not caplog.messages or "control characters" not in caplog.text
+    strange = [{"text": "the river", "note": note} for note in ("a\x07b", "c" * 40_000, "2026-02-30")]
+    predict(classifier, input=strange, output=tmp_path / "b.xlsx", keep_columns="note")
+    notes = [row[1] for row in openpyxl.load_workbook(tmp_path / "b.xlsx").active.iter_rows(values_only=True)]
+    assert notes == ["note", "a b", "c" * 32_767, "2026-02-30"]
+    assert "as Excel requires: 2" in caplog.text
+
+
+def test_some_columns_are_kept(classifier: Path, tmp_path: Path) -> None:
+    rows = [{"text": "the river", "a,b": 1, "label": "x", "c": 2}]
+    for names, kept in (("c,a,b", None), ("a,b", ["a,b"]), (["c", "label"], ["c", "input_label"]), ((), [])):
+        if kept is None:
+            with pytest.raises(DataError, match=r"no column 'a'.* --keep-columns"):
+                predict(classifier, input=rows, keep_columns=names)
+            continue
+        (record,) = predict(classifier, input=rows, keep_columns=names)
+        assert [*record] == ["row", *kept, "label", "score", "scores", "cut"]
+
+
+def test_the_encoding_of_the_output(classifier: Path, tmp_path: Path) -> None:
+    for encoding, mark in (("utf-8-sig", b"\xef\xbb\xbfrow"), ("utf-16", b"\xff\xfe"), ("cp1252", b"row")):
+        (tmp_path / "in.csv").write_text("text;note\nthe river;gr\u00fcn\n", encoding=encoding)
+        for suffix in (".csv", ".tsv"):
+            output = tmp_path / f"{encoding}{suffix}"
+            made = predict(
+                classifier, input=tmp_path / "in.csv", output=output, encoding=encoding, keep_columns=True
+            )
+            assert output.read_bytes().startswith(mark)
+            assert "gr\u00fcn" in output.read_text(encoding=encoding)
+            assert made[0]["note"] == "gr\u00fcn"
+    rows = [{"text": "the river", "note": "\u6cb3"}]
+    with pytest.raises(
+        DataError, match=r"out\.csv: cp1252 cannot encode '\u6cb3'\. Choose another --encoding"
+    ):
+        predict(classifier, input=rows, output=tmp_path / "out.csv", encoding="cp1252", keep_columns=True)
+    made = predict(
+        classifier, input=rows, output=tmp_path / "out.csv", encoding="utf-8-sig", keep_columns=True
+    )
+    assert made[0]["note"] == "\u6cb3"
 
 
 def test_a_row_without_text_has_no_prediction(classifier: Path, tmp_path: Path) -> None:

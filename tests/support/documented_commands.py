@@ -192,6 +192,7 @@ NUMBERS_VARY = {
     "how-to/corpora.md": "the corpus is smaller",
     "how-to/new-language.md": "the vocabulary is smaller",
     "how-to/pandas-and-pytorch.md": "the model is trained in fewer epochs",
+    "how-to/spreadsheets.md": "",
     "how-to/pretrain.md": "the corpus is smaller, and the model is trained in one step",
     "tutorials/csv-to-server.md": "",
     "tutorials/pretrain-your-books.md": "the corpus is smaller, and the model is trained in one step",

@@ -81,6 +81,11 @@ def write_letters(path: Path, texts: list[str], _: dict[str, str]) -> None:
     shutil.copy(ROOT / "docs" / "files" / "letters.csv", path)
 
 
+def write_tickets(path: Path, texts: list[str], _: dict[str, str]) -> None:
+    """Copy the workbook that a page offers for download."""
+    shutil.copy(ROOT / "docs" / "files" / "tickets.xlsx", path)
+
+
 def write_glue(path: Path, texts: list[str], _: dict[str, str]) -> None:
     """Write two splits of each GLUE task on the pages, in its layout."""
     for name in ("cola", "sst2", "qqp", "qnli", "wnli", "stsb"):
@@ -174,6 +179,7 @@ FILES: dict[str, Make] = {
     "reader": write_model("AlbertForQuestionAnswering"),
     "chooser": write_model("AlbertForMultipleChoice"),
     "letters": write_letters,
+    "tickets": write_tickets,
     "records": write_records,
     "google's release": write_release,
     "xquad": write_xquad,
@@ -221,6 +227,7 @@ GIVEN: dict[str, dict[str, str]] = {
     "how-to/own-task.md": {"train.txt": "records"},
     "how-to/compare-runs.md": {"letters.csv": "letters"},
     "how-to/pandas-and-pytorch.md": {"letters.csv": "letters"},
+    "how-to/spreadsheets.md": {"tickets.xlsx": "tickets"},
     "how-to/training-callbacks.md": {"letters.csv": "letters"},
     "how-to/transformers-trainer.md": {"letters.csv": "letters"},
     "how-to/peft.md": {"letters.csv": "letters"},

@@ -240,9 +240,10 @@ def _type_of(hint: Any) -> tuple[Any, type | None]:
     """
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     members = [*typing.get_args(hint)] if is_union else [hint]
-    for kind in (bool, Path):
-        if kind in members:
-            return kind, None
+    if bool in members:  # a switch; with `str | bool`, it may have a value, such as "no"
+        return (str | bool if Sequence[str] in members else bool), None
+    if Path in members:
+        return Path, None
     for member in members:
         origin, arguments = typing.get_origin(member), typing.get_args(member)
         if origin in (Literal, list):

@@ -31,8 +31,8 @@ class Source:
 
     file: Path | None = None
     """Read the inputs from this UTF-8 file, one per line: plain text, .tsv (tab-separated columns without a
-    header) or .jsonl; or from the rows of a .csv or .parquet table with a header. Blank lines are
-    skipped."""
+    header) or .jsonl; or from the rows of a .csv, .xlsx or .parquet table with a header. Blank lines
+    are skipped."""
     format: InputFormat | None = None
     """Format of the inputs, if the file extension does not determine it (default: lines)."""
 

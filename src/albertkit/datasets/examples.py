@@ -3,9 +3,11 @@
 A label of None means that the example has no label, as in the test files of GLUE. Only tasks know ids.
 """
 
+import logging
 import re
+import shlex
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -22,10 +24,13 @@ from albertkit.datasets.cells import (
     text_of,
     whole_name,
 )
+from albertkit.datasets.columns import find_columns
 from albertkit.datasets.options import DataOptions, columns_in
 from albertkit.datasets.reader import Columns, Reader, Warn
 from albertkit.datasets.rows import ClassNames, Row, RowError, Rows, read_rows
 from albertkit.errors import DataError, short
+
+logger = logging.getLogger(__name__)
 
 IGNORED = "-100"
 """The label of a word that training and metrics ignore."""
@@ -56,7 +61,7 @@ class _Example:
             labeled: whether to read labels, and leave out rows without labels.
         """
         options = options or DataOptions()
-        rows = read_rows(source, header=options.header, delimiter=options.delimiter)
+        rows = read_rows(source, **options.layout())
         columns = cls.find_columns(rows, options, labeled)
         rows.check_columns(id_column=options.id_column)
         return cls.reader(rows, columns)
@@ -123,6 +128,20 @@ class TextExample(_Example):
         "text_pair": ("pair_column", None),
         "label": ("label_column", "label"),
     }
+
+    @classmethod
+    def find_columns(cls, rows: Rows, options: DataOptions, labeled: bool) -> Columns:
+        text = options.text_column == "text" and "text" not in rows.columns
+        label = labeled and options.label_column is None and "label" not in rows.columns
+        labels = columns_in(options.label_column or "label", rows.columns)
+        taken = (options.text_column, options.pair_column, options.id_column, *labels)
+        found = find_columns(rows, text=text, label=label, taken=taken) if text or label else {}
+        # Not `super()`, because `slots` replaces the class.
+        columns = super(TextExample, cls).find_columns(rows, replace(options, **found), labeled)
+        if found:
+            shown = ", ".join(f"--{name.replace('_', '-')} {shlex.quote(found[name])}" for name in found)
+            logger.info(f"{rows.name}: columns found: {shown}. Pass other columns if these are wrong.")
+        return replace(columns, found=found)
 
     @classmethod
     def from_row(cls, row: Row, columns: Columns, warn: Warn) -> Self:

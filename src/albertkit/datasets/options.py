@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +38,19 @@ class DataOptions:
     """Whether the first row of a CSV or TSV file has the column names. Without a header, the names are 0, 1,
     ..."""
     delimiter: str | None = None
-    """Character that separates the cells of a CSV or TSV file; '\\t' for a tab (default: determined by the
-    file extension)."""
+    """Character that separates the cells of a CSV or TSV file; '\\t' for a tab (default: a tab for .tsv; for
+    .csv a comma, or a semicolon or a tab if the header has no comma)."""
+    encoding: str | None = None
+    """Encoding of text files, such as cp1252 (default: UTF-8, with or without a byte order mark, or UTF-16
+    with one). predict also writes .csv and .tsv files in it. For Excel, choose utf-8-sig."""
+    sheet: str | None = None
+    """Name of the sheet of an .xlsx file (default: the first sheet)."""
     glue: str | None = None
     """Name of a GLUE task, to read its official files. Pass the data as FOLDER/SPLIT, such as GLUE/train."""
+
+    def layout(self) -> dict[str, Any]:
+        """Return the arguments of `read_rows`."""
+        return {name: getattr(self, name) for name in ("header", "delimiter", "encoding", "sheet")}
 
 
 def columns_in(given: str, columns: Collection[str]) -> tuple[str, ...]:

@@ -70,6 +70,8 @@ class Columns:
     """All labels in order, if the source defines them."""
     separator: str | None = None
     """Separator between the labels in one cell."""
+    found: Mapping[str, str] = field(default_factory=dict)
+    """Option -> the column that was found without it."""
 
     def id_of(self, row: Row) -> str:
         """Return the id of the example of a row."""

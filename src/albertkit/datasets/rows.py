@@ -6,9 +6,11 @@
 | `.tsv` | a line split at tabs; quotes are text, as in GLUE's files. Several quoted cells cause a warning |
 | `.jsonl` | an object |
 | `.txt` | a line, in the column "text" |
+| `.xlsx` | a row of a sheet |
 | `.parquet`, `.arrow`, a folder of `datasets` | a row |
 | a DataFrame, an Arrow table, a `datasets.Dataset` | a row |
 | a list or another iterable of dicts, a dict of columns | a dict |
+| a cursor of a database, rows of SQLAlchemy, named tuples | a row |
 
 Files are streamed, compressed or not.
 """
@@ -17,11 +19,14 @@ import csv
 import difflib
 import json
 import logging
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from datetime import datetime, time
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -44,15 +49,18 @@ from albertkit.text_files import (
 
 pa = optional("pyarrow", extra="arrow")
 parquet = optional("pyarrow.parquet", extra="arrow")
+openpyxl = optional("openpyxl", extra="excel")
 logger = logging.getLogger(__name__)
 
-FORMATS = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow")
+FORMATS = (".csv", ".tsv", ".xlsx", ".jsonl", ".parquet", ".arrow")
 ClassNames = tuple[str, ...] | None
 
 _HEAD_ROWS = 1000  # objects that are searched for column names: not every object has all fields
 _BATCH_ROWS = 1024
 _QUOTED_CELLS = 3  # quoted cells in a .tsv file that cause a warning
 _DELIMITERS = ("\t", ";", "|", ",")
+_TITLE_ROWS = 10  # rows above the header of a sheet that are searched for it
+_SHEET_ERRORS = {"#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#N/A"}
 _CONVERT_ARRAY = "To convert an array of objects: jq -c '.[]' {} > lines.jsonl"
 
 
@@ -128,20 +136,33 @@ class Rows:
 
 
 def read_rows(
-    source: Any, *, header: bool = True, delimiter: str | None = None, name: str = "the given examples"
+    source: Any,
+    *,
+    header: bool = True,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
+    name: str = "the given examples",
 ) -> Rows:
     """Return the rows of a source.
 
     Args:
         source: the path of a file, or of a folder of `datasets`; or rows in memory.
-        header: whether the first row of a CSV or TSV file names the columns; without, they are "0", "1", ...
+        header: whether the first row of a CSV, TSV or XLSX file names the columns; without, they are "0", ...
         delimiter: separator between cells, if it differs from the default of the ending.
+        encoding: encoding of a text file; None for UTF-8, or UTF-16 with a byte order mark.
+        sheet: name of the sheet of an XLSX file; None for the first sheet.
         name: the name of rows in memory in messages.
     """
     path = Path(source) if isinstance(source, str | Path) else None
     kind = file_format(path)[0] if path else None
+    check_encoding(encoding)
+    if sheet is not None and kind != ".xlsx":
+        raise ConfigError("sheet is for XLSX files. Omit it for this source.")
     if path and kind in (".csv", ".tsv"):
-        return delimited_rows(existing_file(path), header=header, delimiter=delimiter)
+        return delimited_rows(existing_file(path), header=header, delimiter=delimiter, encoding=encoding)
+    if path and kind == ".xlsx" and delimiter is None:
+        return _sheet_rows(existing_file(path), sheet, header=header)
     if not header or delimiter is not None:
         raise ConfigError("header and delimiter are for CSV and TSV files. Omit them for this source.")
     if path is None:
@@ -150,12 +171,12 @@ def read_rows(
         return _arrow_rows(_files_of_folder(path), name=str(path))
     path = existing_file(path)
     if kind == ".jsonl":
-        return _json_rows(path)
+        return _json_rows(path, encoding)
     if kind == ".txt":
-        return _text_rows(path)
+        return _text_rows(path, encoding)
     if kind in (".parquet", ".arrow"):
         return _arrow_rows([path], name=str(path))
-    todo = {".json": f". {_CONVERT_ARRAY.format(path)}", ".xlsx": ". Save the sheet as .csv"}
+    todo = {".json": f". {_CONVERT_ARRAY.format(path)}", ".xls": ". Save the workbook as .xlsx"}
     raise DataError(
         f"{path}: unknown kind of file. Expected {', '.join(FORMATS)}, optionally with "
         f"{', '.join(COMPRESSIONS)} after it, a folder saved by `datasets`, "
@@ -174,6 +195,7 @@ def as_source(data: Any, *, name: str) -> str | Rows | list[Any]:
         return data
     if isinstance(data, str | Path):
         return str(data)
+    data = _as_table(data, name)
     is_table = isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "column_names")
     if not is_table and not isinstance(data, Iterable):
         return object_rows(data, name)  # raises
@@ -190,14 +212,32 @@ def as_source(data: Any, *, name: str) -> str | Rows | list[Any]:
             f"{name} is an iterable of texts, such as {short(first)}. Expected dicts, such as "
             '{"text": ...}, or examples. To read a file, pass only its path.'
         )
-    return object_rows(data, name, features=features) if isinstance(first, Mapping) else list(data)
+    is_row = isinstance(named_row(first), Mapping)
+    return object_rows(data, name, features=features) if is_row else list(data)
 
 
 # --- text files
 
 
+def check_encoding(encoding: str | None) -> None:
+    if encoding is None:
+        return
+    try:
+        "".encode(encoding)
+    except LookupError:
+        examples = "utf-8-sig, cp1252 or utf-16"
+        raise ConfigError(
+            f"encoding is {encoding!r}, which is unknown. Expected a name such as {examples}."
+        ) from None
+
+
 def delimited_rows(
-    path: Path, *, header: bool = True, names: Sequence[str] | None = None, delimiter: str | None = None
+    path: Path,
+    *,
+    header: bool = True,
+    names: Sequence[str] | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
 ) -> Rows:
     """Return the rows of a CSV or TSV file; `names` are the columns of a file without header."""
     if delimiter == "\\t":  # a shell passes a tab as two characters
@@ -209,29 +249,36 @@ def delimited_rows(
     is_tsv, header = file_format(path)[0] == ".tsv", header and names is None
     mark = delimiter or ("\t" if is_tsv else ",")
     warns = [delimiter is None]  # once for all readings
+    skipped = 0  # the line "sep=;", which tells Excel the delimiter
 
     def records() -> Iterator[tuple[int, list[str]]]:
-        return _tab_records(path, warns) if is_tsv and mark == "\t" else _quoted_records(path, mark)
+        if is_tsv and mark == "\t":
+            return _tab_records(path, warns, encoding)
+        return islice(_quoted_records(path, mark, encoding), skipped, None)
 
     columns, advice = list(names or ()), ""
     if names is None:
         _, cells = next(records(), (0, None))
         if cells is None:
             raise DataError(f"{path}: the file is empty. Add rows, or pass another file.")
+        if delimiter is None and not is_tsv:
+            if written := re.fullmatch(r"sep=(.)?", ",".join(cells)):
+                mark, skipped = written[1] or ",", 1
+            elif header and len(cells) == 1:
+                mark = next((char for char in ";\t" if char in cells[0]), mark)
+            _, cells = next(records(), (0, [""]))
         columns = [cell.strip() for cell in cells] if header else [str(n) for n in range(len(cells))]
         other = next((char for char in _DELIMITERS if len(columns) == 1 and char in columns[0]), None)
         if header:
             advice = ", or --no-header if the first line is an example (in Python header=False)"
-        if columns[0].startswith("sep="):
-            advice = ". Delete the first line, which is for Excel."
-        elif other is not None:
+        if other is not None:
             advice = (
                 f". The header is a single cell that contains {other!r}. If it separates cells: --delimiter "
                 f"{other!r} (in Python delimiter={other!r})"
             )
 
     def read() -> Iterator[Row]:
-        for line, cells in islice(records(), int(header), None):
+        for line, cells in _without_blank_end(islice(records(), int(header), None)):
             fault = f"{len(cells)} cells, expected {len(columns)}" if len(cells) != len(columns) else ""
             if header and cells == columns and len(cells) > 1:  # a single cell may be a text
                 fault = "the header again, as in files that were joined"
@@ -240,9 +287,21 @@ def delimited_rows(
     return Rows(str(path), read, columns, advice=advice)
 
 
-def _tab_records(path: Path, warns: list[bool]) -> Iterator[tuple[int, list[str]]]:
+def _without_blank_end(records: Iterable[tuple[int, Sequence[Any]]]) -> Iterator[tuple[int, Any]]:
+    """Leave out the rows of several empty cells at the end, which spreadsheets write."""
+    blank = []
+    for number, cells in records:
+        if len(cells) > 1 and not any(map(_is_filled, cells)):
+            blank.append((number, cells))
+            continue
+        yield from blank
+        blank.clear()
+        yield number, cells
+
+
+def _tab_records(path: Path, warns: list[bool], encoding: str | None) -> Iterator[tuple[int, list[str]]]:
     quoted = 0
-    for number, line, _ in read_records(path):
+    for number, line, _ in read_records(path, encoding):
         if not (line := line.rstrip("\r\n")):
             continue
         cells = line.split("\t")
@@ -265,9 +324,10 @@ def _is_quoted(cell: str) -> bool:
     return cell[:1] == cell[-1:] == '"' and '""' in inside and '"' not in inside.replace('""', "")
 
 
-def _quoted_records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _quoted_records(path: Path, delimiter: str, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(LINE_BYTES)  # the library's default is 128 KB, but texts may be longer
-    reader = csv.reader((line for _, line, _ in read_lines(path)), delimiter=delimiter, strict=True)
+    lines = (line for _, line, _ in read_lines(path, encoding))
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     begins = 1
     try:
         for cells in reader:
@@ -289,10 +349,71 @@ def _quoted_records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]
         raise DataError(f"{path}, record from line {begins}: {reason}") from error
 
 
-def _json_rows(path: Path) -> Rows:
+# --- workbooks
+
+
+def _sheet_rows(path: Path, sheet: str | None, *, header: bool) -> Rows:
+    """Return the rows of a sheet of a workbook. A row above the header has a single cell: a title."""
+    with reading(path, DataError), path.open("rb") as file:
+        workbook = openpyxl.load_workbook(file, read_only=True, data_only=True)
+        sheets = {one.title: one for one in workbook.worksheets}  # without charts
+        if sheet is not None and sheet not in sheets:
+            raise DataError(f"{path}: no sheet {sheet!r}. The sheets are {', '.join(sheets)}.")
+        visible = (name for name, one in sheets.items() if one.sheet_state == "visible")
+        opened = sheets[sheet or next(visible)]
+        opened.reset_dimensions()  # some programs write wrong ones
+        table = [[*map(_cell_value, row)] for row in opened.iter_rows(values_only=True)]
+    while table and not any(map(_is_filled, table[-1])):
+        table.pop()
+    if not table:
+        raise DataError(f"{path}: the sheet is empty. Add rows, or pass another sheet.")
+    first = next(number for number, cells in enumerate(table, start=1) if any(map(_is_filled, cells)))
+    start, width = first - 1, max(map(len, table))
+    columns = [str(number) for number in range(width)]
+    if header:
+        above = enumerate(table[:_TITLE_ROWS], start=1)
+        start = next((number for number, cells in above if sum(map(_is_filled, cells)) > 1), first)
+        if start > first:
+            _inform(f"{path}: the header is in row {start}. The rows above it are skipped.")
+        names = table[start - 1]
+        width = max(number for number, cell in enumerate(names, start=1) if _is_filled(cell))
+        letter = openpyxl.utils.get_column_letter
+        columns = [
+            str(cell).strip() if _is_filled(cell) else f"column {letter(number)}"
+            for number, cell in enumerate(names[:width], start=1)
+        ]
+
+    def read() -> Iterator[Row]:
+        for number, cells in enumerate(table[start:], start=start + 1):
+            fault = f"cells after column {width}" if any(map(_is_filled, cells[width:])) else ""
+            values = [*cells[:width], *[None] * (width - len(cells))]
+            yield Row(f"{path}, row {number}", dict(zip(columns, values, strict=True)), fault)
+
+    return Rows(str(path), read, columns)
+
+
+def _is_filled(cell: Any) -> bool:
+    return cell is not None and str(cell).strip() != ""
+
+
+def _cell_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return None if value in _SHEET_ERRORS else value.replace("_x000D_", "")  # the CR of a line break
+    if isinstance(value, datetime) and value.time() == time():
+        return value.date()
+    return value
+
+
+@cache
+def _inform(message: str) -> None:
+    """Log a message only once: a command opens its files several times."""
+    logger.info(message)
+
+
+def _json_rows(path: Path, encoding: str | None) -> Rows:
     def read() -> Iterator[Row]:
         is_first = True
-        for number, line, _ in read_records(path):
+        for number, line, _ in read_records(path, encoding):
             if not line.strip():
                 continue
             origin = f"{path}, line {number}"
@@ -326,9 +447,9 @@ def _keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-def _text_rows(path: Path) -> Rows:
+def _text_rows(path: Path, encoding: str | None) -> Rows:
     def read() -> Iterator[Row]:
-        for number, line, _ in read_records(path):
+        for number, line, _ in read_records(path, encoding):
             yield Row(f"{path}, line {number}", {"text": line.rstrip("\r\n")})
 
     return Rows(str(path), read, ["text"])
@@ -347,12 +468,9 @@ def object_rows(data: Any, name: str, *, features: Any = None, columns: Sequence
         columns: the names of the columns; None for those of the table or of the first rows.
     """
     schema, categories = None, dict[str, list[Any]]()  # of ordered columns of categories
-    if isinstance(data, Mapping):
-        data = _from_columns(data, name)
+    data = _from_columns(data, name) if isinstance(data, Mapping) else _as_table(data, name)
     given = getattr(data, "column_names", getattr(data, "columns", ()))
-    for column, count in Counter(map(str, given if isinstance(given, Iterable) else ())).items():
-        if count > 1:  # a row as a dict would have only one of them
-            raise DataError(f"{name}: {count} columns are named {column!r}. Rename all but one.")
+    _check_unique(given if isinstance(given, Iterable) else (), name)
     if hasattr(data, "to_pylist"):  # pyarrow
         schema = getattr(data, "schema", None)
         for field in data.schema:
@@ -377,7 +495,7 @@ def object_rows(data: Any, name: str, *, features: Any = None, columns: Sequence
     features = features or getattr(data, "features", None) or {}
 
     def read() -> Iterator[Row]:
-        for number, row in enumerate(data, start=1):
+        for number, row in enumerate(map(named_row, data), start=1):
             origin = f"{name}, row {number}"
             if not isinstance(row, Mapping) or not all(isinstance(key, str) for key in row):
                 raise DataError(
@@ -403,6 +521,37 @@ def object_rows(data: Any, name: str, *, features: Any = None, columns: Sequence
     if not columns:
         columns = _keys(row.values for row in islice(read(), _HEAD_ROWS))
     return Rows(name, read, columns, class_names)
+
+
+def is_query(data: Any) -> bool:
+    """Return whether this is the cursor of a database (PEP 249) after a query."""
+    return hasattr(data, "fetchall") and bool(getattr(data, "description", None))
+
+
+def _as_table(data: Any, name: str) -> Any:
+    """Return the rows of a query, a lazy frame or an Arrow stream as a table; other data unchanged."""
+    if is_query(data):
+        names = [column[0] for column in data.description]
+        _check_unique(names, name)
+        rows = data.fetchall()
+        return [row if isinstance(row, Mapping) else dict(zip(names, row, strict=True)) for row in rows]
+    if hasattr(data, "collect") and hasattr(data, "collect_schema"):  # polars
+        return data.collect()
+    if any(hasattr(data, method) for method in ("to_pylist", "to_dicts", "to_dict", "__len__")):
+        return data
+    return pa.table(data) if hasattr(data, "__arrow_c_stream__") else data
+
+
+def named_row(row: Any) -> Any:
+    """Return a row of SQLAlchemy or `sqlite3` as a mapping; other rows unchanged."""
+    row = getattr(row, "_mapping", row)
+    return dict(row) if hasattr(row, "keys") and not isinstance(row, Mapping) else row
+
+
+def _check_unique(columns: Iterable[Any], name: str) -> None:
+    for column, count in Counter(map(str, columns)).items():
+        if count > 1:  # a row as a dict would have only one of them
+            raise DataError(f"{name}: {count} columns are named {column!r}. Rename all but one.")
 
 
 def _from_columns(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -525,7 +674,7 @@ def existing_file(path: str | Path) -> Path:
 InputFormat = Literal["lines", "tsv", "jsonl"]
 """A line is a text; or it has the tab-separated fields of an input, without header and quoting; or it is a
 JSON string, or an object with the fields of an input."""
-TABLES = (".csv", ".parquet", ".arrow")
+TABLES = (".csv", ".xlsx", ".parquet", ".arrow")
 """Endings of tables with a header, which `read_rows` reads."""
 PAIR_FIELDS = ("text", "text_pair")
 QUESTION_FIELDS = ("question", "context")
@@ -533,7 +682,7 @@ CHOICE_FIELDS = ("context", "question")
 CHOICES_FIELD = "choices"
 """The field for all further columns of a line with CHOICE_FIELDS."""
 _BY_SUFFIX: dict[str, InputFormat] = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-_UNREAD = {*TABLES, ".feather", ".xlsx", ".xls", ".ods", ".json", ".gz", ".zst", ".bz2", ".xz", ".zip"}
+_UNREAD = {*TABLES, ".feather", ".xls", ".ods", ".json", ".gz", ".zst", ".bz2", ".xz", ".zip"}
 _FIELDS = {*PAIR_FIELDS, *QUESTION_FIELDS, CHOICES_FIELD}
 _HEADER = {*_FIELDS, "sentence", "sentence1", "sentence2", "label", "id", "index"}
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from functools import cached_property
 from itertools import islice, repeat
 from operator import ne
@@ -24,7 +25,7 @@ from albertkit.checkpoints.arrays import to_numpy
 from albertkit.config import AlbertConfig
 from albertkit.datasets.cells import is_missing
 from albertkit.datasets.examples import UNANSWERED
-from albertkit.datasets.options import DataOptions
+from albertkit.datasets.options import DataOptions, columns_in
 from albertkit.datasets.reader import Reader, ReadingReport
 from albertkit.datasets.rows import read_rows
 from albertkit.devices import CPU, Device, read_device
@@ -55,18 +56,20 @@ from albertkit.text_files import lone_surrogate
 
 pa = optional("pyarrow", extra="arrow")
 parquet = optional("pyarrow.parquet", extra="arrow")
+openpyxl = optional("openpyxl", extra="excel")
 logger = logging.getLogger(__name__)
 
 SCORES, SCORE_PREFIX = "scores", "score_"
 _SPACES = str.maketrans("\t\r\n", "   ")
+_SHEET_ROWS, _CELL_CHARACTERS, _EXACT = 1_048_576, 32_767, 10**15  # limits of Excel
 
 
 @dataclass(frozen=True, repr=False)
 class Predictions(Result):
     """A sequence of records, in memory or in a file.
 
-    The records of a file are read when they are used, with the columns of the file: the scores of a .csv,
-    .tsv or .parquet file are in columns `score_LABEL`, and all values of a .csv or .tsv file are texts.
+    The records of a file are read when they are used, with the columns of the file: the scores are in columns
+    `score_LABEL`, except in a .jsonl file, and all values of a .csv or .tsv file are texts.
     """
 
     total: int
@@ -77,12 +80,16 @@ class Predictions(Result):
     """The output file; None for predictions in memory."""
     records: list[dict[str, Any]] = field(default_factory=list)
     """The columns of predictions in memory."""
+    encoding: str | None = None
+    """The encoding of a .csv or .tsv file; None for UTF-8."""
 
     def __len__(self) -> int:
         return self.total
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.records) if self.path is None else (dict(row.values) for row in read_rows(self.path))
+        if self.path is None:
+            return iter(self.records)
+        return (dict(row.values) for row in read_rows(self.path, encoding=self.encoding))
 
     def __getitem__(self, index: Any) -> Any:
         return self.records[index] if self.path is None else list(self)[index]
@@ -112,7 +119,7 @@ def predict(
     engine: str = "auto",
     runner: str = "local",
     workers: int | None = None,
-    keep_columns: bool = False,
+    keep_columns: bool | str | Sequence[str] = False,
     progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Predictions:
@@ -123,9 +130,10 @@ def predict(
     Args:
         model: model folder or Hugging Face Hub name.
         input: file or folder of examples. Labels are ignored. In Python also a list of dicts, a DataFrame, an
-            Arrow table, a `datasets.Dataset`, or an iterable of dicts or of the task's examples.
-        output: file to write the predictions to: .jsonl, .csv, .tsv or .parquet. In Python also None, for
-            predictions in memory.
+            Arrow table, a database cursor, a `datasets.Dataset`, or an iterable of dicts or of the task's
+            examples.
+        output: file to write the predictions to: .jsonl, .csv, .tsv, .xlsx or .parquet. In Python also None,
+            for predictions in memory.
         task: name of the task (default: the task that the model was fine-tuned for). In Python also a task of
             your own.
         device: the device: auto (the best available device), cpu, cuda, cuda:1, mps, ...
@@ -134,8 +142,9 @@ def predict(
         engine: "auto", "onnx", "onnx-int8", "torch" or "plain".
         runner: "local" for this process, or "ray" for a Ray cluster, which needs an output file.
         workers: number of Ray workers; None for one per GPU, or per CPU if there are no GPUs.
-        keep_columns: whether to copy the columns of the input to the output. A column with the name of a
-            prediction's column is renamed `input_NAME`.
+        keep_columns: copy the columns of the input to the output, before the predictions: all columns, or
+            only the names after the flag, separated by commas. A column that has the name of a prediction's
+            column is renamed `input_NAME`. In Python True, a name, or a list of names.
         progress: function that is called with the number of finished examples and the number of all examples
             after each part of an output file; None for a progress bar.
         **settings: fields of `TaskSettings` and `DataOptions`; the defaults are those of the fine-tuning.
@@ -149,7 +158,7 @@ def predict(
         ConfigError: a task, engine, runner, setting or kind of output is unknown; or the runner is "ray"
             without an output.
         DataError: rows cannot be read, the output exists, or the model has no head.
-        MissingExtraError: the output is a Parquet file, and pyarrow is not installed.
+        MissingExtraError: the output is a Parquet or XLSX file, and its library is not installed.
     """
     check_runner(runner, workers)
     if runner == "local" and workers is not None:
@@ -168,6 +177,9 @@ def predict(
         device=CPU if runner == "ray" else read_device(device),  # with Ray, only its workers compute
     )
     predictor = Predictor(setup.task, setup.model, batch_tokens, engine)
+    encoding = setup.settings.pop("encoding")  # a run can be resumed with another one
+    if isinstance(keep_columns, str):
+        keep_columns = columns_in(keep_columns, setup.reader.rows.columns)
     if output is None:
         _check_examples(setup.reader, setup.task, keep_columns)
         records: list[dict[str, Any]] = []
@@ -180,6 +192,7 @@ def predict(
             setup.reader,
             Path(output),
             about={"task": setup.task.name} | setup.settings,
+            encoding=encoding,
             runner=runner,
             workers=workers,
             device=str(device),
@@ -298,7 +311,8 @@ def predict_file(
     runner: str = "local",
     workers: int | None = None,
     device: str = "auto",
-    keep_columns: bool = False,
+    keep_columns: bool | Sequence[str] = False,
+    encoding: str | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Predictions:
     """Write the predictions for all examples of a reader, one row per example; see `predict`.
@@ -308,8 +322,8 @@ def predict_file(
     continue a run of another.
     """
     check_ending(output, *WRITERS)
-    if output.suffix.lower() == ".parquet":
-        require("pyarrow", extra="arrow")
+    if library := _LIBRARIES.get(output.suffix.lower()):
+        require(library[0], extra=library[1])
     if output.exists():
         raise DataError(f"{output} exists. Choose another name, or delete it first.")
     about = about | {
@@ -347,7 +361,7 @@ def predict_file(
                     count += text.count("\n")
                     progress(count, total)
             cut = [record["cut"] for record in _records(lines) if record.get("cut")]
-            convert(lines, output)
+            convert(lines, output, encoding)
         except BaseException as error:
             if count:
                 how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
@@ -357,7 +371,7 @@ def predict_file(
                 lines.unlink(missing_ok=True)
             raise
     lines.unlink()
-    return Predictions(count, cut, output)
+    return Predictions(count, cut, output, encoding=encoding)
 
 
 def resume(lines: Path, about: dict[str, Any], part_size: int) -> int:
@@ -387,12 +401,13 @@ def resume(lines: Path, about: dict[str, Any], part_size: int) -> int:
     return complete
 
 
-def _check_examples(reader: Reader[Any], task: Task, keep_columns: bool) -> int:
+def _check_examples(reader: Reader[Any], task: Task, keep_columns: bool | Sequence[str]) -> int:
     """Return the number of examples, after reading all of them once and checking that they can be used."""
     if keep_columns:
         if not reader.rows.columns:
             raise ConfigError(f"keep_columns is for tables, but {reader.source} has no columns. Omit it.")
-        reader.rows.check_columns(keep_columns=reader.rows.columns)
+        names = reader.rows.columns if keep_columns is True else keep_columns
+        reader.rows.check_columns(keep_columns=names)
     report = ReadingReport(reader.source)
     examples = (example for _, example in reader.read(report, counts_all=True))
     may_fail = task.may_be_too_long or not (task.settings.truncation or task.reads_windows)
@@ -413,14 +428,18 @@ def _check_examples(reader: Reader[Any], task: Task, keep_columns: bool) -> int:
     return report.rows
 
 
-def _items(reader: Reader[Any], keep_columns: bool) -> Iterator[Item]:
+def _items(reader: Reader[Any], keep_columns: bool | Sequence[str]) -> Iterator[Item]:
     """Yield the examples with their row numbers and the columns to keep."""
     report = ReadingReport(reader.source)
     rows = reader.rows if keep_columns else repeat(None)
     empty = 0
     for (origin, example), row in zip(reader.read(report), rows, strict=False):
         before, empty = empty, report.problems["empty"].count if "empty" in report.problems else 0
-        kept = {name: value for name, value in row.values.items() if name != reader.columns.id} if row else {}
+        kept = dict(row.values) if row else {}
+        if keep_columns is not True:
+            kept = {name: kept.get(name) for name in keep_columns or ()}
+        if reader.columns.id:
+            kept.pop(reader.columns.id, None)
         name = getattr(example, "id", "")
         given = None if name in ("", origin) else name
         yield Item(example, report.rows, given, kept, problem="empty" if empty > before else None)
@@ -445,10 +464,20 @@ def model_sha256(model: Model, config: AlbertConfig) -> str:
 # --- formats of the output
 
 
-def convert(lines: Path, output: Path) -> None:
+def convert(lines: Path, output: Path, encoding: str | None = None) -> None:
     """Write the records of a file of JSON lines, after its first line, in the format of the output."""
-    with reading(lines, DataError), atomic_path(output) as target:
-        WRITERS[output.suffix.lower()](lines, target)
+    suffix = output.suffix.lower()
+    options = {"encoding": encoding} if encoding and suffix in (".csv", ".tsv") else {}
+    try:
+        with reading(lines, DataError), atomic_path(output) as target:
+            WRITERS[suffix](lines, target, **options)
+    except DataError as error:
+        if isinstance(cause := error.__cause__, UnicodeEncodeError):
+            what = f"{encoding} cannot encode {cause.object[cause.start]!r}"
+            raise DataError(
+                f"{output}: {what}. Choose another --encoding, or write an .xlsx file."
+            ) from cause
+        raise
 
 
 def _records(lines: Path) -> Iterator[dict[str, Any]]:
@@ -498,18 +527,18 @@ def _write_jsonl(lines: Path, target: Path) -> None:
         file.writelines(islice(source, 1, None))
 
 
-def _write_csv(lines: Path, target: Path) -> None:
-    with target.open("w", encoding="utf-8", newline="") as file:
+def _write_csv(lines: Path, target: Path, encoding: str = "utf-8") -> None:
+    with target.open("w", encoding=encoding, newline="") as file:
         csv.writer(file).writerows(_cells(lines))
 
 
-def _write_tsv(lines: Path, target: Path) -> None:
+def _write_tsv(lines: Path, target: Path, encoding: str = "utf-8") -> None:
     """Write a row for each record. Tabs and line breaks in cells become spaces.
 
     albertkit reads .tsv files without quoting, so a quoted cell would not be read as it was written.
     """
     changed = 0
-    with target.open("w", encoding="utf-8", newline="") as file:
+    with target.open("w", encoding=encoding, newline="") as file:
         for cells in _cells(lines):
             written = [cell.translate(_SPACES) for cell in cells]
             changed += sum(map(ne, written, cells))
@@ -519,6 +548,55 @@ def _write_tsv(lines: Path, target: Path) -> None:
             f"number of cells in which spaces replace tabs or line breaks: {changed:,}. A .tsv file cannot "
             "contain them. To keep them, write a .jsonl, .csv or .parquet file."
         )
+
+
+def _write_xlsx(lines: Path, target: Path) -> None:
+    """Write a sheet. Columns that have only ISO dates become dates, and texts never become formulas."""
+    columns, count = _columns(lines), 0
+    dates = {name for name, kinds in columns.items() if kinds == {str}}
+    for record in _flat_records(lines):
+        count += 1
+        dates = {name for name in dates if not record.get(name) or _date(record[name])}
+    if count >= _SHEET_ROWS:
+        raise DataError(
+            f"a sheet has {_SHEET_ROWS:,} rows, but there are {count:,} predictions. Write a .csv file."
+        )
+    workbook, changed = openpyxl.Workbook(write_only=True), 0
+    sheet = workbook.create_sheet("predictions")
+    sheet.freeze_panes = "A2"
+
+    def cell(value: Any) -> Any:
+        nonlocal changed
+        if (
+            value is None
+            or isinstance(value, bool | float | date)
+            or (type(value) is int and abs(value) < _EXACT)
+        ):
+            return value
+        written = openpyxl.cell.cell.ILLEGAL_CHARACTERS_RE.sub(" ", _cell(value))[:_CELL_CHARACTERS]
+        changed += written != _cell(value)
+        made = openpyxl.cell.WriteOnlyCell(sheet, written)
+        made.data_type = "s"
+        return made
+
+    sheet.append([*map(cell, columns)])
+    for record in _flat_records(lines):
+        values = ((name, record.get(name)) for name in columns)
+        sheet.append([cell(_date(value) if value and name in dates else value) for name, value in values])
+    workbook.save(target)
+    if changed:
+        logger.warning(
+            f"number of texts without their control characters, or cut to {_CELL_CHARACTERS:,} characters, "
+            f"as Excel requires: {changed:,}. To keep them, write a .jsonl, .csv or .parquet file."
+        )
+
+
+def _date(text: str) -> date | None:
+    """Return the date, or the date and time, that an ISO text is, or None."""
+    try:
+        return date.fromisoformat(text) if len(text) == 10 else datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return None
 
 
 def _write_parquet(lines: Path, target: Path) -> None:
@@ -547,9 +625,11 @@ def _write_parquet(lines: Path, target: Path) -> None:
         ) from error
 
 
-WRITERS: dict[str, Callable[[Path, Path], None]] = {
+WRITERS: dict[str, Callable[..., None]] = {
     ".jsonl": _write_jsonl,
     ".csv": _write_csv,
     ".tsv": _write_tsv,
+    ".xlsx": _write_xlsx,
     ".parquet": _write_parquet,
 }
+_LIBRARIES = {".parquet": ("pyarrow", "arrow"), ".xlsx": ("openpyxl", "excel")}

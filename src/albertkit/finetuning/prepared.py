@@ -83,6 +83,7 @@ def prepare(
 ) -> Prepared:
     """Read the data, convert its texts to rows, and log a summary."""
     readers = {"training": open_reader(task, train, options, name="train")}
+    options = replace(options, **readers["training"].columns.found)
     if validation is not None:
         readers["validation"] = open_reader(task, validation, options, name="validation")
     splits = load_splits(task, readers, problem_type=settings.problem_type)

@@ -36,6 +36,7 @@ CONTENTS = "training_contents.jsonl"
 """File of a run with a hash of each text, pair or context of its training examples, one per line. Files with
 this ending are not uploaded to the hub."""
 _LAYOUT = ("header", "delimiter")
+_OF_FILE = ("glue", "id_column", "encoding", "sheet")
 _OF_LABELS = {"label_column", "label_separator", "negative_column", "answers_column"}
 
 
@@ -148,10 +149,10 @@ def length_note(task: Task) -> str | None:
 def saved_columns(options: DataOptions) -> dict[str, Any]:
     """Return the data options that differ from their defaults, for a report.
 
-    The options `glue` and `id_column` are left out.
+    The options of the file alone, such as its encoding, are left out.
     """
     changes = _changes(options, DataOptions())
-    return {name: value for name, value in changes.items() if name not in ("glue", "id_column")}
+    return {name: value for name, value in changes.items() if name not in _OF_FILE}
 
 
 def _changes(options: DataOptions, default: DataOptions) -> dict[str, Any]:
@@ -196,7 +197,7 @@ def _table(task: Task, data: Any, options: DataOptions) -> Rows | None:
     path = Path(data)
     if not ((path / "state.json").is_file() or file_format(path)[0] in task.table_formats):
         return None
-    return read_rows(path, header=options.header, delimiter=options.delimiter)
+    return read_rows(path, **options.layout())
 
 
 def content_hashes(examples: Iterable[Any]) -> list[str | None]:

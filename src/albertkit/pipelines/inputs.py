@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from albertkit.datasets.rows import TABLES, InputFormat, NumberedInputs, read_rows
+from albertkit.datasets.rows import TABLES, InputFormat, NumberedInputs, is_query, named_row, read_rows
 from albertkit.errors import AlbertKitError, DataError, short
 
 _LISTED = 10  # number of inputs listed in an error
@@ -44,7 +44,7 @@ def read_inputs(
 
 
 def is_table(inputs: Any, rest: str | None) -> bool:
-    """Return whether inputs are a table: a DataFrame, an Arrow table, or a dict of columns.
+    """Return whether inputs are a table: a DataFrame, an Arrow table, a query, or a dict of columns.
 
     The value of the field `rest` is a list in single inputs too.
     """
@@ -55,7 +55,12 @@ def is_table(inputs: Any, rest: str | None) -> bool:
             if name != rest
         ]
         return bool(columns) and all(columns)
-    return hasattr(inputs, "columns")  # a dataset of `datasets` has rows
+    if isinstance(inputs, list):  # perhaps the rows of a query
+        return any(named_row(row) is not row for row in inputs[:1])
+    is_stream = hasattr(inputs, "__arrow_c_stream__") and not hasattr(inputs, "__len__")
+    is_lazy = hasattr(inputs, "collect_schema")
+    # A dataset of `datasets` has rows.
+    return is_stream or is_lazy or is_query(inputs) or hasattr(inputs, "columns")
 
 
 def _table_inputs(table: Any, fields: Sequence[str], rest: str | None) -> NumberedInputs:

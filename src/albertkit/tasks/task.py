@@ -180,7 +180,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         """
         if self.example_class is not None and hasattr(self.example_class, "from_row"):
             return read_examples(self.example_class, source, options, labeled=labeled)
-        rows = read_rows(source, header=options.header, delimiter=options.delimiter)
+        rows = read_rows(source, **options.layout())
         rows.check_columns(id_column=options.id_column)
 
         def example(row: DataRow, _: Warn) -> ExampleT:
