@@ -1,6 +1,8 @@
 """Tests of every panel of the playground in a browser, with a running server."""
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +22,22 @@ from playground_fixtures import (  # noqa: F401
     watch_fixture,
 )
 from playground_pages import MASKED, SENTENCE, rows, same, settle, write
-from serving_server import Running, running, wait_for
+from serving_server import Running, running, save_random_models, wait_for
 
 from albertkit.inspection.attention import compute_attention
+from albertkit.modeling.heads import (
+    AlbertForMultipleChoice,
+    AlbertForSequenceClassification,
+    AlbertForTokenClassification,
+)
+from albertkit.modeling.model import AlbertModel
 from albertkit.pipelines import pipeline
-from albertkit.serving.models import ServedModel
+from albertkit.serving.models import ServedModel, load_model
 from albertkit.serving.settings import ServingSettings
 from albertkit.tokenization.tokenizer import AlbertTokenizer
+
+GUITAR = "A man is playing a guitar on a stage."
+SHOP = ["The shop opens at nine in the morning.", "In the morning, the shop opens at nine."]
 
 
 class TestInABrowser:
@@ -53,7 +64,7 @@ class TestInABrowser:
         settle(page)
         assert field.input_value() == "A fox [MASK] the key."
         best = rows(page, "#candidates")[0][0]
-        mask = page.get_by_role("button", name="[MASK]")
+        mask = page.locator("#words").get_by_role("button", name="[MASK]")
         assert mask.get_attribute("aria-pressed") == "true"
         page.get_by_role("button", name="fox", exact=True).focus()
         page.keyboard.press("Enter")
@@ -148,7 +159,8 @@ class TestInABrowser:
         other = models["reader"].any_pipeline
         report = compute_attention(other.model, other.tokenizer, MASKED, parse_special_tokens="mask")
         close(shares(), report.layers[2].probabilities[1][1:-1, 4])
-        assert page.get_by_role("heading", name="A sentence").is_visible()
+        assert page.get_by_role("heading", name="Look inside the model").is_visible()
+        assert not page.locator("#fill .samples").is_visible()
         assert not page.locator("#candidates").is_visible()
 
     def test_order(self, opened, folders: dict[str, str]) -> None:
@@ -158,14 +170,12 @@ class TestInABrowser:
         write(page, "First", first)
         write(page, "Second", second)
         for pair in ((first, second), (second, first)):
-            here, other = (judge({"text": one, "text_pair": two}) for one, two in (pair, pair[::-1]))
-            verdict = page.locator("#judgement .verdict").inner_text()
-            assert verdict == f"Prediction: {here['label']}, {100 * here['score']:.1f}%"
-            chances = [
-                one["score"] if one["label"] == "in order" else 1 - one["score"] for one in (here, other)
-            ]
-            expected = [("in this order", chances[0]), ("swapped", chances[1])]
+            answer = judge({"text": pair[0], "text_pair": pair[1]})
+            in_order = answer["score"] if answer["label"] == "in order" else 1 - answer["score"]
+            expected = [("in this order", in_order), ("swapped", 1 - in_order)]
             assert same(rows(page, "#judgement"), expected)
+            verdict = page.locator("#judgement .verdict").inner_text()
+            assert verdict == f"In this order {100 * in_order:.1f}%, swapped {100 - 100 * in_order:.1f}%"
             page.get_by_role("button", name="Swap").click()
             settle(page)
         assert page.get_by_label("First", exact=True).input_value() == first
@@ -318,7 +328,7 @@ class TestInABrowser:
         # More than the field takes, and than this server does.
         assert page.get_by_label("First", exact=True).input_value() == ("a fox " * 10_000)[:3000]
         assert page.get_by_text("Only the first 3000 characters fit here.").is_visible()
-        expected = "characters. Expected at most 3,000. Send less text in one request"
+        expected = "characters. Expected at most 3,000. Send less in one request."
         assert expected in page.locator("#order .error").inner_text()
         assert page.locator("#order .error").get_attribute("role") == "status"
         assert not page.locator("#judgement").is_visible()  # it is of another text
@@ -341,6 +351,40 @@ class TestInABrowser:
         assert len(watch.complaints) == 1
         watch.complaints.clear()
 
+    def test_samples_fill_the_fields(self, opened) -> None:
+        page = opened()
+        assert page.get_by_label(SENTENCE).input_value() == "The old man shook his [MASK] and said nothing."
+        samples = page.get_by_role("group", name="Samples").first.get_by_role("button")
+        assert samples.count() == 3
+        samples.nth(1).click()
+        settle(page)
+        assert page.get_by_label(SENTENCE).input_value() == "The captain of the [MASK] looked at the sea."
+        until(page, "location.hash.includes('captain')")
+
+    @pytest.mark.parametrize(
+        ("labels", "reads_pairs", "expected"),
+        [
+            (["negative", "POSITIVE"], None, ["A quiet, moving story that stays with you."]),
+            (["1 star", "2 stars"], False, ["A quiet, moving story that stays with you."]),
+            (["spam", "not_spam"], False, ["You have won a free holiday! Reply now to claim your prize."]),
+            (["World", "Sports", "Sci/Tech"], None, ["The home team won the final with two late goals."]),
+            (["technical_problem", "billing"], False, ["This text is about technical problem."]),
+            (["entailment", "neutral"], None, [GUITAR, "Someone is making music."]),
+            (["not_duplicate", "duplicate"], True, SHOP),
+            (["LABEL_0", "LABEL_1"], True, SHOP),
+            (["LABEL_0", "LABEL_1"], None, ["A quiet, moving story that stays with you."]),
+        ],
+    )  # fmt: skip
+    def test_samples_fit_the_labels(
+        self, opened, labels: list[str], reads_pairs: bool | None, expected: list[str]
+    ) -> None:
+        page = opened()
+        ask = """async (model) => {
+            const { samplesOf } = await import(new URL("playground/samples.js", location.href));
+            return Object.values(samplesOf("classify", [], model)[0]).filter(Boolean);
+        }"""
+        assert page.evaluate(ask, {"labels": labels, "text_pairs": reads_pairs}) == expected
+
     @pytest.mark.parametrize("kind", ["light", "dark", "narrow"])
     def test_accessible_to_all(self, opened, kind: str) -> None:
         sync_playwright = pytest.importorskip("axe_playwright_python.sync_playwright")
@@ -353,7 +397,7 @@ class TestInABrowser:
         assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 300) == (kind == "dark")
         moving = page.evaluate("getComputedStyle(document.querySelector('.bar span')).transitionDuration")
         assert float(moving.removesuffix("s")) == 0
-        page.get_by_role("button", name="shook").hover()
+        page.get_by_role("button", name="shook", exact=True).hover()
         found = sync_playwright.Axe().run(page).response
         assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
         assert len(found["passes"]) > 20
@@ -395,3 +439,83 @@ class TestInABrowser:
             assert not any(KEY in one for one in watch.requests)
             other.close()
             page.close()
+
+
+@pytest.fixture(scope="module")
+def others(tiny_vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return save_random_models(
+        {
+            "nli": AlbertForSequenceClassification,
+            "tagger": AlbertForTokenClassification,
+            "chooser": AlbertForMultipleChoice,
+            "encoder": AlbertModel,
+        },
+        tiny_vocabulary,
+        tmp_path_factory.mktemp("others"),
+        seed=2,
+    )
+
+
+class TestOtherModels:
+    """The page of a server whose models do not predict masked words."""
+
+    @pytest.fixture
+    def page(self, browser, others: dict[str, str]) -> Iterator[Any]:
+        settings = ServingSettings(models=others, port=0, device="cpu", playground=True)
+        watch = Watch()
+        with running(settings, {name: load_model(name, settings) for name in others}) as server:
+            page = watch.over(browser.new_page())
+            page.goto(f"http://127.0.0.1:{server.port}/playground")
+            settle(page)
+            yield page
+            page.close()
+        assert watch.complaints == []
+
+    def test_the_page_opens_on_what_the_models_do(self, page: Any) -> None:
+        shown = page.locator("main > section:visible h2").all_inner_texts()
+        assert shown == [
+            *("Classify", "Classify with your own labels", "Tag words", "Choose an answer", "Compare texts"),
+            *("Look inside the model", "Tokens", "Attention of each token"),
+            "How the hidden states change by layer",
+        ]
+        assert page.locator("#about").inner_text() == (
+            "nli (text-classification, zero-shot-classification), tagger (token-classification), "
+            "chooser (multiple-choice), encoder (feature-extraction)"
+        )
+        assert page.locator("#classified").input_value() == GUITAR
+        # The sentence is the first text of the page, and it has no mask.
+        assert page.get_by_label("Sentence", exact=True).input_value() == GUITAR
+        assert not page.locator("#candidates").is_visible()
+        assert page.locator("#fill select").input_value() == "nli"
+        # A row has two panels or a wide one.
+        widths = [box.bounding_box()["width"] for box in page.locator("main > section:visible").all()]
+        assert [width > 700 for width in widths] == [False] * 4 + [True] * 5
+
+    def test_the_answers_are_those_of_python(self, page: Any, others: dict[str, str]) -> None:
+        text = "The captain opened a silver key. My sister lost the river!"
+        page.locator("#tagged").fill(text)
+        settle(page)
+        tag = pipeline("token-classification", others["tagger"], device="cpu", aggregation_strategy="first")
+        tagged = [item.inner_text() for item in page.locator("#tags .tagged").all()]
+        expected = [text[one["start"] : one["end"]] + one["entity_group"] for one in tag(text)]
+        assert tagged == expected
+        assert expected
+        page.locator("#options").fill("A fox.\n\nThe doctor sold a house.\n")
+        settle(page)
+        choose = pipeline("multiple-choice", others["chooser"], device="cpu")
+        choices = ["A fox.", "The doctor sold a house."]
+        answer = choose(context=page.locator("#situation").input_value(), choices=choices)
+        scores = sorted(zip(choices, answer["scores"], strict=True), key=lambda one: -one[1])
+        assert same(rows(page, "#chosen"), scores)
+        texts = [page.locator("#compared").input_value(), *page.locator("#others").input_value().split("\n")]
+        embed = pipeline(
+            "feature-extraction", others["encoder"], device="cpu", pooling="mean", normalize=True
+        )
+        first, *vectors = (np.array(vector) for vector in embed(texts))
+        cosines = sorted(
+            ((one, float(first @ two)) for one, two in zip(texts[1:], vectors, strict=True)),
+            key=lambda one: -one[1],
+        )
+        assert page.locator("#cosines .name").all_inner_texts() == [name for name, _ in cosines]
+        shown = [float(score) for score in page.locator("#cosines .score").all_inner_texts()]
+        np.testing.assert_allclose(shown, [score for _, score in cosines], atol=6e-4)

@@ -153,7 +153,8 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "albertkit bench": "how-to/speed.md runs it",
     },
     "how-to/browser.md": {
-        "albertkit export web bundled site --page": "needs npm; tests/compat/test_web_page.py opens the page"
+        "albertkit export web bundled site --page": "needs npm; tests/compat/test_web_page.py opens the page",
+        "albertkit export web bundled letters --page": "needs npm; tests/web/test_page_files.py sets both",
     },
     "reference/keras.md": {"from albertkit": "tests/keras/test_keras.py runs it on TensorFlow"},
     "reference/compatibility.md": {

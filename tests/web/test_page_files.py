@@ -113,9 +113,14 @@ def test_the_page_has_all_files_that_it_refers_to(npm, model, tmp_path: Path) ->
         for name in re.findall(r'^(?:import|\}) .*from "\./([^"]+)"', text, flags=re.MULTILINE):
             assert (page / name).is_file(), name
     ids = set(re.findall(r'\bid="([^"]+)"', index))
-    for script in ("page.js", "own_panels.js", "texts.js", "sentence.js"):
+    for script in ("page.js", "texts.js", "sentence.js"):
         used = set(re.findall(r'\bfind\("([^"]+)"\)', (page / script).read_text()))
-        assert used - ids <= {"judgement", "swap", "zero-shot-scores"}  # only the playground has these panels
+        assert used - ids <= {
+            "judgement",
+            "swap",
+            "zero-shot-scores",
+            "chosen",
+        }  # only the playground has these panels
     assert "default-src 'none'" in index
     assert "unsafe-inline" not in index
     worker = (folder / "service-worker.js").read_text()
@@ -150,6 +155,46 @@ def test_a_model_in_the_current_folder_has_its_name(
     monkeypatch.chdir(model("AlbertModel"))
     export_web(".", tmp_path / "web", page=True, int8=False)
     assert json.loads((tmp_path / "web" / "page" / "files.json").read_text())["name"] == "tiny-model"
+
+
+def test_title_and_samples_of_the_page(npm, model, run: Run, tmp_path: Path) -> None:
+    npm(FILES)
+    folder = model("AlbertForSequenceClassification")
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text('{"text": "A fox.", "text_pair": "A dog."}\n{"text": "A key."}\n')
+    given = ["--page", "--no-int8", "--title", "Foxes & <keys>", "--samples", samples]
+    assert run("export", "web", folder, tmp_path / "web", *given).status == 0
+    index = (tmp_path / "web" / "index.html").read_text()
+    assert "<title>Foxes &amp; &lt;keys&gt;</title>" in index
+    assert "<h1>Foxes &amp; &lt;keys&gt;</h1>" in index
+    expected = [{"text": "A fox.", "text_pair": "A dog."}, {"text": "A key."}]
+    assert json.loads((tmp_path / "web" / "page" / "files.json").read_text())["samples"] == expected
+    versions = set()
+    for number, texts in enumerate(([], ["A fox.", "A key."], ["A fox."])):
+        target = tmp_path / str(number)
+        export_web(folder, target, page=True, int8=False, samples=texts)
+        about = json.loads((target / "page" / "files.json").read_text())
+        assert about["samples"] == [{"text": text} for text in texts]
+        assert "<title>ALBERT in your browser</title>" in (target / "index.html").read_text()
+        versions.add(about["version"])
+    assert len(versions) == 3
+
+
+@pytest.mark.parametrize(
+    ("head", "samples", "expected"),
+    [
+        ("AlbertForMaskedLM", ["A [MASK].", ""], r"samples, input 1: ''\. Expected text with a text in each"),
+        ("AlbertForQuestionAnswering", ["who?"], "Expected question and context with a text in each"),
+        ("AlbertModel", [{"text": "A fox.", "other": "x"}], "Expected text with"),
+    ],
+)
+def test_samples_that_are_no_inputs_of_the_task(
+    npm, model, tmp_path: Path, head: str, samples: list[Any], expected: str
+) -> None:
+    npm(FILES)
+    with pytest.raises(DataError, match=expected):
+        export_web(model(head), tmp_path / "web", page=True, int8=False, samples=samples)
+    assert not (tmp_path / "web").exists()
 
 
 _ASK = """
@@ -215,7 +260,9 @@ def test_the_page_reads_from_the_config_whether_inputs_are_pairs(tmp_path: Path)
         config = {"max_position_embeddings": 16} | ({} if pairs is None else {"text_pairs": pairs})
         script = _ASK.replace("{ max_position_embeddings: 16 }", json.dumps(config))
         (answer,) = _node(tmp_path, script, "model.js", "tokens.js", argument=[["v1/models", {}]])
-        assert answer == {"data": [{"id": "a", "tasks": ["b"], "max_tokens": 16, "text_pairs": pairs}]}
+        assert answer == {
+            "data": [{"id": "a", "tasks": ["b"], "max_tokens": 16, "text_pairs": pairs, "labels": None}]
+        }
 
 
 @needs_node
@@ -373,6 +420,8 @@ def test_errors_are_raised_before_files_are_written(npm, model, tmp_path: Path) 
         export_web(folder, target, page=True)
     with pytest.raises(ConfigError, match=r"name is 'x', which only the page shows\."):
         export_web(folder, target, name="x")
+    with pytest.raises(ConfigError, match=r"samples is \['A fox\.'\], which only the page shows\."):
+        export_web(folder, target, samples=["A fox."])
     npm(FILES)
     with pytest.raises(
         ConfigError, match=r"the page has no panel for multiple-choice\. Expected a model for fill"

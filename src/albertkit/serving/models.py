@@ -71,6 +71,7 @@ class ServedModel:
     def describe(self) -> dict[str, Any]:
         config = self.any_pipeline.model.config
         vectors, longest = text_vectors(config), config.max_position_embeddings
+        has_labels = {"text-classification", "token-classification"} & self.pipelines.keys()
         return {
             "id": self.name,
             "object": "model",
@@ -80,6 +81,7 @@ class ServedModel:
             "max_tokens": min(longest, vectors.max_length or longest),
             "embedding_size": vectors.size(config.hidden_size),
             "text_pairs": config.extra.get(PAIRS_KEY),
+            "labels": list(config.id2label.values()) if has_labels else None,
         }
 
 

@@ -249,6 +249,7 @@ class ModelEntry(pydantic.BaseModel):
     text_pairs: bool | None = Field(
         description="Whether the model was fine-tuned on pairs of texts; null: unknown."
     )
+    labels: list[str] | None = Field(description="The labels of a classifier or tagger; null for others.")
 
 
 class ModelList(pydantic.BaseModel):

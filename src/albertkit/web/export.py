@@ -19,7 +19,7 @@ from albertkit.checkpoints import formats
 from albertkit.checkpoints.checkpoint import Checkpoint
 from albertkit.checkpoints.sentence_modules import SentenceModules, sentence_modules
 from albertkit.config import AlbertConfig
-from albertkit.errors import AlbertKitError, ConfigError, ModelNotFoundError
+from albertkit.errors import AlbertKitError, ConfigError, ModelNotFoundError, short
 from albertkit.export.check import ANY_DROP, TEXTS, AccuracyDrop
 from albertkit.export.onnx import (
     MAX_DROP,
@@ -36,7 +36,16 @@ from albertkit.heads import head_of
 from albertkit.tokenization.folder import PATTERNS, SPECIAL_TOKENS_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 from albertkit.vocabularies import add_model_file, open_tokenizer
 from albertkit.web.libraries import check_npm, fetch_libraries
-from albertkit.web.page import FOLDER, INDEX, SERVICE_WORKER, TASKS, is_of_page, write_page
+from albertkit.web.page import (
+    FOLDER,
+    INDEX,
+    SERVICE_WORKER,
+    TASKS,
+    TITLE,
+    is_of_page,
+    read_samples,
+    write_page,
+)
 
 EXACT_FILE = "onnx/model.onnx"
 INT8_FILE = "onnx/model_quantized.onnx"
@@ -113,6 +122,8 @@ def export_web(
     max_drop: float | None = None,
     page: bool = False,
     name: str | None = None,
+    title: str | None = None,
+    samples: str | Path | Sequence[Any] = (),
     texts: str | Path | Sequence[str] = TEXTS,
     **columns: Any,
 ) -> WebReport:
@@ -137,6 +148,11 @@ def export_web(
             the int8 model if it was written. This option needs npm, and network access if npm has not cached
             the libraries of the page.
         name: name of the model on the page; None for the last part of `source`.
+        title: title of the page; None for "ALBERT in your browser".
+        samples: texts that the page offers to visitors, the first one in its input field; without, the page
+            offers texts that fit the task and the labels. A file as for the pipelines (one text per line,
+            .tsv, .jsonl, .csv), or a list of texts or of dicts with the fields of the task: `text`,
+            `text_pair`, `question`, `context`.
         texts: texts for the comparison, or a file with one text per line.
         **columns: fields of `DataOptions` that describe the columns of the labeled examples; by default those
             of the fine-tuning.
@@ -157,8 +173,9 @@ def export_web(
     check_new_folder(target)
     if page:
         check_npm()
-    elif name is not None:
-        raise ConfigError(f"name is {name!r}, which only the page shows. Set page too.")
+    for option, value in {"name": name, "title": title, "samples": samples or None}.items():
+        if value is not None and not page:
+            raise ConfigError(f"{option} is {short(value)}, which only the page shows. Set page too.")
     check_int8_options(int8, calibrate, max_drop, columns)
     checkpoint = formats.read(formats.locate(source, also=PATTERNS))
     add_model_file(checkpoint)
@@ -172,6 +189,7 @@ def export_web(
     task = head_of(chosen).task
     if page and task not in TASKS:
         raise ConfigError(f"the page has no panel for {task}. Expected a model for {', '.join(TASKS)}.")
+    offered = read_samples(Path(samples) if isinstance(samples, str) else samples, task) if samples else []
     modules = sentence_modules(config)
     vectors = modules if task == "feature-extraction" else None
     if page and vectors is not None and (parts := _not_in_browsers(vectors, on_page=True)):
@@ -205,6 +223,8 @@ def export_web(
             write_page(
                 files,
                 name=name or Path(source).absolute().name,
+                title=title or TITLE,
+                samples=offered,
                 task=task,
                 model=INT8_FILE if (files / INT8_FILE).is_file() else EXACT_FILE,
                 libraries=libraries,

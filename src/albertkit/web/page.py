@@ -11,30 +11,37 @@ files are stored compressed and the page decompresses them, so their size does n
 
 import gzip
 import hashlib
+import html
 import lzma
 import re
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
 
+from albertkit.errors import DataError, short
 from albertkit.files import json_text
 from albertkit.inspection.attention import SHARED
+from albertkit.pipelines.inputs import read_inputs
 from albertkit.tokenization.folder import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 
 INDEX, SERVICE_WORKER, FOLDER = "index.html", "service-worker.js", "page"
-TASKS = (
-    "fill-mask",
-    "question-answering",
-    "text-classification",
-    "token-classification",
-    "feature-extraction",
-)
-"""Tasks that the page has a panel for."""
+TASKS = {
+    "fill-mask": ("text",),
+    "question-answering": ("question", "context"),
+    "text-classification": ("text", "text_pair"),
+    "token-classification": ("text",),
+    "feature-extraction": ("text",),
+}
+"""Tasks that the page has a panel for -> the fields of an input."""
+TITLE = "ALBERT in your browser"
 _PLAYGROUND = (
     "address.js",
     "icon.svg",
     "panels.js",
     "playground.css",
+    "samples.js",
     "sentence.js",
     "settled.js",
     "texts.js",
@@ -49,7 +56,35 @@ def is_of_page(path: str) -> bool:
     return path in (INDEX, SERVICE_WORKER) or path.startswith(f"{FOLDER}/")
 
 
-def write_page(folder: Path, *, name: str, task: str, model: str, libraries: dict[str, bytes]) -> None:
+def read_samples(samples: Any, task: str) -> list[dict[str, str]]:
+    """Return the inputs that a page offers, as dicts with the fields of the task."""
+    fields = TASKS[task]
+    inputs = read_inputs(samples, fields=fields)
+    read = []
+    for given, number in zip(list(inputs), inputs.numbers, strict=False):  # reading counts them
+        sample = given if isinstance(given, Mapping) else {fields[0]: given}
+        required = fields[:1] if fields[-1] == "text_pair" else fields
+        texts = {name: sample.get(name) for name in fields if sample.get(name) or name in required}
+        wrong = [name for name, text in texts.items() if not isinstance(text, str) or not text.strip()]
+        if wrong or sample.keys() - {*fields}:
+            where = f"{inputs.name or 'samples'}, {inputs.kind} {number}"
+            raise DataError(
+                f"{where}: {short(given)}. Expected {' and '.join(required)} with a text in each."
+            )
+        read.append(texts)
+    return read
+
+
+def write_page(
+    folder: Path,
+    *,
+    name: str,
+    title: str,
+    samples: Sequence[Mapping[str, str]],
+    task: str,
+    model: str,
+    libraries: dict[str, bytes],
+) -> None:
     """Write the page into the folder of an exported model."""
     packages = ("web", "serving", "inspection")
     web, serving, inspection = (files("albertkit") / package / "html" for package in packages)
@@ -63,7 +98,7 @@ def write_page(folder: Path, *, name: str, task: str, model: str, libraries: dic
     contents |= {f"{FOLDER}/library/{file}": content for file, content in libraries.items()}
     playground = (serving / "playground.html").read_text(encoding="utf-8")
     panels = {panel[1]: panel[0] for panel in _PANEL.finditer(playground)}
-    contents[INDEX] = _filled(web / INDEX, panels)
+    contents[INDEX] = _filled(web / INDEX, panels | {"title": html.escape(title)})
     downloads = {
         _WASM: contents.pop(f"{FOLDER}/library/{_WASM}"),
         "model.onnx": (folder / model).read_bytes(),
@@ -76,8 +111,8 @@ def write_page(folder: Path, *, name: str, task: str, model: str, libraries: dic
         compressed[f"{FOLDER}/{path}"] = packed
         sizes = {"bytes": len(packed), "size": len(content)}
         entries.append({"name": file, "path": path, **sizes, "sha256": hashlib.sha256(content).hexdigest()})
-    version = _version(contents | compressed, name, task)
-    about = {"name": name, "task": task, "version": version, "downloads": entries}
+    version = _version(contents | compressed, name, task, json_text(samples))
+    about = {"name": name, "task": task, "samples": samples, "version": version, "downloads": entries}
     contents[f"{FOLDER}/files.json"] = (json_text(about, indent=2, ensure_ascii=False) + "\n").encode()
     kept = ["./", *sorted(path for path in contents if not path.endswith(".txt"))]
     values = {"files": json_text(kept), "version": version}

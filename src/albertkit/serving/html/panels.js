@@ -1,6 +1,7 @@
 // Parts of all panels: fields with texts of the address, a choice of models, bars.
 
-import { address, keep, state } from "./address.js";
+import { address, keep, setDefaults, state } from "./address.js";
+import { samplesOf } from "./samples.js";
 import { make, percent } from "./shared.js";
 
 export const PAUSE = 200; // ms between the last key and the request
@@ -40,6 +41,23 @@ export function chooseModel(panel, able, name, changed) {
     const found = able.find((one) => one.id === state[name]) ?? able[0];
     select.value = found.id;
     return found;
+  };
+}
+
+/** Show the samples of a model as buttons, which call `use`. The first sample is the default of the fields.
+ * Return the function that shows them. */
+export function offerSamples(panel, fields, use) {
+  const list = make("div", { className: "samples", role: "group", hidden: true });
+  list.setAttribute("aria-label", "Samples");
+  panel.querySelector(".halves > div").append(list);
+  return (model) => {
+    const samples = samplesOf(panel.id, fields, model);
+    setDefaults(samples[0]);
+    list.hidden = samples.length < 2;
+    list.replaceChildren(...samples.map((sample) => make("button", { type: "button", className: "plain", onclick: () => {
+      keep(sample);
+      use();
+    } }, Object.values(sample).filter(Boolean).join(" / "))));
   };
 }
 

@@ -1,7 +1,7 @@
 // The sentence: candidates for its masks, its words as buttons, its tokens.
 
 import { keep, state } from "./address.js";
-import { PAUSE, bind, characters, chooseModel, find, showBars } from "./panels.js";
+import { PAUSE, bind, characters, chooseModel, find, offerSamples, showBars } from "./panels.js";
 import { ask } from "./server.js";
 import { cutNote, settled } from "./settled.js";
 import { make, percent } from "./shared.js";
@@ -29,6 +29,7 @@ function cutIntoWords(text) {
     ...(place ? [{ text: MASK, kind: "mask" }] : []), ...plain(part).filter((one) => one.text)]);
 }
 
+/** Set up the panels of a sentence. `models` have those with masks first. */
 export function sentencePanels(models, inside) {
   const [fill, pieces] = [find("fill"), find("pieces")];
   let covered = []; // the words that masks replaced, in order; null if unknown
@@ -43,6 +44,7 @@ export function sentencePanels(models, inside) {
   };
   const show = bind("text", "text", changed);
   const chosen = chooseModel(fill, models, "model", () => refresh());
+  const offer = offerSamples(fill, [["text", "text", "text"]], () => refresh());
 
   /** Replace a part by `text`, and keep the focus on it. */
   const replace = (parts, place, text) => {
@@ -141,8 +143,11 @@ export function sentencePanels(models, inside) {
   function refresh() {
     model = chosen();
     const masks = model.tasks.includes("fill-mask");
-    find("fill-title").textContent = masks ? "Fill the blank" : "A sentence";
+    find("fill-title").textContent = masks ? "Fill the blank" : "Look inside the model";
+    find("text").labels[0].textContent = masks ? "Sentence; [MASK] stands for a word to predict" : "Sentence";
     find("candidates").hidden = find("masking").hidden = !masks;
+    if (models[0].tasks.includes("fill-mask")) offer(model);
+    if (!masks) fill.querySelector(".samples").hidden = true;
     show();
     inside.use(model);
     changed(true);

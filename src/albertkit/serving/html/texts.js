@@ -1,38 +1,40 @@
-// Panels with texts of their own: sentence order, question answering, classification, zero-shot classification.
+// Panels with texts of their own: one for each task but fill-mask.
 
 import { keep, state } from "./address.js";
-import { PAUSE, bind, characters, chooseModel, find, showBars } from "./panels.js";
+import { PAUSE, bind, characters, chooseModel, find, offerSamples, showBars } from "./panels.js";
 import { ask } from "./server.js";
 import { cutNote, settled } from "./settled.js";
 import { choices, make, percent } from "./shared.js";
 
-/** Set up a panel with its fields and its request. Return a function that shows the state and sends the request. */
+/** Set up a panel with its request and its fields: each with its id, its name in the address, and in inputs.
+ * Return a function that shows the state and sends the request. */
 function panel(id, models, fields, work) {
   const box = find(id);
-  const asks = settled(box, PAUSE, (signal) => work(chosen().id, signal, chosen()));
-  const chosen = chooseModel(box, models, id, () => asks(true));
-  const shows = fields.map(([field, name]) => bind(field, name, () => asks()));
-  return () => {
+  const refresh = () => {
+    offer(chosen());
     shows.forEach((show) => show());
     asks(true);
   };
+  const asks = settled(box, PAUSE, (signal) => work(chosen().id, signal, chosen()));
+  const chosen = chooseModel(box, models, id, refresh);
+  const shows = fields.map(([field, name]) => bind(field, name, () => asks()));
+  const offer = offerSamples(box, fields, refresh);
+  return refresh;
 }
 
 export function orderPanel(models) {
-  const refresh = panel("order", models, [["first", "first"], ["second", "second"]], async (model, signal) => {
+  const refresh = panel("order", models, [["first", "first", "text"], ["second", "second", "text_pair"]], async (model, signal) => {
     const { first, second } = state;
     if (!first.trim() || !second.trim()) { find("judgement").replaceChildren(); return ""; }
-    const pairs = [{ text: first, text_pair: second }, { text: second, text_pair: first }];
-    const { results } = await ask("v1/order", { model, input: pairs, truncation: true }, signal);
-    const [here, other] = results.map(({ label, score }) => (label === "in order" ? score : 1 - score));
-    const [{ label, score, cut }] = results;
+    const input = { text: first, text_pair: second };
+    const [{ label, score, cut }] = (await ask("v1/order", { model, input, truncation: true }, signal)).results;
+    const inOrder = label === "in order" ? score : 1 - score;
     if (!find("judgement").firstChild) {
-      find("judgement").append(make("p", { className: "verdict" }), make("p", { className: "quiet" },
-        "Probability that the first text comes first:"), make("ol", { className: "bars" }));
+      find("judgement").append(make("p", { className: "verdict" }), make("ol", { className: "bars" }));
     }
-    const [verdict, , bars] = find("judgement").children;
-    verdict.replaceChildren("Prediction: ", make("b", {}, label), `, ${percent(score)}`);
-    showBars(bars, [{ name: "in this order", score: here }, { name: "swapped", score: other }]);
+    const [verdict, bars] = find("judgement").children;
+    verdict.textContent = `In this order ${percent(inOrder)}, swapped ${percent(1 - inOrder)}`;
+    showBars(bars, [{ name: "in this order", score: inOrder }, { name: "swapped", score: 1 - inOrder }]);
     return cutNote(cut) ?? verdict.textContent;
   });
   find("swap").addEventListener("click", () => {
@@ -47,7 +49,8 @@ export function answerPanel(models) {
     find("answers").hidden = true;
     find("marked").replaceChildren();
   };
-  return panel("answer", models, [["question", "question"], ["context", "context"]], async (model, signal) => {
+  const fields = [["question", "question", "question"], ["context", "context", "context"]];
+  return panel("answer", models, fields, async (model, signal) => {
     const { question, context } = state;
     if (!question.trim() || !context.trim()) { clear(); return ""; }
     const body = { model, input: { question, context }, top_k: 3 };
@@ -68,7 +71,7 @@ export function answerPanel(models) {
 }
 
 export function classifyPanel(models) {
-  const fields = [["classified", "classified"], ["classified-pair", "pair"]];
+  const fields = [["classified", "classified", "text"], ["classified-pair", "pair", "text_pair"]];
   const second = find("classified-pair");
   return panel("classify", models, fields, async (model, signal, { text_pairs: readsPairs }) => {
     [second, second.labels[0]].forEach((one) => { one.hidden = readsPairs === false; }); // null: unknown
@@ -100,5 +103,61 @@ export function zeroShotPanel(models) {
     const [labels] = (await ask("v1/zero-shot", body, signal)).results;
     showBars(find("zero-shot-scores"), labels.map(({ label, score }) => ({ name: label, score })));
     return cutNote(labels[0].cut) ?? `${labels[0].label}, ${percent(labels[0].score)}`;
+  });
+}
+
+const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
+
+export function choosePanel(models) {
+  const fields = [["situation", "situation"], ["asked", "asked"], ["options", "options"]];
+  return panel("choose", models, fields, async (model, signal) => {
+    const { situation: context, asked } = state;
+    const choices = lines(state.options);
+    if (!context.trim() || choices.length < 2) { find("chosen").replaceChildren(); return ""; }
+    const input = { context, question: asked.trim() || null, choices };
+    const [{ choice, scores, cut }] = (await ask("v1/choose", { model, input, truncation: true }, signal)).results;
+    const rows = choices.map((name, place) => ({ name, score: scores[place] }));
+    rows.sort((one, other) => other.score - one.score);
+    showBars(find("chosen"), rows);
+    return cutNote(cut) ?? `${choice}, ${percent(rows[0].score)}`;
+  });
+}
+
+export function tagPanel(models) {
+  return panel("tag", models, [["tagged", "tagged", "text"]], async (model, signal) => {
+    const { tagged: text } = state;
+    if (!text.trim()) { find("tags").replaceChildren(); return ""; }
+    const [found] = (await ask("v1/tag", { model, input: text, aggregation_strategy: "first" }, signal)).results;
+    const { words, cut } = found.words ? found // of the page without a server
+      : { words: found.map((one) => ({ ...one, label: one.entity_group })), cut: 0 };
+    const named = words.filter(({ label }) => label !== "O");
+    const from = characters(text);
+    let end = 0;
+    find("tags").replaceChildren(...named.flatMap(({ start, end: stop, label, score }) => {
+      const before = from(end, start);
+      end = stop;
+      const title = `${label}, ${percent(score)}`;
+      return [before, make("span", { className: "tagged", title }, from(start, stop), make("small", {}, label))];
+    }), from(end));
+    const spoken = named.map((one) => `${from(one.start, one.end)}: ${one.label}`).join(", ");
+    return cutNote(cut) ?? (spoken || { note: "No word has a label other than O." });
+  });
+}
+
+const product = (one, other) => one.reduce((sum, value, place) => sum + value * other[place], 0);
+
+export function vectorPanel(models) {
+  return panel("vectors", models, [["compared", "compared"], ["others", "others"]], async (model, signal) => {
+    const given = lines(state.others);
+    if (!state.compared.trim() || !given.length) { find("cosines").replaceChildren(); return ""; }
+    const body = { model, input: [state.compared, ...given], truncation: true };
+    const { data } = await ask("v1/embeddings", body, signal);
+    const [first, ...vectors] = data.map(({ embedding }) => embedding);
+    const cosines = vectors.map((one) => product(first, one) / Math.sqrt(product(first, first) * product(one, one)));
+    const rows = given.map((name, place) => ({ name, score: cosines[place] }));
+    rows.sort((one, other) => other.score - one.score);
+    showBars(find("cosines"), rows, { written: (score) => score.toFixed(3) });
+    const cut = data.reduce((sum, one) => sum + (one.cut ?? 0), 0);
+    return cutNote(cut) ?? `Nearest: ${rows[0].name}, ${rows[0].score.toFixed(3)}`;
   });
 }

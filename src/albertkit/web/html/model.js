@@ -19,8 +19,8 @@ const largest = (scores, count) => Array.from(scores, (score, place) => [score, 
   .sort(([one, first], [other, second]) => other - one || first - second).slice(0, count);
 
 export class Model {
-  constructor({ ort, session, reader, config, name, task }) {
-    Object.assign(this, { ort, session, reader, config, name, task });
+  constructor({ ort, session, reader, config, name, task, ...about }) {
+    Object.assign(this, { ort, session, reader, config, name, task, about });
   }
 
   /** Return the response of a route to a body. */
@@ -33,7 +33,7 @@ export class Model {
   #routes = {
     "v1/models": async () => ({
       data: [{ id: this.name, tasks: [this.task], max_tokens: this.reader.longest,
-        text_pairs: this.config.text_pairs ?? null }],
+        text_pairs: this.config.text_pairs ?? null, labels: this.#labels(), ...this.about }],
     }),
     "v1/tokenize": async ({ input }) => ({ results: [this.#tokenize(input)] }),
     "v1/fill-mask": async ({ input, top_k: count }) => this.#fill(input, count),
@@ -93,6 +93,11 @@ export class Model {
     return largest(scores, count).map(([score, number]) => ({
       label: this.#label(number), score, ...(row.cut ? { cut: row.cut } : {}),
     }));
+  }
+
+  #labels() {
+    const isClassifier = ["text-classification", "token-classification"].includes(this.task);
+    return isClassifier ? Object.keys(this.config.id2label ?? {}).map((number) => this.#label(number)) : null;
   }
 
   #label(number) { return this.config.id2label?.[number] ?? `LABEL_${number}`; }

@@ -1,12 +1,11 @@
 // The page: waits for the model, shows the panels for its task, and follows its address.
 
 import { read } from "./address.js";
-import { tagPanel, vectorPanel } from "./own_panels.js";
 import { find, offerLink, say } from "./panels.js";
 import { sentencePanels } from "./sentence.js";
 import { ask, onProgress } from "./server.js";
 import { make } from "./shared.js";
-import { answerPanel, classifyPanel } from "./texts.js";
+import { answerPanel, classifyPanel, tagPanel, vectorPanel } from "./texts.js";
 
 const MEGABYTE = 1e6;
 const NOTHING_INSIDE = { changed: () => {}, use: () => {} }; // this page has no panels of attention
@@ -18,17 +17,25 @@ const PANELS = {
   "feature-extraction": [["vectors"], vectorPanel],
 };
 
+const LISTED = 12; // labels
+const list = (labels) => (labels.length <= LISTED ? labels.join(", ")
+  : `${labels.slice(0, LISTED).join(", ")} and ${labels.length - LISTED} more`);
+
 let refresh = () => {};
 
 async function show() {
   const models = (await ask("v1/models")).data;
-  const [{ id, tasks: [task], max_tokens: most }] = models;
+  const [{ id, tasks: [task], max_tokens: most, labels, bytes }] = models;
   const [ids, panel] = PANELS[task];
   ids.forEach((one) => { find(one).hidden = false; find(one).classList.add("wide"); });
   refresh = panel(models);
+  const facts = [["Name", id], ["Task", task], ["Labels", labels && list(labels)], ["Maximum length", `${most} tokens`],
+    ["Download", `${(bytes / MEGABYTE).toFixed(1)} MB, once`]];
+  find("facts").append(...facts.filter(([, value]) => value)
+    .map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+  find("about-model").hidden = find("copy").hidden = false;
   find("download").hidden = true;
-  find("copy").hidden = false;
-  say(`${id} runs on this device. Its maximum length is ${most} tokens.`);
+  say(`${id} runs on this device, and your texts stay here.`);
   refresh();
 }
 

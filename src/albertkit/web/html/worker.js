@@ -88,7 +88,8 @@ async function start() {
   ort.env.wasm.numThreads = 1; // more threads need headers that few hosts send
   const session = await ort.InferenceSession.create(files["model.onnx"]);
   const reader = new Reader(new Tokenizer(json("tokenizer.json"), settings), settings, config);
-  return new Model({ ort, session, reader, config, name: about.name, task: about.task });
+  const { name: title, task, samples } = about;
+  return new Model({ ort, session, reader, config, name: title, task, samples, bytes: total });
 }
 
 const model = start();
