@@ -112,7 +112,7 @@ def test_blocks(
             prepared_files / kind, folder / name
         )
     with socket.create_server(("127.0.0.1", 0)) as free:
-        environment = warm_shell | {"PORT": str(free.getsockname()[1]), "BLANK_PICTURES": "1"}
+        environment = warm_shell | {"PORT": str(free.getsockname()[1])}
     printed = output = ""
     ran = False
     not_run = tuple(NOT_RUN.get(page, ()))
