@@ -1,5 +1,6 @@
 """Fixtures of all tests, and the marks of slow files."""
 
+import gc
 import importlib
 import os
 import random
@@ -76,6 +77,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_integration(item.path):
             item.add_marker("integration")
+
+
+def pytest_sessionstart() -> None:
+    """Import the tests without collecting garbage. The imported libraries consist of a million objects."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From now on collect garbage, but do not look at the imported libraries again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -106,11 +106,13 @@ def inputs(tiny_vocabulary: Path, tiny_texts: list[str], tmp_path_factory: pytes
 
 
 @pytest.fixture(autouse=True)
-def pictures(request: pytest.FixtureRequest) -> None:
+def pictures(
+    request: pytest.FixtureRequest, blank_pictures: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Draw pictures only for commands whose only output is a picture."""
     command = request.getfixturevalue("command") if "command" in request.fixturenames else BUNDLE
-    if command.ending != ".png":
-        request.getfixturevalue("blank_pictures")
+    if command.ending == ".png":
+        monkeypatch.setattr("matplotlib.figure.Figure.savefig", blank_pictures)
 
 
 def call(run: Run, command: Command, inputs: Path, out: Path) -> Result:

@@ -110,7 +110,7 @@ def assert_same_records(first: bytes, second: bytes) -> None:
 def test_the_runners_write_the_same_file(
     predictor: Predictor, source: Path, tmp_path: Path, two_cpu_ray: None
 ) -> None:
-    local, ray = {"runner": "local"}, {"runner": "ray", "workers": 2}
+    local, ray = {"runner": "local"}, {"runner": "ray", "workers": 1}
     done = predict_parts(predictor, source, tmp_path / "complete.jsonl", local)
     assert done == [8, 16, 24, 32, 40, 48, 50]
     complete = (tmp_path / "complete.jsonl").read_bytes()

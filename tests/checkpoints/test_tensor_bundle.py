@@ -170,20 +170,6 @@ def test_every_flipped_bit_of_data_is_an_error(prefix: Path) -> None:
             read_all(prefix)
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (b"\x3a\x00", "stored in slices"),
-        (b"\x18\x01", "is in shard 1, but there are only 1"),
-        (b"\x28\x05", "has the shape"),
-    ],
-)
-def test_invalid_entries(prefix: Path, fields: bytes, message: str) -> None:
-    change_entries(prefix.parent / INDEX, {"float16": fields}, b"\x08\x01\x1a\x02\x08\x01")
-    with pytest.raises(CheckpointError, match=f"'float16'.* {message}|'float16' {message}"):
-        Bundle(prefix)
-
-
 def test_files_of_other_kinds(prefix: Path, tmp_path: Path) -> None:
     change_entries(prefix.parent / INDEX, {}, b"\x08\x01\x10\x01")
     with pytest.raises(CheckpointError, match="big-endian"):

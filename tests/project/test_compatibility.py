@@ -2,8 +2,6 @@
 
 import json
 import re
-import runpy
-import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -29,17 +27,6 @@ def test_the_page_shows_the_results(page, script, results):
     text = page.PAGE.read_text(encoding="utf-8")
     new = script("pages").with_table(text, page.BEGIN, page.table(results))
     assert new == text, "run python scripts/compatibility_page.py"
-
-
-def test_help_writes_no_page(monkeypatch, capsys):
-    file = ROOT / "scripts" / "compatibility_page.py"
-    monkeypatch.setattr(sys, "argv", [file.name, "--help"])
-    monkeypatch.syspath_prepend(str(file.parent))
-    with pytest.raises(SystemExit, match=r"^0$"):
-        runpy.run_path(str(file), run_name="__main__")
-    assert f"python scripts/{file.name}" in capsys.readouterr().out
-    for other in file.parent.glob("*.py"):  # importing all of them would take long
-        assert ("parse_args" in other.read_text()) == ("__main__" in other.read_text()), other
 
 
 def test_every_row_is_consistent(results):
@@ -87,17 +74,6 @@ def test_differences_are_found_and_padding_is_not_compared(monkeypatch):
     ):
         with pytest.raises(AssertionError):
             largest_difference(wrong, ours, mask)
-
-
-def test_a_failed_installation_reports_the_error_of_pip(monkeypatch):
-    monkeypatch.syspath_prepend(str(COMPAT))
-    import environments
-
-    failing = "import sys; sys.exit('Looking\\nERROR: No matching distribution found for x==1\\nnotice')"
-    with pytest.raises(
-        environments.NotInstalledError, match=r"^ERROR: No matching distribution found for x==1$"
-    ):
-        environments._run([sys.executable, "-c", failing])
 
 
 def test_a_table_has_a_row_for_each_direction_and_the_reasons(page):

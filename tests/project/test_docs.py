@@ -112,7 +112,7 @@ def test_blocks(
             prepared_files / kind, folder / name
         )
     with socket.create_server(("127.0.0.1", 0)) as free:
-        environment = warm_shell | {"PORT": str(free.getsockname()[1]), "BLANK_PICTURES": "1"}
+        environment = warm_shell | {"PORT": str(free.getsockname()[1])}
     printed = output = ""
     ran = False
     not_run = tuple(NOT_RUN.get(page, ()))
@@ -197,19 +197,15 @@ def test_output_is_compared() -> None:
     assert not prints("a\n", "a\nb\n", vary=True)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != CLI])
-def test_output_follows_the_block_that_prints_it(page: str) -> None:
-    blocks = blocks_of(page)
-    for before, block in zip([None, *blocks], blocks, strict=False):
-        if block.language == "text" and not block.title:
-            assert before is not None, f"{page}, line {block.line}"
-            assert before.language in RUN, f"{page}, line {block.line}"
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_blocks_have_a_known_language(page: str) -> None:
-    for block in blocks_of(page):
-        assert block.language in (*RUN, *SHOWN, *ELSEWHERE), f"{page}, line {block.line}: {block.language!r}"
+def test_output_follows_the_block_that_prints_it_and_languages_are_known() -> None:
+    for page in PAGES:
+        blocks = blocks_of(page)
+        for before, block in zip([None, *blocks], blocks, strict=False):
+            where = f"{page}, line {block.line}"
+            assert block.language in (*RUN, *SHOWN, *ELSEWHERE), f"{where}: {block.language!r}"
+            if block.language == "text" and not block.title and page != CLI:
+                assert before is not None, where
+                assert before.language in RUN, where
 
 
 def test_exceptions_refer_to_pages_and_blocks_that_exist() -> None:

@@ -2,10 +2,8 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -37,6 +35,32 @@ def local(self, address):
 importlib.metadata.distribution, socket.socket.connect = present, local
 """
 
+# Two calls in one process, because importing PyTorch takes seconds. The second is on a fresh machine, which
+# has only the state before the decay, and trains alone.
+CALLS = """
+import shutil, sys, tarfile
+from pathlib import Path
+import gpu
+
+folder = Path(sys.argv.pop())
+
+def call(output):
+    sys.argv[1:] = ["--tiny", "--minutes", "0.1", "--shards", str(folder / "carried"),
+                    "--work", str(folder / "work"), "--output", str(folder / output)]
+    try:
+        gpu.main()
+    except SystemExit as end:
+        assert not end.code, end.code
+
+call("first")
+shutil.rmtree(folder / "work")
+with tarfile.open(folder / "first" / "state.0") as state:
+    state.extractall(folder / "unpacked", filter="data")
+shutil.copytree(folder / "unpacked", folder / "work" / "before-decay")
+gpu.correctness = gpu.speed = lambda call: {}
+call("second")
+"""
+
 
 @pytest.fixture(scope="module")
 def carried(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -51,17 +75,16 @@ def carried(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_call_checks_measures_trains_and_returns_its_files(carried: Path, tmp_path: Path) -> None:
     (tmp_path / "absent").mkdir()
     (tmp_path / "absent" / "sitecustomize.py").write_text(ABSENT)
-    path = os.pathsep.join([str(tmp_path / "absent"), str(ROOT / "src")])
-
-    def call(output: Path) -> dict:
-        command = [sys.executable, ROOT / "scripts" / "gpu.py", "--tiny", "--minutes", "0.4"]
-        command += ["--shards", carried, "--output", output, "--work", tmp_path / "work"]
-        environment = os.environ | {"PYTHONPATH": path}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads((output / "report.json").read_text())
-
-    report = call(tmp_path / "first")
+    (tmp_path / "carried").symlink_to(carried)
+    path = os.pathsep.join(map(str, (tmp_path / "absent", ROOT / "src", ROOT / "scripts")))
+    done = subprocess.run(
+        [sys.executable, "-c", CALLS, tmp_path],
+        env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    report, again = (
+        json.loads((tmp_path / name / "report.json").read_text()) for name in ("first", "second")
+    )
     assert [*report] == ["call", "machine", "correctness", "speed", "training", "files"]
     assert report["call"]["resumed"] is False
     assert not report["correctness"]["failed"]
@@ -77,16 +100,9 @@ def test_the_call_checks_measures_trains_and_returns_its_files(carried: Path, tm
     weights = load_file(tmp_path / "first" / "model.safetensors")
     assert weights["albert.embeddings.word_embeddings.weight"].shape == (10240, 16)
 
-    # On a fresh machine, the state before the decay continues.
-    shutil.rmtree(tmp_path / "work")
-    before = tmp_path / "work" / "before-decay"
-    before.mkdir(parents=True)
-    with tarfile.open(tmp_path / "first" / "state.0") as state:
-        state.extractall(before, filter="data")
-    (checkpoint,) = checkpoints(before)
+    (checkpoint,) = checkpoints(tmp_path / "unpacked")
     step = int(checkpoint.name.removeprefix("step-"))
     assert 0 < step <= report["training"]["steps"]
-    again = call(tmp_path / "second")
     assert again["call"]["resumed"] is True
     assert again["training"]["steps"] > step
     lines = [json.loads(line) for line in (tmp_path / "second" / "metrics.jsonl").read_text().splitlines()]

@@ -19,15 +19,6 @@ import albertkit
 DOCS = ROOT / "docs"
 
 
-def test_every_script_that_measures_is_on_the_page_of_figures() -> None:
-    page = (ROOT / "dev" / "figures.md").read_text(encoding="utf-8")
-    for script in (*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "scripts").glob("*.py")):
-        text = script.read_text(encoding="utf-8")
-        measures = re.search(r"description=__doc__|command_line\(__doc__", text) or "table" in script.name
-        if measures and script.stem not in ("cli_reference", "compatibility_page", "recipe_reference"):
-            assert f"(../{script.relative_to(ROOT)})" in page, script.name
-
-
 def test_pages_for_users_do_not_link_to_pages_for_developers() -> None:
     for page in DOCS.rglob("*.md"):
         assert not re.search(r"\]\([./]*(dev/|CONTRIBUTING)", page.read_text(encoding="utf-8")), page.name

@@ -335,7 +335,7 @@ def test_schemathesis_finds_nothing_undescribed(server: Running) -> None:
         for mode in schemathesis.GenerationMode:
 
             @settings(
-                max_examples=8,
+                max_examples=5,
                 database=None,
                 phases=[Phase.generate],
                 suppress_health_check=list(HealthCheck),
@@ -351,5 +351,5 @@ def test_schemathesis_finds_nothing_undescribed(server: Running) -> None:
 
             if operation.body or mode.is_positive:  # nothing to forbid without a body
                 ask()
-    assert len(statuses) > 100
+    assert len(statuses) > 60
     assert {200, 422} <= set(statuses)

@@ -75,8 +75,9 @@ def test_options_within_the_inputs(tmp_path: Path) -> None:
     model.config.return_dict = False
     assert type(model(inputs)) is tuple
     assert type(model(inputs, return_dict=True)) is not tuple
-    model.compile(loss=cross_entropy(), **UNCOMPILED)
-    assert np.isfinite(model.evaluate(inputs, inputs["input_ids"], verbose=0))
+    if USES_TENSORFLOW:  # JAX needs seconds to compile each step
+        model.compile(loss=cross_entropy(), **UNCOMPILED)
+        assert np.isfinite(model.evaluate(inputs, inputs["input_ids"], verbose=0))
 
 
 @on_tensorflow_alone

@@ -64,6 +64,7 @@ def test_a_step_of_training_equals_that_of_torch(
         assert (after[name] - tensor).abs().max() < 1e-5, name
 
 
+@on_tensorflow_alone
 def test_outputs_of_a_tokenizer_and_missing_labels(tmp_path: Path) -> None:
     _, model = pair("AlbertForSequenceClassification", tmp_path, **SHALLOW, **NO_DROPOUT)
     inputs, labels = arrays(batch(mask=True, segments=True)), np.array([1, 0, 1])
@@ -94,6 +95,9 @@ def test_dropout_acts_with_training_only(tmp_path: Path) -> None:
     model.compile(optimizer=keras.optimizers.SGD(0.0), loss=cross_entropy(), **UNCOMPILED)
     labels = np.array([1, 0, 1])
     trained = model.fit(ids, labels, epochs=3, verbose=0).history["loss"]
+    assert len({round(loss, 4) for loss in trained}) == 3
+    if not USES_TENSORFLOW:
+        return  # JAX needs seconds to compile each step
     tested = [model.evaluate(ids, labels, verbose=0) for _ in range(2)]
     assert len({round(loss, 4) for loss in [*trained, tested[0]]}) == 4
     assert tested[0] == tested[1]
@@ -125,9 +129,10 @@ def test_datasets_metrics_and_a_keras_file(tmp_path: Path) -> None:
     history = model.fit(data, epochs=6, verbose=0).history
     assert history["accuracy"][-1] == 1
     assert history["loss"][-1] < 0.2
-    predicted = model.predict(data, verbose=0)
-    assert isinstance(predicted.logits, np.ndarray)
-    assert predicted[0].argmax(-1).tolist() == [1, 0, 1]
+    if USES_TENSORFLOW:  # JAX needs seconds to compile each step
+        predicted = model.predict(data, verbose=0)
+        assert isinstance(predicted.logits, np.ndarray)
+        assert predicted[0].argmax(-1).tolist() == [1, 0, 1]
 
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")

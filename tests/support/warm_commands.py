@@ -4,7 +4,8 @@
 
 The process listens at FOLDER/socket. FOLDER/bin has the commands `albertkit`, `python`, `torchrun` and `pip`.
 Each command runs in a fork with the folder, environment and streams of the caller, so pipes, redirections and
-loops of a shell work. The caller forwards SIGINT and SIGTERM, and sends SIGKILL for SIGUSR1. `torchrun` reads
+loops of a shell work. With BLANK_PICTURES, Matplotlib writes only the header of each picture.
+The caller forwards SIGINT and SIGTERM, and sends SIGKILL for SIGUSR1. `torchrun` reads
 its options, but runs its script in a single process. `pip install` only checks that the extras exist.
 """
 
@@ -72,6 +73,7 @@ def warm_commands(folder: Path) -> Iterator[dict[str, str]]:
         path.chmod(0o755)
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TOKENIZERS_PARALLELISM"), "1")
     environment = os.environ | one_thread | {"HF_HUB_OFFLINE": "1", "MPLBACKEND": "agg", "COLUMNS": "120"}
+    environment |= {"BLANK_PICTURES": "1"}
     command = [sys.executable, __file__, str(folder)]
     with subprocess.Popen(command, env=environment, start_new_session=True) as server:
         try:
@@ -87,10 +89,14 @@ def main() -> None:
     folder = Path(sys.argv[1])
     for name in IMPORTED:
         importlib.import_module(name)
+    import torch
+
     from albertkit.tokenization.tokenizer import AutoTokenizer
+    from albertkit.training.throughput import measured_flops
 
     tokenizer = AutoTokenizer.from_pretrained("bundled")
     tokenizer.save_pretrained(folder / "tokenizer")  # computes the tables of characters
+    measured_flops(torch.device("cpu"), torch.float32)  # which each training run would measure again
     gc.freeze()  # the garbage collector must not write to shared memory
 
     listener = socket.socket(socket.AF_UNIX)

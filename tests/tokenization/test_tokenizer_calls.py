@@ -10,7 +10,7 @@ import tokenizers
 import torch
 import transformers
 
-from albertkit.errors import ConfigError, TokenizerError
+from albertkit.errors import ConfigError, DataError, TokenizerError
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.tokenizer import AlbertTokenizer, AlbertTokenizerFast, AutoTokenizer
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
@@ -112,6 +112,12 @@ def test_both_names_of_a_setting(folders: dict[type, Path], tmp_path: Path) -> N
                 cls(tokenizer_file=folder / "tokenizer.json", **{name: ["<a>"]}),
             ):
                 assert built.extra_special_tokens == built.additional_special_tokens == ["<a>"]
+        both = {"additional_special_tokens": ["<a>"], "extra_special_tokens": ["<b>"]}
+        theirs = transformers.AutoTokenizer.from_pretrained(folder, **both)
+        for built in (cls.from_pretrained(folder, **both), theirs):
+            assert built.extra_special_tokens == ["<b>"]
+            with pytest.raises(ValueError, match="additional_special_tokens"):
+                built.add_special_tokens(both)
 
 
 def test_special_tokens_as_text(tokenizer: TokenizerBase, folders: dict[type, Path], tmp_path: Path) -> None:
@@ -218,6 +224,25 @@ def test_training_on_other_texts(
         for unusable in ("a text " * 99, [{"text": "a text"}] * 99, [["a text", None]]):
             with pytest.raises(TokenizerError, match=r"received .* for (a text|the texts)\."):
                 old.train_new_from_iterator(unusable, 20)
+
+
+def test_training_wordpieces_on_other_texts(tiny_texts: list[str], folders: dict[type, Path]) -> None:
+    old = AlbertWordPieceTokenizer.from_pretrained(folders[AlbertWordPieceTokenizer], model_max_length=99)
+    old.add_tokens(["kiwistan"])
+    batches = [tiny_texts[at : at + 20] for at in range(0, 100, 20)]
+    new = old.train_new_from_iterator(batches, 300, new_special_tokens=["<b>"])
+    assert (new.vocab_size, len(new), new.model_max_length) == (300, 302, 99)
+    assert new.convert_ids_to_tokens(range(5)) == PIECES[:5]
+    assert (new.extra_special_tokens, new.tokenize("a kiwistan")) == (["<b>"], ["a", "kiwistan"])
+    theirs = transformers.BertTokenizer.from_pretrained(folders[AlbertWordPieceTokenizer])
+    theirs = theirs.train_new_from_iterator(batches, 300)
+    assert [new.tokenize(text) for text in tiny_texts] == [theirs.tokenize(text) for text in tiny_texts]
+    for texts, size, message in (([""], 300, "no text"), (batches, 9, "too few: .* alone need")):
+        with pytest.raises(DataError, match=message):
+            old.train_new_from_iterator(texts, size)
+    for unusable, size in (("a text " * 99, 20), ([["a text", None]], 20), (batches, 0)):
+        with pytest.raises(ValueError, match=r"received .* for (a text|the texts)\.|vocab_size is 0"):
+            old.train_new_from_iterator(unusable, size)
 
 
 def test_changing_a_tokenizer_does_not_change_the_arguments(tokenizer: TokenizerBase, tmp_path: Path) -> None:

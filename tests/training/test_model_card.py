@@ -9,7 +9,6 @@ import pytest
 from hub_server import SECRET, Hub
 from huggingface_hub import ModelCard
 from json_lines import write_json_lines
-from quick_runs import quick_runs  # noqa: F401  # a fixture
 
 import albertkit
 from albertkit.errors import ConfigError, TrainingError
@@ -17,6 +16,7 @@ from albertkit.finetuning.settings import FinetuningSettings
 from albertkit.pretraining.run import PretrainingRun
 from albertkit.recipe import build
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
 ROWS = [{"text": text, "label": label} for text, label in [("A fine day.", "yes"), ("Rain.", "no")] * 10]
 
 

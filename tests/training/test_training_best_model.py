@@ -24,6 +24,7 @@ def run_with(
     values: Iterator[float],
     objective: Any = objective,
     *,
+    metric: str = "accuracy",
     keep_untrained: bool = True,
     **changes: Any,
 ) -> Any:
@@ -33,39 +34,39 @@ def run_with(
         model,
         objective,
         batches,
-        settings(evaluate_every=2, **changes),
+        settings(**{"evaluate_every": 2} | changes),
         output,
         save_model=model.save_pretrained,
-        evaluate=lambda: {"accuracy": next(values), "recall": math.nan},
-        best_metric="accuracy",
+        evaluate=lambda: {metric: next(values), "recall": math.nan},
+        best_metric=metric,
+        lower_is_better=metric == "mean_squared_error",
         keep_untrained=keep_untrained,
     ).run()
 
 
-def test_the_best_model_survives_a_rollback(tmp_path: Path) -> None:
-    """The checkpoint of step 4 does not know the evaluation of step 6, whose model is in best/."""
-    values = iter([0.1, 0.2, 0.3, 0.9, 0.4, 0.35, 0.35, 0.35])
-    result = run_with(tmp_path, values, BadOnce(7, math.nan))
-    assert (result.best, result.best_step) == (0.9, 6)
-    assert list(values) == []
-
-
-def test_early_stopping_counts_the_evaluations_before_a_rollback(tmp_path: Path) -> None:
-    """The checkpoint of step 4 has one evaluation without improvement; step 6 is the best and is repeated."""
-    values = iter([0.1, 0.5, 0.4, 0.9, 0.35, 0.3])
-    result = run_with(tmp_path, values, objective=BadOnce(7, math.nan), early_stopping=2)
-    state = result
-    assert (state.finished, state.step, state.stale_evaluations) == (True, 8, 2)
-    assert (state.best, state.best_step, state.best_metrics["accuracy"]) == (0.9, 6, 0.9)
-    assert result.metrics["accuracy"] == 0.3
-    assert list(values) == []
-
-
-def test_early_stopping_counts_an_evaluation_that_a_rollback_repeats_once(tmp_path: Path) -> None:
-    """Steps 4, 6 and 8 do not improve on step 2; step 6 is evaluated again after the rollback to step 4."""
-    values = iter([0.1, 0.5, 0.4, 0.3, 0.3, 0.2])
-    result = run_with(tmp_path, values, objective=BadOnce(7, math.nan), early_stopping=3)
-    assert (result.finished, result.step, result.stale_evaluations) == (True, 8, 3)
+@pytest.mark.parametrize(
+    ("scores", "early_stopping", "expected"),
+    [
+        # The checkpoint of step 4 does not know the evaluation of step 6, whose model is in best/.
+        ([0.1, 0.2, 0.3, 0.9, 0.4, 0.35, 0.35, 0.35], 0, {"best": 0.9, "best_step": 6}),
+        # The checkpoint of step 4 has one evaluation without improvement; step 6 is the best and is repeated.
+        (
+            [0.1, 0.5, 0.4, 0.9, 0.35, 0.3],
+            2,
+            {"finished": True, "step": 8, "stale_evaluations": 2, "best": 0.9, "best_step": 6},
+        ),
+        # Steps 4, 6 and 8 do not improve on step 2; step 6 is evaluated again after the rollback to step 4.
+        ([0.1, 0.5, 0.4, 0.3, 0.3, 0.2], 3, {"finished": True, "step": 8, "stale_evaluations": 3}),
+    ],
+)
+def test_the_best_model_and_early_stopping_after_a_rollback(
+    tmp_path: Path, scores: list[float], early_stopping: int, expected: dict[str, Any]
+) -> None:
+    values = iter(scores)
+    result = run_with(tmp_path, values, BadOnce(7, math.nan), early_stopping=early_stopping)
+    assert {name: getattr(result, name) for name in expected} == expected
+    assert result.best_metrics["accuracy"] == max(scores)
+    assert result.metrics["accuracy"] == scores[-1]
     assert list(values) == []
 
 
@@ -89,17 +90,7 @@ def test_an_early_end_needs_a_metric_that_selects_the_model(tmp_path: Path) -> N
 
 def test_the_best_model_is_kept_and_a_run_that_gets_no_better_ends(tmp_path: Path) -> None:
     def trained(output: Path, scores: list[float], **changes: Any) -> Any:
-        model, values = tiny_model(), iter(scores)
-        return Training(
-            model,
-            objective,
-            batches,
-            settings(evaluate_every=2, save_every=2, keep_checkpoints=99, **changes),
-            output,
-            save_model=model.save_pretrained,
-            evaluate=lambda: {"accuracy": next(values)},
-            best_metric="accuracy",
-        ).run()
+        return run_with(output, iter(scores), save_every=2, keep_checkpoints=99, **changes)
 
     scores = [0.1, 0.5, 0.7, 0.6, 0.65, 0.69]
     result = trained(tmp_path / "stopped", scores, early_stopping=3)
@@ -141,18 +132,7 @@ def test_the_last_model_does_not_replace_a_missing_best_one(tmp_path: Path) -> N
 def test_the_best_of_an_error_is_the_lowest_and_nan_is_never_the_best(
     tmp_path: Path, metric: str, scores: list[float], best: float
 ) -> None:
-    model, values = tiny_model(), iter(scores)
-    result = Training(
-        model,
-        objective,
-        batches,
-        settings(steps=4, evaluate_every=1, log_every=1),
-        tmp_path,
-        save_model=model.save_pretrained,
-        evaluate=lambda: {metric: next(values)},
-        best_metric=metric,
-        lower_is_better=metric == "mean_squared_error",
-    ).run()
+    result = run_with(tmp_path, iter(scores), metric=metric, steps=4, evaluate_every=1, log_every=1)
     assert (result.best, result.best_step) == (best, scores.index(best))
     lines = (tmp_path / "metrics.jsonl").read_text()
     assert "NaN" not in lines

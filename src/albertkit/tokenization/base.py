@@ -4,6 +4,7 @@ Legend: B batch, T tokens of a row.
 """
 
 import logging
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -293,9 +294,13 @@ class TokenizerBase(PushToHub):
             The number of new ids.
 
         Raises:
-            TokenizerError: A role is unknown, or a value is not a token.
+            TokenizerError: A role is unknown, a value is not a token, or both names of `extra_special_tokens`
+                were passed.
         """
         before = len(self._special.added)
+        if {"additional_special_tokens", "extra_special_tokens"} <= special_tokens_dict.keys():
+            names = "additional_special_tokens and extra_special_tokens"
+            raise TokenizerError(f"{names} are two names of one setting. Pass one of them.")
         for role, value in special_tokens_dict.items():
             if role in ("additional_special_tokens", "extra_special_tokens"):
                 previous = [] if replace_extra_special_tokens else self._special.additional
@@ -306,6 +311,46 @@ class TokenizerBase(PushToHub):
                 known = ", ".join([*DEFAULT_ROLES, "extra_special_tokens"])
                 raise TokenizerError(f"{role!r} is not a role of a special token. Expected one of {known}.")
         return len(self._special.added) - before
+
+    def train_new_from_iterator(
+        self,
+        text_iterator: Iterable[str] | Iterable[list[str]],
+        vocab_size: int,
+        length: int | None = None,  # noqa: ARG002  # of a progress bar that we do not show
+        new_special_tokens: Iterable[Any] | None = None,
+        special_tokens_map: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Train a vocabulary on other texts and return a tokenizer with the same settings.
+
+        Args:
+            text_iterator: Texts, or batches of texts. It is iterated over once.
+            vocab_size: Number of pieces, including special tokens. A WordPiece vocabulary may have fewer.
+            length: Has no effect; accepted for compatibility with `transformers`.
+            new_special_tokens: Additional special tokens. Like this tokenizer's added tokens, they get ids
+                after the vocabulary.
+            special_tokens_map: Must be None: the vocabulary has the special tokens of this tokenizer's roles.
+
+        Raises:
+            TokenizerError: `special_tokens_map` was passed, or `text_iterator` has other values than texts.
+            ConfigError: `vocab_size` is not a whole number of at least 1.
+            DataError: The text is too short for this vocabulary size, or has too many different characters.
+        """
+        if special_tokens_map:
+            raise TokenizerError("special_tokens_map is not supported. Set the roles afterwards.")
+        content = self._train(text_iterator, vocab_size)
+        extra = [*self.extra_special_tokens, *token_texts(new_special_tokens or ())]
+        settings: dict[str, Any] = {**self.init_kwargs, "additional_special_tokens": extra}
+        with tempfile.TemporaryDirectory() as folder_name:
+            file = Path(folder_name) / self.vocabulary_file_name
+            file.write_bytes(content)
+            trained = type(self)(vocab_file=file, **settings)
+        trained.add_tokens(list(self._special.words.values()))
+        trained.name_or_path = self.name_or_path
+        return trained
+
+    def _train(self, texts: Any, vocab_size: int) -> bytes:
+        """Return the content of a vocabulary file for other texts."""
+        raise NotImplementedError
 
     # ---- texts to ids ----
 

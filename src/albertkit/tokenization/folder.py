@@ -140,8 +140,8 @@ class TokenizerSettings(TypedDict, total=False):
     """Keyword arguments of every tokenizer, in addition to the files and the normalization rules.
 
     A token that is not in the vocabulary gets an id after it. Set a role to None if it has no token.
-    `additional_special_tokens` and `extra_special_tokens` are the same setting. `parse_special_tokens` is the
-    opposite of `split_special_tokens`.
+    `additional_special_tokens` is an older name for `extra_special_tokens`. If both name tokens, the latter
+    takes precedence, as in `transformers`. `parse_special_tokens` is the opposite of `split_special_tokens`.
     """
 
     bos_token: str | None
@@ -243,8 +243,8 @@ def take_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         if name in taken and taken.pop(name) not in (None, allowed):
             raise TokenizerError(f"{name}={short(settings[name])} is not supported. Omit it.")
     if "additional_special_tokens" in taken:
-        tokens = token_texts(taken.pop("additional_special_tokens") or ())
-        taken["extra_special_tokens"] = tokens or taken.get("extra_special_tokens")
+        tokens = taken.pop("additional_special_tokens")
+        taken["extra_special_tokens"] = taken.get("extra_special_tokens") or tokens
     if "split_special_tokens" in taken:
         parse = not read_setting("split_special_tokens", taken.pop("split_special_tokens"))
         taken.setdefault("parse_special_tokens", parse)

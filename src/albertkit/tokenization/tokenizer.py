@@ -1,9 +1,7 @@
 """ALBERT's tokenizers, and `AutoTokenizer`, which chooses the class for the files of a folder."""
 
-import tempfile
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, Self, Unpack
+from typing import Any, NoReturn, Unpack
 
 import sentencepiece
 
@@ -14,7 +12,6 @@ from albertkit.tokenization import folder
 from albertkit.tokenization.base import TokenizerBase
 from albertkit.tokenization.folder import TokenizerSettings
 from albertkit.tokenization.normalization import Normalization
-from albertkit.tokenization.special_tokens import token_texts
 from albertkit.tokenization.tokenizer_json import is_wordpiece, read_unigram_json
 from albertkit.tokenization.unigram import UnigramModel
 from albertkit.tokenization.wordpiece import AlbertWordPieceTokenizer
@@ -93,44 +90,11 @@ class AlbertTokenizer(TokenizerBase):
         """Whether texts keep their accents."""
         return self._model.normalization.keep_accents
 
-    def train_new_from_iterator(
-        self,
-        text_iterator: Iterable[str] | Iterable[list[str]],
-        vocab_size: int,
-        length: int | None = None,  # noqa: ARG002  # of a progress bar that we do not show
-        new_special_tokens: Iterable[Any] | None = None,
-        special_tokens_map: Mapping[str, str] | None = None,
-    ) -> Self:
-        """Train a vocabulary on other texts and return a tokenizer with the same settings.
-
-        Args:
-            text_iterator: Texts, or batches of texts. It is iterated over once.
-            vocab_size: Number of pieces, including special tokens.
-            length: Has no effect; accepted for compatibility with `transformers`.
-            new_special_tokens: Additional special tokens. Like this tokenizer's added tokens, they get ids
-                after the vocabulary.
-            special_tokens_map: Must be None: the vocabulary always has ALBERT's special tokens.
-
-        Raises:
-            TokenizerError: `special_tokens_map` was passed, or `text_iterator` has other values than texts.
-            ConfigError: `vocab_size` is not a whole number of at least 1.
-            DataError: The text is too short for this vocabulary size.
-        """
-        if special_tokens_map:
-            raise TokenizerError("special_tokens_map is not supported. Set the roles afterwards.")
+    def _train(self, texts: Any, vocab_size: int) -> bytes:
         # Import here: reading a vocabulary does not need the training modules.
         from albertkit.tokenization.trainer import train_model
 
-        model, *_ = train_model(text_iterator, vocab_size=vocab_size, normalization=self._model.normalization)
-        extra = [*self.extra_special_tokens, *token_texts(new_special_tokens or ())]
-        settings: dict[str, Any] = {**self.init_kwargs, "additional_special_tokens": extra}
-        with tempfile.TemporaryDirectory() as folder_name:
-            file = Path(folder_name) / folder.MODEL_FILE
-            file.write_bytes(model)
-            trained = type(self)(vocab_file=file, **settings)
-        trained.add_tokens(list(self._special.words.values()))
-        trained.name_or_path = self.name_or_path
-        return trained
+        return train_model(texts, vocab_size=vocab_size, normalization=self._model.normalization)[0]
 
 
 class AlbertTokenizerFast(AlbertTokenizer):

@@ -10,7 +10,7 @@ itself, with a limit on its characters: it reads a corpus of any size once, as a
 import io
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import sentencepiece
@@ -24,6 +24,7 @@ USER_DEFINED_SYMBOLS = ("(", ")", '"', "-", ".", "\N{EN DASH}", "\N{POUND SIGN}"
 SAMPLE_CHARACTERS = 40_000_000  # about 1.1 GB of memory in SentencePiece's Unigram trainer
 HELD_OUT_EVERY = 50  # one line in 50 is held out for the report
 HELD_OUT_LINES = 5_000
+NO_TEXT = "no text to train a vocabulary on: every input was empty"
 LINE_CHARACTERS = 1_000  # SentencePiece skips lines over 4,192 bytes; a character has up to 4 bytes
 
 
@@ -40,17 +41,15 @@ def train_model(
 
     For the arguments see `train_vocabulary`; batches of texts are possible, too.
     """
-    for name, value in (("vocab_size", vocab_size), ("num_threads", num_threads)):
-        if not isinstance(value, int) or value < 1:
-            raise ConfigError(f"{name} is {value!r}. Expected a whole number of at least 1.")
+    check_positive(vocab_size=vocab_size, num_threads=num_threads)
     if not 0.98 <= character_coverage <= 1:
         raise ConfigError(f"character_coverage must be between 0.98 and 1, not {character_coverage}")
     sample = Sample(SAMPLE_CHARACTERS, seed)
     held_out = Sample(HELD_OUT_LINES * LINE_CHARACTERS, seed + 1, max_lines=HELD_OUT_LINES)
-    for number, line in enumerate(_lines(texts, normalization)):
+    for number, line in enumerate(lines(texts, normalization)):
         (held_out if number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1 else sample).offer(line)
     if not sample.lines:
-        raise DataError("no text to train a vocabulary on: every input was empty")
+        raise DataError(NO_TEXT)
 
     model = io.BytesIO()
     try:
@@ -88,7 +87,13 @@ def train_model(
     return model.getvalue(), sample, held_out
 
 
-def _lines(texts: Any, normalization: Normalization) -> Iterator[str]:
+def check_positive(**numbers: Any) -> None:
+    for name, value in numbers.items():
+        if not isinstance(value, int) or value < 1:
+            raise ConfigError(f"{name} is {value!r}. Expected a whole number of at least 1.")
+
+
+def lines(texts: Any, normalization: Callable[[str], str]) -> Iterator[str]:
     """Yield the normalized nonempty lines of texts. Long lines are split, at a space if possible."""
     if isinstance(texts, str):
         raise TokenizerError(f"received {short(texts)} for the texts. Put a single text into a list.")

@@ -10,7 +10,7 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any, Unpack
 
-from albertkit.errors import TokenizerError, reading
+from albertkit.errors import DataError, TokenizerError, reading
 from albertkit.extras import optional
 from albertkit.tokenization import folder
 from albertkit.tokenization.base import TokenizerBase
@@ -49,17 +49,17 @@ class WordPieceModel:
             self._ids, unk_token=self._unk_token, max_input_chars_per_word=limit
         )
         rules = self.normalization
-        self._tokenizer = tokenizers.Tokenizer(model)
-        self._tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(
+        self.tokenizer = tokenizers.Tokenizer(model)
+        self.tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(
             clean_text=True,
             handle_chinese_chars=rules.tokenize_chinese_chars,
             strip_accents=rules.strip_accents,
             lowercase=rules.do_lower_case,
         )
-        self._tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+        self.tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_tokenizer"}
+        return {name: value for name, value in vars(self).items() if name != "tokenizer"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -72,7 +72,7 @@ class WordPieceModel:
         if len(texts) == 1:
             return [self._encode(texts[0]).ids]
         try:
-            rows = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)  # without offsets
+            rows = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)  # without offsets
         except (TypeError, UnicodeError) as error:
             raise not_unicode(texts) from error
         return [row.ids for row in rows]
@@ -83,7 +83,7 @@ class WordPieceModel:
 
     def _encode(self, text: str) -> Any:
         try:
-            return self._tokenizer.encode(text, add_special_tokens=False)
+            return self.tokenizer.encode(text, add_special_tokens=False)
         except (TypeError, UnicodeError) as error:
             raise not_unicode([text]) from error
 
@@ -177,6 +177,23 @@ class AlbertWordPieceTokenizer(TokenizerBase):
         if unk_token not in pieces:
             raise ValueError(f"its {len(pieces)} pieces do not contain {unk_token!r}. Pass unk_token=...")
         return WordPieceModel(pieces, BertNormalization(**saved_rules | rules), unk_token=unk_token), saved
+
+    def _train(self, texts: Any, vocab_size: int) -> bytes:
+        from albertkit.tokenization.trainer import NO_TEXT, check_positive, lines
+
+        check_positive(vocab_size=vocab_size)
+        roles = {token for token in self._special.roles.values() if token is not None}
+        options = {"special_tokens": sorted(roles, key=self.convert_tokens_to_ids), "show_progress": False}
+        trainer = tokenizers.trainers.WordPieceTrainer(vocab_size=vocab_size, **options)
+        tokenizer = tokenizers.Tokenizer.from_str(self._model.tokenizer.to_str())
+        tokenizer.train_from_iterator(lines(texts, str), trainer)
+        pieces = tokenizer.get_vocab()
+        if len(pieces) == len(roles):
+            raise DataError(NO_TEXT)
+        if len(pieces) > vocab_size:
+            need = f"the characters and the special tokens alone need {len(pieces)} pieces"
+            raise DataError(f"{vocab_size} pieces (vocab_size) are too few: {need}. Use more pieces.")
+        return "".join(f"{piece}\n" for piece in sorted(pieces, key=pieces.__getitem__)).encode()
 
 
 def parse_word_list(content: bytes, *, source: str | Path) -> tuple[str, ...]:
