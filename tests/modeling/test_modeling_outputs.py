@@ -47,21 +47,14 @@ def test_export(strict: bool) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
 @pytest.mark.parametrize("head", HEADS)
 def test_trace(head: str) -> None:
-    model, inputs = make(head, output_hidden_states=True), batch(head)
-    traced = torch.jit.trace(model, (inputs["input_ids"],))(inputs["input_ids"])
-    expected = model(**inputs)
-    assert len(traced) == len(expected)
-    assert torch.equal(traced[0], expected[0])
-    assert torch.equal(traced[-1][1], expected.hidden_states[1])
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
-@pytest.mark.parametrize("head", HEADS)
-def test_a_traced_model_takes_other_sizes(head: str) -> None:
-    model, ids = make(head), batch(head)["input_ids"]
+    model, ids = make(head, output_hidden_states=True), batch(head)["input_ids"]
     traced = torch.jit.trace(model, (ids,))
     others = torch.cat([ids, ids[:2]])[..., :9]  # 5 rows instead of 3, 9 tokens instead of 12
-    assert largest_difference(traced(others)[0], model(others)[0]) <= TOLERANCE
+    for given in (ids, others):
+        outputs, expected = traced(given), model(given)
+        assert len(outputs) == len(expected)
+        assert largest_difference(outputs[0], expected[0]) <= TOLERANCE
+        assert largest_difference(outputs[-1][1], expected.hidden_states[1]) <= TOLERANCE
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")

@@ -5,6 +5,7 @@ The script runs `keras_without_torch.py` first, with PyTorch blocked. Then it ru
 Arguments: the arguments of `keras_without_torch.py`, followed by the arguments of pytest.
 """
 
+import gc
 import os
 import runpy
 import sys
@@ -16,6 +17,7 @@ from torchless import WITHOUT_TORCH
 SUPPORT = Path(__file__).parent
 
 if __name__ == "__main__":
+    gc.disable()  # it would look at all of TensorFlow again and again
     sys.modules["sklearn"] = None  # type: ignore[assignment]  # Keras imports it for its wrappers
     if os.environ["KERAS_BACKEND"] != "tensorflow":
         sys.modules["tensorflow"] = None  # type: ignore[assignment]  # the other backends do not need it

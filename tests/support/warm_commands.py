@@ -87,6 +87,7 @@ def warm_commands(folder: Path) -> Iterator[dict[str, str]]:
 
 def main() -> None:
     folder = Path(sys.argv[1])
+    gc.disable()  # the imported modules are no garbage
     for name in IMPORTED:
         importlib.import_module(name)
     import torch
@@ -98,6 +99,7 @@ def main() -> None:
     tokenizer.save_pretrained(folder / "tokenizer")  # computes the tables of characters
     measured_flops(torch.device("cpu"), torch.float32)  # which each training run would measure again
     gc.freeze()  # the garbage collector must not write to shared memory
+    gc.enable()
 
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(folder / "starting"))
