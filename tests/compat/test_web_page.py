@@ -36,6 +36,10 @@ ASK = """async (asked) => {
 }"""
 
 
+SAMPLES = [
+    {"question": "Who lost the key?", "context": "A fox lost the key."},
+    {"question": "Where is the fox?", "context": "The fox is in the garden."},
+]
 VOCABULARY = resolve("bundled", patterns=("*.model",)) / "spiece.model"
 
 
@@ -51,7 +55,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export, "fetch_libraries", lambda: libraries)
         for name in ANSWERED:
-            albertkit.export_web(root / name, root / f"{name}-web", page=True, int8=False)
+            given = {"title": "Foxes", "samples": SAMPLES} if name == "AlbertForQuestionAnswering" else {}
+            albertkit.export_web(root / name, root / f"{name}-web", page=True, int8=False, **given)
         albertkit.export_web("bundled", root / "small", page=True, max_drop=1.5)
     return root
 
@@ -223,6 +228,22 @@ class TestPage:
         spoken = page.locator("#fill p.status").inner_text()
         assert spoken.startswith(f"Best for mask 1: {best(page, text)},")
         assert "%5BMASK%5D+looked" in page.url
+
+    def test_title_samples_and_facts(self, opened) -> None:
+        page = opened("AlbertForQuestionAnswering-web")
+        settle(page)
+        assert [page.title(), page.locator("h1").inner_text()] == ["Foxes", "Foxes"]
+        for number, sample in enumerate(SAMPLES):
+            if number:  # the first sample is in the fields
+                page.get_by_role("button", name=sample["question"]).click()
+                settle(page)
+            fields = [page.locator(f"#{name}").input_value() for name in sample]
+            assert fields == [*sample.values()]
+            assert page.locator("#marked").inner_text() == sample["context"]
+        facts = page.locator("#facts div").all_inner_texts()
+        assert facts[:3] == [
+            "Name\nAlbertForQuestionAnswering", "Task\nquestion-answering", "Maximum length\n64 tokens",
+        ]  # fmt: skip
 
     def test_the_download_shows_its_progress(self, browser, root: Path) -> None:
         site = Site(root / "small")

@@ -103,6 +103,42 @@ def test_link_targets_of_the_site_exist(site: Path) -> None:
                 assert anchor in anchors_of(target), f"{page.relative_to(site)}: {address}"
 
 
+def test_reference_pages_list_public_members_only(site: Path) -> None:
+    page = (site / "reference" / "pipelines.html").read_text(encoding="utf-8")
+    headings = re.findall(r'<h[2-6] id="?albertkit\.([\w.]+)', page)
+    own = [name.rpartition(".")[2] for name in headings if name.startswith("pipelines.core.Pipeline.")]
+    assert own == ["__call__", "predict", "transform", "save_pretrained", "to_transformers"]
+    assert {name for name in headings if name.startswith("engines.engine.")} == {
+        f"engines.engine.{name}"
+        for name in ("Row", "Engine", "Engine.run", "Engine.batches", "Job", "Job.positions")
+    }
+    # Attributes are lines without a heading: with the default of an option, and without its limits.
+    lines = re.findall(r'doc-attribute-line"?><code><b>(\w+)</b>(.*?)</code>', page, flags=re.DOTALL)
+    assert ("top_k", ": int = 5") in lines
+    assert ("defaults", "") in lines
+    assert not [line for line in lines if "option(" in line[1] or "field(" in line[1]]
+
+
+def test_the_figures_of_the_picture_on_the_start_page_are_those_of_the_table() -> None:
+    picture = (DOCS / "albert.svg").read_text(encoding="utf-8")
+    sizes = (DOCS / "explanation" / "sizes.md").read_text(encoding="utf-8")
+    stored, alone = re.search(r"\| base \| ([\d.]+ M) \| ([\d.]+ M) \|", sizes).groups()
+    assert re.findall(r">([\d.]+ M) parameters<", picture) == [alone, stored]
+    full, shared = (float(width) for width in re.findall(r'width="(\d+)" height="10"', picture))
+    assert shared / full == pytest.approx(float(stored[:-2]) / float(alone[:-2]), abs=0.01)
+    assert f"{stored} parameters instead of {alone}" in (DOCS / "index.md").read_text(encoding="utf-8")
+
+
+def test_an_address_without_a_page_shows_where_to_go(site: Path) -> None:
+    page = (site / "404.html").read_text(encoding="utf-8")
+    assert "Page not found" in page
+    content = page.partition("<h1>")[2].partition("</article>")[0]
+    links = re.findall(r"href=[\"']?(/[^/\"' >][^\"' >]*)", content)
+    assert len(links) == 3
+    for link in links:
+        assert (site / link.removeprefix("/")).is_file(), link
+
+
 SHOWN = ("index.html", "how-to/classify.html", "reference/export.html")
 """The start page, a guide, and a page of the Python reference."""
 
@@ -162,6 +198,19 @@ def test_version_copy_buttons_neighbors_and_color_scheme(opened) -> None:
     for scheme in ("default", "slate"):  # from the scheme of the system to light, then to dark
         page.locator("label.md-header__button[for^='__palette']:visible").click()
         assert page.locator("body").get_attribute("data-md-color-scheme") == scheme
+
+
+def test_copy_buttons_are_beside_the_code_on_phones(opened) -> None:
+    page = opened("how-to/classify.html", width=375)
+    until(page, "document.querySelectorAll('.md-content pre .md-code__nav').length > 3")
+    edges = """[...document.querySelectorAll('.md-content pre:has(> .md-code__nav)')].map((block) => [
+        block.querySelector('code').getBoundingClientRect().right,
+        block.querySelector('.md-code__nav').getBoundingClientRect().left,
+        block.querySelector('.md-code__nav').getBoundingClientRect().right,
+    ])"""
+    for code, left, right in page.evaluate(edges):
+        assert code <= left < right <= 375
+    assert page.evaluate("document.documentElement.scrollWidth") == 375
 
 
 def test_search(opened) -> None:
