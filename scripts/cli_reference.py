@@ -49,8 +49,8 @@ FILES = {
     "`RUN/checkpoints/`, `run.json`, `metrics.jsonl`, `curves.png`, `tensorboard/`": "State and metrics of a "
     "run, written by `pretrain` and `finetune` to the folder of the model "
     "([pretraining](../how-to/pretrain.md)).",
-    "`RUN/report.json`, `report.md`, `predictions.jsonl`, plots": "Report, written by `finetune` and "
-    "`evaluate --output` ([fine-tuning](../how-to/fine-tune.md)).",
+    "`RUN/report.json`, `report.md`, `errors.csv`, `predictions.jsonl`, plots": "Report, written by "
+    "`finetune` and `evaluate --output` ([fine-tuning](../how-to/fine-tune.md)).",
     "`SHARDS/train/`, `SHARDS/validation/`": "Shards, written by `prepare`. Each folder has `manifest.json`, "
     "which is written last ([corpora](../how-to/corpora.md)).",
     "`NAME.partial`": "Finished predictions of `predict`, next to the output file, until that file is "

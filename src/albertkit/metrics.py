@@ -11,7 +11,7 @@ import re
 import string
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence, Set, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set, Sized
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -91,6 +91,31 @@ def confusion_matrix(
 ) -> np.ndarray:
     """Return the counts (K, K): row = true label, column = predicted label, in the order of `labels`."""
     return metrics.confusion_matrix(list(references), list(predictions), labels=list(labels))
+
+
+def scores_by_label(
+    counts: Mapping[tuple[str, str], int], *, labels: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Return `precision`, `recall`, `f1` and `count` of each label; a score that is undefined is 0.
+
+    Args:
+        counts: the number of decisions by true and predicted label.
+        labels: the labels of the result, in order.
+    """
+    true, predicted = Counter[str](), Counter[str]()
+    for (of_example, of_model), count in counts.items():
+        true[of_example] += count
+        predicted[of_model] += count
+    scores = {}
+    for label in labels:
+        right = counts.get((label, label), 0)
+        scores[label] = {
+            "precision": right / predicted[label] if predicted[label] else 0.0,
+            "recall": right / true[label] if true[label] else 0.0,
+            "f1": 2 * right / (predicted[label] + true[label]) if right else 0.0,
+            "count": true[label],
+        }
+    return scores
 
 
 def multi_label_scores(

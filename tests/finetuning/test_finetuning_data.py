@@ -66,10 +66,13 @@ def test_several_labels_in_one_name_cause_a_note() -> None:
     ]
 
 
-def test_labels_that_differ_only_in_case_cause_a_note() -> None:
-    expected = "labels that differ only in case, perhaps by mistake: 'Good', 'good'"
-    assert expected in LabelSet(CLASS, ("Good", "bad", "good")).notes(["good", "Good", "bad"] * 2)
-    assert expected in LabelSet(SEVERAL, ("Good", "bad", "good")).notes([("good", "Good"), ("bad",)] * 2)
+def test_labels_that_differ_only_in_case_or_spaces_cause_a_note() -> None:
+    expected = (
+        "labels that differ only in case or spaces, perhaps by mistake: 'So so', 'soso'. To merge them into "
+        "the most frequent: --merge-labels (in Python merge_labels=True)."
+    )
+    assert expected in LabelSet(CLASS, ("So so", "bad", "soso")).notes(["soso", "So so", "bad"] * 2)
+    assert expected in LabelSet(SEVERAL, ("So so", "bad", "soso")).notes([("soso", "So so"), ("bad",)] * 2)
     assert len(LabelSet(CLASS, ("bad", "good")).notes(["good", "bad"] * 2)) == 1
 
 

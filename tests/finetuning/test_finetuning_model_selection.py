@@ -70,7 +70,7 @@ def test_several_seeds_have_a_deviation(
     # The same command finds its runs; one run does not go where several are.
     again = tune("text-classification", replace(FAST, epochs=3), model, data, tmp_path, seeds=2)
     assert again.report == result.report
-    with pytest.raises(TrainingError, match=r"holds .*seed-0/.*: a new run would overwrite it"):
+    with pytest.raises(TrainingError, match=r"holds .*report\.json.*: a new run would overwrite it"):
         tune("text-classification", FAST, model, data, tmp_path)
 
 

@@ -59,6 +59,7 @@ SHORTER: dict[str, dict[str, str]] = {
     "how-to/answer.md": {"--steps 60": f"--steps 20 {IN_FP32}"},
     "how-to/classify.md": {"--steps 30": f"--steps 30 {IN_FP32}"},
     "how-to/compare-runs.md": {"--epochs 4": f"--epochs 4 {IN_FP32}"},
+    "how-to/mistakes.md": {"--epochs 6": f"--epochs 6 {IN_FP32}"},
     "how-to/multiple-choice.md": {"--steps 40": f"--steps 40 {IN_FP32}"},
     "how-to/own-task.md": {
         'output="letters"': 'output="letters", steps=1, precision="fp32"',
@@ -201,6 +202,7 @@ NUMBERS_VARY = {
     "how-to/own-task.md": "the model is trained in one step",
     "how-to/tag.md": "the model is trained in fewer steps",
     "how-to/classify.md": "",
+    "how-to/mistakes.md": "",
     "how-to/serve.md": "",
     "how-to/streaming.md": "",
     "how-to/training-callbacks.md": "",

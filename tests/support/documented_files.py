@@ -223,6 +223,7 @@ GIVEN: dict[str, dict[str, str]] = {
         "texts.csv": "texts",
         "glue": "glue",
     },
+    "how-to/mistakes.md": {"letters.csv": "letters"},
     "how-to/new-language.md": {"xquad.de.json": "xquad"},
     "how-to/own-task.md": {"train.txt": "records"},
     "how-to/compare-runs.md": {"letters.csv": "letters"},

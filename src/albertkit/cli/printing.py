@@ -18,6 +18,7 @@ _LONG_BAR = 30
 _QUOTED = 30  # characters shown on each side of an answer
 _MAX_COMPARED = 12  # maximum number of texts whose similarity table fits into a terminal
 _MAX_TEXT, _MIN_TEXT = 50, 20  # columns of the texts in this table
+_MAX_LABELS = 20  # maximum number of labels in a table of their scores
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -26,17 +27,48 @@ def print_json(value: dict[str, Any]) -> None:
     print(json_text(finite(value), ensure_ascii=False), flush=True)
 
 
-def print_metrics(report: dict[str, Any], as_json: bool) -> None:
-    """Print the metrics of a report as lines, each with its baseline, or as one line of JSON."""
+def print_metrics(report: dict[str, Any], as_json: bool, *, labels: bool = False) -> None:
+    """Print the metrics of a report as lines, each with its baseline, or as one line of JSON.
+
+    If `labels`, the scores and the confusions of each label follow, if there are any.
+    """
     metrics, baseline = report["metrics"], report["baseline"]
+    labels = labels and bool(report["classes"])
     if as_json:
-        print_json(metrics)
+        print_json(metrics | ({name: report[name] for name in ("classes", "confusion")} if labels else {}))
         return
     width = max(map(len, metrics))
     for name, value in metrics.items():
         shown = f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
         beside = f"  (baseline {baseline[name]:.4f})" if name in baseline else ""
         print(f"{name:<{width}}  {shown}{beside}")
+    if labels:
+        _print_labels(report["classes"], report["confusion"])
+
+
+def _print_labels(classes: dict[str, dict[str, float]], confusion: dict[str, dict[str, int]]) -> None:
+    from albertkit.finetuning.evaluate import most_confused
+
+    console, table = new_console(), new_table("label")
+    for name in ("precision", "recall", "F1", "count"):
+        table.add_column(name, justify="right")
+    shown = list(classes.items())
+    if len(shown) > _MAX_LABELS:
+        shown = sorted(shown, key=lambda label: label[1]["f1"])[:_MAX_LABELS]
+    for name, scores in shown:
+        precision, recall, f1 = (f"{scores[one]:.4f}" for one in ("precision", "recall", "f1"))
+        table.add_row(name, precision, recall, f1, f"{scores['count']:,}")
+    console.print()
+    print_table(console, table)
+    if len(shown) < len(classes):
+        console.print(f"the {len(shown)} labels with the lowest F1 of {len(classes):,}", style="dim")
+    if confusions := most_confused(confusion):
+        table = new_table("true", "predicted")
+        table.add_column("count", justify="right")
+        for true, predicted, count in confusions:
+            table.add_row(true, predicted, f"{count:,}")
+        console.print("\nmost frequent confusions", style="italic")
+        print_table(console, table)
 
 
 def as_fields(given: Any) -> dict[str, Any]:

@@ -32,6 +32,7 @@ _COMMON = (
 """The settings of runs that `--help` shows; `--help-all` shows all."""
 _DTYPE = Literal["float32", "float16", "bfloat16"]
 _JSON_REPORT, _JSON_METRICS = "Print the report as one JSON line.", "Print the metrics as one JSON line."
+_JSON_LABELS = "Print the metrics, and the scores and confusions of each label, as one JSON line."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -142,7 +143,9 @@ def _evaluate(*, suite: str | None = None, json: bool = False, **given: Any) -> 
     if suite is None:
         from albertkit.finetuning.evaluate import evaluate
 
-        printing.print_metrics(evaluate(**given).report, json)
+        printing.print_metrics(evaluate(**given).report, json, labels=True)
+        if given.get("output") is None:
+            logger.info("to list the errors, the worst first, set a folder for the report: --output FOLDER")
         return
     from albertkit.finetuning.suites import evaluate_suite, results_page, write_results
 
@@ -340,7 +343,7 @@ COMMANDS: Mapping[str, Command] = {
                 group="Data",
             ),
         ),
-        json=_JSON_METRICS,
+        json=_JSON_LABELS,
         common=(*_COMMON, *_DATA_COLUMNS),
         default="as the model was fine-tuned",
     ),

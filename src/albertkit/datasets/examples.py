@@ -514,6 +514,22 @@ def read_choice(written: Any, choices: Sequence[str], labels: Sequence[str] = ()
     return index
 
 
+_ANSWERS = ("id", "label", "score", "answers", "is_impossible")
+
+
+def texts_of(example: Any) -> dict[str, Any]:
+    """Return the texts of an example by field; empty for examples of your own class."""
+    if isinstance(example, WordsExample):
+        return {"text": " ".join(example.words)}
+    names = example.__slots__ if isinstance(example, _Example) else ()
+    values = {name: getattr(example, name) for name in names if name not in _ANSWERS}
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
 def content_of(example: Any) -> Hashable:
     """Return the text, pair or context that training and validation data should not share, if known."""
     match example:

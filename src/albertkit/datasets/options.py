@@ -21,6 +21,9 @@ class DataOptions:
     separated by commas."""
     label_separator: str | None = None
     """Separator between the labels in one cell, if a text can have several."""
+    merge_labels: bool = False
+    """Whether to merge labels that differ only in case or spaces. The most frequent spelling in the training
+    data is used."""
     words_column: str | None = None
     """Column of the words, or its number in a CoNLL file (default: tokens, or the first column of a CoNLL
     file)."""
@@ -33,7 +36,7 @@ class DataOptions:
     choice_columns: str = "ending0,ending1,ending2,ending3"
     """Columns of the choices, separated by commas, or one column with lists."""
     id_column: str | None = None
-    """Column of the example ids (default: no column; the id is the file and line)."""
+    """Column of the example ids, which reports and predictions repeat (default: no column)."""
     header: bool = True
     """Whether the first row of a CSV or TSV file has the column names. Without a header, the names are 0, 1,
     ..."""

@@ -31,6 +31,8 @@ class ReadingReport:
     rows: int = 0
     examples: int = 0
     problems: dict[Problem, ProblemRows] = field(default_factory=dict)
+    merged_labels: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Label -> the other spellings that were merged into it, with their numbers of occurrences."""
 
     def add(self, problem: Problem, origin: str, detail: str = "") -> None:
         """Count a row with a problem; the origin is its location: "train.csv, line 12"."""
@@ -49,6 +51,9 @@ class ReadingReport:
             lines += [f"    {row}" for row in rows.first]
             if rows.count > len(rows.first):
                 lines.append("    ...")
+        for label, others in self.merged_labels.items():
+            spellings = ", ".join(f"{other!r} ({count:,})" for other, count in others.items())
+            lines.append(f"  merged into the label {label!r}: {spellings}")
         return lines
 
     def to_json(self) -> dict[str, Any]:
@@ -113,6 +118,10 @@ class Reader(Generic[ExampleT]):
         Raises:
             DataError: the source is invalid, or (without labels) a row cannot be used.
         """
+        return ((row.origin, example) for row, example in self.numbered(report, counts_all=counts_all))
+
+    def numbered(self, report: ReadingReport, *, counts_all: bool = False) -> Iterator[tuple[Row, ExampleT]]:
+        """Yield each example after its row, which has its number in the data; see `read`."""
         for row in self.rows:
             report.rows += 1
 
@@ -130,7 +139,7 @@ class Reader(Generic[ExampleT]):
                 report.add(error.problem, row.origin, error.detail)
             else:
                 report.examples += 1
-                yield row.origin, example
+                yield row._replace(number=report.rows), example
         self.after()
 
     def __iter__(self) -> Iterator[ExampleT]:

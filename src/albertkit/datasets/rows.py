@@ -71,6 +71,8 @@ class Row(NamedTuple):
     """The location for messages: "train.csv, line 12"."""
     values: Mapping[str, Any]
     fault: str = ""
+    number: int = 0
+    """The number of the record in the data, from 1; 0 before a `Reader` has counted it."""
 
 
 Problem = Literal["malformed", "empty", "unlabeled", "mislabeled", "moved"]

@@ -293,7 +293,12 @@ def measure_on_labels(
     )
     exact = setup.model
     weights, _ = fit(architecture, exact.config, cast(read_onnx(rounded), DTYPES["float32"]))
-    splits = load_splits(setup.task, {"data": setup.reader}, labels=setup.task.labels)
+    splits = load_splits(
+        setup.task,
+        {"data": setup.reader},
+        labels=setup.task.labels,
+        merge_labels=setup.settings["merge_labels"],
+    )
     setup.task.check_fit(splits.examples["data"])
     examples = EvaluationSet(setup.task, splits.examples["data"])
     before, after = (

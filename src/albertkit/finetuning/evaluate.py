@@ -3,11 +3,12 @@
 The report is report.json for programs, report.md for people, the predictions, and plots.
 """
 
+import csv
 import logging
 import math
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from albertkit.config import AlbertConfig
+from albertkit.datasets.examples import WordsExample, texts_of
 from albertkit.datasets.options import DataOptions
+from albertkit.datasets.rows import Row as DataRow
 from albertkit.devices import Device, read_device
 from albertkit.engines.choosing import engine_device, make_engine
 from albertkit.engines.engine import Engine
@@ -34,17 +37,19 @@ from albertkit.finetuning.trained import (
     shared_with_training,
 )
 from albertkit.logs import lines_shown
-from albertkit.metrics import calibration, confusion_matrix, score_by_length
+from albertkit.metrics import calibration, confusion_matrix, score_by_length, scores_by_label
 from albertkit.pictures import picture
 from albertkit.recipe import takes_settings
 from albertkit.results import Result, with_baseline
+from albertkit.tasks.labels import NUMBER
 from albertkit.tasks.loading import RowCounts, features_of_all, load_splits
 from albertkit.tasks.settings import TaskSettings
-from albertkit.tasks.task import Decision, OwnMetrics, Task, example_name
+from albertkit.tasks.task import Decision, OwnMetrics, Task
 
 logger = logging.getLogger(__name__)
 
-REPORT_MARKDOWN = "report.md"
+REPORT_MARKDOWN, ERRORS = "report.md", "errors.csv"
+NO_LABEL = "(no label)"
 _MOST_LABELS = 50  # more cannot be read in a plot
 _CORRELATIONS = {"pearson", "spearman", "matthews"}  # undefined if all true or all predicted values are equal
 
@@ -68,7 +73,10 @@ class Evaluation(Result):
     warnings: Counter[str]
     """Number of examples that cannot be right, by the problem with their answers."""
     report: dict[str, Any] = field(default_factory=dict)
-    """The content of `report.json`; without an output folder only metrics, baseline, examples and data."""
+    """The content of `report.json`; without an output folder only metrics, baseline, classes, confusion,
+    examples and data."""
+    data_rows: list[DataRow] = field(default_factory=list)
+    """The row of the data of each example; empty for examples that were not read from data."""
 
     @cached_property
     def decisions(self) -> list[Decision]:
@@ -81,16 +89,104 @@ class Evaluation(Result):
         return self.task.baseline(self.examples)
 
     @cached_property
+    def _label_counts(self) -> Counter[tuple[Any, Any]]:
+        """The number of decisions by true and predicted label."""
+        if getattr(self.task.labels, "kind", NUMBER) is NUMBER:
+            return Counter()
+        pairs = zip(self.examples, self.predictions, strict=True)
+        outcomes = chain.from_iterable(self.task.outcomes(*pair) for pair in pairs)
+        return Counter((one.true or "", one.predicted or "") for one in outcomes)
+
+    @cached_property
+    def classes(self) -> dict[str, dict[str, float]]:
+        """Precision, recall, F1 and count of each label, or of each type of entities.
+
+        Empty for tasks without label names.
+        """
+        names = {name for pair in self._label_counts for name in pair} - {""}
+        if not names or not all(isinstance(name, str) for name in names):
+            return {}
+        known = self.task.labels.names
+        return scores_by_label(self._label_counts, labels=known if names <= {*known} else sorted(names))
+
+    @cached_property
+    def confusion(self) -> dict[str, dict[str, int]]:
+        """The number of decisions by true label and predicted label. The label "" stands for no label."""
+        confusion: dict[str, dict[str, int]] = {}
+        order = {name: number for number, name in enumerate([*self.classes, ""])}
+        if self.classes:
+            for true, predicted in sorted(
+                self._label_counts, key=lambda pair: [order[name] for name in pair]
+            ):
+                confusion.setdefault(true, {})[predicted] = self._label_counts[true, predicted]
+        return confusion
+
+    @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """Each prediction as plain values, with the `id` and the true answer (`true`) of its example."""
+        """Each prediction as plain values, after its `row` in the data, its `id` and its texts.
+
+        `true` is the true answer.
+        """
         return [
-            {"id": example_name(example, number)}
+            self._origin(number)
+            | texts_of(example)
             | self.task.record(example, prediction)
             | {"true": self.task.truth(example)}
-            for number, (example, prediction) in enumerate(
-                zip(self.examples, self.predictions, strict=True), start=1
-            )
+            for number, (example, prediction) in enumerate(zip(self.examples, self.predictions, strict=True))
         ]
+
+    def errors(self) -> list[dict[str, Any]]:
+        """Return the wrong predictions as dicts, the worst first.
+
+        Each has the `row` of the data, the columns of the data, and `true`, `predicted` and `score`, the
+        probability of the prediction. A column of the data whose name is taken is named `input_NAME`.
+
+        * Labels and choices: the most probable wrong prediction comes first.
+        * Several labels: `missed` and `extra` are the wrong labels, and `score` is the probability of the
+          worst of these decisions.
+        * Numbers: all predictions, the largest `deviation` first.
+        * Entities: one dict for each entity that is missed, extra, or has another label or other boundaries
+          (`error`). Words without a tagging scheme: one dict for each word.
+        * Questions: `true` has all answers. The order is that of `score` times 1 - `f1`.
+        * Sentence embedding: the highest `rank` of the second text first. Pairs with scores have no errors.
+        """
+        errors = [
+            (number, *decision.error())
+            for number, pair in enumerate(zip(self.examples, self.predictions, strict=True))
+            for decision in self.task.errors(*pair)
+        ]
+        errors.sort(key=lambda error: -error[1])  # errors of equal severity are in the order of the data
+        return [self._input(number, taken=columns) | columns for number, _, columns in errors]
+
+    def _origin(self, number: int) -> dict[str, Any]:
+        """Return the row of an example, and its id if it has one."""
+        row = self.data_rows[number] if self.data_rows else None
+        name = getattr(self.examples[number], "id", "")
+        origin = {"row": row.number if row else number + 1}
+        return origin if name == "" or (row and name == row.origin) else origin | {"id": name}
+
+    def _input(self, number: int, *, taken: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the row of an example and the columns of the data, or else its id and texts.
+
+        Entities have the text of their sentence instead of its lists of words and labels.
+        """
+        example, columns = self.examples[number], self._origin(number)
+        values = self.data_rows[number].values if self.data_rows else {}
+        is_tagged = isinstance(example, WordsExample)
+        own = {
+            name: value
+            for name, value in values.items()
+            if name and not (is_tagged and isinstance(value, list | tuple))  # an object has the column ""
+        }
+        if own:
+            columns = {"row": columns["row"]}
+        if is_tagged or not own:
+            columns |= texts_of(example)
+        for name, value in own.items():
+            while name in columns or name in taken:
+                name = f"input_{name}"
+            columns[name] = value
+        return columns
 
     def score_of(self, numbers: Sequence[int]) -> float:
         """Return the main metric over some examples. For a metric at the best threshold, use the model's own.
@@ -127,8 +223,15 @@ class Evaluation(Result):
 class EvaluationSet:
     """Labeled examples with their rows, which can be evaluated several times."""
 
-    def __init__(self, task: Task, examples: list[Any], *, batch_tokens: int | None = None) -> None:
-        self.task, self.examples = task, examples
+    def __init__(
+        self,
+        task: Task,
+        examples: list[Any],
+        data_rows: Sequence[DataRow] = (),
+        *,
+        batch_tokens: int | None = None,
+    ) -> None:
+        self.task, self.examples, self.data_rows = task, examples, list(data_rows)
         self.batch_tokens = batch_tokens
         self._chunks = list(features_of_all(task, examples))
         self._lengths: list[int] = []
@@ -177,6 +280,7 @@ class EvaluationSet:
             lengths=self._lengths,
             cut=self.counts.cut,
             warnings=self.counts.warnings,
+            data_rows=self.data_rows,
         )
 
 
@@ -204,8 +308,8 @@ def evaluate(
             `datasets.Dataset`, or an iterable of dicts or of the task's examples.
         task: name of the task (default: the task that the model was fine-tuned for). In Python also a task of
             your own.
-        output: new folder for report.json, report.md, predictions and plots. In Python also None, to
-            write no files.
+        output: new folder for report.json, report.md, errors.csv, predictions and plots. In Python also None,
+            to write no files.
         metrics: your own metrics: functions of the true and the predicted answers, or `Metric`.
         main_metric: name of the most important metric; None for the metric that selected the best model,
             which is in the report.json next to the model, or for the task's main metric if there is none.
@@ -217,7 +321,8 @@ def evaluate(
         **settings: fields of `TaskSettings` and `DataOptions`; the defaults are those of the fine-tuning.
 
     Returns:
-        The evaluation, with the metrics, the predictions, and the content of the report.
+        The evaluation, with the metrics, the scores of each label, the predictions, the errors, and the
+        content of the report.
 
     Raises:
         ConfigError: a task, setting or metric is unknown, or `output` is the folder of a fine-tuning run.
@@ -228,7 +333,8 @@ def evaluate(
     if output is not None:
         if is_run(output):
             raise ConfigError(f"{output} has the report of a fine-tuning run. Choose another folder.")
-        if isinstance(data, str | Path) and Path(data).resolve() == (output / PREDICTIONS).resolve():
+        replaced = {(output / name).resolve() for name in (PREDICTIONS, ERRORS)}
+        if isinstance(data, str | Path) and Path(data).resolve() in replaced:
             raise DataError(f"the report in {output} would replace {data}, which is the input.")
         if not overwrite or output.is_file():
             check_new_folder(output)
@@ -237,12 +343,13 @@ def evaluate(
     loaded, task = setup.model, setup.task.with_metrics(metrics)
     if main_metric is not None:
         check_metric(main_metric, task.directions, name="main_metric")
-    splits = load_splits(task, {"data": setup.reader}, labels=task.labels)
+    merge_labels = setup.settings["merge_labels"]
+    splits = load_splits(task, {"data": setup.reader}, labels=task.labels, merge_labels=merge_labels)
     given, read = splits.examples["data"], splits.reports["data"]
     for line in read.lines():
         logger.info("%s", line)
     task.check_fit(given)
-    examples = EvaluationSet(task, given, batch_tokens=batch_tokens)
+    examples = EvaluationSet(task, given, splits.rows["data"], batch_tokens=batch_tokens)
     shared = shared_with_training(model, given)
     for note in [*examples.counts.notes(), *([shared_note(shared, len(given))] if shared else [])]:
         logger.info("%s: %s", read.source, note)
@@ -261,11 +368,14 @@ def evaluate(
         report = {
             "metrics": evaluation.metrics,
             "baseline": evaluation.baseline,
+            "classes": evaluation.classes,
+            "confusion": evaluation.confusion,
             "examples": len(evaluation.examples),
             **about,
         }
     else:
         report = write_report(evaluation, output, about={"task": task.name, "model": model} | about)
+        logger.info("errors, the worst first: %s (%s rows)", output / ERRORS, f"{report['errors']:,}")
     evaluation.report.update(report)
     return evaluation
 
@@ -280,6 +390,7 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
         calibration([one.confidence or 0.0 for one in sure], [one.is_right for one in sure]) if sure else None
     )
     by_length = score_by_length(evaluation.lengths, evaluation.score_of)
+    errors = evaluation.errors()
     report: dict[str, Any] = finite(
         about
         | {
@@ -292,6 +403,9 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
             "examples_cut": evaluation.cut,
             "warnings": dict(evaluation.warnings),
             "baseline": evaluation.baseline,
+            "classes": evaluation.classes,
+            "confusion": evaluation.confusion,
+            "errors": len(errors),
             "calibration_error": reliability[0] if reliability else None,
             "by_length": by_length,
         }
@@ -326,6 +440,7 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
                 panel.step(sorted(ranks), shares, where="post")
                 panel.set(xlabel="rank", ylabel="share of matches up to this rank")
                 panel.set(xscale="log", ylim=(0, 1.02))
+        _write_errors(errors, files / ERRORS)
         lines = "".join(json_text(record) + "\n" for record in evaluation.records)
         (files / PREDICTIONS).write_text(lines, encoding="utf-8")
         write_json(files / REPORT_JSON, report)
@@ -347,6 +462,18 @@ def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:
     lines += [f"| baseline of {name} | {value:.4f} |" for name, value in report["baseline"].items()]
     if report["calibration_error"] is not None:
         lines.append(f"| expected calibration error | {report['calibration_error']:.4f} |")
+    if report["classes"]:
+        lines += ["", "| label | precision | recall | F1 | count |", "|---|---|---|---|---|"]
+        lines += [
+            "| {} | {:.4f} | {:.4f} | {:.4f} | {:,} |".format(_cell(name), *scores.values())
+            for name, scores in report["classes"].items()
+        ]
+    if confusions := most_confused(report["confusion"]):
+        lines += ["", "| true | predicted | count |", "|---|---|---|"]
+        lines += [
+            f"| {_cell(true)} | {_cell(predicted)} | {count:,} |" for true, predicted, count in confusions
+        ]
+    lines += ["", f"[{ERRORS}]({ERRORS}) has the errors, the worst first."]
     lines += ["", f"| tokens | examples | {report['main_metric']} |", "|---|---|---|"]
     lines += [
         f"| {one['shortest']} to {one['longest']} | {one['examples']} | "
@@ -355,6 +482,34 @@ def _markdown(report: dict[str, Any], pictures: Sequence[str]) -> str:
     ]
     lines += ["", *(f"![{name}]({name})" for name in pictures)]
     return "\n".join(lines) + "\n"
+
+
+def _cell(label: str) -> str:
+    return label.replace("|", "\\|").replace("\n", " ")
+
+
+def most_confused(confusion: Mapping[str, Mapping[str, int]], limit: int = 10) -> list[tuple[str, str, int]]:
+    """Return the most frequent confusions: the true label, the predicted label, and their count."""
+    confusions = [
+        (true or NO_LABEL, predicted or NO_LABEL, count)
+        for true, counts in confusion.items()
+        for predicted, count in counts.items()
+        if true != predicted
+    ]
+    return sorted(confusions, key=lambda confusion: -confusion[2])[:limit]
+
+
+def _write_errors(errors: Sequence[Mapping[str, Any]], file: Path) -> None:
+    columns = dict.fromkeys(chain.from_iterable(errors)) or ("row", "true", "predicted", "score")
+    with file.open("w", encoding="utf-8", newline="") as target:
+        writer = csv.writer(target)
+        writer.writerow(columns)
+        for error in errors:
+            cells = [finite(error.get(name)) for name in columns]
+            writer.writerow(
+                json_text(cell, ensure_ascii=False, default=str) if isinstance(cell, list | dict) else cell
+                for cell in cells
+            )
 
 
 def _draw_confusion(folder: Path, decisions: Sequence[Decision], labels: list[str]) -> None:

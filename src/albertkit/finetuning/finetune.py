@@ -46,7 +46,7 @@ SEEDS_JSON = "seeds.json"
 SPLITS = {"training": "train", "validation": "validation"}
 """The names of the data in the report -> the arguments of `finetune`."""
 # Model, tokenizer, report, plots, curves; not the lock.
-_COPIED = (".json", ".safetensors", ".model", ".vocab", ".txt", ".md", ".png", ".jsonl")
+_COPIED = (".json", ".safetensors", ".model", ".vocab", ".txt", ".md", ".png", ".jsonl", ".csv")
 
 # A run is checked for a collapse only at its end, because a slow start looks the same.
 _NOTHING_LEARNED = 0.99  # share of the prior's loss above which a run has learned nothing

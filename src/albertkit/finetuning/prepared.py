@@ -86,7 +86,7 @@ def prepare(
     options = replace(options, **readers["training"].columns.found)
     if validation is not None:
         readers["validation"] = open_reader(task, validation, options, name="validation")
-    splits = load_splits(task, readers, problem_type=settings.problem_type)
+    splits = load_splits(task, readers, problem_type=settings.problem_type, merge_labels=options.merge_labels)
     if validation is None:
         _hold_out(task, splits, settings.seed)
     for report in splits.reports.values():
@@ -111,7 +111,7 @@ def prepare(
     _log([task.check(examples["training"], examples["validation"], settings.batch_size)])
     counts = RowCounts(task)
     units = make_units(task, examples["training"], counts)
-    evaluated = EvaluationSet(task, examples["validation"])
+    evaluated = EvaluationSet(task, examples["validation"], splits.rows["validation"])
     data = {}
     for name, counted in (("training", counts), ("validation", evaluated.counts)):
         data[name] = splits.reports[name].to_json() | counted.to_json()
@@ -160,9 +160,15 @@ def _hold_out(task: Task, splits: Splits[Any], seed: int) -> None:
     held_out = [training[number] for number in sorted(chosen)]
     count = len(held_out)
     splits.examples["validation"] = held_out
+    splits.rows["validation"] = [splits.rows["training"][number] for number in sorted(chosen)]
     splits.examples["training"] = [one for number, one in enumerate(training) if number not in chosen]
     splits.reports["validation"] = replace(
-        report, source=f"{report.source} (held out)", rows=count, examples=count, problems={}
+        report,
+        source=f"{report.source} (held out)",
+        rows=count,
+        examples=count,
+        problems={},
+        merged_labels={},
     )
     report.rows, report.examples = report.rows - count, report.examples - count
     what = f"no validation data: albertkit holds out {count:,} of {len(training):,} training examples"

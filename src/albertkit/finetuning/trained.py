@@ -37,7 +37,8 @@ CONTENTS = "training_contents.jsonl"
 this ending are not uploaded to the hub."""
 _LAYOUT = ("header", "delimiter")
 _OF_FILE = ("glue", "id_column", "encoding", "sheet")
-_OF_LABELS = {"label_column", "label_separator", "negative_column", "answers_column"}
+_OF_LABELS = {"label_column", "label_separator", "merge_labels", "negative_column", "answers_column"}
+_NO_COLUMNS = ("label_separator", "merge_labels")
 
 
 def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
@@ -128,7 +129,9 @@ def open_trained(
     options = data_options(model, bound, source, columns, labeled=labeled)
     if used := _changes(options, build(DataOptions, columns, where="columns")):
         shown = " ".join(
-            f"--{name.replace('_', '-')} {shlex.quote(value)}" if value is not False else f"--no-{name}"
+            f"--{name.replace('_', '-')}{'' if value is True else ' ' + shlex.quote(value)}"
+            if value is not False
+            else f"--no-{name}"
             for name, value in used.items()
         )
         logger.info("options of the fine-tuning: %s", shown)
@@ -174,8 +177,12 @@ def data_options(
         return options
     table = _table(task, data, options)
     if table is None:  # CoNLL files have column numbers
-        numbers = (name for name in trained if str(trained[name]).removeprefix("-").isdecimal())
-        return replace(options, **{name: trained[name] for name in numbers})
+        columns = {
+            name: value
+            for name, value in trained.items()
+            if name == "merge_labels" or str(value).removeprefix("-").isdecimal()
+        }
+        return replace(options, **columns)
     if file_format(Path(table.name))[0] in (".csv", ".tsv"):
         options = replace(options, **{name: trained[name] for name in _LAYOUT if name in trained})
         table = _table(task, data, options)
@@ -185,8 +192,7 @@ def data_options(
         **{
             name: value
             for name, value in trained.items()
-            if name == "label_separator"
-            or (name not in _LAYOUT and {*columns_in(str(value), present)} <= present)
+            if name in _NO_COLUMNS or (name not in _LAYOUT and {*columns_in(str(value), present)} <= present)
         },
     )
 

@@ -40,6 +40,7 @@ from albertkit.metrics import (
     span_scores,
 )
 from albertkit.tasks.settings import ProblemType
+from albertkit.tasks.spellings import spelling_key
 
 Function = Literal["softmax", "sigmoid", "none"]
 """The function that converts logits to scores."""
@@ -263,10 +264,11 @@ class LabelSet:
             yield f"labels without a training example: {_listed(missing, _RARE_SHOWN)}"
         if rare := [repr(name) for name in names if counts[name] == 1]:
             yield f"labels with a single training example, perhaps by mistake: {_listed(rare, _RARE_SHOWN)}"
-        spellings = Counter(map(str.casefold, names))
-        if similar := [name for name in names if spellings[name.casefold()] > 1]:
-            shown = ", ".join(map(repr, sorted(similar, key=str.casefold)[:_SHOWN]))
-            yield f"labels that differ only in case, perhaps by mistake: {shown}"
+        spellings = Counter(map(spelling_key, names))
+        if similar := [name for name in names if spellings[spelling_key(name)] > 1]:
+            shown = ", ".join(map(repr, sorted(similar, key=spelling_key)[:_SHOWN]))
+            advice = "To merge them into the most frequent: --merge-labels (in Python merge_labels=True)."
+            yield f"labels that differ only in case or spaces, perhaps by mistake: {shown}. {advice}"
         for mark in ";|":
             if any(mark in name for name in names):
                 advice = f"If it separates several labels, use --label-separator {mark!r}."
@@ -313,7 +315,10 @@ def _known_name(label: str | float, names: Collection[str]) -> str:
     for name in (str(label), whole_name(label)):
         if name is not None and name in names:
             return name
-    raise UnknownLabel(f"the label {short(label)} is unknown{did_you_mean(str(label), names)}")
+    hint = did_you_mean(str(label), names)
+    if spelling_key(str(label)) in map(spelling_key, names):
+        hint += ", but with --merge-labels (in Python merge_labels=True) it is the same label"
+    raise UnknownLabel(f"the label {short(label)} is unknown{hint}")
 
 
 def _leaves(values: Iterable[Any]) -> Iterator[Any]:

@@ -3,16 +3,18 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Generic
 
+from albertkit.datasets.examples import TextExample, WordsExample
 from albertkit.datasets.options import DataOptions
 from albertkit.datasets.reader import ExampleT, Reader, ReadingReport, read_objects
-from albertkit.datasets.rows import as_source
-from albertkit.errors import AlbertKitError, DataError
+from albertkit.datasets.rows import ClassNames, Row, as_source
+from albertkit.errors import AlbertKitError, ConfigError, DataError
 from albertkit.tasks.labels import NUMBER, LabelSet, UnknownLabel
 from albertkit.tasks.rows import UnknownTokens, failures
 from albertkit.tasks.settings import ProblemType
+from albertkit.tasks.spellings import labels_in, respelled, respelled_tag, spelling
 from albertkit.tasks.task import Task, example_name
 
 CHUNK = 1024  # examples that are sorted by length and computed together
@@ -42,6 +44,8 @@ class Splits(Generic[ExampleT]):
     """Examples and reports by split; labels for tasks that have label names."""
 
     examples: dict[str, list[ExampleT]]
+    rows: dict[str, list[Row]]
+    """The row of each example."""
     reports: dict[str, ReadingReport]
     labels: LabelSet | None
 
@@ -52,6 +56,7 @@ def load_splits(
     *,
     labels: LabelSet | None = None,
     problem_type: ProblemType | None = None,
+    merge_labels: bool = False,
 ) -> Splits[ExampleT]:
     """Read all splits.
 
@@ -60,35 +65,42 @@ def load_splits(
         readers: the reader of each split. The training split comes first: its examples determine the labels.
         labels: the labels of a model that is only evaluated; None to use the labels of the first split.
         problem_type: the kind of labels of texts; None infers it.
+        merge_labels: whether to merge labels that differ only in case or spaces: into the names in `labels`,
+            or else into the most frequent spelling in the first split.
     """
-    located: dict[str, list[tuple[str, ExampleT]]] = {}
+    located: dict[str, list[tuple[Row, ExampleT]]] = {}
     reports = {name: ReadingReport(reader.source) for name, reader in readers.items()}
     for name, reader in readers.items():
         rows = located.setdefault(name, [])
-        for origin, example in reader.read(reports[name]):
+        is_large = name != [*readers][-1]  # training data beside validation data, whose columns nobody reads
+        for row, example in reader.numbered(reports[name]):
             if task.truth(example) is not None:
-                rows.append((origin, example))
+                rows.append((row._replace(values={}) if is_large else row, example))
             else:
-                reports[name].add("unlabeled", origin)
+                reports[name].add("unlabeled", row.origin)
                 reports[name].examples -= 1
         _check_usable(rows, reports[name])
-    examples = {name: [example for _, example in rows] for name, rows in located.items()}
+    first, *_ = located
+    names = readers[first].columns.class_names
+    if merge_labels:
+        names = _merge_labels(task, located, reports, names, labels)
     training: ReadingReport | None = None
     if labels is None:
-        first, *_ = located
         training = reports[first]
         try:
-            labels = task.find_labels(examples[first], readers[first].columns.class_names, problem_type)
+            labels = task.find_labels([example for _, example in located[first]], names, problem_type)
         except DataError as error:
             raise DataError(f"{training.source}: {error}{left_out(training)}") from error
     if labels is not None:
         for name, rows in located.items():
             is_training = reports[name] is training
-            examples[name], unknown = _with_labels(task, rows, labels, reports[name], counts=is_training)
+            located[name], unknown = _with_labels(task, rows, labels, reports[name], counts=is_training)
             if unknown:
                 raise _unknown_labels(unknown, labels, training)
-            _check_usable(examples[name], reports[name])
-    return Splits(examples, reports, labels)
+            _check_usable(located[name], reports[name])
+    rows = {name: [row for row, _ in pairs] for name, pairs in located.items()}
+    examples = {name: [example for _, example in pairs] for name, pairs in located.items()}
+    return Splits(examples, rows, reports, labels)
 
 
 def left_out(report: ReadingReport | None) -> str:
@@ -102,23 +114,49 @@ def _check_usable(examples: Sequence[Any], report: ReadingReport) -> None:
 
 
 def _with_labels(
-    task: Task, rows: list[tuple[str, Any]], labels: LabelSet, report: ReadingReport, *, counts: bool
-) -> tuple[list[Any], list[str]]:
-    """Return the examples with their labels in the set, and what is wrong with those that are not.
+    task: Task, rows: list[tuple[Row, Any]], labels: LabelSet, report: ReadingReport, *, counts: bool
+) -> tuple[list[tuple[Row, Any]], list[str]]:
+    """Return the rows and examples with labels in the set, and what is wrong with those that are not.
 
     If `counts`, and in a regression, invalid examples are only counted in the report.
     """
     examples, unknown = [], list[str]()
-    for origin, example in rows:
+    for row, example in rows:
         try:
-            examples.append(task.with_label(example, labels))
+            examples.append((row, task.with_label(example, labels)))
         except UnknownLabel as error:
             if counts or labels.kind is NUMBER:
-                report.add("mislabeled", origin, str(error))
+                report.add("mislabeled", row.origin, str(error))
                 report.examples -= 1
             else:
-                unknown.append(f"{origin}: {error}")
+                unknown.append(f"{row.origin}: {error}")
     return examples, unknown
+
+
+def _merge_labels(
+    task: Task,
+    located: dict[str, list[tuple[Row, Any]]],
+    reports: Mapping[str, ReadingReport],
+    names: ClassNames,
+    labels: LabelSet | None,
+) -> ClassNames:
+    """Merge the spellings of labels in all examples, and return the merged names that a source defines."""
+    if task.example_class not in (TextExample, WordsExample):
+        raise ConfigError(f"merge_labels cannot be used with {task.name}, which has no label names. Omit it.")
+    has_tags = task.example_class is WordsExample
+    known: Iterable[str] = chain.from_iterable(labels_in(one) for _, one in next(iter(located.values())))
+    if labels is not None:
+        known = labels_in(WordsExample((), labels.names)) if has_tags else labels.names
+    spell = spelling(known, exact=labels is not None)
+    for name, rows in located.items():
+        merged: dict[str, Counter[str]] = {}
+        for number, (row, example) in enumerate(rows):
+            for label in labels_in(example):
+                if spell(label) != label:
+                    merged.setdefault(spell(label), Counter())[label] += 1
+            rows[number] = row, respelled(example, spell)
+        reports[name].merged_labels = {label: dict(counts) for label, counts in merged.items()}
+    return names and tuple(dict.fromkeys(respelled_tag(n, spell) if has_tags else spell(n) for n in names))
 
 
 def _unknown_labels(unknown: list[str], labels: LabelSet, training: ReadingReport | None) -> DataError:

@@ -19,7 +19,7 @@ from albertkit.errors import DataError
 from albertkit.metrics import choice_scores
 from albertkit.reference import softmax
 from albertkit.tasks.rows import text_rows
-from albertkit.tasks.task import Task, directions
+from albertkit.tasks.task import Decision, Task, directions
 
 GAP = "_"
 
@@ -93,6 +93,12 @@ class MultipleChoice(Task[ChoiceExample, Row, Chosen]):
 
     def truth(self, example: ChoiceExample) -> int | None:
         return example.label
+
+    def decisions(self, example: ChoiceExample, prediction: Chosen) -> list[Decision]:
+        (decision,) = super().decisions(example, prediction)
+        sides = {"true_text": example.label, "predicted_text": prediction.choice}
+        texts = {name: None if side is None else example.choices[side] for name, side in sides.items()}
+        return [replace(decision, details=texts)]
 
     def scores(self, examples: Sequence[ChoiceExample], predictions: Sequence[Chosen]) -> dict[str, float]:
         true = [-1 if example.label is None else example.label for example in examples]

@@ -22,7 +22,7 @@ from albertkit.config import AlbertConfig
 from albertkit.datasets.examples import QuestionExample, inside_word
 from albertkit.engines.engine import Row, every_token
 from albertkit.errors import ConfigError, DataError, short
-from albertkit.metrics import best_threshold, exact_match, score_questions
+from albertkit.metrics import best_threshold, exact_match, score_questions, token_f1
 from albertkit.reference import largest_indices, log_sum_exp
 from albertkit.tasks.labels import entropy
 from albertkit.tasks.rows import owned
@@ -323,7 +323,9 @@ class QuestionAnswering(Task[QuestionExample, QuestionRow, Answered]):
         answer = prediction.ranked(self.threshold)[0]
         texts = [text for text, _ in example.answers] or [""]
         right = any(exact_match(text, answer.text) for text in texts)
-        return [Decision(texts[0], answer.text, right, min(answer.score, 1.0))]
+        score, f1 = min(answer.score, 1.0), max(token_f1(text, answer.text) for text in texts)
+        details = {"true": list(dict.fromkeys(texts)), "f1": f1}
+        return [Decision(texts[0], answer.text, right, score, severity=score * (1 - f1), details=details)]
 
     def record(self, example: QuestionExample, prediction: Answered) -> dict[str, Any]:
         answer = prediction.ranked(self.threshold)[0]

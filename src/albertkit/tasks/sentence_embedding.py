@@ -310,7 +310,13 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
     def decisions(self, example: PairExample, prediction: Embedded) -> list[Decision]:
         if example.score is not None:
             return [Decision(example.score, prediction.similarity, example.score == prediction.similarity)]
-        return [Decision(example.pair, prediction.nearest, prediction.rank == 1)]
+        rank = prediction.rank or 0
+        details = {"rank": rank, "similarity": prediction.similarity}
+        return [Decision(example.pair, prediction.nearest, rank == 1, severity=rank, details=details)]
+
+    def errors(self, example: PairExample, prediction: Embedded) -> list[Decision]:
+        """Return the wrong match of a pair. Scores have only an order, so no single cosine is wrong."""
+        return [] if example.score is not None else super().errors(example, prediction)
 
     def constant_answer(self, examples: Sequence[PairExample], predictions: Sequence[Embedded]) -> str | None:
         """Return "one vector" if the vectors of different texts are almost equal, else None."""

@@ -16,7 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
@@ -89,6 +89,20 @@ class Decision:
     is_right: bool
     confidence: float | None = None
     """The probability of the prediction, if it has one."""
+    severity: float | None = None
+    """How bad a wrong decision is, higher for worse; None for its deviation or its probability."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """Further columns in a list of errors."""
+
+    def error(self) -> tuple[float, dict[str, Any]]:
+        """Return the severity of a wrong decision and its columns in a list of errors."""
+        columns, severity = {"true": self.true, "predicted": self.predicted}, self.confidence or 0.0
+        if isinstance(self.true, float) and isinstance(self.predicted, float):
+            columns["deviation"] = self.predicted - self.true
+            severity = abs(columns["deviation"])
+        if self.confidence is not None:
+            columns["score"] = self.confidence
+        return severity if self.severity is None else self.severity, columns | dict(self.details)
 
 
 class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
@@ -391,6 +405,14 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         predicted = record[self.answer]
         confidence = record[self.probability] if self.probability else None
         return [Decision(_hashable(true), _hashable(predicted), true == predicted, confidence)]
+
+    def outcomes(self, example: ExampleT, prediction: PredictionT) -> list[Decision]:
+        """Return the decisions that the scores of each label count; the label "" stands for no label."""
+        return self.decisions(example, prediction)
+
+    def errors(self, example: ExampleT, prediction: PredictionT) -> list[Decision]:
+        """Return the wrong decisions for a list of errors."""
+        return [one for one in self.decisions(example, prediction) if not one.is_right]
 
     # --- signs of a collapsed training
 

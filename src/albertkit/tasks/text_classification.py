@@ -23,7 +23,7 @@ from albertkit.reference import softmax
 from albertkit.tasks.labels import CLASS, NUMBER, SEVERAL, Function, LabelSet, infer_labels
 from albertkit.tasks.rows import text_rows
 from albertkit.tasks.settings import ProblemType
-from albertkit.tasks.task import Task, directions
+from albertkit.tasks.task import Decision, Task, directions
 
 CONSTANT = 1e-3
 """Spread of a label's probabilities, relative to their mean, below which they count as constant. It is below
@@ -157,6 +157,34 @@ class TextClassification(Task[TextExample, Row, Classified]):
 
     def truth(self, example: TextExample) -> Any:
         return list(example.label) if isinstance(example.label, tuple) else example.label
+
+    def decisions(self, example: TextExample, prediction: Classified) -> list[Decision]:
+        decisions = super().decisions(example, prediction)
+        if self.labels.kind is not SEVERAL:
+            return decisions
+        wrong = [one for one in self.outcomes(example, prediction) if not one.is_right]
+        details = {
+            "missed": [one.true for one in wrong if one.true],
+            "extra": [one.predicted for one in wrong if one.predicted],
+        }
+        score = max((one.confidence or 0.0 for one in wrong), default=None)
+        return [replace(decisions[0], severity=score, details=details | {"score": score})]
+
+    def outcomes(self, example: TextExample, prediction: Classified) -> list[Decision]:
+        """Return the decisions; for several labels one for each label that is true or predicted."""
+        if self.labels.kind is not SEVERAL:
+            return self.decisions(example, prediction)
+        true, predicted = ({*side} for side in (example.label, prediction.label) if isinstance(side, tuple))
+        return [
+            Decision(
+                name if name in true else "",
+                name if name in predicted else "",
+                is_right=name in true and name in predicted,
+                confidence=score if name in predicted else 1 - score,
+            )
+            for name, score in zip(self.labels.names, prediction.scores, strict=True)
+            if name in true or name in predicted
+        ]
 
     def scores(self, examples: Sequence[TextExample], predictions: Sequence[Classified]) -> dict[str, float]:
         true: list[Any] = [example.label for example in examples]

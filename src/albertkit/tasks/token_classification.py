@@ -23,7 +23,7 @@ from albertkit.datasets.examples import CHARACTER_WORD, IGNORED, WordsExample
 from albertkit.datasets.official import WORD_TABLES
 from albertkit.engines.engine import Row
 from albertkit.errors import ConfigError, DataError, did_you_mean, short
-from albertkit.metrics import BEGINS, ENDS, OUTSIDE, has_no_types, of_scheme, split_label
+from albertkit.metrics import BEGINS, ENDS, OUTSIDE, has_no_types, of_scheme, spans, split_label
 from albertkit.reference import softmax
 from albertkit.tasks.labels import TAGS, LabelSet, infer_tags
 from albertkit.tasks.rows import owned
@@ -276,6 +276,44 @@ class TokenClassification(Task[WordsExample, WordsRow, Tagged]):
             )
             if true != IGNORED
         ]
+
+    def outcomes(self, example: WordsExample, prediction: Tagged) -> list[Decision]:
+        """Return a decision for each true or predicted span, or for each word if labels follow no scheme."""
+        words = [number for number, label in enumerate(example.labels or ()) if label != IGNORED]
+        sides = ([labels[number] for number in words] for labels in (example.labels or (), prediction.labels))
+        is_scheme = of_scheme(self.labels.names)
+        true, predicted = (
+            {(start, end): kind for kind, start, end in spans(side)}
+            if is_scheme
+            else {(number, number + 1): label for number, label in enumerate(side)}
+            for side in sides
+        )
+        of_words = (one.confidence for one in self.decisions(example, prediction))
+        scores = dict(zip(words, of_words, strict=True))
+        outcomes = []
+        for start, end in sorted({*true, *predicted}):
+            pair = true.get((start, end), ""), predicted.get((start, end), "")
+            others = predicted if pair[0] else true
+            overlaps = any(first < end and start < last for first, last in others)
+            error = "label" if all(pair) else "boundaries" if overlaps else "missed" if pair[0] else "extra"
+            inside = words[start:end]
+            known = [score for number in inside if (score := scores[number]) is not None]
+            outcomes.append(
+                Decision(
+                    *pair,
+                    is_right=pair[0] == pair[1],
+                    confidence=sum(known) / len(known) if known else None,
+                    details={
+                        "error": error,
+                        "words": " ".join(example.words[number] for number in inside),
+                        "first_word": inside[0] + 1,
+                    },
+                )
+            )
+        return outcomes
+
+    def errors(self, example: WordsExample, prediction: Tagged) -> list[Decision]:
+        return [one for one in self.outcomes(example, prediction) if not one.is_right]
 
     def learnt_classes(self, rows: Iterable[WordsRow]) -> Counter[int]:
         counts = Counter(label for row in rows for label in row.labels)
