@@ -20,6 +20,7 @@ from albertkit.metrics import (
     class_scores,
     confusion_matrix,
     exact_match,
+    f1_threshold,
     multi_label_cross_entropy,
     multi_label_scores,
     normalize_answer,
@@ -55,6 +56,41 @@ def test_scores_of_two_classes() -> None:
         }
     )
     assert confusion_matrix(references, predictions, labels=["0", "1"]).tolist() == [[4, 1], [2, 3]]
+
+
+def test_no_answer_counts_as_wrong() -> None:
+    pytest.importorskip("sklearn")
+    references, predictions = ["1", "1", "1", "0"], ["1", None, "0", None]
+    scores = class_scores(references, predictions, labels=["0", "1"])
+    assert scores["accuracy"] == 1 / 4
+    assert scores["f1"] == pytest.approx(2 * 1 / (2 * 1 + 0 + 2))
+    assert scores["f1_macro"] == pytest.approx((0.5 + 0) / 2)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.floats(1e-6, 1)), min_size=1, max_size=12))
+@example([(True, 0.5), (False, 0.5)])
+@example([(True, 1e-6), (False, 1.0)])
+def test_no_threshold_of_a_label_has_a_better_f1(examples: list[tuple[bool, float]]) -> None:
+    pytest.importorskip("sklearn")
+    threshold = f1_threshold([true for true, _ in examples], [share for _, share in examples])
+
+    def f1(threshold: float) -> float:
+        right = sum(true and share > threshold for true, share in examples)
+        counts = sum(true for true, _ in examples) + sum(share > threshold for _, share in examples)
+        return 2 * right / counts if counts else 0.0
+
+    best = max(f1(candidate) for candidate in {0.0, 0.5, *(share for _, share in examples)})
+    assert f1(threshold) == pytest.approx(best)
+    if f1(0.5) == best:
+        assert threshold == 0.5
+
+
+def test_a_threshold_has_few_digits() -> None:
+    pytest.importorskip("sklearn")
+    assert f1_threshold([True, True, False], [0.9, 0.25, 0.125]) == 0.19
+    assert f1_threshold([True, False], [0.8, 0.7]) == 0.75
+    assert f1_threshold([True, True, False], [0.3004, 0.9, 0.3001]) in (0.3002, 0.3003)
+    assert f1_threshold([False, False], [0.9, 0.1]) == 0.5
 
 
 def test_matthews_of_the_documentation_of_scikit_learn() -> None:

@@ -29,6 +29,8 @@ TASK_KEY = "finetuning_task"
 """The config key for the task name of a fine-tuned model."""
 SETTINGS_KEY = "task_settings"
 """The config key for the settings with which the rows of a fine-tuned model were made."""
+THRESHOLDS_KEY = "thresholds"
+"""The config key for the probability that each label must exceed to be predicted."""
 
 ACTIVATION_ALIASES = {
     **dict.fromkeys(("gelu_accurate", "gelu_fast", "gelu_python_tanh", "gelu_pytorch_tanh"), "gelu_new"),
@@ -73,6 +75,7 @@ _MOST_LABELS = 1_000_000  # each label needs memory, and a damaged file may have
 _KNOWN_KEYS = {
     *("null_score_diff_threshold", "text_pairs", "sentence_pooling", "sentence_normalize", "task_settings"),
     *("transformers_version", "task_specific_params", "tokenizer_class", TASK_KEY, "sep_token_id"),
+    THRESHOLDS_KEY,
     *("use_cache", "is_decoder", "add_cross_attention", "chunk_size_feed_forward", "prefix"),
 }
 

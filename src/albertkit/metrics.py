@@ -58,7 +58,7 @@ def class_scores(
 
     Args:
         references: the true labels.
-        predictions: the predicted labels, as many.
+        predictions: the predicted labels, as many; None for no answer, which counts as wrong.
         labels: all labels in the model's order. With two labels, the second is the positive class ("1", as in
             MRPC and QQP).
 
@@ -66,9 +66,9 @@ def class_scores(
         DataError: a label is not in `labels`, or the numbers of labels differ.
     """
     _check_lengths(references, predictions)
-    if unknown := {*references, *predictions} - {*labels}:
+    true, predicted = list(references), ["" if label is None else label for label in predictions]
+    if unknown := {*true, *predicted} - {*labels, ""}:
         raise DataError(f"the labels {sorted(unknown)} are not among {', '.join(labels)}")
-    true, predicted = list(references), list(predictions)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="A single label", category=UserWarning)  # the result is 0
         matthews = float(metrics.matthews_corrcoef(true, predicted))
@@ -78,7 +78,7 @@ def class_scores(
         "f1_macro": _f1(true, predicted, labels=list(labels), average="macro"),
     }
     if len(labels) == 2:
-        scores["f1"] = _f1(true, predicted, pos_label=labels[1], average="binary")
+        scores["f1"] = _f1(true, predicted, labels=[labels[1]], average="macro")
     return scores
 
 
@@ -159,6 +159,31 @@ def multi_label_cross_entropy(
     true, probability = _indicators(references, labels) == 1, np.asarray(probabilities, float)
     right = np.where(true, probability, 1 - probability)  # (N, K), the probability of each right decision
     return float(-np.log(right.clip(min=1e-7)).mean())  # in float32, a probability can be exactly 0 or 1
+
+
+def f1_threshold(references: Sequence[bool], probabilities: Sequence[float] | np.ndarray) -> float:
+    """Return the threshold that a label's probability must exceed for the best F1.
+
+    Of all thresholds with the best F1, it is 0.5 if this is one of them, otherwise the middle of the interval
+    nearest to 0.5, rounded to as few digits as keep it in the interval. Without an example of the label, it
+    is 0.5.
+
+    Args:
+        references: whether each example has the label.
+        probabilities: the probability of the label for each example.
+    """
+    _check_lengths(references, probabilities)
+    if not any(references):
+        return 0.5
+    precision, recall, uppers = metrics.precision_recall_curve(references, probabilities)
+    f1 = (2 * precision * recall / np.maximum(precision + recall, 1e-12))[:-1]  # the last predicts none
+    intervals = np.stack([np.append(0.0, uppers[:-1]), uppers], axis=1)[np.isclose(f1, f1.max())]
+    distances = np.maximum(intervals[:, 0] - 0.5, 0.5 - np.nextafter(intervals[:, 1], 0)).clip(min=0)
+    lower, upper = map(float, intervals[int(distances.argmin())])  # examples of probability `upper` pass
+    if lower <= 0.5 < upper:
+        return 0.5
+    middles = (round((lower + upper) / 2, digits) for digits in range(2, 18))
+    return next((middle for middle in middles if lower <= middle < upper), lower)
 
 
 def _indicators(examples: Sequence[tuple[str, ...]], labels: Sequence[str]) -> np.ndarray:

@@ -99,7 +99,11 @@ class TextClassificationOptions:
 
     top_k: int | None = option(BEST, minimum=1, request_maximum=100)
     """Number of labels to return; None for all. By default, the pipeline returns the best label; for a model
-    with `problem_type="multi_label_classification"`, all labels with a probability above 0.5."""
+    with `problem_type="multi_label_classification"`, all labels above their threshold."""
+    threshold: float | Mapping[str, float] | None = option(minimum=0.0, maximum=1.0)
+    """Probability that a label must exceed to be predicted: one number for all labels, or a number for each
+    label by name (as a flag: LABEL=NUMBER, several times). If no label exceeds its threshold, the answer is
+    empty (default: the thresholds in the model's config; without these, none, and 0.5 for several labels)."""
     function_to_apply: Literal["softmax", "sigmoid", "none"] | None = option(rare=True)
     """Function that converts logits to scores (default: the function of the config's `problem_type`: softmax;
     sigmoid for multi-label or a single label; none for regression)."""
@@ -224,7 +228,7 @@ def read_options(kind: type, *given: Mapping[str, Any]) -> Any:
                 values[name] = value
     for name, value in values.items():
         minimum, maximum = (fields[name].metadata.get(limit) for limit in ("minimum", "maximum"))
-        if value is BEST or value is None or minimum is None:
+        if value is BEST or value is None or minimum is None or isinstance(value, Mapping):
             continue
         if isinstance(minimum, int):
             check_size(name, value, minimum=minimum)

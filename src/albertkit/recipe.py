@@ -30,6 +30,7 @@ _NAMES: dict[Any, str] = {
     str: "a text",
     list: "a list",
     dict: "a table",
+    Mapping: "a table",
     types.NoneType: "None",
 }
 """Type -> its name in errors."""

@@ -113,6 +113,22 @@ class TestAnswers:
         best = server.results("/v1/classify", {"input": texts, "top_k": 1})
         assert [len(labels) for labels in best] == [1] * len(texts)
 
+    def test_thresholds(self, server: Running, folders: dict[str, str]) -> None:
+        own = pipeline("text-classification", folders["classifier"], device="cpu")
+        (label,) = own("a fox")
+        name = label["label"]
+        for threshold in (0.999, {name: 0.999}):
+            (result,) = server.results("/v1/classify", {"input": "a fox", "threshold": threshold})
+            assert result == [{"label": None, "score": pytest.approx(label["score"], abs=1e-5)}]
+            body = {"input": "a fox", "threshold": threshold, "top_k": None}
+            (every,) = server.results("/v1/classify", body)
+            assert [one["predicted"] for one in every] == [False] * len(every)
+        (result,) = server.results("/v1/classify", {"input": "a fox", "threshold": 0.0})
+        assert result[0]["label"] == name
+        for threshold in (2, {"nothing": 0.5}, {name: -1}, "0.5", [0.5]):
+            wrong = server.ask("/v1/classify", {"input": "a fox", "threshold": threshold})
+            assert wrong.status == 422, threshold
+
     def test_answers_are_as_long_as_in_the_fine_tuning(
         self, server: Running, folders: dict[str, str]
     ) -> None:

@@ -18,12 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command_line import Run
 from modeling_twins import make
 
 import albertkit
 from albertkit.errors import ConfigError, DataError
+from albertkit.tasks.labels import CLASS, SEVERAL, LabelSet
 from albertkit.tasks.token_classification import split_words
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.web import libraries
@@ -270,6 +272,41 @@ def test_a_single_label_without_a_problem_type_has_a_probability(tmp_path: Path)
     script = _ASK.replace("logits: scores", "logits: { data: [2] }")
     (answer,) = _node(tmp_path, script, "model.js", "tokens.js", argument=[["v1/classify", {"input": "a"}]])
     assert answer["results"][0][0]["score"] == pytest.approx(0.880797)  # sigmoid, as in Python
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("kind", "logits", "thresholds"),
+    [
+        (None, [0.4, 0.6], {"b": 0.7}),
+        (None, [0.4, 0.6], {"a": 0.3}),
+        (None, [0.4, 0.6], {"a": 0.3, "b": 0.7}),
+        (None, [0.4, 0.6], {"a": 0.5, "b": 0.4}),
+        (None, [0.2, 0.5, 0.3], {"a": 0.5, "b": 0.6, "c": 0.7}),
+        ("multi_label_classification", [0.4, 0.6, 0.9], {"a": 0.3, "c": 0.95}),
+    ],
+)
+def test_the_page_predicts_with_thresholds_as_python(
+    tmp_path: Path, kind: str | None, logits: list[float], thresholds: dict[str, float]
+) -> None:
+    """The logits are the logarithms of the probabilities; of several labels, those of the odds."""
+    shares = np.array(logits)
+    values = np.log(shares if kind is None else shares / (1 - shares))
+    labels = LabelSet(CLASS if kind is None else SEVERAL, tuple("abc"[: len(shares)]), thresholds)
+    expected = labels.predict(values)
+    names = dict(enumerate(labels.names))
+    config = {
+        "max_position_embeddings": 16,
+        "problem_type": kind,
+        "id2label": names,
+        "thresholds": thresholds,
+    }
+    script = _ASK.replace("{ max_position_embeddings: 16 }", json.dumps(config))
+    script = script.replace("logits: scores", f"logits: {{ data: {values.tolist()} }}")
+    asked = ["v1/classify", {"input": "a", "top_k": 3}]
+    (answer,) = _node(tmp_path, script, "model.js", "tokens.js", argument=[asked])
+    predicted = {one["label"] for one in answer["results"][0] if one["predicted"]}
+    assert predicted == ({*expected} if isinstance(expected, tuple) else {expected} - {None})
 
 
 @needs_node

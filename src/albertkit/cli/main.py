@@ -83,13 +83,31 @@ def _function_of(command: "Command", *, show_all: bool) -> Any:
     return call
 
 
-def _split(name: str, value: str, kind: type) -> list[Any]:
-    """Return the parts of a value between commas."""
+def _split(name: str, value: Any, kind: type) -> Any:
+    """Return the parts of a value between commas, or the numbers by name of values NAME=NUMBER."""
+    flag = f"--{name.replace('_', '-')}"
+    if kind is dict:
+        return _numbers(flag, value)
     try:
         return [kind(part.strip()) for part in value.split(",") if part.strip()]
     except ValueError as error:
-        flag = f"--{name.replace('_', '-')}"
         raise ConfigError(f"{flag} is {value!r}. Expected whole numbers separated by commas.") from error
+
+
+def _numbers(flag: str, values: list[str]) -> Any:
+    """Return a dict for values NAME=NUMBER; otherwise the last value, as a number if it is one."""
+    numbers: dict[str, float] = {}
+    for value in values:
+        name, equals, number = value.rpartition("=")
+        try:
+            numbers[name] = float(number)
+        except ValueError as error:
+            if equals:
+                raise ConfigError(f"{flag} is {value!r}. Expected a number after the '='.") from error
+            return value
+        if not equals and any("=" in other for other in values):
+            raise ConfigError(f"{flag} is {value!r}. Expected NAME=NUMBER for each label, or only a number.")
+    return numbers.get("", numbers)
 
 
 def run() -> None:

@@ -235,6 +235,8 @@ def _evaluated(node: Any) -> Any:
 def _type_of(hint: Any) -> tuple[Any, type | None]:
     """Return the type of a flag's value, and the type of its parts if commas separate them.
 
+    The parts are a dict for a flag that is a number, or NAME=NUMBER several times.
+
     An option that accepts a bool is a switch, whatever else it accepts in Python. The type is None if the
     value cannot be typed.
     """
@@ -246,6 +248,8 @@ def _type_of(hint: Any) -> tuple[Any, type | None]:
         return Path, None
     for member in members:
         origin, arguments = typing.get_origin(member), typing.get_args(member)
+        if origin is abc.Mapping and arguments == (str, float):
+            return list[str], dict
         if origin in (Literal, list):
             return member, None
         if origin in (abc.Sequence, tuple) and arguments[0] in (str, int):

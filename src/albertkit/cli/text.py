@@ -144,6 +144,8 @@ def classify(text: list[str] | None = None, *, pair: str | None = None, **given:
     is_zero_shot, top_k = "candidate_labels" in options, options.pop("top_k")
     if not is_zero_shot and {"multi_label", "hypothesis_template"} & options.keys():
         raise ConfigError("--multi-label and --hypothesis-template also need --candidate-labels.")
+    if is_zero_shot and "threshold" in options:
+        raise ConfigError("--threshold is for fine-tuned classifiers. Omit it or --candidate-labels.")
     if is_zero_shot and pair is not None:
         raise ConfigError("--candidate-labels are for single texts. Omit --pair.")
     texts: Any = text if pair is None else [((text or [""])[0], pair)]
@@ -173,6 +175,9 @@ def classify(text: list[str] | None = None, *, pair: str | None = None, **given:
                 console.print(f"{'score' if is_unnamed else label['label']}  {label['score']:.4g}")
         else:
             printing.print_bars(console, [(label["label"], label["score"]) for label in labels])
+        if any("predicted" in label for label in labels):
+            predicted = ", ".join(label["label"] for label in labels if label["predicted"])
+            console.print(f"predicted: {predicted or 'none (no label exceeds its threshold)'}")
         console.print()
 
 

@@ -419,8 +419,8 @@ def write_report(evaluation: Evaluation, folder: Path, *, about: dict[str, Any])
             panel.bar(names, [part["score"] for part in by_length])
             panel.set(xlabel="tokens (examples)", ylabel=evaluation.main_metric)
             panel.tick_params(axis="x", labelsize=7)
-        if answers <= {*labels} and len(labels) <= _MOST_LABELS:
-            _draw_confusion(files, decisions, labels)
+        if answers <= {*labels, None} and len(labels) <= _MOST_LABELS:
+            _draw_confusion(files, [one for one in decisions if one.predicted is not None], labels)
         if reliability:
             error, bins = reliability
             points = [(part["confidence"], part["accuracy"]) for part in bins if part["count"]]

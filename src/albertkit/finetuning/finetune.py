@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from albertkit.checkpoints.sentence_modules import files_of
+from albertkit.config import THRESHOLDS_KEY
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError, TrainingError
 from albertkit.extras import require
@@ -287,10 +288,16 @@ def _finish(
     model_class = auto.model_class(prepared.task.architecture)
     validation, metric = prepared.validation, prepared.metric
     model = model_class.from_pretrained(output, device_map=world.device)
+    model.config.extra.pop(THRESHOLDS_KEY, None)  # of an earlier call for the same run
     evaluation = validation.evaluate(model, model.config, main_metric=metric)
     if tuned := evaluation.task.tuned(evaluation.examples, evaluation.predictions):
         model.config.extra |= tuned
-        evaluation = validation.evaluate(model, model.config, main_metric=metric)
+        before, evaluation = evaluation, validation.evaluate(model, model.config, main_metric=metric)
+        if settings.task.threshold == "auto":
+            shown = ", ".join(f"{name} {value:g}" for name, value in tuned[THRESHOLDS_KEY].items())
+            name = "f1" if "f1" in before.metrics else "f1_macro"
+            figures = f"{name} {evaluation.metrics[name]:.4f} instead of {before.metrics[name]:.4f}"
+            logger.info(f"thresholds tuned on the validation data: {shown} ({figures})")
     collapsed = collapse(evaluation, output, prior=prior_loss(prepared))
     # If no evaluation had a value, the loop keeps the last model.
     kept_step = state.step if state.best is None else state.best_step
@@ -346,6 +353,7 @@ def _train(
     # The settings that affect training, without those that the loop compares itself.
     of_loop = {field.name for field in fields(TrainingSettings)} | {"epochs", "warmup"}
     identity = {name: value for name, value in asdict(settings).items() if name not in of_loop}
+    identity["task"].pop("threshold")  # which the finished run may change
     labels = task.config.id2label
 
     def save_model(target: Path) -> None:

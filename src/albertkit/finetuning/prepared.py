@@ -16,7 +16,7 @@ from torch import Tensor
 
 from albertkit.checkpoints.formats import load_config
 from albertkit.checkpoints.match import LoadReport
-from albertkit.config import AlbertConfig
+from albertkit.config import THRESHOLDS_KEY, AlbertConfig
 from albertkit.datasets.examples import content_of
 from albertkit.datasets.options import DataOptions
 from albertkit.errors import ConfigError, DataError
@@ -100,6 +100,7 @@ def prepare(
     else:  # in other libraries, the size of a head depends on the number of labels
         labels = {"id2label": AlbertConfig().id2label, "problem_type": None}
     config = config.replace(**labels, **settings.dropouts)
+    config.extra.pop(THRESHOLDS_KEY, None)  # of other labels, or of other scores
     task = task.bind(load_tokenizer(str(model)), config, settings.task)
     for name, value in task.saved(examples["training"]).items():
         if value is None:

@@ -43,9 +43,15 @@ _NO_COLUMNS = ("label_separator", "merge_labels")
 
 def task_settings(model: str | Path, given: dict[str, Any]) -> TaskSettings:
     """Return the settings for reading examples: those given, otherwise those of the fine-tuning."""
+    if given.get("threshold") == "auto":
+        raise ConfigError(
+            "threshold is 'auto', which only finetune accepts, because it tunes thresholds on its validation "
+            "data. Pass numbers, or omit it for the thresholds in the model's config."
+        )
     trained = _report(Path(model)).get("settings")
     # Without a report: a checkpoint, a copy of only the model, a name on the hub.
     lengths = trained.get("task", {}) if trained else saved_lengths(load_config(str(model)))
+    lengths = {name: value for name, value in lengths.items() if name != "threshold"}  # it is in the config
     return build(TaskSettings, {**lengths, **given}, where="settings")
 
 

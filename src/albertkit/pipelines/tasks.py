@@ -41,7 +41,7 @@ Pipeline = Any  # `core.Pipeline`, which imports this module
 _MIN_LENGTH = 3  # [CLS], a token, [SEP]
 _TEMPLATE = re.compile(r"((?:[^{}]|\{\{|\}\})*)\{0?\}((?:[^{}]|\{\{|\}\})*)")
 _CUT_UNSEEN = (
-    "a text was truncated, and no label has a probability above 0.5, so its answer is an empty list without "
+    "a text was truncated, and no label exceeds its threshold, so its answer is an empty list without "
     "`cut`. With top_k=None, the answer has all labels, and each has `cut`."
 )
 
@@ -246,7 +246,9 @@ def _read_pair(given: Any) -> TextExample:
 def _text_classification(pipeline: Pipeline, options: Any) -> Plan:
     strategy, longest = _limits(pipeline, options.truncation, options.max_length, options.padding)
     task = TextClassification(truncation=strategy, function_to_apply=options.function_to_apply).bind(
-        pipeline.tokenizer, pipeline.model.config, TaskSettings(max_length=longest)
+        pipeline.tokenizer,
+        pipeline.model.config,
+        TaskSettings(max_length=longest, threshold=options.threshold),
     )
     top_k = options.top_k
     decides = top_k is BEST and pipeline.model.config.problem_type == "multi_label_classification"
@@ -261,6 +263,13 @@ def _text_classification(pipeline: Pipeline, options: Any) -> Plan:
             if cut and not predicted.label:
                 warn_caller(_CUT_UNSEEN)
             return [label for label in ranked if label["label"] in predicted.label]
+        if top_k is BEST and predicted.label is None:
+            return {**ranked[0], "label": None}
+        if task.labels.thresholds:
+            names = predicted.label if isinstance(predicted.label, tuple) else (predicted.label,)
+            if top_k is BEST:
+                return next(label for label in ranked if label["label"] in names)
+            ranked = [{**label, "predicted": label["label"] in names} for label in ranked]
         return ranked[0] if top_k is BEST else ranked[:top_k]
 
     return _planned(pipeline, task, answer, as_list=not decides)  # as in `transformers`

@@ -126,12 +126,14 @@ def _schema_of(kind: Any, field: dataclasses.Field[Any]) -> Any:
     is_union = typing.get_origin(kind) in (types.UnionType, typing.Union)
     kinds = typing.get_args(kind) if is_union else (kind,)
     members: list[Any] = [member for member in kinds if member is not type(None)]
-    if any(typing.get_origin(member) not in (None, Literal) for member in members):
+    if any(typing.get_origin(member) not in (None, Literal, Mapping) for member in members):
         members = [Annotated[list[Name], _list(max_length=1000)]]  # instead of a text
     minimum, maximum = (field.metadata.get(name) for name in ("minimum", "request_maximum"))
     number = Annotated[int, Field(ge=minimum or 0, le=maximum or _MAX_LENGTH)]
     share = Annotated[float, Field(ge=minimum, le=field.metadata.get("maximum"))]
-    in_json = [{int: number, float: share, str: Name}.get(member, member) for member in members]
+    shares = Annotated[dict[Name, share], Field(max_length=1000)]
+    known = {int: number, float: share, str: Name, Mapping[str, float]: shares}
+    in_json = [known.get(member, member) for member in members]
     return typing.Union[*in_json, None]  # type: ignore[return-value]
 
 
@@ -186,6 +188,17 @@ class Label(pydantic.BaseModel):
     label: str
     score: float
     cut: int | None = Field(None, description="Number of tokens that truncation removed, if any.")
+
+
+class PredictedLabel(pydantic.BaseModel):
+    """A label and its score. With thresholds, `label` is null if no label exceeds its threshold."""
+
+    label: str | None
+    score: float
+    cut: int | None = Field(None, description="Number of tokens that truncation removed, if any.")
+    predicted: bool | None = Field(
+        None, description="With thresholds and top_k: whether the model predicts the label."
+    )
 
 
 class Entity(pydantic.BaseModel):
@@ -305,7 +318,7 @@ class ClassifyRequest(request_for("text-classification", str | TextPair)):
 
     path = "/v1/classify"
     task = "text-classification"
-    response: ClassVar = {"results": list[list[Label]]}
+    response: ClassVar = {"results": list[list[PredictedLabel]]}
     as_lists = True
 
 

@@ -16,11 +16,12 @@ Shapes: B rows, T tokens, K labels.
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from itertools import chain
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -33,17 +34,31 @@ from albertkit.metrics import (
     OUTSIDE,
     SCHEME_LABEL,
     class_scores,
+    f1_threshold,
     has_no_types,
     multi_label_scores,
     number_scores,
     of_scheme,
     span_scores,
 )
+from albertkit.reference import softmax
 from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.spellings import spelling_key
 
 Function = Literal["softmax", "sigmoid", "none"]
 """The function that converts logits to scores."""
+
+
+def _sigmoid(logits: np.ndarray) -> np.ndarray:
+    powers = np.exp(-np.abs(logits))  # never overflows
+    return np.where(logits >= 0, 1.0, powers) / (1 + powers)
+
+
+FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "softmax": softmax,
+    "sigmoid": _sigmoid,
+    "none": lambda logits: logits,
+}
 
 
 class LabelKind(Enum):
@@ -86,6 +101,8 @@ class LabelSet:
     Args:
         kind: `CLASS`, `SEVERAL`, `NUMBER` or `TAGS`.
         names: the name of each score, in the order of the scores.
+        thresholds: the probability that a label must exceed to be predicted, for labels that have a
+            threshold; see `predict`.
 
     Raises:
         ConfigError: there are no names, or a name occurs twice.
@@ -93,6 +110,7 @@ class LabelSet:
 
     kind: LabelKind
     names: tuple[str, ...]
+    thresholds: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not self.names or len({*self.names}) != len(self.names):
@@ -175,12 +193,86 @@ class LabelSet:
         return label if self.kind is NUMBER else self.ids[label]
 
     def predict(self, logits: np.ndarray) -> Any:
-        """Return the predicted label for logits (K,): of several, all with a probability over one half."""
+        """Return the predicted label for logits (K,).
+
+        Of several labels, these are all that exceed their thresholds, by default 0.5. Of classes, it is the
+        most probable class that exceeds its threshold. If there is none, it is the most probable class, or
+        None if this class has a threshold.
+        """
         if self.kind is NUMBER:
             return logits.tolist()[0]
+        passed: dict[str, float] = {}
+        if self.thresholds:
+            pairs = zip(self.names, FUNCTIONS[self.kind.function](logits).tolist(), strict=True)
+            passed = {name: share for name, share in pairs if share > self.thresholds.get(name, math.inf)}
         if self.kind is SEVERAL:
-            return tuple(name for name, logit in zip(self.names, logits.tolist(), strict=True) if logit > 0)
-        return self.names[int(logits.argmax())]
+            positive = {name for name, logit in zip(self.names, logits.tolist(), strict=True) if logit > 0}
+            return tuple(
+                name for name in self.names if name in (passed if name in self.thresholds else positive)
+            )
+        if passed:
+            return max(passed, key=passed.__getitem__)
+        best = self.names[int(logits.argmax())]
+        return None if best in self.thresholds and self.may_abstain else best
+
+    # --- thresholds
+
+    def with_thresholds(self, given: Any, *, source: str = "threshold") -> "LabelSet":
+        """Return the labels with a threshold for all of them, or one for each name; with None, without any.
+
+        Raises:
+            ConfigError: a label is unknown, a threshold is not a probability, or the label is a number.
+        """
+        if given is None:
+            return replace(self, thresholds={})
+        if self.kind is NUMBER:
+            raise ConfigError(f"{source} is {short(given)}, but the model predicts numbers. Omit it.")
+        values: dict[Any, Any] = (
+            dict(given) if isinstance(given, Mapping) else dict.fromkeys(self.names, given)
+        )
+        for name, value in values.items():
+            if name not in self.ids:
+                meant = did_you_mean(str(name), self.names)
+                raise ConfigError(
+                    f"{source} has the label {short(name)}, which the model does not have{meant}. The labels "
+                    f"are {_listed(self.names, _SHOWN)}."
+                )
+            if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) <= 1:
+                expected = "Expected a number from 0 to 1, or such a number for each label."
+                raise ConfigError(f"{source} is {short(given)}. {expected}")
+        return replace(self, thresholds={name: float(value) for name, value in values.items()})
+
+    @cached_property
+    def may_abstain(self) -> bool:
+        """Whether a prediction can be None: not if all probabilities cannot be below their thresholds."""
+        if self.kind is not CLASS or not self.thresholds:
+            return False
+        return len(self.thresholds) < len(self.names) or sum(self.thresholds.values()) > 1 + 1e-9
+
+    def check_tuning(self) -> None:
+        """Raise ConfigError if the labels have no thresholds with the best F1."""
+        if self.kind is not SEVERAL and len(self.names) != 2:
+            what = f"{len(self.names)} classes" if self.kind is CLASS else "numbers"
+            raise ConfigError(
+                "threshold is 'auto', which is for several labels or for two classes, but the model predicts "
+                f"{what}. Pass a number for classes, or omit it."
+            )
+
+    def tuned_thresholds(self, true: Sequence[Any], probabilities: np.ndarray) -> dict[str, float]:
+        """Return the thresholds with the best F1: of each of several labels, or of the positive class.
+
+        The threshold of the other class is one minus that of the positive class, so that a class is always
+        predicted.
+        """
+        names = self.names if self.kind is SEVERAL else self.names[1:]
+        columns = {
+            name: ([name in _as_tuple(label) for label in true], probabilities[:, self.ids[name]])
+            for name in names
+        }
+        thresholds = {name: f1_threshold(*column) for name, column in columns.items()}
+        if self.kind is CLASS:
+            thresholds = {self.names[0]: round(1 - thresholds[self.names[1]], 9), **thresholds}
+        return thresholds
 
     # --- the labels of a data set
 
@@ -204,7 +296,12 @@ class LabelSet:
             if of_scheme(self.names):
                 return span_scores(true, predicted)
             true, predicted = (list(chain.from_iterable(side)) for side in (true, predicted))
-        return class_scores(true, predicted, labels=self.names)
+        scores = class_scores(true, predicted, labels=self.names)
+        if self.may_abstain:
+            right = [one == other for one, other in zip(true, predicted, strict=True) if other is not None]
+            scores["coverage"] = len(right) / len(true)
+            scores["accuracy_answered"] = sum(right) / max(1, len(right))
+        return scores
 
     @property
     def main_metric(self) -> str:

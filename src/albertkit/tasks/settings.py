@@ -1,5 +1,6 @@
 """The settings that convert examples to rows, and their place in the config of a fine-tuned model."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,6 +33,12 @@ class TaskSettings:
     """For token classification: which tokens of a word are trained on its label, the first or all. With all,
     the later tokens of a word labeled B-, S- or U- are trained on the label I- of the same type, if it
     exists."""
+    threshold: float | Mapping[str, float] | Literal["auto"] | None = None
+    """For text classification: probability that a label must exceed to be predicted, one number for all
+    labels or a number for each label by name (as a flag: LABEL=NUMBER, several times). If no label exceeds
+    its threshold, the answer is empty. finetune saves the thresholds in the model's config, and also accepts
+    auto: it then tunes them on the validation data by F1, for several labels or for binary classification
+    (default: the thresholds in the config; without these, none, and 0.5 for several labels)."""
     pooling: Literal["mean", "cls", "max"] | None = None
     """For sentence embedding: how to combine the vectors of the tokens into one vector: their mean, the
     vector of [CLS], or the maximum in each dimension (default: the model's pooling, or mean if it has

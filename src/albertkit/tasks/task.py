@@ -142,6 +142,8 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
     """Lists of a row that only predictions need. Training removes them to save memory."""
     reads_windows: ClassVar[bool] = False
     """Whether long texts are read in windows, so that none is truncated or raises an error."""
+    has_thresholds: ClassVar[bool] = False
+    """Whether the task uses the setting `threshold`."""
     may_be_too_long: ClassVar[bool] = False
     """Whether examples may be too long even if texts are truncated."""
     table_formats: ClassVar[tuple[str, ...]] = FORMATS
@@ -164,6 +166,8 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         """Return a copy of the task for a model, with settings that convert examples to rows."""
         bound = copy.copy(self)
         bound.tokenizer, bound.settings = tokenizer, settings or TaskSettings()
+        if bound.settings.threshold is not None and not self.has_thresholds:
+            raise ConfigError(f"threshold is for text-classification, not for {self.name}. Omit it.")
         bound.use_config(config)
         return bound
 
@@ -403,7 +407,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         """Return the decisions for an example; by default a single decision, the answer in the record."""
         record, true = self.record(example, prediction), self.truth(example)
         predicted = record[self.answer]
-        confidence = record[self.probability] if self.probability else None
+        confidence = record[self.probability] if self.probability and predicted is not None else None
         return [Decision(_hashable(true), _hashable(predicted), true == predicted, confidence)]
 
     def outcomes(self, example: ExampleT, prediction: PredictionT) -> list[Decision]:

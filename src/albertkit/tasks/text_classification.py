@@ -7,20 +7,19 @@ Shapes: B batch, K labels.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from albertkit.config import AlbertConfig
+from albertkit.config import THRESHOLDS_KEY, AlbertConfig
 from albertkit.datasets.cells import Label
 from albertkit.datasets.examples import TextExample
 from albertkit.engines.engine import Row
 from albertkit.errors import ConfigError, DataError, short
 from albertkit.metrics import multi_label_cross_entropy
-from albertkit.reference import softmax
-from albertkit.tasks.labels import CLASS, NUMBER, SEVERAL, Function, LabelSet, infer_labels
+from albertkit.tasks.labels import CLASS, FUNCTIONS, NUMBER, SEVERAL, Function, LabelSet, infer_labels
 from albertkit.tasks.rows import text_rows
 from albertkit.tasks.settings import ProblemType
 from albertkit.tasks.task import Decision, Task, directions
@@ -33,16 +32,6 @@ PAIRS_KEY = "text_pairs"
 """The config key for whether a model was fine-tuned on pairs of texts (true) or on single texts (false)."""
 
 
-def _sigmoid(logits: np.ndarray) -> np.ndarray:
-    powers = np.exp(-np.abs(logits))  # never overflows
-    return np.where(logits >= 0, 1.0, powers) / (1 + powers)
-
-
-_FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "softmax": softmax,
-    "sigmoid": _sigmoid,
-    "none": lambda logits: logits,
-}
 ORDER_LABELS = ("in order", "swapped")  # in the order of the head's scores, as in `sentence_order_label`
 
 
@@ -50,9 +39,9 @@ ORDER_LABELS = ("in order", "swapped")  # in the order of the head's scores, as 
 class Classified:
     """The prediction for one text."""
 
-    label: Label
-    """The most probable label; for several labels, all with a probability over one half; for regression, the
-    first number. It has the type of the example's own label."""
+    label: Label | None
+    """The most probable label; for several labels, all that exceed their thresholds; for regression, the
+    first number. It has the type of the example's own label. None if no class exceeds its threshold."""
     scores: list[float]
     """(K,): probabilities, or the numbers of a regression."""
 
@@ -69,6 +58,7 @@ class TextClassification(Task[TextExample, Row, Classified]):
     architecture = "AlbertForSequenceClassification"
     example_class = TextExample
     probability = "score"
+    has_thresholds = True
     metrics = directions(
         *("accuracy", "f1", "f1_macro", "f1_micro", "matthews", "pearson", "spearman"),
         lower=("mean_squared_error", "cross_entropy"),
@@ -78,13 +68,21 @@ class TextClassification(Task[TextExample, Row, Classified]):
     def __init__(
         self, *, truncation: bool | str | None = None, function_to_apply: Function | None = None
     ) -> None:
-        if function_to_apply not in (None, *_FUNCTIONS):
-            known = ", ".join(_FUNCTIONS)
+        if function_to_apply not in (None, *FUNCTIONS):
+            known = ", ".join(FUNCTIONS)
             raise ConfigError(f"function_to_apply is {function_to_apply!r}. Expected None or one of {known}.")
         self.truncation, self.function_to_apply = truncation, function_to_apply
 
     def use_config(self, config: AlbertConfig) -> None:
         super().use_config(config)
+        given = self.settings.threshold
+        if given == "auto":
+            self.labels.check_tuning()
+        if given in (None, "auto"):
+            given, source = config.extra.get(THRESHOLDS_KEY), f"{THRESHOLDS_KEY} in the config"
+        else:
+            source = "threshold"
+        self.labels = self.labels.with_thresholds(given, source=source)
         self.probability = type(self).probability if self.labels.kind is CLASS else None
 
     def find_labels(
@@ -139,21 +137,23 @@ class TextClassification(Task[TextExample, Row, Classified]):
 
     def decode(self, example: TextExample, rows: list[tuple[Row, np.ndarray]]) -> Classified:
         ((_, logits),) = rows
-        apply = _FUNCTIONS[self.function_to_apply or self.labels.kind.function]
+        apply = FUNCTIONS[self.function_to_apply or self.labels.kind.function]
         return Classified(self.labels.predict(logits), apply(logits).tolist())
 
     def record(self, example: TextExample, prediction: Classified) -> dict[str, Any]:
         """Return {label, score, scores}: `scores` by label; `score` only for a single class.
 
+        Without a predicted class, `label` is None, and `score` is that of the most probable class.
         The record of a regression has `scores` only if the model predicts several numbers.
         """
         label = prediction.label
         scores = dict(zip(self.labels.names, prediction.scores, strict=True))
-        if isinstance(label, float):
+        if isinstance(label, int | float):
             return {"label": label} if len(scores) == 1 else {"label": label, "scores": scores}
         if isinstance(label, tuple):
             return {"label": list(label), "scores": scores}
-        return {"label": label, "score": max(prediction.scores), "scores": scores}
+        score = max(prediction.scores) if label is None else scores[label]
+        return {"label": label, "score": score, "scores": scores}
 
     def truth(self, example: TextExample) -> Any:
         return list(example.label) if isinstance(example.label, tuple) else example.label
@@ -197,6 +197,17 @@ class TextClassification(Task[TextExample, Row, Classified]):
     def main_metric(self, examples: Sequence[TextExample]) -> str:
         return self.labels.main_metric
 
+    def tuned(self, examples: Sequence[TextExample], predictions: Sequence[Classified]) -> dict[str, Any]:
+        """Return the config entry of the thresholds, if the settings have a threshold."""
+        match self.settings.threshold:
+            case None:
+                return {}
+            case "auto":
+                probabilities = np.array([prediction.scores for prediction in predictions])  # (N, K)
+                true = [example.label for example in examples]
+                return {THRESHOLDS_KEY: self.labels.tuned_thresholds(true, probabilities)}
+        return {THRESHOLDS_KEY: self.labels.thresholds}
+
     def baseline(self, examples: Sequence[TextExample]) -> dict[str, float]:
         labels, true = self.labels, [example.label for example in examples]
         scores = labels.baseline(true)
@@ -213,6 +224,9 @@ class TextClassification(Task[TextExample, Row, Classified]):
         labels predicts none of them.
         """
         if self.labels.kind is not SEVERAL:
+            if self.labels.may_abstain:  # perhaps for all examples
+                best = [self.labels.names[int(np.argmax(one.scores))] for one in predictions]
+                predictions = [replace(one, label=name) for one, name in zip(predictions, best, strict=True)]
             return super().constant_answer(examples, predictions)
         scores = np.array([prediction.scores for prediction in predictions])  # (N, K)
         is_constant = bool((scores.std(axis=0) < CONSTANT * abs(scores.mean(axis=0))).all())

@@ -89,6 +89,11 @@ export function classifyPanel(models) {
       const advice = "This model was trained on pairs of texts. Enter the second text too.";
       return { note: truncated ? `${truncated.note} ${advice}` : advice };
     }
+    if (best.predicted !== undefined && best.predicted !== null) { // the model has thresholds
+      const names = labels.filter((one) => one.predicted).map(({ label }) => label);
+      const note = `Predicted: ${names.join(", ") || "no label, because none exceeds its threshold"}.`;
+      return { note: truncated ? `${truncated.note} ${note}` : note };
+    }
     return truncated ?? `${best.label}, ${written(best.score)}`;
   });
 }

@@ -15,6 +15,17 @@ const logSumExp = (scores) => {
   const most = scores.reduce((one, other) => Math.max(one, other), -Infinity);
   return most + Math.log(scores.reduce((sum, score) => sum + Math.exp(score - most), 0));
 };
+/** Return the predicted names, as `LabelSet.predict` in Python. */
+function predicted(names, scores, thresholds, isSeveral) {
+  const score = (name) => scores[names.indexOf(name)];
+  const passed = names.filter((name) => score(name) > (thresholds[name] ?? (isSeveral ? 0.5 : Infinity)));
+  if (isSeveral) return passed;
+  const best = (some) => some.reduce((one, other) => (score(other) > score(one) ? other : one));
+  if (passed.length) return [best(passed)];
+  const limits = names.map((name) => thresholds[name] ?? Infinity);
+  const mayAbstain = limits.reduce((sum, limit) => sum + limit, 0) > 1 + 1e-9;
+  return mayAbstain && best(names) in thresholds ? [] : [best(names)];
+}
 const largest = (scores, count) => Array.from(scores, (score, place) => [score, place])
   .sort(([one, first], [other, second]) => other - one || first - second).slice(0, count);
 
@@ -90,8 +101,12 @@ export class Model {
     const kind = this.config.problem_type ?? (data.length === 1 ? "multi_label_classification" : "");
     const scores = kind === "multi_label_classification" ? Array.from(data, sigmoid)
       : kind === "regression" ? Array.from(data) : softmax(data);
+    const { thresholds } = this.config;
+    const names = Array.from(scores, (_, number) => this.#label(number));
+    const chosen = thresholds && predicted(names, scores, thresholds, kind === "multi_label_classification");
     return largest(scores, count).map(([score, number]) => ({
-      label: this.#label(number), score, ...(row.cut ? { cut: row.cut } : {}),
+      label: names[number], score, ...(row.cut ? { cut: row.cut } : {}),
+      ...(chosen ? { predicted: chosen.includes(names[number]) } : {}),
     }));
   }
 
