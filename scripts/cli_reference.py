@@ -18,7 +18,7 @@ from albertkit.cli.parameters import Flag, group
 from albertkit.cli.verbs import COMMANDS, Command
 from albertkit.files import atomic_path
 from albertkit.options import BEST
-from albertkit.serving.settings import KEY_VARIABLE
+from albertkit.serving.settings import KEY_VARIABLE, PREFIX
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 
@@ -61,6 +61,8 @@ ENVIRONMENT = {
     cores.VARIABLE: "Number of threads. Default: the number of cores that the CPU affinity and the container "
     "allow.",
     "OMP_NUM_THREADS, MKL_NUM_THREADS": f"Number of PyTorch threads, if `{cores.VARIABLE}` is not set.",
+    f"{PREFIX}PORT, ...": "Each option of `serve`, here `--port`. Flags override variables "
+    "([serve](../how-to/serve.md#environment-variables)).",
     KEY_VARIABLE: "Key that requests to `serve` must send, unless `--key-file` is set.",
     "HF_HUB_OFFLINE": "Set it to 1 to use only models that are already downloaded.",
     "ORT_DISABLE_TELEMETRY": "albertkit sets it to 1, so that ONNX Runtime sends no usage data and writes no "

@@ -115,7 +115,7 @@ def _type(hint: Any) -> str:
 
 
 def _default(default: Any) -> str:
-    if default is None:
+    if default is None or default is dataclasses.MISSING:
         return "not set"
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 

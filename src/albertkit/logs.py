@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +16,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("albertkit")
 
-TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
-
 
 class LineHandler(logging.Handler):
     """Prints each record as one line on stderr, above a progress bar.
 
     Rich's own handler formats records as a table, but people search logs line by line.
     """
-
-    shows_time = False
-    """Whether lines begin with the date and the time."""
 
     @cached_property
     def console(self) -> "Console":
@@ -36,27 +30,20 @@ class LineHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a record. Warnings and errors begin with their level."""
-        when = f"{datetime.fromtimestamp(record.created):{TIME_FORMAT}} " if self.shows_time else ""
         level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
-        line = f"{when}{level}{self.format(record)}"
-        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self.console.print(f"{level}{self.format(record)}", highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
-def lines_shown(*, always: bool = False, with_time: bool = False) -> Iterator[None]:
+def lines_shown(*, always: bool = False) -> Iterator[None]:
     """Print the library's log lines on stderr within the block."""
     handler, level = LineHandler(), logger.level
     if always or not logger.hasHandlers():
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
-    own = [one for one in logger.handlers if isinstance(one, LineHandler)]
-    for one in own:
-        one.shows_time = with_time
     try:
         yield
     finally:
-        for one in own:
-            one.shows_time = False
         logger.removeHandler(handler)
         logger.setLevel(level)
 

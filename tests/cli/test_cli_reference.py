@@ -58,7 +58,7 @@ def test_the_page_has_every_variable() -> None:
                 continue
             name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
             found.add(getattr(importlib.import_module(name), constant))
-    assert {"ALBERTKIT_THREADS", "ALBERTKIT_SERVING_KEY", "WORLD_SIZE", "OMP_NUM_THREADS"} <= found
+    assert {"ALBERTKIT_THREADS", "ALBERTKIT_SERVE_KEY", "WORLD_SIZE", "OMP_NUM_THREADS"} <= found
     listed = set(re.findall(r"`(\w+)`", PAGE.partition("## Environment")[2]))
     assert found <= listed
 

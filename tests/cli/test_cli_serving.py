@@ -54,7 +54,7 @@ def started(
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        found = re.fullmatch(r"serving \w+ \(.*\) on http://127.0.0.1:(\d+)\n", line)
+        found = re.fullmatch(r"serving .+ \(.*\) on http://127.0.0.1:(\d+)\n", line)
         assert found, line + (process.stderr.read() if process.stderr and process.poll() is not None else "")
         yield process, Running(None, int(found[1]))  # type: ignore[arg-type]
         if process.poll() is None:
@@ -68,7 +68,7 @@ def started(
 def test_signals_reload_and_drain_and_the_key_of_the_environment() -> None:
     options = ("--max-characters", "2000000")
     with (
-        started(*options, ALBERTKIT_SERVING_KEY="secret") as (process, server),
+        started(*options, ALBERTKIT_SERVE_KEY="secret") as (process, server),
         ThreadPoolExecutor(1) as pool,
     ):
         assert server.ask("/v1/order", ORDER).status == 401
@@ -88,6 +88,88 @@ def test_signals_reload_and_drain_and_the_key_of_the_environment() -> None:
         assert process.wait(30) == 0
         with pytest.raises(ConnectionRefusedError):
             server.ask("/healthz")
+
+
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_settings_of_the_environment_and_a_second_port(workers: str) -> None:
+    environment = {
+        "KEY": "secret",
+        "MODEL": "mine=bundled other=bundled",
+        "TASK": "mine=fill-mask",
+        "METRICS_PORT": "0",
+        "MAX_ITEMS": "2",
+        "CORS": "https://a.example https://b.example",
+        "PLAYGROUND": "true",
+        "WORKERS": workers,
+        "PORT": "70000",  # the flag of `started` overrides it
+        "MAX_ITEM": "3",
+    }
+    variables = {f"ALBERTKIT_SERVE_{name}": value for name, value in environment.items()}
+    with started(**variables) as (process, server):
+        assert process.stderr is not None
+        assert process.stderr.readline() == (
+            "warning: ALBERTKIT_SERVE_MAX_ITEM is not a setting of serve. "
+            "Did you mean 'ALBERTKIT_SERVE_MAX_ITEMS'?\n"
+        )
+        line = process.stderr.readline()
+        second = re.fullmatch(r"[\d-]+ [\d:]+ metrics and health on port (\d+)\n", line)
+        assert second, line
+        operations = Running(None, int(second[1]))  # type: ignore[arg-type]
+        for path in ("/healthz", "/readyz", "/metrics"):
+            assert operations.ask(path).status == 200
+        assert operations.figure('albertkit_requests_total{route="/metrics",status="200"}') == 1
+        right = {"Authorization": "Bearer secret", "Origin": "https://b.example"}
+        for path in ("/v1/models", "/openapi.json", "/docs", "/playground", "/v1/nothing"):
+            refused = operations.ask(path, headers=right)
+            assert (refused.status, refused.kind) == (404, "unknown_path")
+        assert server.ask("/metrics").status == server.ask("/v1/models").status == 401
+        assert server.ask("/playground").status == 200
+        described = server.ask("/v1/models", headers=right)
+        tasks = {model["id"]: model["tasks"] for model in described.json["data"]}
+        assert tasks["mine"] == ["fill-mask", "feature-extraction"]
+        assert tasks["other"] == ["sentence-order", "fill-mask", "feature-extraction"]
+        assert described.headers["Access-Control-Allow-Origin"] == "https://b.example"
+        headers = right | {"Content-Type": "application/json", "X-Request-ID": "order-17"}
+        for model in ("mine", "other"):
+            body = {"input": ["a"] * 3, "model": model}
+            assert server.ask("/v1/tokenize", body, headers=headers).kind == "too_many_items"
+        wait_for(lambda: operations.errors("too_many_items") == 2)
+
+
+def test_a_log_in_json_has_only_json() -> None:
+    command = [sys.executable, "-m", "albertkit", "serve", "--log-format", "json", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        first = json.loads(process.stderr.readline())
+        found = re.fullmatch(r"serving bundled \(.*\) on http://127.0.0.1:(\d+)", first["message"])
+        assert found, first
+        server = Running(None, int(found[1]))  # type: ignore[arg-type]
+        assert server.ask("/v1/order", ORDER, headers={"X-Request-ID": "order-17"}).status == 200
+        process.send_signal(signal.SIGHUP)
+        second, third = (json.loads(process.stderr.readline()) for _ in range(2))
+        process.terminate()
+        output, errors = process.communicate(timeout=60)
+    assert (second["path"], second["status"], second["rows"]) == ("/v1/order", 200, 1)
+    assert (second["model"], second["request_id"]) == ("bundled", "order-17")
+    assert third["message"] == "reloaded bundled"
+    assert (process.returncode, output, errors) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("PORT", "x", 'Invalid value for ALBERTKIT_SERVE_PORT from env: unable to convert "x" into int.'),
+        ("PLAYGROUND", "maybe", 'unable to convert "maybe" into bool.'),
+        ("LOG_FORMAT", "xml", 'Choose from: "text", "json".'),
+    ],
+)
+def test_a_wrong_value_in_the_environment(
+    run, name: str, value: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"ALBERTKIT_SERVE_{name}", value)
+    result = run("serve", "--model", "none")
+    assert result.status == 2
+    assert expected in result.errors
 
 
 def test_every_route_answers_where_torch_is_not_installed(tiny_vocabulary: Path, tmp_path: Path) -> None:
@@ -220,10 +302,10 @@ def test_tasks_of_models_with_an_equals_sign(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("key", ["", "  ", "two words"])
 def test_an_invalid_key_in_the_environment(run, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ALBERTKIT_SERVING_KEY", key)
+    monkeypatch.setenv("ALBERTKIT_SERVE_KEY", key)
     result = run("serve", "--port", "0", "--model", "none")
-    assert_one_line_error(result, f"ALBERTKIT_SERVING_KEY has {len(key.split())} words. Expected the key")
-    assert_one_line_error(run("playground", "--model", "none", "--no-browser"), "ALBERTKIT_SERVING_KEY")
+    assert_one_line_error(result, f"ALBERTKIT_SERVE_KEY has {len(key.split())} words. Expected the key")
+    assert_one_line_error(run("playground", "--model", "none", "--no-browser"), "ALBERTKIT_SERVE_KEY")
 
 
 def test_gauges_of_a_dead_process_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import re
 import shutil
 import socket
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,7 @@ RUN = ("bash", "python")
 CLI = "reference/cli.md"
 """A generated page, which tests/cli/test_cli_reference.py checks. Its `text` blocks show usages of commands,
 not outputs."""
-SHOWN = ("text", "toml", "csv", "json", "jsonl", "bibtex")
+SHOWN = ("text", "toml", "csv", "json", "jsonl", "yaml", "bibtex")
 """Languages of the blocks that are outputs or files."""
 ELSEWHERE = ("javascript",)
 """Languages of the blocks that tests/compat/test_transformers_js.py runs."""
@@ -148,7 +149,8 @@ def run_block(page: str, block: Block, code: str, folder: Path, environment: dic
         command = ["python", "block.py"]
     else:
         command = ["bash", "-euo", "pipefail", "-c", SERVING + code]
-    with (folder / "printed").open("w+b") as printed:  # a server in the background would keep a pipe open
+    # A server in the background would keep a pipe open. It writes its log to the file of its own block.
+    with tempfile.TemporaryFile() as printed:
         result = subprocess.run(
             command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=printed,
             stderr=subprocess.STDOUT, timeout=600,

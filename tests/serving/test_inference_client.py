@@ -182,7 +182,7 @@ def test_errors(
     with pytest.raises(HfHubHTTPError, match=message) as caught:
         getattr(client(server, task, model), method)(**given)
     assert caught.value.response.status_code == status
-    assert set(caught.value.response.json()) == {"error", "error_type", "param"}
+    assert set(caught.value.response.json()) == {"error", "error_type", "param", "request_id"}
     assert "Traceback" not in capfd.readouterr().err + caplog.text
 
 

@@ -37,7 +37,8 @@ def test_a_key(folders: Any) -> None:
         assert server.ask("/healthz").status == server.ask("/readyz").status == 200
         right = {"Authorization": "Bearer secret"}
         assert server.ask("/v1/classify", {"input": "a"}, headers=right).status == 200
-        described = server.ask("/openapi.json").json
+        assert server.ask("/openapi.json").status == server.ask("/docs").status == 401
+        described = server.ask("/openapi.json", headers=right).json
         assert described["paths"]["/v1/classify"]["post"]["security"] == [{"HTTPBearer": []}]
 
 
@@ -69,7 +70,7 @@ def test_the_server_restores_the_process_at_its_end(
         warnings.simplefilter("always")
         shown, filters = warnings.showwarning, list(warnings.filters)
         ending: list[Any] = []
-        serve_here(settings, listening, ready=lambda names: ending.append(pool.submit(end)))
+        serve_here(settings, [listening], ready=lambda names: ending.append(pool.submit(end)))
         ending[0].result()
         assert warnings.showwarning is shown
         assert warnings.filters == filters
@@ -105,7 +106,7 @@ def test_a_model_that_cannot_be_loaded_leaves_nothing_behind(tmp_path: Path) -> 
     settings = settings_for({"missing": str(tmp_path)})
     listening = listen(settings)
     with pytest.raises(AlbertKitError):
-        serve_here(settings, listening)
+        serve_here(settings, [listening])
     assert warnings.filters == filters
     assert listening.fileno() == -1  # closed
 
@@ -151,6 +152,10 @@ def test_settings_that_make_no_sense() -> None:
         ({"max_seconds": float("nan")}, "max_seconds must be more than 0, not nan"),
         ({"batch_wait": -1.0}, "batch_wait must be 0 or more"),
         ({"batch_wait": 1.0}, "batch_wait is 1.0. Expected less"),
+        ({"metrics_port": -1}, "metrics_port is -1"),
+        ({"port": 9000, "metrics_port": 9000}, "port and metrics_port are both 9000"),
+        ({"cors": ["https://a.example/"]}, "cors is 'https://a.example/'. Expected an origin in lowercase"),
+        ({"cors": ["https://*", "a.example"]}, "cors is 'a.example'"),
         ({"batch_tokens": 0}, "batch_tokens must be 1 or more"),
         ({"client_seconds": float("inf")}, "client_seconds must be finite"),
     ]:

@@ -162,6 +162,11 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "make compat": "installs environments; tests/project/test_compatibility.py reads its results",
         ".venv/bin/python tests/compat": "the same, for one tool",
     },
+    "how-to/deploy.md": {
+        "docker build": "tests/project/test_dockerfile.py runs its commands without Docker",
+        "openssl": "tests/project/test_deployment.py runs the container's command",
+        "kubectl": "the same",
+    },
     "how-to/embed.md": {"from sentence_transformers": "tests/compat runs it in a separate environment"},
     "how-to/clients.md": {"from openai": "tests/compat runs it in a separate environment"},
     "how-to/own-task.md": {"python examples/own_task.py": "tests/project/test_examples.py runs it"},

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import socket
 import threading
 import time
@@ -58,7 +59,7 @@ class Reply:
     def kind(self) -> str:
         """Return the type of an error, after checking its fields."""
         error = self.json["error"]
-        assert set(error) == {"message", "type", "param"}
+        assert set(error) == {"message", "type", "param", "request_id"}
         assert error["message"]
         return error["type"]
 
@@ -104,6 +105,12 @@ class Running:
         """Return a value of /metrics, or 0 if it is missing."""
         lines = self.ask("/metrics").content.decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+    def errors(self, kind: str) -> float:
+        """Return the number of errors of a type, with any model and status."""
+        text = self.ask("/metrics").content.decode()
+        counts = re.findall(rf'^albertkit_errors_total{{.*type="{kind}".*}} (.*)$', text, re.MULTILINE)
+        return sum(map(float, counts))
 
 
 @contextmanager

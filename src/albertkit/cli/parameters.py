@@ -71,6 +71,8 @@ class Flag:
     """Whether there is also `--no-NAME`."""
     splits: type | None = None
     """The type of the parts of a value, if commas separate them."""
+    variable: str | None = None
+    """The environment variable that sets the flag."""
 
     @property
     def option(self) -> str:
@@ -87,6 +89,7 @@ class Flag:
             group=group("Arguments" if self.is_positional else self.group),
             show=show_all or not self.is_rare,
             show_default=False if self.default in (None, False, BEST) else str(self.default),
+            env_var=self.variable,
             allow_repeating=True,  # the last value counts
             completer=None if completer is None else (lambda context: [*completer(context.incomplete)]),
         )

@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,10 +11,11 @@ from typing import Any, Literal
 
 from albertkit.cli import printing
 from albertkit.cli.parameters import Flag, of_dataclass, of_function
-from albertkit.errors import ConfigError
+from albertkit.errors import ConfigError, suggestion
 from albertkit.extras import require
 from albertkit.hub import BUNDLED_SENTENCES
 from albertkit.options import OPTIONS
+from albertkit.serving.settings import KEY_VARIABLE, PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +71,8 @@ class Command:
     """The default of the settings in words, for the help."""
     rare: Sequence[str] = ()
     """The arguments that only `--help-all` shows."""
+    prefix: str | None = None
+    """The begin of the environment variables that set the flags; None for none."""
 
     def flags(self) -> list[Flag]:
         if self.function is None:
@@ -81,7 +85,11 @@ class Command:
         if self.json is not None:
             flags.append(Flag(name="json", kind=bool, help=self.json, default=False, group="Output"))
         flags = [
-            replace(flag, default=self.defaults[flag.name]) if flag.name in self.defaults else flag
+            replace(
+                flag,
+                default=self.defaults.get(flag.name, flag.default),
+                variable=self.prefix and self.prefix + flag.name.upper(),
+            )
             for flag in flags
             if not self.only or flag.name in self.only
         ]
@@ -167,6 +175,9 @@ def _serve(*, browser: bool | None = None, **given: Any) -> None:
     """Serve until a signal ends the process; `browser` is None for `serve`."""
     from albertkit.serving.server import serve
 
+    if browser is None:
+        _warn_of_unknown_variables()
+
     def announce(address: str, names: list[str]) -> None:
         page = f"{address}/playground"
         if browser is not None:
@@ -181,7 +192,16 @@ def _serve(*, browser: bool | None = None, **given: Any) -> None:
             # In a thread: the call lasts as long as a browser of the terminal.
             threading.Thread(target=_open_browser, args=(page,), daemon=True).start()
 
-    serve(**given, ready=announce)
+    # Everything that a server with a JSON log prints is JSON.
+    serve(**given, ready=None if given.get("log_format") == "json" else announce)
+
+
+def _warn_of_unknown_variables() -> None:
+    flags = COMMANDS["serve"].flags()
+    known = {flag.variable: flag.option for flag in flags if flag.variable} | {KEY_VARIABLE: "the key"}
+    for name in sorted(os.environ):
+        if name.startswith(PREFIX) and name not in known:
+            logger.warning("%s is not a setting of serve. %s", name, suggestion(name, known))
 
 
 def _open_browser(address: str) -> None:
@@ -283,6 +303,7 @@ COMMANDS: Mapping[str, Command] = {
         help="Serve models over HTTP with a JSON API, until SIGTERM or Ctrl-C. The server describes its API "
         "at /openapi.json.",
         example="serve --model bundled --model reviews=runs/reviews --port 8080",
+        prefix=PREFIX,
     ),
     "playground": Command(
         **_SERVED,

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import copy_context
 from copy import copy
 from importlib.resources import files
 from typing import Any
@@ -35,11 +35,12 @@ from albertkit.errors import (
 from albertkit.extras import optional
 from albertkit.inspection.attention import SHARED
 from albertkit.serving import inference_client, schemas
-from albertkit.serving.libraries import HTTPError, fastapi, pydantic
-from albertkit.serving.limits import CLIENT_GONE, DEADLINE_HEADER, ApiError, Guard, client_gone, too_much
+from albertkit.serving.libraries import CORSMiddleware, HTTPError, fastapi, pydantic
+from albertkit.serving.limits import DEADLINE_HEADER, ApiError, Guard, client_gone, too_much
 from albertkit.serving.metrics import Metrics
 from albertkit.serving.models import ServedModel, find_model, load_model
 from albertkit.serving.queue import QueuedEngine, RowQueue, Ticket
+from albertkit.serving.request_log import CLIENT_GONE, CURRENT, ID_HEADER, RequestLog
 from albertkit.serving.schemas import ROUTES, InspectRequest, TaskRequest
 from albertkit.serving.settings import ServingSettings
 
@@ -47,8 +48,6 @@ torch: Any = optional("torch", extra="torch")
 
 logger = logging.getLogger("albertkit.serving")
 
-MODEL: ContextVar[str] = ContextVar("model")
-"""The model of the request that a thread computes, for the log."""
 _MAX_PROBLEMS = 4  # maximum number of problems in one response
 _PROBE_SECONDS = 10.0  # for all models together
 _PROBE_AGE = 1.0  # seconds for which the result of a probe is reused
@@ -102,6 +101,7 @@ class Service:
     ) -> fastapi.Response:
         """Return the response to a request."""
         served = find_model(self.models, task_request.model, task_request.task)
+        CURRENT.get().model = served.name
         self._check_limits(task_request)
         limits = self.settings
         param = None if seconds is None else DEADLINE_HEADER
@@ -109,8 +109,9 @@ class Service:
         characters = task_request.characters() if task_request.computes else 0
         ticket = Ticket(characters=characters, seconds=seconds, max_tokens=limits.max_tokens, param=param)
         self.queue.enter(ticket)
+        context = copy_context()  # with the request, for the log
         job = asyncio.get_running_loop().run_in_executor(
-            self._pool, self._work, served, task_request, ticket, shape
+            self._pool, lambda: context.run(self._work, served, task_request, ticket, shape)
         )
         job.add_done_callback(lambda _: self.queue.leave(ticket))
         gone = asyncio.ensure_future(_wait_for_disconnect(request))
@@ -122,6 +123,7 @@ class Service:
                 raise client_gone() if gone.done() else ticket.late()
         finally:
             gone.cancel()
+            CURRENT.get().rows = ticket.rows
             if not job.done():  # also if the server stops
                 ticket.cancel(ApiError(CLIENT_GONE, "cancelled", "the request was cancelled"))
         content = job.result()
@@ -188,7 +190,6 @@ class Service:
     ) -> bytes | ApiError:
         """Return the content of the response. It runs in a thread of the request."""
         begin = time.monotonic()
-        MODEL.set(served.name)
         pipeline = copy(served.pipelines[task_request.task] if task_request.task else served.any_pipeline)
         pipeline.engine = QueuedEngine(served.engine, self.queue, ticket, served.budget)
         try:
@@ -301,6 +302,7 @@ def _errors(
     return {status: {"model": model} for status in statuses}
 
 
+_DOCS, _OPENAPI = "/docs", "/openapi.json"
 _ERRORS = (400, 401, 404, 408, 413, 422, 429, 500, 504)
 
 
@@ -309,7 +311,9 @@ def make_application(service: Service, *, key: str | None = None) -> Callable[..
         title="albertkit",
         version=__version__,
         description="ALBERT models over HTTP. Errors are JSON objects in the format of OpenAI's API.",
-        docs_url=None,  # these pages load scripts from elsewhere
+        docs_url=_DOCS,
+        openapi_url=_OPENAPI,
+        swagger_ui_oauth2_redirect_url=None,
         redoc_url=None,
         redirect_slashes=False,  # behind a proxy, the redirect would lead to an http address
     )
@@ -382,9 +386,9 @@ def make_application(service: Service, *, key: str | None = None) -> Callable[..
         return fastapi.Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def respond(request: fastapi.Request, error: Exception) -> fastapi.Response:
-        described = _as_api_error(request, error)
-        service.metrics.errors.labels(described.kind).inc()
-        response = described.response(request.url.path)
+        if isinstance(error, fastapi.exceptions.RequestValidationError):
+            CURRENT.get().model = _model_of(service, request, error.body)
+        response = _as_api_error(request, error).response(request.url.path)
         if isinstance(error, HTTPError):
             response.headers.update(error.headers or {})
         return response
@@ -392,8 +396,18 @@ def make_application(service: Service, *, key: str | None = None) -> Callable[..
     invalid = (pydantic.ValidationError, fastapi.exceptions.RequestValidationError)
     for kind in (ApiError, *invalid, HTTPError, Exception):
         application.add_exception_handler(kind, respond)
-    pages = _add_pages(application) if with_playground else ()
-    return Guard(application=application, service=service, key=key, pages=pages)
+    pages = _add_pages(application) if with_playground else []
+    pages += [_DOCS, _OPENAPI] * service.settings.public_docs
+    guarded: Any = Guard(application=application, service=service, key=key, pages=pages)
+    if service.settings.cors:  # outside of the guard, because browsers first ask without the key
+        guarded = CORSMiddleware(
+            guarded,
+            allow_origins=service.settings.cors,
+            allow_methods=("GET", "POST"),
+            allow_headers=("*",),
+            expose_headers=(ID_HEADER, "Retry-After"),
+        )
+    return RequestLog(application=guarded, routes=application.routes, metrics=service.metrics)
 
 
 def _endpoint(service: Service, schema: type[TaskRequest]) -> Callable[..., Any]:
@@ -423,6 +437,17 @@ def _inference_endpoint(service: Service, *, names_model: bool) -> Callable[...,
         return await with_model(body, request, "", task, seconds)
 
     return with_model if names_model else without_model
+
+
+def _model_of(service: Service, request: fastapi.Request, body: Any) -> str | None:
+    """Return the model that an invalid request names or that would answer it; None if it cannot be known."""
+    name = body.get("model") if isinstance(body, dict) else None
+    if name is not None:
+        return name if isinstance(name, str) and name in service.models else None
+    tasks = [schema.task for schema in ROUTES if schema.path == request.url.path]
+    with suppress(ApiError):
+        return find_model(service.models, None, tasks[0]).name if tasks else None
+    return None
 
 
 def _as_api_error(request: fastapi.Request, error: Exception) -> ApiError:

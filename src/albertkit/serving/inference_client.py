@@ -74,6 +74,7 @@ class InferenceError(pydantic.BaseModel):
     error: str
     error_type: str
     param: str | None
+    request_id: str
 
 
 def read_call(

@@ -11,10 +11,11 @@ try:
     import uvicorn
     import uvicorn.config
     from starlette.exceptions import HTTPException as HTTPError
+    from starlette.middleware.cors import CORSMiddleware
     from starlette.routing import Route
 except ImportError as error:
     raise MissingExtraError(
         f"the server needs libraries that are not installed ({error}). Run pip install 'albertkit[serve]'."
     ) from error
 
-__all__ = ["HTTPError", "Route", "fastapi", "prometheus_client", "pydantic", "uvicorn"]
+__all__ = ["CORSMiddleware", "HTTPError", "Route", "fastapi", "prometheus_client", "pydantic", "uvicorn"]

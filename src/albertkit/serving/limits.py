@@ -8,15 +8,15 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from albertkit.serving.libraries import Route, fastapi
+from albertkit.serving.libraries import fastapi
+from albertkit.serving.request_log import CLIENT_GONE, CURRENT, OPERATIONS
 
-CLIENT_GONE = 499  # for metrics, as in nginx: no client reads this response
 DEADLINE_HEADER = "X-Request-Timeout"
 _BODIES_AT_ONCE = 8  # maximum number of incomplete bodies of maximum size in memory
 _SMALL = 16_384  # bytes of a body that are always received, even if large bodies fill that memory
 _VALUES = 10_000  # maximum number of values in a body, in addition to those of its inputs
 _VALUES_PER_INPUT = 64
-_OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})  # paths that need no key
+_HEALTH = ("/healthz", "/readyz")
 
 
 class ApiError(Exception):
@@ -36,9 +36,12 @@ class ApiError(Exception):
 
     def response(self, path: str) -> fastapi.Response:
         """Return the response in OpenAI's error format, or in that of `InferenceClient` on its paths."""
-        content: dict[str, Any] = {"error": {"message": str(self), "type": self.kind, "param": self.param}}
+        current = CURRENT.get()
+        current.error = self.kind
+        details = {"param": self.param, "request_id": current.id}
+        content: dict[str, Any] = {"error": {"message": str(self), "type": self.kind, **details}}
         if path.startswith(("/models/", "/pipeline/")):
-            content = {"error": str(self), "error_type": self.kind, "param": self.param}
+            content = {"error": str(self), "error_type": self.kind, **details}
         headers = {} if self.retry_after is None else {"Retry-After": str(math.ceil(self.retry_after))}
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
@@ -63,9 +66,9 @@ def overloaded(message: str, retry_after: float, param: str | None = None) -> Ap
 
 @dataclass(eq=False, kw_only=True)
 class Guard:
-    """An ASGI wrapper around the application."""
+    """An ASGI wrapper around the application that checks the key, the size and the time of requests."""
 
-    application: fastapi.FastAPI
+    application: Any
     service: Any
     key: str | None
     """Key that requests must send; None if they need no key."""
@@ -76,14 +79,6 @@ class Guard:
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Pass a request with its complete body to the application, or return an error response."""
-        status = CLIENT_GONE
-
-        async def counted(message: Any) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
         try:
             headers = dict(scope["headers"])
             self._check_key(scope, headers)
@@ -92,17 +87,18 @@ class Guard:
             body = [await self._read(headers, receive)]
             if scope["method"] == "HEAD":  # uvicorn omits the body of the response to GET
                 scope = {**scope, "method": "GET"}
-            await self.application(scope, _replay(body, receive), counted)
+            await self.application(scope, _replay(body, receive), send)
         except ApiError as error:
-            self.service.metrics.errors.labels(error.kind).inc()
-            await error.response(scope["path"])(scope, receive, counted)
-        finally:
-            routes = (route for route in self.application.routes if isinstance(route, Route))
-            matching = (route.path_format for route in routes if route.path_regex.match(scope["path"]))
-            self.service.metrics.requests.labels(next(matching, "other"), str(status)).inc()
+            await error.response(scope["path"])(scope, receive, send)
 
     def _check_key(self, scope: dict[str, Any], headers: dict[bytes, bytes]) -> None:
-        if self.key is None or scope["path"] in _OPEN or scope["path"] in self.pages:
+        path, port = scope["path"], scope["server"][1]
+        if port == self.service.settings.metrics_port:
+            if path not in OPERATIONS:
+                message = f"port {port} has only {', '.join(OPERATIONS)}. Use the other port of the server."
+                raise ApiError(404, "unknown_path", message)
+            return
+        if self.key is None or path in _HEALTH or path in self.pages:
             return
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
         if not hmac.compare_digest(given.strip(), self.key.encode()) or kind.lower() != b"bearer":

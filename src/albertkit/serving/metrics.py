@@ -29,7 +29,11 @@ class Metrics:
             "Requests by route and HTTP status (499: the client closed the connection)",
             ["route", "status"],
         )
-        self.errors = counter("albertkit_errors", "Requests that failed, by type of the error", ["type"])
+        self.errors = counter(
+            "albertkit_errors",
+            "Requests that failed, by type of the error, HTTP status and model (if it is known)",
+            ["type", "status", "model"],
+        )
         self.reloads = counter(
             "albertkit_reloads", "Reloads of a model by outcome (done or failed)", ["model", "outcome"]
         )

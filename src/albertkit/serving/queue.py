@@ -53,6 +53,8 @@ class Ticket:
     """The header that set the deadline; None for the server's default."""
     tokens: int | None = None
     """Number of its tokens; None until it is tokenized."""
+    rows: int = 0
+    """Number of its rows."""
     tokens_left: int = 0
     """Number of tokens that are not computed yet."""
     tokenize_seconds: float = 0.0
@@ -219,6 +221,7 @@ class RowQueue:
             if self._closed:
                 raise RuntimeError("the queue is closed")
             tokens = ticket.add_tokens(sum(lengths))
+            ticket.rows += len(lengths)
             if ticket.characters:
                 # Special tokens have a large share in short texts, and a small share in long texts.
                 ratio = tokens / (ticket.characters + SPECIAL_CHARACTERS * len(lengths))

@@ -285,6 +285,7 @@ class ErrorDetail(pydantic.BaseModel):
     message: str
     type: str
     param: str | None
+    request_id: str
 
 
 class Error(pydantic.BaseModel):

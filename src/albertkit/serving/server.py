@@ -2,7 +2,6 @@
 
 import asyncio
 import atexit
-import copy
 import errno
 import gc
 import logging
@@ -16,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -25,11 +25,11 @@ from albertkit.allocator import return_memory
 from albertkit.cores import VARIABLE, usable_cores
 from albertkit.errors import AlbertKitError, ConfigError, UnknownTokensWarning
 from albertkit.hub import BUNDLED
-from albertkit.logs import TIME_FORMAT, lines_shown
 from albertkit.recipe import build, takes_settings
-from albertkit.serving.app import MODEL, Service, make_application
+from albertkit.serving.app import Service, make_application
 from albertkit.serving.libraries import uvicorn
 from albertkit.serving.metrics import FOLDER_VARIABLE
+from albertkit.serving.request_log import CURRENT, lines_logged
 from albertkit.serving.settings import KEY_VARIABLE, ServingSettings
 from albertkit.text_files import read_text
 
@@ -42,11 +42,6 @@ _MAX_HEAD = 65_536  # bytes of the head of a request
 _BINDING_HINTS = {
     errno.EADDRINUSE: "Choose another port, or 0 for any.",
     errno.EACCES: "Choose a port above 1023, or run as a user who may use this port.",
-}
-_LOGGING = copy.deepcopy(uvicorn.config.LOGGING_CONFIG)  # with the time
-_LOGGING["formatters"]["default"] |= {
-    "fmt": "%(asctime)s %(levelprefix)s %(message)s",
-    "datefmt": TIME_FORMAT,
 }
 
 
@@ -78,10 +73,15 @@ def serve(
     """
     chosen = named_settings(model, task, settings)
     _check_thread()
-    with lines_shown(with_time=True):
+    with lines_logged(chosen.log_format), ExitStack() as sockets:
         is_local = chosen.host in ("localhost", "::1") or chosen.host.startswith("127.")
         key = read_key(chosen)
-        listening = listen(chosen)
+        listening = [sockets.enter_context(listen(chosen))]
+        if chosen.metrics_port is not None:
+            other = replace(chosen, port=chosen.metrics_port, metrics_port=None)
+            listening.append(sockets.enter_context(listen(other)))
+            chosen = replace(chosen, metrics_port=listening[1].getsockname()[1])
+            logger.info("metrics and health on port %d", chosen.metrics_port)
         if key is None and not is_local:
             logger.warning(
                 "other machines can reach %s, and requests need no key. To require a key, pass --key-file "
@@ -89,7 +89,7 @@ def serve(
                 chosen.host,
                 KEY_VARIABLE,
             )
-        host, port = listening.getsockname()[:2]
+        host, port = listening[0].getsockname()[:2]
         host = f"[{host}]" if ":" in host else host
         log = lambda address, names: logger.info("serving %s on %s", ", ".join(names), address)  # noqa: E731
         announce = partial(ready or log, f"http://{host}:{port}")
@@ -192,7 +192,7 @@ def uvicorn_config(
         h11_max_incomplete_event_size=_MAX_HEAD,
         ws="none",
         lifespan="off",
-        log_config=_LOGGING,
+        log_config=None,
         log_level="error",  # clients cause uvicorn's warnings, about malformed requests and upgrades
         access_log=False,
         server_header=False,
@@ -224,17 +224,22 @@ def log_warnings() -> None:
     """Log each warning as one line: the model, and no line of code, which is always a line of the server."""
 
     def log(message: Warning | str, *_: object) -> None:
-        model = MODEL.get(None)
-        logger.warning("%s", message if model is None else f"{model}: {message}")
+        current = CURRENT.get(None)
+        logger.warning("%s", f"{current.model}: {message}" if current and current.model else message)
 
     warnings.showwarning = log
 
 
 def serve_here(
-    settings: ServingSettings, listening: socket.socket, ready: Callable[[list[str]], None] | None = None
+    settings: ServingSettings,
+    listening: Sequence[socket.socket],
+    ready: Callable[[list[str]], None] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish the requests in progress. SIGHUP reloads the models."""
-    with listening, warnings.catch_warnings():  # the server changes the filters and `showwarning`
+    # The server changes the filters and `showwarning`.
+    with ExitStack() as sockets, warnings.catch_warnings():
+        for each in listening:
+            sockets.enter_context(each)
         key = read_key(settings)
         service = load_service(settings)
         server = make_server(service, key=key)
@@ -253,12 +258,13 @@ def serve_here(
             )
         try:
             log_warnings()
-            listening.listen(BACKLOG)
+            for each in listening:
+                each.listen(BACKLOG)
             if ready is not None:
                 ready(service.describe())
-            server.run(sockets=[listening])  # it handles SIGTERM and SIGINT while it runs
+            server.run(sockets=[*listening])  # it handles SIGTERM and SIGINT while it runs
         finally:
-            listening.close()
+            sockets.close()
             service.close()
             gc.unfreeze()
             for number, handler in previous.items():
@@ -266,7 +272,7 @@ def serve_here(
 
 
 def _serve_in_processes(
-    settings: ServingSettings, listening: socket.socket, ready: Callable[[list[str]], None]
+    settings: ServingSettings, listening: Sequence[socket.socket], ready: Callable[[list[str]], None]
 ) -> None:
     """Serve with `settings.workers` processes until SIGTERM or SIGINT.
 
@@ -281,11 +287,12 @@ def _serve_in_processes(
     options = {"workers": settings.workers, "timeout_worker_healthcheck": _LOADING_SECONDS}
     handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
     try:
-        with listening, tempfile.TemporaryDirectory(prefix="albertkit-metrics-") as folder:
+        with tempfile.TemporaryDirectory(prefix="albertkit-metrics-") as folder:
             os.environ[FOLDER_VARIABLE] = folder
-            listening.listen(BACKLOG)  # connections wait until a worker has loaded the models
+            for each in listening:
+                each.listen(BACKLOG)  # connections wait until a worker has loaded the models
             ready([f"{name} ({settings.workers} processes)" for name in settings.models])
-            supervisor = Multiprocess(uvicorn_config(load, settings, factory=True, **options), [listening])
+            supervisor = Multiprocess(uvicorn_config(load, settings, factory=True, **options), [*listening])
             supervisor.run()
     finally:
         os.environ.pop(FOLDER_VARIABLE, None)
@@ -303,7 +310,7 @@ def _load_application(settings: ServingSettings, threads: int) -> Callable[..., 
     os.environ.setdefault(VARIABLE, str(threads))
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     lines = ExitStack()
-    lines.enter_context(lines_shown(with_time=True))
+    lines.enter_context(lines_logged(settings.log_format))
     atexit.register(lines.close)
     log_warnings()
     try:

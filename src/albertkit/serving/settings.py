@@ -1,11 +1,17 @@
 """The settings of a server: flags of `albertkit serve`."""
 
+import re
 from dataclasses import dataclass, field
+from typing import Literal
 
 from albertkit.errors import ConfigError
 from albertkit.recipe import check_numbers, number
 
-KEY_VARIABLE = "ALBERTKIT_SERVING_KEY"
+PREFIX = "ALBERTKIT_SERVE_"
+"""Begin of the environment variables for the flags of `albertkit serve`."""
+KEY_VARIABLE = "ALBERTKIT_SERVE_KEY"
+
+_ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/?#\sA-Z]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +38,17 @@ class ServingSettings:
     """Serve a page for trying the models in a browser, at /playground."""
     key_file: str | None = None
     """File with the key that requests must send as a bearer token (default: the environment variable
-    ALBERTKIT_SERVING_KEY)."""
+    ALBERTKIT_SERVE_KEY)."""
+    public_docs: bool = False
+    """Serve the description of the API, /docs and /openapi.json, without a key."""
+    cors: list[str] = field(default_factory=list)
+    """Origin whose pages may send requests from a browser, such as https://example.com, or * for any. Can be
+    repeated."""
+    metrics_port: int | None = None
+    """Second port with only /metrics, /healthz and /readyz, without a key; 0 for any free port (default: no
+    second port)."""
+    log_format: Literal["text", "json"] = "text"
+    """Format of the log on stderr: text, or one JSON object per line. It has a line for each request."""
 
     batch_tokens: int | None = number(None, "tokens", minimum=1)
     """Maximum number of tokens per batch (default: depends on the device). A batch can combine several
@@ -63,7 +79,14 @@ class ServingSettings:
         if unknown := self.tasks.keys() - self.models.keys():
             models = f"the models are {', '.join(self.models)}. Use one of their names."
             raise ConfigError(f"a task is set for {', '.join(sorted(unknown))}, but {models}")
-        if not 0 <= self.port < 65_536:
-            raise ConfigError(f"port is {self.port}. Expected 0 to 65535.")
+        for name, port in (("port", self.port), ("metrics_port", self.metrics_port)):
+            if port is not None and not 0 <= port < 65_536:
+                raise ConfigError(f"{name} is {port}. Expected 0 to 65535.")
+        if self.port and self.port == self.metrics_port:
+            raise ConfigError(f"port and metrics_port are both {self.port}. Choose two ports.")
+        for origin in self.cors:
+            if not _ORIGIN.fullmatch(origin):
+                expected = "an origin in lowercase without a path, such as https://example.com, or *"
+                raise ConfigError(f"cors is {origin!r}. Expected {expected}.")
         if self.batch_wait >= 1:
             raise ConfigError(f"batch_wait is {self.batch_wait}. Expected less than 1 second.")
