@@ -105,6 +105,8 @@ class TestSearch:
             {"id": "9", "text": "bad butter"},
         ]
         (tmp_path / "one.csv").write_text("body\na garden\n")
+        rows = [{"date": f"2026-01-0{number}", "message": text} for number, text in enumerate(TEXTS, 1)]
+        assert Index.build(rows, embed)[0] == {"id": 1, "text": TEXTS[0]}
         assert Index.build(str(tmp_path / "one.csv"), embed)[0] == {"id": 1, "text": "a garden"}
         assert Index.build(["", "a"], embed, ids=[np.int64(3), "x"])[0] == {"id": "x", "text": "a"}
 

@@ -397,12 +397,12 @@ def search(
     Args:
         query: Query. Repeat the flag for several.
         queries: File of queries: one per line, or .jsonl, .csv or .parquet with a column `text`.
-        texts: File of texts to search: one per line (.txt), or a table (.csv, .tsv, .jsonl, .parquet).
+        texts: File of texts to search: one per line (.txt), or a table (.csv, .tsv, .jsonl, .xlsx, .parquet).
         index: Folder of an index of texts, to build with --texts, or to search. If the index has these texts,
             it is not built again.
         add: Add --texts to the index in the folder.
         top_k: Number of texts for each query.
-        text_column: Column of the texts in a table (default: text, another usual name, or the only column).
+        text_column: Column of the texts in a table (default: text, another usual name, or the longest texts).
         id_column: Column of the ids in a table (default: id, or the number of the row).
     """
     _, computation, options = _split(given)

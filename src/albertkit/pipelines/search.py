@@ -22,6 +22,7 @@ from typing import Any, Self
 import numpy as np
 
 from albertkit.datasets.cells import is_missing, text_of
+from albertkit.datasets.columns import find_columns
 from albertkit.datasets.examples import USUAL_COLUMNS
 from albertkit.datasets.rows import read_rows
 from albertkit.errors import ConfigError, DataError, reading
@@ -95,7 +96,7 @@ class Index:
                 Rows without a text are left out.
             model: the model: a folder, a name, or a pipeline for `feature-extraction`.
             ids: the ids of a list of texts; None for their numbers, counted from 1.
-            text_column: the column of the texts in a table; None for the usual names, or the only column.
+            text_column: the column of the texts in a table; None for the usual names, or the longest texts.
             id_column: the column of the ids in a table; None for `id` if there is one, otherwise the numbers
                 of the rows, counted from 1.
             options: options of `feature-extraction`, such as `truncation=True`. Queries have the same.
@@ -375,10 +376,11 @@ def _read(
         raise ConfigError("ids are for a list of texts. For a table, pass id_column.")
     rows = read_rows(Path(source) if isinstance(source, PathLike) else source, name="the texts")
     columns = rows.columns
-    usual = [name for name in (*USUAL_COLUMNS["text"], "content", "title") if name in columns]
-    text = text_column or (usual or [*columns, "text"])[0]
+    usual = [name for name in USUAL_COLUMNS["text"] if name in columns]
     if text_column is None and not usual and len(columns) > 1:
-        text = "text"
+        text_column = find_columns(rows, text=True, label=False).get("text_column")
+        usual = ["text"]
+    text = text_column or [*usual, *columns, "text"][0]
     rows.check_columns(text_column=text, id_column=id_column)
     id_column = id_column or ("id" if "id" in columns and text != "id" else None)
     texts, names = [], []
