@@ -70,7 +70,7 @@ def embedding_figures(texts: list[str], runs: int, folder: Path) -> list[Figure]
     return [
         compare(f"{name}: texts per second", len(texts) / lookup, len(texts) / layers, at_least=AT_LEAST),
         compare("largest difference of two numbers, against 1e-6", float(difference), 1e-6, at_most=1),
-        compare(f"{name}: seconds of predict to .npy, against encode", predicted, encoded, at_most=1.5),
+        compare(f"{name}: seconds of predict to .npy, against encode", predicted, encoded, at_most=1),
     ]
 
 

@@ -80,7 +80,7 @@ class TestSearch:
         assert index.search([]) == []
 
     def test_equals_sorting_all_cosines(self, monkeypatch):
-        monkeypatch.setattr(search, "_BLOCK", 7 * 100)
+        monkeypatch.setattr(search, "_BLOCK", 90)
         monkeypatch.setattr(search, "_QUERIES", 3)
         rng = np.random.default_rng(0)
         vectors, queries = 3 * rng.standard_normal((500, 7)), rng.standard_normal((10, 7))

@@ -376,7 +376,9 @@ def predict_file(
                     file.flush()
                     count += text.count("\n")
                     progress(count, total)
-            cut = [record["cut"] for record in _records(lines) if record.get("cut")]
+            with reading(lines, DataError), lines.open("rb") as file:
+                records = map(json.loads, islice(file, 1, None))
+                cut = [record["cut"] for record in records if record.get("cut")]
             convert(lines, output, encoding)
         except BaseException as error:
             if count:
@@ -558,8 +560,9 @@ def _write_npy(lines: Path, target: Path) -> None:
     """Write a row for each record. The vector of a record without text is NaN."""
     size, missing = _size_of_vectors(lines) or 0, 0
     with target.open("wb") as file:
-        shape = (sum(1 for _ in _records(lines)), size)
-        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        with lines.open("rb") as source:
+            count = sum(1 for _ in source) - 1  # without the first line
+        header = {"descr": "<f4", "fortran_order": False, "shape": (count, size)}
         np.lib.format.write_array_header_1_0(file, header)
         for record in _records(lines):
             missing += record[VECTOR] is None

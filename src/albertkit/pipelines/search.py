@@ -35,7 +35,7 @@ from albertkit.reference import largest_indices
 logger = logging.getLogger(__name__)
 
 INDEX, VECTORS, ROWS, OFFSETS = "index.json", "vectors.npy", "rows.jsonl", "offsets.npy"
-_BLOCK = 1 << 24  # numbers of a matrix that are multiplied at once: 64 MB
+_BLOCK = 1 << 18  # texts that are compared at once
 _QUERIES = 64  # that are compared at once
 _SAME_MODEL = 0.98  # minimum cosine of two vectors of one text, which another engine or device may change
 
@@ -214,10 +214,9 @@ class Index:
     def _nearest(self, queries: np.ndarray, top_k: int) -> tuple[np.ndarray, np.ndarray]:
         """Keep the best texts of each block, and choose among them at the end."""
         numbers, scores, first = [], [], 0
-        block = max(1, _BLOCK // self.dimensions)
         for vectors in self._vectors:
-            for start in range(0, len(vectors), block):
-                similar = (vectors[start : start + block] @ queries.T).T  # (Q, block)
+            for start in range(0, len(vectors), _BLOCK):
+                similar = queries @ vectors[start : start + _BLOCK].T  # (Q, block)
                 best = largest_indices(similar, top_k)
                 numbers.append(best + first + start)
                 scores.append(np.take_along_axis(similar, best, axis=1))
