@@ -60,7 +60,6 @@ class CountedRows:
         monkeypatch.setattr(OnnxEngine, "batches", batches)
 
 
-@pytest.mark.light
 class TestHiddenStates:
     @pytest.mark.parametrize("zero", ["attention.dense", "attention.value"])
     @pytest.mark.parametrize("engine", ["onnx", "onnx-int8"])
@@ -144,7 +143,6 @@ class TestHiddenStates:
             )
 
 
-@pytest.mark.light
 class TestRecognition:
     def test_of_the_bundled_models(self):
         for name, expected in ((BUNDLED_SENTENCES, True), ("bundled", False)):

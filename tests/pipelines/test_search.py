@@ -20,8 +20,6 @@ TEXTS = [
 ]
 SUPPER = "At what hour is breakfast?"
 
-pytestmark = pytest.mark.light
-
 
 @pytest.fixture(scope="module")
 def embed() -> Pipeline:
