@@ -157,6 +157,7 @@ class TestLines:
     ) -> None:
         caplog.set_level("INFO")
         monkeypatch.setattr(ProgressBar, "SECONDS", 0.0)
+        monkeypatch.setattr(ProgressBar, "DELAY", 0.0)
         with ProgressBar() as bar:
             bar.update("1 of 2", 1, 2)
             bar.update("2 of 2", 2, 2)  # no line, because the result reports the end

@@ -54,7 +54,9 @@ from albertkit.pipelines.core import QuestionAnsweringPipeline as QuestionAnswer
 from albertkit.pipelines.core import TextClassificationPipeline as TextClassificationPipeline
 from albertkit.pipelines.core import TokenClassificationPipeline as TokenClassificationPipeline
 from albertkit.pipelines.core import ZeroShotClassificationPipeline as ZeroShotClassificationPipeline
+from albertkit.pipelines.core import encode as encode
 from albertkit.pipelines.core import pipeline as pipeline
+from albertkit.pipelines.search import Index as Index
 from albertkit.pretraining.prepare import prepare as prepare
 from albertkit.pretraining.run import pretrain as pretrain
 from albertkit.pretraining.train_tokenizer import train_tokenizer as train_tokenizer

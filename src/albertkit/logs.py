@@ -5,6 +5,7 @@ lines. Otherwise `lines_shown` prints them on stderr, as the command line does.
 """
 
 import logging
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,34 +50,43 @@ def lines_shown(*, always: bool = False) -> Iterator[None]:
 
 
 class ProgressBar:
-    """A progress bar in a terminal or notebook. Elsewhere, it logs a line every ten seconds."""
+    """A progress bar in a terminal or notebook, if the work takes more than two seconds.
 
-    SECONDS = 10.0
+    Elsewhere, it logs a line every ten seconds.
+    """
+
+    SECONDS, DELAY = 10.0, 2.0
 
     def __init__(self, *, lines: bool = True) -> None:
-        consoles = (one.console for one in logger.handlers if isinstance(one, LineHandler))
-        self._console = next(consoles, None) or _stderr()
         self._lines = lines
-        self._shown_at = time.monotonic()
+        self._shown_at = self._began = time.monotonic()
+        self._is_started = False
         self._bar: Any = None  # Rich's progress bar
         self._display: Any = None  # a notebook's output
 
     def __enter__(self) -> "ProgressBar":
-        if self._console.is_terminal:
+        return self
+
+    def _start(self) -> None:
+        self._is_started = True
+        consoles = (one.console for one in logger.handlers if isinstance(one, LineHandler))
+        console = next(consoles, None) or _stderr()
+        if console.is_terminal:
             from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
             from rich.progress import TimeRemainingColumn as Remaining
 
             columns = (BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), Remaining())
             text = TextColumn("{task.description}")
-            self._bar = Progress(text, *columns, console=self._console, transient=True)
+            # Rich would move what a program prints to the console of the bar, also from a pipe.
+            moves = sys.stdout is not None and sys.stdout.isatty()
+            self._bar = Progress(text, *columns, console=console, transient=True, redirect_stdout=moves)
             self._bar.add_task("", total=1.0)
             self._bar.start()
-        elif self._console.is_jupyter:
+        elif console.is_jupyter:
             from IPython.display import display  # pyright: ignore[reportMissingImports]
 
             # Rich's bar would need ipywidgets.
             self._display = display({"text/plain": ""}, raw=True, display_id=True)
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._bar:
@@ -84,18 +94,32 @@ class ProgressBar:
         if self._display:
             self._display.update({"text/plain": ""}, raw=True)
 
-    def update(self, text: str, done: float, total: float = 1.0) -> None:
-        """Show the progress."""
-        share = done / total if total else 1.0
-        if self._bar:
-            self._bar.update(self._bar.task_ids[0], description=text, completed=share)
-            return
+    def update_count(self, done: int, total: int | None, what: str) -> None:
+        """Show the number of finished items; `total` is None if it is unknown."""
+        self.update(f"{done:,} {what}" if total is None else f"{done:,} of {total:,} {what}", done, total)
+
+    def update(self, text: str, done: float, total: float | None = 1.0) -> None:
+        """Show the progress; `total` is None if it is unknown."""
         now = time.monotonic()
-        if self._display and now - self._shown_at >= 0.2:
+        share = done / total if total else float(total is not None)
+        if now - self._began < self.DELAY or (share == 1 and not self._is_started):
+            return
+        if not self._is_started:
+            self._start()
+        if self._bar and now - self._shown_at >= 0.1:
+            known = None if total is None else 1.0
+            self._bar.update(self._bar.task_ids[0], description=text, completed=share, total=known)
+            self._shown_at = now
+        elif self._display and now - self._shown_at >= 0.2:
             bar = ("#" * round(30 * share)).ljust(30, ".")
             self._display.update({"text/plain": f"{bar} {share:4.0%}  {text}"}, raw=True)
             self._shown_at = now
-        elif not self._display and self._lines and share < 1 and now - self._shown_at >= self.SECONDS:
+        elif (
+            not (self._bar or self._display)
+            and self._lines
+            and share < 1
+            and now - self._shown_at >= self.SECONDS
+        ):
             logger.info("%s", text)
             self._shown_at = now
 

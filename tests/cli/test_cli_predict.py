@@ -132,6 +132,7 @@ def test_an_interrupted_prediction_is_resumed(
         return whole(self, asked)
 
     monkeypatch.setattr(ProgressBar, "SECONDS", 0.0)
+    monkeypatch.setattr(ProgressBar, "DELAY", 0.0)
     with monkeypatch.context() as patch:
         patch.setattr(Predictor, "__call__", stopped)
         result = run_predict(run, classifier, rows, output)

@@ -143,6 +143,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "PYTHONPATH=dev/pretended_gpu": "tests/project/test_pretended_gpu.py runs a part of it",
     },
     "reference/cli.md": {
+        "albertkit search": "how-to/embed.md runs it",
         "albertkit serve": "how-to/serve.md runs it",
         "albertkit playground": "tests/serving/test_playground.py runs it with a browser",
         "albertkit train-tokenizer": "how-to/corpora.md runs it",
@@ -167,7 +168,12 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "openssl": "tests/project/test_deployment.py runs the container's command",
         "kubectl": "the same",
     },
-    "how-to/embed.md": {"from sentence_transformers": "tests/compat runs it in a separate environment"},
+    "how-to/embed.md": {
+        "from sentence_transformers": "tests/compat runs it in a separate environment",
+        **dict.fromkeys(
+            ("import faiss", "import sqlite3", "import psycopg"), "the tests do not install the library"
+        ),
+    },
     "how-to/clients.md": {"from openai": "tests/compat runs it in a separate environment"},
     "how-to/own-task.md": {"python examples/own_task.py": "tests/project/test_examples.py runs it"},
     "how-to/keras.md": {

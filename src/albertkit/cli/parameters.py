@@ -44,6 +44,7 @@ _NAMESPACE = {
 """The names in annotations and defaults that the command line knows."""
 _HEADINGS = {
     **dict.fromkeys(("train", "validation", "data", "input", "inputs", "calibrate"), "Data"),
+    **dict.fromkeys(("texts", "index", "add", "query", "queries", "text_column", "id_column"), "Data"),
     **dict.fromkeys(("pair", "words", "context", "context_file", "question"), "Input"),
     **dict.fromkeys(("output", "html", "plot"), "Output"),
 }

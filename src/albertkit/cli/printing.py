@@ -135,6 +135,15 @@ def print_spans(console: "Console", spans: Sequence[tuple[str, str, dict[str, An
     console.print()
 
 
+def print_matches(console: "Console", matches: Sequence[dict[str, Any]]) -> None:
+    """Print one line per text: its similarity to the query, its id, its text."""
+    table = new_table(show_header=False)
+    for match in matches:
+        table.add_row(f"{match['score']:.3f}", str(match["id"]), " ".join(match["text"].split()))
+    print_table(console, table)
+    console.print()
+
+
 def print_cut(console: "Console", answer: dict[str, Any]) -> None:
     if "cut" in answer:
         console.print(f"truncated: the last {answer['cut']:,} tokens", style="dim")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import tee
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from albertkit.cli import printing
 from albertkit.cli.printing import as_fields, new_console, print_json, print_title
@@ -22,7 +22,9 @@ from albertkit.datasets.rows import (
     NumberedInputs,
 )
 from albertkit.errors import ConfigError, DataError
-from albertkit.hub import BUNDLED
+from albertkit.extras import require
+from albertkit.hub import BUNDLED, BUNDLED_SENTENCES
+from albertkit.logs import ProgressBar
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,16 +102,32 @@ def _split(given: Mapping[str, Any]) -> tuple[Source, Computation, dict[str, Any
 
 
 def _answered(
-    pipeline: Any, inputs: NumberedInputs, change: Callable[[Any], Any] | None = None, **options: Any
+    pipeline: Any,
+    inputs: NumberedInputs,
+    change: Callable[[Any], Any] | None = None,
+    *,
+    prints: bool = True,
+    **options: Any,
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield each input with its answer; `change` converts an input to the pipeline's form."""
+    """Yield each input with its answer; `change` converts an input to the pipeline's form.
+
+    Unless answers appear in the terminal, which `prints` says, a progress bar does.
+    """
     shown, asked = inputs, inputs
     if not inputs.is_list:
         shown, items = tee(inputs)
         asked = dataclasses.replace(inputs, items=items)
     if change is not None:
         asked = asked.map(change)
-    return zip(shown, pipeline(asked, **options), strict=True)
+    total = len(cast(Any, inputs.items)) if inputs.is_list else None
+    answered = zip(shown, pipeline(asked, **options), strict=True)
+    if prints and sys.stdout.isatty():
+        yield from answered
+        return
+    with ProgressBar(lines=False) as bar:
+        for number, pair in enumerate(answered, start=1):
+            yield pair
+            bar.update_count(number, total, "texts")
 
 
 def fill_mask(text: list[str] | None = None, **given: Any) -> None:
@@ -305,14 +323,16 @@ def embed(text: list[str] | None = None, *, output: Path | None = None, **given:
 
     Args:
         text: Texts (default: read from --file or standard input).
-        output: Write the vectors to this .npy file, with one row per text.
+        output: Write the vectors to this .npy or .parquet file, with one row per text.
     """
     source, computation, options = _split(given)
     inputs = source.read(text)
-    from albertkit.files import atomic_path, check_ending, check_new_file
+    from albertkit.files import check_ending, check_new_file
 
     if output is not None:
-        check_ending(output, ".npy")
+        check_ending(output, ".npy", ".parquet")
+        if output.suffix.lower() == ".parquet":
+            require("pyarrow", extra="arrow")
         check_new_file(output)
     if options.get("pooling") == "none" and (output is not None or not computation.json):
         raise ConfigError("--pooling none returns a vector for each token, which only --json prints.")
@@ -323,22 +343,23 @@ def embed(text: list[str] | None = None, *, output: Path | None = None, **given:
     pipeline = computation.pipeline("feature-extraction", **options)
     has_pooling = "pooling" in options or sentence_modules(pipeline.model.config) is not None
     rows, vectors, count, cut = list[str](), list[Any](), 0, list[int]()
-    call = {"on_cut": cut.append, "pooling": None if has_pooling else "mean"}
-    for asked, vector in _answered(pipeline, inputs, **call):
+    call = {"on_cut": cut.append, "pooling": None if has_pooling else "mean", "return_tensors": "np"}
+    for asked, vector in _answered(pipeline, inputs, prints=computation.json, **call):
         if computation.json:
             print_json({"text": asked, "embedding": vector})
         if output is not None or not computation.json:
             rows.append(asked)
-            vectors.append(np.asarray(vector, dtype=np.float32))
+            vectors.append(vector)
         count += 1
+    matrix = np.stack(vectors) if vectors else None
     if output is not None:
-        with atomic_path(output) as temporary, temporary.open("wb") as stream:
-            np.save(stream, np.stack(vectors))
+        _write_vectors(output, rows, matrix)
         if skipped := inputs.numbers[-1] - count:
             note = f"blank lines skipped: {skipped:,}. {output} has only rows for the others."
             print(note, file=sys.stderr)
     if not computation.json:
-        printing.print_vectors(rows, np.stack(vectors), output)
+        assert matrix is not None
+        printing.print_vectors(rows, matrix, output)
     if cut:
         limit = pipeline.trained_length or pipeline.max_length
         print(
@@ -346,3 +367,85 @@ def embed(text: list[str] | None = None, *, output: Path | None = None, **given:
             f"{sum(cut):,} tokens were truncated, at most {max(cut):,} in one text",
             file=sys.stderr,
         )
+
+
+def _write_vectors(output: Path, texts: list[str], matrix: Any) -> None:
+    import numpy as np
+
+    from albertkit.files import atomic_path
+
+    with atomic_path(output) as temporary:
+        if output.suffix.lower() == ".npy":
+            with temporary.open("wb") as stream:
+                np.save(stream, matrix)
+            return
+        pa = require("pyarrow", extra="arrow")
+        vectors = pa.FixedSizeListArray.from_arrays(matrix.reshape(-1), matrix.shape[1])
+        table = pa.table({"text": texts, "vector": vectors})
+        require("pyarrow.parquet", extra="arrow").write_table(table, temporary)
+
+
+def search(
+    query: list[str] | None = None,
+    *,
+    queries: Path | None = None,
+    texts: Path | None = None,
+    index: Path | None = None,
+    add: bool = False,
+    top_k: int = 5,
+    text_column: str | None = None,
+    id_column: str | None = None,
+    **given: Any,
+) -> None:
+    """Print the texts that are most similar to each query.
+
+    Args:
+        query: Query. Repeat the flag for several.
+        queries: File of queries: one per line, or .jsonl, .csv or .parquet with a column `text`.
+        texts: File of texts to search: one per line (.txt), or a table (.csv, .tsv, .jsonl, .xlsx, .parquet).
+        index: Folder of an index of texts, to build with --texts, or to search. If the index has these texts,
+            it is not built again.
+        add: Add --texts to the index in the folder.
+        top_k: Number of texts for each query.
+        text_column: Column of the texts in a table (default: text, another usual name, or the longest texts).
+        id_column: Column of the ids in a table (default: id, or the number of the row).
+    """
+    _, computation, options = _split(given)
+    if texts is None and index is None:
+        raise DataError("there is nothing to search. Pass --texts FILE, --index FOLDER, or both.")
+    asked = [*(query or []), *(Source(file=queries).read(None) if queries else [])]
+    if not asked and (texts is None or index is None):
+        raise DataError("there is no query. Pass --query, or --texts and --index to build an index.")
+    from albertkit.options import check_size
+    from albertkit.pipelines.search import INDEX, Index, source_of
+
+    check_size("top_k", top_k)
+    columns = {"text_column": text_column, "id_column": id_column}
+    saved = Index.load(index) if index is not None and (index / INDEX).is_file() else None
+    if saved is None and texts is None:
+        raise DataError(f"{index} has no index. Pass --texts FILE to build one.")
+    is_known = saved is not None and (texts is None or source_of(texts, **columns) in saved.sources)
+    if saved is not None and not is_known and not add:
+        raise DataError(
+            f"{index} has other texts than {texts}. Omit --texts to search them, pass --add to add the "
+            "file, or choose another folder."
+        )
+    model = computation.model or (saved and saved.model) or BUNDLED_SENTENCES
+    pipeline = dataclasses.replace(computation, model=model).pipeline("feature-extraction")
+    if saved is None:
+        saved = Index.build(texts, pipeline, **columns, **options)
+    else:
+        saved.model = pipeline
+        if not is_known:
+            saved.add(texts, **columns)
+    if index is not None and not is_known:
+        saved.save(index)
+        note = f"{len(saved):,} texts of {saved.dimensions} dimensions, written to {index}"
+        print(note, file=sys.stderr if asked else sys.stdout)
+    console = new_console()
+    for question, matches in zip(asked, saved.search(asked, top_k, **options), strict=True):
+        if computation.json:
+            print_json({"query": question, "matches": matches})
+        else:
+            print_title(console, question)
+            printing.print_matches(console, matches)

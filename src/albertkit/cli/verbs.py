@@ -214,15 +214,19 @@ def _open_browser(address: str) -> None:
 # --- the table
 
 
-def _text_command(function: str, *tasks: str, positional: str = "text", **options: Any) -> Command:
-    """Return a command of `cli/text.py`, with the options of its tasks."""
+def _text_command(function: str, *tasks: str, positional: str | None = "text", **options: Any) -> Command:
+    """Return a command of `cli/text.py`, with the options of its tasks.
+
+    Without a positional argument, the function reads its own files.
+    """
     settings = dict.fromkeys(tasks, "Options")
-    settings |= {"albertkit.cli.text:Source": "Input", "albertkit.cli.text:Computation": "Computation"}
+    settings |= {"albertkit.cli.text:Source": "Input"} if positional else {}
+    settings["albertkit.cli.text:Computation"] = "Computation"
     return Command(
         panel="Use a model on text",
         function=f"albertkit.cli.text:{function}",
         settings=settings,
-        positional=(positional,),
+        positional=(positional,) if positional else (),
         **options,
     )
 
@@ -297,6 +301,15 @@ COMMANDS: Mapping[str, Command] = {
         help="Compute the vectors (embeddings) of texts. For several texts, show their cosine similarities.",
         example='embed "A dog barks." "The cat sleeps." --output vectors.npy',
         defaults={"model": BUNDLED_SENTENCES},
+    ),
+    "search": _text_command(
+        "search",
+        "feature-extraction",
+        positional=None,
+        help="Find the texts of a file that are most similar to a query. With --index, the vectors are "
+        "computed once and saved.",
+        example='search --texts faq.csv --query "When can I have breakfast?"',
+        defaults={"model": None},
     ),
     "serve": Command(
         **_SERVED,

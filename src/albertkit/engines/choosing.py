@@ -1,9 +1,11 @@
 """Load a model, and choose the engine that computes it."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
 
 from albertkit.checkpoints.formats import load_config
 from albertkit.checkpoints.match import LoadReport, check_head, saved_class
@@ -12,8 +14,9 @@ from albertkit.devices import CPU, Device
 from albertkit.engines.engine import BatchScores, Engine, Job, Row
 from albertkit.engines.light_model import LightModel, Model
 from albertkit.engines.onnx import OnnxEngine
+from albertkit.engines.token_table import TokenTable, mixes_no_tokens
 from albertkit.errors import CheckpointError, ConfigError, suggestion, warn_caller
-from albertkit.heads import head_of
+from albertkit.heads import base_prefix, head_of
 from albertkit.hub import HubOptions
 from albertkit.onnx.graph import INT8, QUANTIZATION
 from albertkit.options import ENGINES
@@ -68,12 +71,25 @@ class _LightEngine(Engine):
             model.to_module()
         int8 = name == "onnx-int8" or is_int8(model)
         self._onnx = None if model.module else OnnxEngine(model, int8=int8)
+        self._table: TokenTable | None = None
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         if self.model.module is not None and self._onnx is not None:
-            self._onnx = None  # frees its memory
+            self._onnx = self._table = None  # frees their memory
         engine = self._onnx or _module_engine(self.model.module, self.name)
         return engine.batches(rows, job)
+
+    def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
+        model = self.model
+        if model.module is not None:
+            return _module_engine(model.module, self.name).compute(rows, job, then)
+        if job.output == "hidden_states" and (self._table is None or self._table.depth != model.config.depth):
+            prefix = base_prefix(model.architecture)
+            is_alone = mixes_no_tokens(model.config, model.weights, prefix)
+            self._table = TokenTable(model.config, super().compute) if is_alone else None
+        if job.output == "hidden_states" and self._table is not None:
+            return self._table.compute(rows, job, then)
+        return super().compute(rows, job, then)
 
 
 def _module_engine(model: Any, name: str) -> Engine:

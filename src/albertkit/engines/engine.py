@@ -66,6 +66,8 @@ class Job:
     read: Read = first_token
     batch_tokens: int | None = None
     batch_size: int | None = None
+    stacks: bool = False
+    """Whether `then` can also reduce the scores (B, R, K) of B rows at once."""
 
     def positions(self, row: Row) -> Sequence[int]:
         """Return the positions of the tokens to read in a row."""
@@ -94,6 +96,7 @@ class Engine(ABC):
         then: Callable[[np.ndarray], Any] = lambda scores: scores,
         batch_tokens: int | None = None,
         batch_size: int | None = None,
+        stacks: bool = False,
     ) -> list[Any]:
         """Compute the scores of rows without dropout and gradients; return `then(scores)` of each row.
 
@@ -105,6 +108,8 @@ class Engine(ABC):
             batch_tokens: Maximum number of tokens in a batch; None for the default of the device. A longer
                 row is a batch of its own.
             batch_size: Maximum number of rows in a batch; None for as many as `batch_tokens` allows.
+            stacks: Whether `then` can also reduce the scores (B, R, K) of B rows with equal numbers of read
+                tokens at once, to B results.
 
         Raises:
             CheckpointError: A score is NaN or infinite.
@@ -112,16 +117,10 @@ class Engine(ABC):
             DataError: A row is empty, its `token_type_ids` have another length, or it has no token at a
                 position to read.
         """
-        return self.compute(rows, Job(output, read, batch_tokens, batch_size), then)
+        return self.compute(rows, Job(output, read, batch_tokens, batch_size, stacks), then)
 
     def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
-        for number, row in enumerate(rows):
-            tokens, segments = len(row.input_ids), len(row.token_type_ids)
-            if not tokens or tokens != segments:
-                raise DataError(
-                    f"row {number} has {tokens} input_ids and {segments} token_type_ids. Expected equal "
-                    "numbers above 0."
-                )
+        check_lengths(rows)
         answers: dict[int, Any] = {}
         for numbers, scores in self.batches(rows, job):
             if not all(np.isfinite(of_row).all() for of_row in scores):
@@ -239,6 +238,17 @@ def _joined(parts: Sequence[Sequence[int]], count: int) -> np.ndarray:
 def length_of(row: Row) -> int:
     """Return the number of tokens of a row."""
     return len(row.input_ids)
+
+
+def check_lengths(rows: Sequence[Row]) -> None:
+    """Check that no row is empty, and that each token has a segment."""
+    for number, row in enumerate(rows):
+        tokens, segments = len(row.input_ids), len(row.token_type_ids)
+        if not tokens or tokens != segments:
+            raise DataError(
+                f"row {number} has {tokens} input_ids and {segments} token_type_ids. Expected equal "
+                "numbers above 0."
+            )
 
 
 def check_rows(rows: Sequence[Row], config: AlbertConfig) -> None:

@@ -8,7 +8,7 @@ rows, H hidden, K scores of a token.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypedDict, cast
 
@@ -31,7 +31,8 @@ from albertkit.engines.engine import (
     plan,
 )
 from albertkit.engines.light_model import class_name
-from albertkit.heads import HEADS, Output, scores_of
+from albertkit.engines.token_table import TokenTable, mixes_no_tokens
+from albertkit.heads import HEADS, Output, base_prefix, scores_of
 from albertkit.modeling.auto import model_class
 from albertkit.modeling.heads import MaskedWordModel
 from albertkit.modeling.layers import PackedRows
@@ -54,6 +55,15 @@ class TorchEngine(Engine):
     def __init__(self, model: AlbertPreTrainedModel, *, padded: bool = False) -> None:
         self.model = model
         self.padded = padded
+
+    def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
+        model = self.model
+        if job.output == "hidden_states" and not self.padded and takes_packed_rows(model):
+            prefix = base_prefix(class_name(model))
+            if mixes_no_tokens(model.config, dict(model.named_parameters()), prefix):
+                # The table lasts for one call, because the weights can change.
+                return TokenTable(model.config, super().compute).compute(rows, job, then)
+        return super().compute(rows, job, then)
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
         """Yield the scores of batches as `Engine.batches` does, the longest rows first."""

@@ -8,7 +8,7 @@ import logging
 import math
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -36,7 +36,7 @@ from albertkit.finetuning.trained import (
     shared_note,
     shared_with_training,
 )
-from albertkit.logs import lines_shown
+from albertkit.logs import ProgressBar, lines_shown
 from albertkit.metrics import calibration, confusion_matrix, score_by_length, scores_by_label
 from albertkit.pictures import picture
 from albertkit.recipe import takes_settings
@@ -260,6 +260,7 @@ class EvaluationSet:
         *,
         main_metric: str | None = None,
         engine: str | Engine = "auto",
+        progress: Callable[[int, int, str], object] = lambda *_: None,
     ) -> Evaluation:
         """Return the evaluation of a model; `main_metric` replaces the metric of the task."""
         task = self.task.bind(self.task.tokenizer, config, self.task.settings)
@@ -270,6 +271,7 @@ class EvaluationSet:
         for examples, rows in self._chunks:
             outputs = task.run(engine, rows, batch_tokens=self.batch_tokens)
             predictions += task.predictions(examples, rows, outputs)
+            progress(len(predictions), len(self.examples), "examples")
         predictions = task.compared(self.examples, predictions)
         return Evaluation(
             task=task,
@@ -354,7 +356,10 @@ def evaluate(
     for note in [*examples.counts.notes(), *([shared_note(shared, len(given))] if shared else [])]:
         logger.info("%s: %s", read.source, note)
     chosen = main_metric or chosen_metric(model, task)
-    evaluation = examples.evaluate(loaded, loaded.config, main_metric=chosen, engine=engine)
+    with ProgressBar(lines=False) as bar:
+        evaluation = examples.evaluate(
+            loaded, loaded.config, main_metric=chosen, engine=engine, progress=bar.update_count
+        )
     if evaluation.main_metric not in evaluation.metrics:
         if main_metric is not None:
             check_metric(main_metric, evaluation.metrics, name="main_metric")

@@ -5,6 +5,7 @@ appended to a file of JSON lines next to the output. An interrupted run continue
 part. At the end, the lines are converted to the format of the output.
 """
 
+import base64
 import csv
 import hashlib
 import json
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from albertkit.checkpoints.arrays import to_numpy
+from albertkit.checkpoints.sentence_modules import TASK
 from albertkit.config import AlbertConfig
 from albertkit.datasets.cells import is_missing
 from albertkit.datasets.examples import UNANSWERED
@@ -59,7 +61,8 @@ parquet = optional("pyarrow.parquet", extra="arrow")
 openpyxl = optional("openpyxl", extra="excel")
 logger = logging.getLogger(__name__)
 
-SCORES, SCORE_PREFIX = "scores", "score_"
+SCORES, SCORE_PREFIX, VECTOR = "scores", "score_", "vector"
+_FLOAT32 = "float32"  # the key of an array of these numbers in base64
 _SPACES = str.maketrans("\t\r\n", "   ")
 _SHEET_ROWS, _CELL_CHARACTERS, _EXACT = 1_048_576, 32_767, 10**15  # limits of Excel
 
@@ -89,6 +92,8 @@ class Predictions(Result):
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if self.path is None:
             return iter(self.records)
+        if self.path.suffix.lower() == ".npy":
+            return ({VECTOR: vector} for vector in np.load(self.path, mmap_mode="r"))
         return (dict(row.values) for row in read_rows(self.path, encoding=self.encoding))
 
     def __getitem__(self, index: Any) -> Any:
@@ -132,8 +137,8 @@ def predict(
         input: file or folder of examples. Labels are ignored. In Python also a list of dicts, a DataFrame, an
             Arrow table, a database cursor, a `datasets.Dataset`, or an iterable of dicts or of the task's
             examples.
-        output: file to write the predictions to: .jsonl, .csv, .tsv, .xlsx or .parquet. In Python also None,
-            for predictions in memory.
+        output: file to write the predictions to: .jsonl, .csv, .tsv, .xlsx or .parquet; or .npy for the
+            vectors of single texts alone. In Python also None, for predictions in memory.
         task: name of the task (default: the task that the model was fine-tuned for). In Python also a task of
             your own.
         device: the device: auto (the best available device), cpu, cuda, cuda:1, mps, ...
@@ -181,10 +186,12 @@ def predict(
     if isinstance(keep_columns, str):
         keep_columns = columns_in(keep_columns, setup.reader.rows.columns)
     if output is None:
-        _check_examples(setup.reader, setup.task, keep_columns)
+        total = _check_examples(setup.reader, setup.task, keep_columns)
         records: list[dict[str, Any]] = []
-        for chunk in chunks(_items(setup.reader, keep_columns)):
-            records += predictor.records(chunk)
+        with ProgressBar() as bar:
+            for chunk in chunks(_items(setup.reader, keep_columns)):
+                records += predictor.records(chunk)
+                bar.update_count(len(records), total, "examples")
         return Predictions(len(records), [one["cut"] for one in records if one.get("cut")], records=records)
     with ProgressBar() as bar:
         predictions = predict_file(
@@ -197,8 +204,7 @@ def predict(
             workers=workers,
             device=str(device),
             keep_columns=keep_columns,
-            progress=progress
-            or (lambda done, total: bar.update(f"{done:,} of {total:,} examples", done, total)),
+            progress=progress or (lambda done, total: bar.update_count(done, total, "examples")),
         )
     logger.info("%s predictions in %s", f"{len(predictions):,}", output)
     if cut := predictions.cut:
@@ -259,6 +265,10 @@ class Predictor:
         """Return one line of JSON per example."""
         lines = []
         for record in self.records(items):
+            if isinstance(vector := record.get(VECTOR), np.ndarray):  # reading numbers as text takes long
+                record = record | {
+                    VECTOR: {_FLOAT32: base64.b64encode(vector.astype("<f4").tobytes()).decode()}
+                }
             lines.append(json_text(record, default=_plain) + "\n")
             text = json_text(record, default=_plain, ensure_ascii=False) if "\\ud" in lines[-1] else ""
             if lone := lone_surrogate(text):
@@ -337,6 +347,12 @@ def predict_file(
     lines = output.with_name(f"{output.name}.partial")
     count = resume(lines, about, part_size)
     total = _check_examples(reader, predictor.task, keep_columns)
+    is_single = predictor.task.name == TASK and next(iter(reader)).pair is None
+    if output.suffix.lower() == ".npy" and not is_single:
+        raise ConfigError(
+            f"{output}: a .npy file is for the vectors of single texts, which these examples do not have. "
+            "Choose another ending, such as .jsonl."
+        )
     if count:
         logger.info(
             f"resuming after {count:,} of {total:,} predictions, which an interrupted run kept in {lines}"
@@ -360,7 +376,9 @@ def predict_file(
                     file.flush()
                     count += text.count("\n")
                     progress(count, total)
-            cut = [record["cut"] for record in _records(lines) if record.get("cut")]
+            with reading(lines, DataError), lines.open("rb") as file:
+                records = map(json.loads, islice(file, 1, None))
+                cut = [record["cut"] for record in records if record.get("cut")]
             convert(lines, output, encoding)
         except BaseException as error:
             if count:
@@ -482,7 +500,15 @@ def convert(lines: Path, output: Path, encoding: str | None = None) -> None:
 
 def _records(lines: Path) -> Iterator[dict[str, Any]]:
     with reading(lines, DataError), lines.open("rb") as file:
-        yield from map(json.loads, islice(file, 1, None))
+        yield from map(_record, islice(file, 1, None))
+
+
+def _record(line: bytes) -> dict[str, Any]:
+    record = json.loads(line)
+    vector = record.get(VECTOR)
+    if isinstance(vector, dict) and vector.keys() == {_FLOAT32}:
+        record[VECTOR] = np.frombuffer(base64.b64decode(vector[_FLOAT32]), "<f4")
+    return record
 
 
 def _flat_records(lines: Path) -> Iterator[dict[str, Any]]:
@@ -517,6 +543,7 @@ def _cells(lines: Path) -> Iterator[list[str]]:
 
 
 def _cell(value: Any) -> str:
+    value = value.tolist() if isinstance(value, np.ndarray) else value
     if isinstance(value, list | dict):
         return json_text(value, ensure_ascii=False)
     return "" if value is None else str(value)
@@ -524,7 +551,31 @@ def _cell(value: Any) -> str:
 
 def _write_jsonl(lines: Path, target: Path) -> None:
     with lines.open("rb") as source, target.open("wb") as file:
-        file.writelines(islice(source, 1, None))
+        mark = f'"{VECTOR}": {{"{_FLOAT32}": "'.encode()
+        for line in islice(source, 1, None):
+            file.write((json_text(_record(line), default=_plain) + "\n").encode() if mark in line else line)
+
+
+def _write_npy(lines: Path, target: Path) -> None:
+    """Write a row for each record. The vector of a record without text is NaN."""
+    size, missing = _size_of_vectors(lines) or 0, 0
+    with target.open("wb") as file:
+        with lines.open("rb") as source:
+            count = sum(1 for _ in source) - 1  # without the first line
+        header = {"descr": "<f4", "fortran_order": False, "shape": (count, size)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for record in _records(lines):
+            missing += record[VECTOR] is None
+            vector = np.full(size, np.nan, "<f4") if record[VECTOR] is None else record[VECTOR]
+            file.write(vector.tobytes())
+    if missing:
+        logger.warning("rows without text: %s. Their vectors are NaN.", f"{missing:,}")
+
+
+def _size_of_vectors(lines: Path) -> int | None:
+    """Return the number of dimensions of the vectors; None if there are none."""
+    vectors = (record.get(VECTOR) for record in _records(lines))
+    return next((len(vector) for vector in vectors if isinstance(vector, np.ndarray)), None)
 
 
 def _write_csv(lines: Path, target: Path, encoding: str = "utf-8") -> None:
@@ -615,6 +666,9 @@ def _write_parquet(lines: Path, target: Path) -> None:
     try:
         schemas = [table(records).schema for records in chunks(_flat_records(lines))]
         schema = pa.unify_schemas(schemas, promote_options="permissive")
+        if size := _size_of_vectors(lines):
+            vectors = pa.field(VECTOR, pa.list_(pa.float32(), size))
+            schema = schema.set(schema.get_field_index(VECTOR), vectors)
         with parquet.ParquetWriter(target, schema) as writer:
             for records in chunks(_flat_records(lines)):
                 writer.write_table(table(records, schema))
@@ -631,5 +685,6 @@ WRITERS: dict[str, Callable[..., None]] = {
     ".tsv": _write_tsv,
     ".xlsx": _write_xlsx,
     ".parquet": _write_parquet,
+    ".npy": _write_npy,
 }
 _LIBRARIES = {".parquet": ("pyarrow", "arrow"), ".xlsx": ("openpyxl", "excel")}

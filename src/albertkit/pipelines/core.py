@@ -3,12 +3,16 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from inspect import signature
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, cast
 
+import numpy as np
+
 from albertkit.checkpoints.formats import load_config
+from albertkit.checkpoints.sentence_modules import sentence_modules
 from albertkit.config import AlbertConfig, one_of
 from albertkit.datasets.rows import NumberedInputs, without_others
 from albertkit.devices import Device, read_device
@@ -25,14 +29,16 @@ from albertkit.errors import (
     warn_caller,
 )
 from albertkit.heads import HEADS
-from albertkit.hub import BUNDLED
+from albertkit.hub import BUNDLED, BUNDLED_SENTENCES
 from albertkit.hub_upload import PushToHub
+from albertkit.logs import ProgressBar
 from albertkit.options import check_size, read_options
 from albertkit.pipelines.inputs import inputs_error, is_table, read_inputs
 from albertkit.pipelines.tasks import ALIASES, DEFINITIONS, Definition, Plan, definition_of, rows_of
 from albertkit.tasks.loading import chunks
 from albertkit.tasks.registry import TASKS, needs_class, task_of, user_task_of
 from albertkit.tasks.rows import UnknownTokens, failures
+from albertkit.tasks.sentence_embedding import text_vectors
 from albertkit.tasks.settings import saved_lengths
 from albertkit.tasks.task import Task
 from albertkit.tokenization.base import TokenizerBase
@@ -40,6 +46,7 @@ from albertkit.vocabularies import load_tokenizer
 
 INPUTS_AHEAD = 512  # number of inputs of an iterable that are sorted by length together
 BATCHES_AHEAD = 16  # the same as a number of batches, if `batch_size` is set
+INPUTS_KEPT = 32_768  # number of inputs of a list whose rows are kept after the check of all inputs
 _MAX_PADDING = 1024  # vocabulary sizes are often rounded up for fast matrix products
 _SHARED = ("device", "batch_size", "batch_tokens", "num_workers", "engine")
 
@@ -229,10 +236,13 @@ class Pipeline(PushToHub):
         if size == 1:  # then each input of a stream is answered immediately
             ahead = 1
         is_large = isinstance(source.items, list) and len(source.items) > ahead
+        parts = self._parts(source, read, ahead, warns=not is_large)
         if is_large:  # report all invalid inputs before computing any
-            for _ in self._parts(source, read, INPUTS_AHEAD, finds_all=True):
-                pass
-        answered = answers(self._parts(source, read, ahead, warns=not is_large))
+            checked = self._parts(source, read, INPUTS_AHEAD, finds_all=True)
+            kept = list(islice(checked, INPUTS_KEPT // INPUTS_AHEAD if ahead == INPUTS_AHEAD else 0))
+            has_more = any(True for _ in checked)
+            parts = parts if has_more or not kept else iter(kept)
+        answered = answers(parts)
         return list(answered) if source.is_list and source is not inputs else answered
 
     def _parts(
@@ -269,6 +279,44 @@ class Pipeline(PushToHub):
             raise inputs_error(source, problems, count=count) from problems[min(problems)]
         if finds_all:
             unknown.warn()
+
+    def encode(self, texts: Any, *, batch_size: int | None = None, **options: Any) -> np.ndarray:
+        """Return the vectors of texts as an array (texts, dimensions) of float32, for `feature-extraction`.
+
+        In a terminal, a progress bar appears after two seconds.
+
+        Args:
+            texts: a list or another iterable of texts, a table, or a file (a `Path`), as in a call. For a
+                single text, the result is its vector (dimensions,).
+            batch_size: maximum number of rows in a batch; None for the pipeline's setting.
+            options: options of the task. If the model was not trained for sentence embedding, `pooling` is
+                "mean".
+
+        Raises:
+            DataError: a text is invalid, or too long.
+            ConfigError: the pipeline has another task, or an option is unknown or invalid.
+        """
+        if self.definition.name != "feature-extraction":
+            raise ConfigError(f"the pipeline is for {self.task}. Vectors need one for feature-extraction.")
+        config, options = self.model.config, options | {"return_tensors": "np"}
+        pooling = options.get("pooling") or self.defaults.get("pooling")
+        if pooling is None and sentence_modules(config) is None:
+            options["pooling"] = "mean"
+        elif pooling == "none":
+            raise ConfigError('pooling is "none", which gives a vector for each token. Call the pipeline.')
+        if isinstance(texts, str):
+            return self(texts, batch_size=batch_size, **options)
+        source = read_inputs(texts, fields=self.definition.fields)
+        total = len(cast(Any, source.items)) if source.is_list else None
+        vectors, count = np.empty((0, text_vectors(config).size(config.hidden_size)), np.float32), 0
+        with ProgressBar(lines=False) as bar:
+            for vector in self(source, batch_size=batch_size, **options):
+                if count == len(vectors):
+                    vectors = np.resize(vectors, (total or max(INPUTS_AHEAD, 2 * count), len(vector)))
+                vectors[count] = vector
+                count += 1
+                bar.update_count(count, total, "texts")
+        return vectors[:count]
 
     def predict(self, inputs: Any) -> Any:
         """Call the pipeline. scikit-learn expects a method with this name."""
@@ -493,6 +541,27 @@ def pipeline(
         tokenizer = load_tokenizer(tokenizer, use_fast=use_fast, **options)
     chosen = definition.name if definition.name in DEFINITIONS else task
     return (pipeline_class or Pipeline)(light, tokenizer, chosen, **defaults)
+
+
+def encode(texts: Any, model: str | Path | Pipeline = BUNDLED_SENTENCES, **options: Any) -> np.ndarray:
+    """Return the vectors of texts as an array (texts, dimensions) of float32.
+
+    For several calls, create a pipeline once and call its `encode`.
+
+    Args:
+        texts: a list or another iterable of texts, a table, or a file (a `Path`). For a single text, the
+            result is its vector (dimensions,).
+        model: a folder, a hub name, or a pipeline for `feature-extraction`.
+        options: arguments of `pipeline`, such as `device`, and options of `feature-extraction`, such as
+            `truncation=True`.
+
+    Raises:
+        DataError: a text is invalid, or too long.
+        ConfigError: an option is unknown or invalid.
+    """
+    if isinstance(model, Pipeline):
+        return model.encode(texts, **options)
+    return pipeline("feature-extraction", model, **options).encode(texts)
 
 
 # --- the names of the classes in `transformers`

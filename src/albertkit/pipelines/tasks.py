@@ -204,12 +204,12 @@ def _feature_extraction(pipeline: Pipeline, options: Any) -> Plan:
             return arrays
         return [torch.from_numpy(array) if kind == "pt" else array.tolist() for array in arrays]
 
-    read, then = vectors.read, vectors.vector
+    read, then, stacks = vectors.read, vectors.vector, vectors.stacks and not by_token
     if by_token:
         read, then = every_token, lambda states: unit(states[None]) if options.normalize else states[None]
     return Plan(
         partial(vectors.rows, truncation=strategy, parse_special_tokens=options.parse_special_tokens),
-        partial(pipeline.engine.run, output="hidden_states", read=read, then=then),
+        partial(pipeline.engine.run, output="hidden_states", read=read, then=then, stacks=stacks),
         answer,
     )
 

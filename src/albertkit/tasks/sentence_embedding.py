@@ -106,17 +106,25 @@ class TextVectors:
         """Return the positions of the tokens that are pooled, or of [CLS] alone if it suffices."""
         return first_token(row) if self.modules.pooling == "cls" else every_token(row)
 
+    @property
+    def stacks(self) -> bool:
+        """Whether `vector` also takes the hidden states of several texts."""
+        return not self.modules.steps
+
     def vector(self, hidden_states: np.ndarray) -> np.ndarray:
-        """Return the vector (D,) of a text from the hidden states of the read tokens, (T, H) or (1, H)."""
+        """Return the vector (D,) of a text from the hidden states of the read tokens, (T, H) or (1, H).
+
+        If `stacks`, the hidden states can be those (B, T, H) of several texts; the result is then (B, D).
+        """
         modules = self.modules
         if modules.pooling == "cls":
-            vector = hidden_states[0]
+            vector = hidden_states[..., 0, :]
         else:
-            vector = hidden_states.mean(axis=0) if modules.pooling == "mean" else hidden_states.max(axis=0)
+            vector = hidden_states.mean(axis=-2) if modules.pooling == "mean" else hidden_states.max(axis=-2)
         for step in modules.steps:
             vector = _step(vector, step)
         # As in sentence-transformers, a shortened vector is not scaled again.
-        return (unit(vector) if modules.normalize else vector)[: modules.dimensions]
+        return (unit(vector) if modules.normalize else vector)[..., : modules.dimensions]
 
     def _with_prompt(self, texts: Sequence[str]) -> list[str]:
         texts = [self.prompt + text for text in texts]
@@ -247,6 +255,10 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
     def keep(self, scores: np.ndarray) -> np.ndarray:
         return self._vectors.vector(scores)
 
+    @property
+    def stacks(self) -> bool:
+        return self._vectors.stacks
+
     def decode(self, example: PairExample, rows: list[tuple[Row, np.ndarray]]) -> Embedded:
         vectors = [vector for _, vector in rows]
         similarity = float(unit(vectors[0]) @ unit(vectors[1])) if len(vectors) > 1 else None
@@ -284,7 +296,7 @@ class SentenceEmbedding(Task[PairExample, Row, Embedded]):
 
     def record(self, example: PairExample, prediction: Embedded) -> dict[str, Any]:
         if prediction.similarity is None:
-            return {"vector": prediction.vectors[0].tolist()}
+            return {"vector": prediction.vectors[0]}
         rank = {} if prediction.rank is None else {"rank": prediction.rank, "nearest": prediction.nearest}
         return {"similarity": prediction.similarity, **rank}
 

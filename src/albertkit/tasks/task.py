@@ -295,6 +295,11 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
         """Return the scores to keep of a row's scores (R, K) at R positions; by default the first, (K,)."""
         return scores[0]
 
+    @property
+    def stacks(self) -> bool:
+        """Whether `keep` can also reduce the scores (B, R, K) of B rows at once."""
+        return False
+
     def run(
         self,
         engine: Engine,
@@ -311,6 +316,7 @@ class Task(ABC, Generic[ExampleT, RowT, PredictionT]):
             then=self.keep,
             batch_tokens=batch_tokens,
             batch_size=batch_size,
+            **({"stacks": True} if self.stacks else {}),
         )
 
     def predictions(

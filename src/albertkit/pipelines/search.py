@@ -1,0 +1,404 @@
+"""Search: texts with their vectors in memory or in a folder, and the texts that are most similar to a query.
+
+A folder has these files:
+
+    index.json     the model, its options, and the numbers of texts and dimensions
+    vectors.npy    the vectors (N, D) of the texts, float32, scaled to length 1
+    rows.jsonl     a line {"id": ..., "text": ...} for each text
+    offsets.npy    the byte at which each line begins, and the size of the file
+
+Shapes: N texts, Q queries, D dimensions.
+"""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from albertkit.datasets.cells import is_missing, text_of
+from albertkit.datasets.columns import find_columns
+from albertkit.datasets.examples import USUAL_COLUMNS
+from albertkit.datasets.rows import read_rows
+from albertkit.errors import ConfigError, DataError, reading
+from albertkit.files import check_new_folder, complete_files, file_sha256, json_text, read_json, write_json
+from albertkit.hub import BUNDLED_SENTENCES
+from albertkit.metrics import unit
+from albertkit.pipelines.core import Pipeline, pipeline
+from albertkit.reference import largest_indices
+
+logger = logging.getLogger(__name__)
+
+INDEX, VECTORS, ROWS, OFFSETS = "index.json", "vectors.npy", "rows.jsonl", "offsets.npy"
+_BLOCK = 1 << 18  # texts that are compared at once
+_QUERIES = 64  # that are compared at once
+_SAME_MODEL = 0.98  # minimum cosine of two vectors of one text, which another engine or device may change
+
+
+class Index:
+    """Texts with their vectors. It finds the texts with the highest cosine similarity to a query, exactly.
+
+    `Index.build` computes the vectors of texts with a model. The constructor takes vectors that you have.
+
+    Args:
+        vectors: the vectors (N, D) of the texts, of any lengths.
+        texts: the N texts.
+        ids: the ids of the texts, as text or numbers; None for their numbers, counted from 1.
+        model: the model that computed the vectors, as a name, a folder or a pipeline; None if there is none.
+            Then only `nearest` can search.
+        options: options of `feature-extraction` that the vectors were computed with, such as `pooling`.
+
+    Raises:
+        DataError: the numbers of vectors, texts and ids differ, or vectors are not finite.
+    """
+
+    def __init__(
+        self,
+        vectors: np.ndarray,
+        texts: Sequence[str],
+        ids: Sequence[Any] | None = None,
+        *,
+        model: str | Path | Pipeline | None = None,
+        options: Mapping[str, Any] = {},
+    ) -> None:
+        self._start(model, options)
+        self._add(vectors, texts, ids)
+
+    def _start(self, model: str | Path | Pipeline | None, options: Mapping[str, Any]) -> None:
+        self.model, self.options = model, dict(options)
+        self.sources: list[str] = []
+        """The files that texts were read from, as `source_of` describes them."""
+        self._size = 0
+        self._vectors: list[np.ndarray] = []
+        self._rows: list[Sequence[bytes]] = []
+        self._is_checked = True
+
+    @classmethod
+    def build(
+        cls,
+        texts: Any,
+        model: str | Path | Pipeline = BUNDLED_SENTENCES,
+        *,
+        ids: Sequence[Any] | None = None,
+        text_column: str | None = None,
+        id_column: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Compute the vectors of texts.
+
+        Args:
+            texts: a list of texts; or a file or table with one text per row, as for `albertkit.predict`.
+                Rows without a text are left out.
+            model: the model: a folder, a name, or a pipeline for `feature-extraction`.
+            ids: the ids of a list of texts; None for their numbers, counted from 1.
+            text_column: the column of the texts in a table; None for the usual names, or the longest texts.
+            id_column: the column of the ids in a table; None for `id` if there is one, otherwise the numbers
+                of the rows, counted from 1.
+            options: options of `feature-extraction`, such as `truncation=True`. Queries have the same.
+
+        Raises:
+            DataError: a column does not exist, there is no text, or a text is too long.
+        """
+        index = cls.__new__(cls)
+        index._start(model, options)
+        index.add(texts, ids=ids, text_column=text_column, id_column=id_column)
+        return index
+
+    def add(
+        self,
+        texts: Any,
+        *,
+        ids: Sequence[Any] | None = None,
+        text_column: str | None = None,
+        id_column: str | None = None,
+    ) -> int:
+        """Compute the vectors of further texts, and return the number of texts added.
+
+        Args:
+            texts: see `build`.
+            ids: see `build`.
+            text_column: see `build`.
+            id_column: see `build`.
+        """
+        path = Path(texts) if isinstance(texts, str | PathLike) else None
+        texts, ids = _read(texts, ids, text_column, id_column, first=len(self) + 1)
+        if len(self):
+            self._check_model()
+        self._add(self._encode(texts), texts, ids)
+        if path is not None and path.is_file():
+            self.sources.append(source_of(path, text_column, id_column))
+        return len(texts)
+
+    def __len__(self) -> int:
+        """Return the number of texts."""
+        return self._size
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        """Return the `id` and the `text` of a text, counted from 0."""
+        number += len(self) if number < 0 else 0
+        for rows in self._rows:
+            if 0 <= number < len(rows):
+                return json.loads(rows[number])
+            number -= len(rows)
+        raise IndexError("there is no text of this number")
+
+    def __repr__(self) -> str:
+        return f"Index({len(self):,} texts, {self.dimensions} dimensions, model={self.model!s})"
+
+    @property
+    def dimensions(self) -> int:
+        """The number of dimensions D of a vector."""
+        return self._vectors[0].shape[1]
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """The vectors (N, D) of all texts, float32, scaled to length 1."""
+        return self._vectors[0] if len(self._vectors) == 1 else np.concatenate(self._vectors)
+
+    def search(self, queries: str | Iterable[str], top_k: int = 5, **options: Any) -> list[Any]:
+        """Return the texts that are most similar to a query, or to each of several queries.
+
+        Args:
+            queries: a text, or several.
+            top_k: the number of texts.
+            options: options of `feature-extraction` for the queries, such as another `prompt_name`, instead
+                of those of the texts.
+
+        Returns:
+            For a query, up to `top_k` dicts with `id`, `text` and `score`, the cosine similarity; the most
+            similar text is first. For several queries, a list of these lists.
+
+        Raises:
+            ConfigError: the index has no model.
+            DataError: the model is not the one that computed the vectors.
+        """
+        several = [queries] if isinstance(queries, str) else list(queries)
+        if not several:
+            return []
+        self._check_model()
+        indices, scores = self.nearest(self._encode(several, **options), top_k)
+        results = [
+            [self[int(number)] | {"score": float(score)} for number, score in zip(*pair, strict=True)]
+            for pair in zip(indices, scores, strict=True)
+        ]
+        return results[0] if isinstance(queries, str) else results
+
+    def nearest(self, vectors: np.ndarray, top_k: int = 5) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of the most similar texts, counted from 0, and their similarities.
+
+        Args:
+            vectors: the vectors (Q, D) of queries, or the vector (D,) of one.
+            top_k: the number of texts.
+
+        Returns:
+            The numbers and the cosine similarities, (Q, top_k) or (top_k,), in descending order.
+        """
+        if not isinstance(top_k, int) or top_k < 1:
+            raise ConfigError(f"top_k is {top_k!r}. Expected a whole number of at least 1.")
+        queries = unit(np.atleast_2d(np.asarray(vectors, np.float32)))
+        if queries.shape[1] != self.dimensions:
+            sizes = f"{queries.shape[1]} dimensions, but those of the index have {self.dimensions}"
+            raise DataError(f"the vectors of the queries have {sizes}. Use the model of the index.")
+        parts = [
+            self._nearest(queries[start : start + _QUERIES], top_k)
+            for start in range(0, len(queries), _QUERIES)
+        ]
+        numbers, scores = (np.concatenate(side) for side in zip(*parts, strict=True))
+        return (numbers, scores) if np.ndim(vectors) > 1 else (numbers[0], scores[0])
+
+    def _nearest(self, queries: np.ndarray, top_k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Keep the best texts of each block, and choose among them at the end."""
+        numbers, scores, first = [], [], 0
+        for vectors in self._vectors:
+            for start in range(0, len(vectors), _BLOCK):
+                similar = queries @ vectors[start : start + _BLOCK].T  # (Q, block)
+                best = largest_indices(similar, top_k)
+                numbers.append(best + first + start)
+                scores.append(np.take_along_axis(similar, best, axis=1))
+            first += len(vectors)
+        joined, values = np.concatenate(numbers, axis=1), np.concatenate(scores, axis=1)
+        best = largest_indices(values, top_k)
+        return np.take_along_axis(joined, best, axis=1), np.take_along_axis(values, best, axis=1)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the index to a new folder, or replace the index in a folder.
+
+        Args:
+            folder: the folder. It may be the one that the index was loaded from.
+
+        Raises:
+            DataError: the folder has other files.
+        """
+        folder = Path(folder)
+        if not (folder / INDEX).is_file():
+            check_new_folder(folder)
+        name = self.model.model.name_or_path if isinstance(self.model, Pipeline) else self.model
+        if name is not None and Path(name).is_dir():
+            name = Path(name).resolve()
+        about = {"texts": len(self), "dimensions": self.dimensions, "options": self.options}
+        about["sources"] = self.sources
+        about["model"] = None if name is None else str(name)
+        with complete_files(folder) as staged:
+            with (staged / VECTORS).open("wb") as file:
+                header = {"descr": "<f4", "fortran_order": False, "shape": (len(self), self.dimensions)}
+                np.lib.format.write_array_header_1_0(file, header)
+                for vectors in self._vectors:
+                    vectors.astype("<f4", copy=False).tofile(file)
+            offsets = [0]
+            with (staged / ROWS).open("wb") as file:
+                for rows in self._rows:
+                    for row in rows:
+                        offsets.append(offsets[-1] + file.write(row))
+            np.save(staged / OFFSETS, np.array(offsets, np.int64))
+            write_json(staged / INDEX, about)
+
+    @classmethod
+    def load(cls, folder: str | Path, model: str | Path | Pipeline | None = None) -> Self:
+        """Return the index in a folder. Its vectors and texts stay in their files until they are used.
+
+        Args:
+            folder: the folder that `save` wrote.
+            model: the model that computed the vectors, if it is no longer where it was; None for the saved
+                name.
+
+        Raises:
+            DataError: there is no index in the folder, or its files are damaged.
+        """
+        folder = Path(folder)
+        if not (folder / INDEX).is_file():
+            raise DataError(f"{folder} has no {INDEX}. Expected the folder of an index.")
+        about = read_json(folder / INDEX, DataError)
+        index = cls.__new__(cls)
+        with reading(folder, DataError):
+            vectors = np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False)
+            rows = _Lines(folder / ROWS, np.load(folder / OFFSETS, mmap_mode="r", allow_pickle=False))
+            expected = (about["texts"], about["dimensions"])
+            if vectors.shape != expected or len(rows) != expected[0] or vectors.dtype != np.float32:
+                raise ValueError(
+                    f"{INDEX} has {expected[0]} texts of {expected[1]} dimensions, but {VECTORS} has "
+                    f"{vectors.shape} and {OFFSETS} {len(rows)} texts. Build the index again"
+                )
+            index._start(model or about["model"], about["options"])
+            index.sources = list(about["sources"])
+        index._size, index._vectors = len(rows), [vectors]
+        index._rows.append(rows)
+        index._is_checked = False
+        return index
+
+    @cached_property
+    def _pipeline(self) -> Pipeline:
+        if self.model is None:
+            raise ConfigError("the index has no model for texts. Pass model, or search with `nearest`.")
+        if isinstance(self.model, Pipeline):
+            return self.model
+        return pipeline("feature-extraction", self.model)
+
+    def _encode(self, texts: Sequence[str], **options: Any) -> np.ndarray:
+        return self._pipeline.encode(texts, **self.options | options)
+
+    def _check_model(self) -> None:
+        """Check once that the model computes the vector that a loaded index has for its first text."""
+        if self._is_checked:
+            return
+        (vector,) = unit(self._encode([self[0]["text"]]))
+        if vector.shape != self._vectors[0][0].shape or vector @ self._vectors[0][0] < _SAME_MODEL:
+            raise DataError(
+                f"the model {self.model} does not compute the vectors of this index: it has changed, or is "
+                "another model. Pass the model of the index, or build the index again."
+            )
+        self._is_checked = True
+
+    def _add(self, vectors: np.ndarray, texts: Sequence[str], ids: Sequence[Any] | None) -> None:
+        vectors = np.asarray(vectors, np.float32)
+        ids = range(len(self) + 1, len(self) + len(texts) + 1) if ids is None else ids
+        if vectors.ndim != 2 or not len(texts) or not len(vectors) == len(texts) == len(ids):
+            sizes = f"vectors of shape {vectors.shape}, {len(texts)} texts and {len(ids)} ids"
+            raise DataError(f"received {sizes}. Expected equal numbers of at least 1, and vectors (N, D).")
+        if not np.isfinite(vectors).all():
+            raise DataError("a vector has a number that is NaN or infinite. Expected finite numbers.")
+        self._vectors.append(unit(vectors))
+        self._rows.append(
+            [
+                (json_text({"id": _plain(name), "text": text}, ensure_ascii=True) + "\n").encode()
+                for name, text in zip(ids, texts, strict=True)
+            ]
+        )
+        self._size += len(texts)
+
+
+class _Lines(Sequence[bytes]):
+    """The lines of a file, which are read when they are used."""
+
+    def __init__(self, path: Path, offsets: np.ndarray) -> None:
+        self._bytes, self._offsets = np.memmap(path, np.uint8, mode="r"), offsets
+        if offsets[-1] != len(self._bytes):
+            raise ValueError(f"{path.name} has {len(self._bytes):,} bytes. Expected {offsets[-1]:,}")
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._bytes[self._offsets[number] : self._offsets[number + 1]].tobytes()
+
+    def __iter__(self) -> Any:
+        return (self._bytes[start:end].tobytes() for start, end in pairwise(self._offsets.tolist()))
+
+
+def source_of(path: Path, text_column: str | None, id_column: str | None) -> str:
+    """Return a description of a file of texts by its content."""
+    with reading(path, DataError):
+        return json_text([file_sha256(path), text_column, id_column])
+
+
+def _plain(value: Any) -> Any:
+    """Return an id as JSON has it."""
+    value = value.item() if hasattr(value, "item") else value
+    return value if isinstance(value, int | str) else str(value)
+
+
+def _read(
+    source: Any, ids: Sequence[Any] | None, text_column: str | None, id_column: str | None, *, first: int
+) -> tuple[list[str], list[Any]]:
+    """Return the texts of a source with their ids; see `Index.build`. Numbers begin at `first`."""
+    if not isinstance(source, str | PathLike | Mapping) and not hasattr(source, "columns"):
+        source = list(source)
+        if all(isinstance(text, str) for text in source):
+            if text_column is not None or id_column is not None:
+                raise ConfigError("text_column and id_column are for tables. Omit them for a list of texts.")
+            return _with_text(source, range(first, first + len(source)) if ids is None else ids, "the texts")
+    if ids is not None:
+        raise ConfigError("ids are for a list of texts. For a table, pass id_column.")
+    rows = read_rows(Path(source) if isinstance(source, PathLike) else source, name="the texts")
+    columns = rows.columns
+    usual = [name for name in USUAL_COLUMNS["text"] if name in columns]
+    if text_column is None and not usual and len(columns) > 1:
+        text_column = find_columns(rows, text=True, label=False).get("text_column")
+        usual = ["text"]
+    text = text_column or [*usual, *columns, "text"][0]
+    rows.check_columns(text_column=text, id_column=id_column)
+    id_column = id_column or ("id" if "id" in columns and text != "id" else None)
+    texts, names = [], []
+    for number, row in enumerate(rows, start=first):
+        if row.fault:
+            raise DataError(f"{row.origin}: {row.fault}")
+        name = row.values.get(id_column) if id_column else None
+        texts.append(text_of(row.values.get(text)))
+        names.append(number if is_missing(name) else name)
+    return _with_text(texts, names, rows.name)
+
+
+def _with_text(texts: Sequence[str], ids: Sequence[Any], source: str) -> tuple[list[str], list[Any]]:
+    """Return the texts that are not empty, with their ids."""
+    if len(texts) != len(ids):
+        raise DataError(f"received {len(texts)} texts and {len(ids)} ids. Expected equal numbers.")
+    pairs = [(text, name) for text, name in zip(texts, ids, strict=True) if text.strip()]
+    if not pairs:
+        raise DataError(f"{source}: there is no text. Expected at least one.")
+    if empty := len(texts) - len(pairs):
+        logger.info(f"{source}: {empty:,} of {len(texts):,} rows have no text and are left out")
+    return [text for text, _ in pairs], [name for _, name in pairs]

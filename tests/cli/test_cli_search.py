@@ -1,0 +1,195 @@
+"""Tests of the command `search`, of files of vectors, and of progress bars in a terminal."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import Run, assert_one_line_error
+
+import albertkit
+from albertkit.finetuning.predict import Predictions
+from albertkit.hub import BUNDLED, BUNDLED_SENTENCES
+
+TEXTS = [
+    "The butter was bad, and the price shameful.",
+    "Until what hour can one have supper?",
+    "The garden was lovely, and the children played there all day.",
+]
+SUPPER = "At what hour is breakfast?"
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    file = tmp_path / "faq.jsonl"
+    rows = ({"id": f"q{number}", "text": text} for number, text in enumerate(TEXTS))
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+class TestSearch:
+    def test_prints_the_most_similar_texts(self, run: Run, texts: Path) -> None:
+        result = run("search", "--texts", texts, "--query", SUPPER, "--top-k", 2)
+        lines = result.output.splitlines()
+        assert lines[0] == SUPPER
+        assert lines[1].strip().split(maxsplit=2)[1:] == ["q1", TEXTS[1]]
+        assert len(lines) == 4
+
+    def test_builds_an_index_once_and_searches_it(self, run: Run, texts: Path, tmp_path: Path) -> None:
+        index = tmp_path / "index"
+        call = ("search", "--texts", texts, "--index", index)
+        assert "3 texts of 384 dimensions, written to" in run(*call).output
+        result = run(*call, "--query", SUPPER, "--query", "a garden", "--json")
+        assert not result.errors
+        assert [line["query"] for line in result.json] == [SUPPER, "a garden"]
+        assert [line["matches"][0]["id"] for line in result.json] == ["q1", "q2"]
+        texts.unlink()
+        queries = tmp_path / "queries.txt"
+        queries.write_text("a garden\n\nbad butter\n")
+        result = run("search", "--index", index, "--queries", queries, "--top-k", 1, "--json")
+        assert [match["id"] for line in result.json for match in line["matches"]] == ["q2", "q0"]
+
+    def test_adds_texts(self, run: Run, texts: Path, tmp_path: Path) -> None:
+        more = tmp_path / "more.txt"
+        more.write_text("Breakfast is at nine.\n")
+        call = ("search", "--index", tmp_path / "index", "--query", SUPPER, "--json", "--texts")
+        run(*call, texts)
+        assert_one_line_error(run(*call, more), "has other texts than", "--add")
+        assert len(run(*call, more, "--add").json[0]["matches"]) == 4
+        assert not run(*call, more, "--add").errors  # it has them
+
+    def test_errors(self, run: Run, texts: Path, tmp_path: Path) -> None:
+        assert_one_line_error(run("search", "--query", "a"), "Pass --texts FILE, --index FOLDER")
+        assert_one_line_error(run("search", "--texts", texts), "there is no query")
+        assert_one_line_error(run("search", "--index", tmp_path, "--query", "a"), "has no index")
+        result = run("search", "--texts", texts, "--query", "a", "--text-column", "body")
+        assert_one_line_error(result, "no column 'body'. The columns are id, text")
+        run("search", "--texts", texts, "--index", tmp_path / "index")
+        result = run("search", "--index", tmp_path / "index", "--query", "a", "--model", BUNDLED)
+        assert_one_line_error(result, "does not compute the vectors of this index")
+
+
+class TestFilesOfVectors:
+    def test_of_embed_and_predict_are_equal(self, run: Run, tmp_path: Path) -> None:
+        pa_parquet = pytest.importorskip("pyarrow.parquet")
+        file = tmp_path / "texts.txt"
+        file.write_text("\n".join(TEXTS) + "\n")
+        expected = albertkit.encode(TEXTS)
+        for ending in (".npy", ".parquet"):
+            run("embed", "--file", file, "--output", tmp_path / f"embed{ending}")
+            output = tmp_path / f"predict{ending}"
+            run("predict", "--model", BUNDLED_SENTENCES, "--input", file, "--output", output)
+        for name in ("embed", "predict"):
+            vectors = np.load(tmp_path / f"{name}.npy")
+            assert vectors.dtype == np.float32
+            np.testing.assert_array_equal(vectors, expected)
+            table = pa_parquet.read_table(tmp_path / f"{name}.parquet")
+            assert str(table.schema.field("vector").type) == "fixed_size_list<element: float>[384]"
+            np.testing.assert_array_equal(np.array(table["vector"].to_pylist(), np.float32), expected)
+        assert table.column_names[:2] == ["row", "vector"]
+        assert pa_parquet.read_table(tmp_path / "embed.parquet")["text"].to_pylist() == TEXTS
+
+    def test_of_predict_have_a_row_for_each_input(self, tmp_path: Path) -> None:
+        pa_parquet = pytest.importorskip("pyarrow.parquet")
+        rows = [{"text": TEXTS[0]}, {"text": ""}, {"text": TEXTS[2]}]
+        expected = albertkit.encode(TEXTS)
+        outputs = {}
+        for ending in ("npy", "parquet", "jsonl", "csv"):
+            outputs[ending] = tmp_path / f"vectors.{ending}"
+            predicted = albertkit.predict(BUNDLED_SENTENCES, input=rows, output=outputs[ending])
+        vectors = np.load(outputs["npy"])
+        assert np.isnan(vectors[1]).all()
+        np.testing.assert_array_equal(vectors[[0, 2]], expected[[0, 2]])
+        lists = pa_parquet.read_table(outputs["parquet"])["vector"].to_pylist()
+        assert lists[1] is None
+        np.testing.assert_array_equal(np.array([lists[0], lists[2]], np.float32), expected[[0, 2]])
+        lines = [json.loads(line) for line in outputs["jsonl"].read_text().splitlines()]
+        assert (lines[1]["vector"], lines[1]["problem"]) == (None, "empty")
+        assert lines[2]["vector"] == expected[2].tolist()
+        np.testing.assert_array_equal(json.loads(predicted[0]["vector"]), expected[0].tolist())
+        in_memory = albertkit.predict(BUNDLED_SENTENCES, input=rows)
+        assert in_memory[0]["vector"].dtype == np.float32
+        np.testing.assert_array_equal(in_memory[2]["vector"], expected[2])
+        read = Predictions(3, [], outputs["npy"])
+        np.testing.assert_array_equal(read[0]["vector"], expected[0])
+
+    def test_are_only_for_vectors(self, run: Run, tmp_path: Path) -> None:
+        pairs = tmp_path / "pairs.csv"
+        pairs.write_text("sentence1,sentence2\na,b\n")
+        call = ("predict", "--model", BUNDLED_SENTENCES, "--input", pairs, "--output")
+        assert_one_line_error(run(*call, tmp_path / "a.npy"), "for the vectors of single texts")
+        assert_one_line_error(run("embed", "a", "--output", tmp_path / "a.csv"), ".npy, .parquet")
+
+
+class TestProgressBar:
+    """In a terminal, a bar appears on stderr once the work takes more than two seconds."""
+
+    PROGRAM = """
+import sys, time
+from albertkit.cli.main import run
+from albertkit.engines.token_table import TokenTable
+from albertkit.logs import ProgressBar
+ProgressBar.DELAY = float(sys.argv.pop(1))
+compute = TokenTable.compute
+def slow(*arguments):
+    time.sleep(0.15)
+    return compute(*arguments)
+TokenTable.compute = slow
+sys.argv = ["albertkit", *sys.argv[1:]]
+run()
+"""
+
+    def in_terminal(self, output: Path, *arguments: object, delay: float = 0.1) -> str:
+        """Run a command with stderr in a terminal and stdout in a file; return its stderr."""
+        ours, theirs = pty.openpty()
+        environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+        command = [sys.executable, "-c", self.PROGRAM, str(delay), *map(str, arguments)]
+        with (
+            output.open("wb") as file,
+            subprocess.Popen(command, stdout=file, stderr=theirs, env=environment) as process,
+        ):
+            os.close(theirs)
+            shown = b""
+            try:
+                while part := os.read(ours, 4096):
+                    shown += part
+            except OSError:  # the other end is closed
+                pass
+            assert process.wait() == 0, shown.decode()
+        os.close(ours)
+        return shown.decode()
+
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        file = tmp_path / "texts.txt"
+        file.write_text("".join(f"{number} {TEXTS[number % 3]}\n" for number in range(3000)))
+        return file
+
+    @pytest.mark.parametrize("command", ["embed", "predict", "search"])
+    def test_is_shown_in_a_terminal(self, command: str, file: Path, tmp_path: Path) -> None:
+        flags = {
+            "embed": ("--file", file, "--output", tmp_path / "a.npy"),
+            "predict": ("--model", BUNDLED_SENTENCES, "--input", file, "--output", tmp_path / "a.npy"),
+            "search": ("--texts", file, "--query", SUPPER),
+        }[command]
+        shown = self.in_terminal(tmp_path / "printed", command, *flags)
+        assert "of 3,000 " in shown
+
+    def test_leaves_piped_answers_alone(self, file: Path, tmp_path: Path) -> None:
+        shown = self.in_terminal(tmp_path / "printed", "embed", "--file", file, "--json")
+        lines = (tmp_path / "printed").read_text().splitlines()
+        assert len(lines) == 3000
+        assert json.loads(lines[1])["text"] == f"1 {TEXTS[1]}"
+        assert "of 3,000 texts" in shown
+        assert "embedding" not in shown
+
+    def test_is_not_shown_for_quick_work_or_without_a_terminal(self, file: Path, tmp_path: Path) -> None:
+        call = ("embed", "--file", file, "--output")
+        assert self.in_terminal(tmp_path / "printed", *call, tmp_path / "a.npy", delay=600) == ""
+        command = [sys.executable, "-c", self.PROGRAM, "0.1", *map(str, call), tmp_path / "b.npy"]
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert result.stderr == ""
