@@ -71,7 +71,7 @@ oldest: .venv-oldest/installed ## Run the same tests with the oldest versions th
 check: .venv/installed-test ## Check lint, format, spelling, prose and types.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/codespell README.md CONTRIBUTING.md CHANGELOG.md docs dev recipes src scripts benchmarks
+	$(BIN)/codespell README.md CONTRIBUTING.md CHANGELOG.md docs dev src scripts benchmarks
 	$(BIN)/python dev/prose.py
 	$(BIN)/pyright
 

@@ -2,8 +2,8 @@
 
     python benchmarks/examples.py [--shards FOLDER --tokenizer FOLDER] [--runs 5] [--json]
 
-The examples are those of the recipes: n-grams of up to three words as in recipes/paper/, and single words as
-in recipes/bundled.toml, with the lengths of these recipes. Without --shards, the text is Python's language
+The examples are those of the recipes: n-grams of up to three words as in those of the paper, and single
+words as in `bundled`, with the lengths of these recipes. Without --shards, the text is Python's language
 reference, which is part of every Python installation. The speed is in tokens per second of processor time,
 without padding, and includes planning. The defaults took half a minute on an AMD EPYC.
 """
@@ -28,7 +28,7 @@ from albertkit.pretraining.shards import ShardSet
 TARGETS = {32: 1e6, 128: 2e6, 256: 2e6}  # length -> tokens per second on one core, without padding
 TOKENS = 2_000_000  # tokens that each run draws
 BATCH_TOKENS = 32_768
-WORDS = {"masked_lm_probability": 0.2, "max_ngram": 1}  # as in recipes/bundled.toml
+WORDS = {"masked_lm_probability": 0.2, "max_ngram": 1}  # as in the recipe bundled
 
 
 def shards_of(folder: Path, vocabulary: Path) -> ShardSet:

@@ -6,7 +6,7 @@
 Both sides train on the same text with the same shape, precision and batch size (rows x padded length). Each
 side runs in separate processes, in turn; pretraining_loops.py has the two loops. There are four parts:
 
-* mini: the shape of recipes/mini.toml.
+* mini: the shape of the recipe mini.
 * base: ALBERT-base, sequences of 128 tokens.
 * large: ALBERT-large against BERT-large, in one process and in two processes that exchange gradients (gloo).
 * gpu: ALBERT-base and ALBERT-large in bf16, sequences of 512 tokens, on a GPU.
@@ -48,7 +48,6 @@ from albertkit.tokenization.tokenizer import AlbertTokenizer
 from albertkit.training.throughput import computes_in_bf16
 
 LOOPS = Path(__file__).with_name("pretraining_loops.py")
-RECIPES = Path(__file__).parents[1] / "recipes"
 PIECES = 30_000
 MAX_CHARACTERS = 8_000_000
 PARTS = ("mini", "base", "large", "gpu")
@@ -179,7 +178,7 @@ def write_shards(texts: str | None, folder: Path) -> None:
 
 def recipe_of(name: str, precision: str, *, examples: dict[str, Any], **batch: int) -> Recipe:
     """Read a recipe, and override its precision, its settings of examples and its batch size."""
-    recipe = read_recipe(RECIPES / f"{name}.toml")
+    recipe = read_recipe(Path(name))
     for key in ("batch_size", "batch_tokens"):
         recipe.pop(key, None)
     training = recipe["training"] | {"precision": precision, "accumulation": 1}

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from report import Figure, command_line, compare, show, state
-from time_to_loss import RECIPES, Case, Curve, Runs, prepared
+from time_to_loss import Case, Curve, Runs, prepared
 
 FITTED = 0.5  # share of the points to fit, from the end; warm-up and the plateau shape the earlier ones
 
@@ -125,7 +125,7 @@ def main() -> None:
     """Train the models, fit and plot the power laws, and print the figures."""
     parser = command_line(__doc__)
     parser.add_argument("--texts", required=True, help="corpus: a .txt, .jsonl or .parquet file")
-    parser.add_argument("--recipe", default=str(RECIPES / "mini.toml"), help="recipe of all runs")
+    parser.add_argument("--recipe", default="mini", help="recipe of all runs")
     parser.add_argument("--minutes", type=float, default=30, help="processor minutes of each run")
     parser.add_argument("--hours", type=float, default=20, help="budget of the extrapolation")
     parser.add_argument("--shapes", nargs="+", default=["256x4", "256x8", "384x4", "384x4x2", "384x6"])

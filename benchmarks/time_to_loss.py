@@ -43,7 +43,6 @@ from report import Figure, command_line, compare, show, state
 Case = dict[str, Any]
 Curve = list[list[float]]  # [processor seconds, tokens, held-out loss of masked words]
 
-RECIPES = Path(__file__).parents[1] / "recipes"
 OURS = 0.25  # our time, as a share of the plain loop's
 SEARCH = 0.25  # time for each learning rate that is tried, as a share of the plain loop's
 DECAY = 0.3  # share of our steps
@@ -289,7 +288,7 @@ def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("--texts", help="corpus: a .txt, .jsonl or .parquet file")
     parser.add_argument("--tokenizer", default="bundled", help="folder or name of the tokenizer")
-    parser.add_argument("--recipe", default=str(RECIPES / "mini.toml"), help="recipe for albertkit")
+    parser.add_argument("--recipe", default="mini", help="recipe for albertkit")
     parser.add_argument("--minutes", type=float, default=90, help="approximate time of all runs")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each side")
     parser.add_argument(

@@ -104,7 +104,7 @@ def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("run", type=Path, help="folder of the finished run")
     parser.add_argument("shards", type=Path, help="folder of the shards of the run")
-    parser.add_argument("--recipe", type=Path, default=Path("recipes/bundled.toml"))
+    parser.add_argument("--recipe", type=Path, default=Path("bundled"))
     parser.add_argument("--after", default="", help="description of the earlier runs, for the card")
     parser.add_argument("--machine", default="two CPU cores", help="hardware of the run, for the card")
     parser.add_argument("--output", type=Path, default=BUNDLED)

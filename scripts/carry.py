@@ -117,7 +117,7 @@ def main() -> None:
     """Pack, and print what to copy."""
     parser = command_line(__doc__)
     parser.add_argument("data", type=Path, help="folder of books.parquet and modern.parquet")
-    parser.add_argument("--tokenizer", default="recipes/bundled-tokenizer", help="folder of the tokenizer")
+    parser.add_argument("--tokenizer", default="dev/bundled-tokenizer", help="folder of the tokenizer")
     parser.add_argument("--output", type=Path, default=Path("carried"), help="folder of the packed file")
     parser.add_argument("--tokens", type=int, default=42_000_000, help="training tokens, roughly")
     arguments = parser.parse_args()

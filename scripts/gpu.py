@@ -288,7 +288,7 @@ def speed(call: Call) -> dict[str, Any]:
 def train(call: Call, start: str | None) -> dict[str, Any]:
     """Train at a constant learning rate until the decay must begin, keep that state, and decay to the end."""
     shards, run = call.work / "shards", call.work / "run"
-    recipe = read_recipe(ROOT / "recipes" / "bundled.toml")
+    recipe = read_recipe(Path("bundled"))
     training = recipe["training"] | {
         "tokens": 10**15,
         "decay_tokens": 0,
@@ -355,7 +355,7 @@ def train(call: Call, start: str | None) -> dict[str, Any]:
 def held_out(call: Call, name: str, recipe: dict[str, Any]) -> dict[str, float]:
     """Return the metrics on held-out books or modern text, as in scripts/bundle_model.py."""
     shards = call.work / "shards"
-    settings = build(PretrainingSettings, recipe | {"training": {"steps": 1}}, where="recipes/bundled.toml")
+    settings = build(PretrainingSettings, recipe | {"training": {"steps": 1}}, where="the recipe bundled")
     model = AlbertForPreTraining.from_pretrained(call.work / "run").to(call.device).eval()
     words = WordTable(shards / "tokenizer" / "spiece.model")
     examples = dataclasses.replace(settings.examples, max_seq_length=128, max_predictions=26)

@@ -7,6 +7,8 @@
 names of the target format.
 """
 
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -83,20 +85,33 @@ class ConversionReport:
         return asdict(self)
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, verbose: bool = False) -> str:
+        """Return the report for people.
+
+        Args:
+            verbose: whether to list every tensor and the checksum of every file.
+        """
+        counts = Counter[str]()
+        for move in self.tensors:
+            counts[move.dtype] += math.prod(move.shape)
+        values = ", ".join(f"{count:,} values of {dtype}" for dtype, count in counts.most_common())
         lines = [
             f"{self.source} ({self.source_format}) -> {self.target} ({self.target_format})",
-            f"{self.architecture}, {len(self.tensors)} tensors",
+            f"{self.architecture}, {len(self.tensors)} tensors, {values}",
         ]
         width = max((len(move.source) for move in self.tensors), default=0)
         lines += [
             f"  {move.source:<{width}}  ->  {move.target}  {'x'.join(map(str, move.shape))} {move.dtype}"
             for move in self.tensors
+            if verbose
         ]
         lines += [f"missing: {name}" for name in self.missing]
         lines += [f"unexpected, left out: {name}" for name in self.unexpected]
         lines += left_out(self.unused)
         lines += [f"note: {note}" for note in self.notes]
-        lines += [f"sha256 {checksum}  {path}" for path, checksum in self.checksums.items()]
+        lines += [f"sha256 {checksum}  {path}" for path, checksum in self.checksums.items() if verbose]
         if self.largest_difference is not None:
             lines.append(f"verified: outputs differ by at most {self.largest_difference:.1e}")
         if self.cast_difference is not None:

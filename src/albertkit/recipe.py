@@ -64,11 +64,22 @@ def check_numbers(settings: Any) -> None:
         raise ConfigError(f"{name} must be {expected}, not {value}")
 
 
+def recipes() -> dict[str, Path]:
+    """Return the files of the recipes in the package by name."""
+    return {path.stem: path for path in sorted((Path(__file__).parent / "recipes").rglob("*.toml"))}
+
+
 def read_recipe(path: Path) -> dict[str, Any]:
+    """Read a TOML file, or the recipe of the package with this name."""
+    if not path.is_file():
+        path = recipes().get(str(path), path)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise ConfigError(f"there is no recipe {path}. Expected a TOML file with settings.") from None
+        names = ", ".join(recipes())
+        raise ConfigError(
+            f"there is no recipe {path}. Expected a TOML file with settings, or one of {names}."
+        ) from None
     except (ValueError, OSError, RecursionError) as error:  # also for numbers with thousands of digits
         raise ConfigError(f"recipe {path} is not readable as TOML: {error}") from None
 

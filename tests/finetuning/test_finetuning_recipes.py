@@ -1,13 +1,13 @@
 """Tests that the recipes for fine-tuning have the settings of Lan et al. 2019, appendix A.4, table 14."""
 
 import re
+from pathlib import Path
 
 import pytest
-from places import ROOT
 
 from albertkit.cli.verbs import COMMANDS
 from albertkit.finetuning.settings import FinetuningSettings
-from albertkit.recipe import build, read_recipe
+from albertkit.recipe import build, read_recipe, recipes
 from albertkit.tasks.registry import TASKS as LABELED_TASKS
 
 pytestmark = pytest.mark.light
@@ -30,13 +30,12 @@ TABLE = {
 
 
 def test_each_task_has_a_recipe() -> None:
-    assert {path.stem for path in (ROOT / "recipes" / "finetuning").glob("*.toml")} == {*TABLE}
+    assert {name for name, path in recipes().items() if path.parent.name == "finetuning"} == {*TABLE}
 
 
 @pytest.mark.parametrize("name", TABLE)
 def test_is_the_papers(name: str) -> None:
-    path = ROOT / "recipes" / "finetuning" / f"{name}.toml"
-    settings = build(FinetuningSettings, read_recipe(path), where=name)
+    settings = build(FinetuningSettings, read_recipe(Path(name)), where=name)
     rate, batch, dropout, steps, warmup, length = TABLE[name]
     training = settings.completed(steps_per_epoch=100, hidden_size=4096).training(steps_per_epoch=100)
     assert (training.learning_rate, training.steps, training.warmup_steps) == (rate, steps, warmup)
@@ -51,10 +50,10 @@ def test_is_the_papers(name: str) -> None:
 
 @pytest.mark.parametrize("name", TABLE)
 def test_the_recipe_starts_with_its_command(name: str) -> None:
-    text = (ROOT / "recipes" / "finetuning" / f"{name}.toml").read_text().replace("\\\n#", "")
+    text = recipes()[name].read_text().replace("\\\n#", "")
     (command,) = re.findall(r"^#   albertkit (.*)$", text, re.MULTILINE)
     verb, task, *arguments = command.split()
     known = {flag.option for flag in COMMANDS[verb].flags()}
     assert task in LABELED_TASKS
     assert {argument for argument in arguments if argument.startswith("-")} <= known
-    assert arguments[arguments.index("--recipe") + 1] == f"recipes/finetuning/{name}.toml"
+    assert arguments[arguments.index("--recipe") + 1] == name

@@ -54,6 +54,14 @@ class TestEncode:
         lengths = np.linalg.norm(embed.encode(TEXTS, normalize=False), axis=1)
         assert (abs(lengths - 1) > 0.1).all()
 
+    def test_all_invalid_inputs_of_a_list_are_named_before_any_is_computed(self, embed, monkeypatch):
+        long, texts = "It rained. " * 400, TEXTS * 500
+        texts[1500] = texts[1900] = long
+        monkeypatch.setattr(type(embed.engine), "compute", None)
+        with pytest.raises(DataError) as error:
+            embed.encode(texts, batch_size=8)
+        assert {"1500", "1900"} <= {*str(error.value).replace(":", " ").replace(",", "").split()}
+
     def test_pools_by_mean_without_a_pooling_of_the_model(self):
         vectors = albertkit.encode(TEXTS[:2], BUNDLED)
         states = [np.array(states[0]) for states in pipeline("feature-extraction")(TEXTS[:2])]

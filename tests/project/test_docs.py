@@ -88,8 +88,7 @@ def folder(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     shutil.copytree(DOCS, tmp_path / "docs")
     shutil.copytree(DEV, tmp_path / "dev")
-    for name in ("examples", "recipes"):
-        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     return tmp_path
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from places import ROOT
 from pretraining_runs import write_pretraining_data
 from quick_runs import quick_runs  # noqa: F401  # a fixture
 from safetensors.torch import load_file
@@ -20,21 +19,17 @@ from albertkit.modeling.heads import AlbertForPreTraining
 from albertkit.pretraining import masking
 from albertkit.pretraining.run import run_pretraining
 from albertkit.pretraining.settings import PretrainingSettings
-from albertkit.recipe import build, read_recipe
+from albertkit.recipe import build, read_recipe, recipes
 from albertkit.training.checkpoints import checkpoint_folder
 from albertkit.training.progress import read_metrics
 
-RECIPES = sorted(
-    str(path.relative_to(ROOT))
-    for path in (ROOT / "recipes").rglob("*.toml")
-    if path.parent.name != "finetuning"  # tests/finetuning/test_finetuning_recipes.py tests these
-)
-PAPER = [f"recipes/paper/albert-{size}-{version}.toml" for version in ("v1", "v2")
+PRETRAINING = [name for name, path in recipes().items() if path.parent.name != "finetuning"]
+PAPER = [f"albert-{size}-{version}" for version in ("v1", "v2")
          for size in ("base", "large", "xlarge", "xxlarge")]  # fmt: skip
 
 
 def settings_of(recipe: str) -> PretrainingSettings:
-    return build(PretrainingSettings, read_recipe(ROOT / recipe), where=recipe)
+    return build(PretrainingSettings, read_recipe(Path(recipe)), where=recipe)
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +41,10 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_texts: list[str], tiny_v
 
 def test_the_recipes_exist() -> None:
     others = {"smoke", "mini", "base-1gpu", "bundled"}
-    assert {*RECIPES} == {*PAPER} | {f"recipes/{name}.toml" for name in others}
+    assert {*PRETRAINING} == {*PAPER} | others
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", PRETRAINING)
 def test_the_recipe_trains_for_two_steps(recipe: str, data: Path, tmp_path: Path) -> None:
     settings = settings_of(recipe)
     model = dict(settings.model)
@@ -80,15 +75,15 @@ def test_the_recipe_trains_for_two_steps(recipe: str, data: Path, tmp_path: Path
     assert all(not torch.equal(before[name], after[name]) for name in before if unused not in name)
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", PRETRAINING)
 def test_the_recipe_causes_no_warnings(recipe: str) -> None:
     assert settings_of(recipe).with_learning_rate().warnings() == []
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", PRETRAINING)
 def test_the_commands_of_the_header_exist(recipe: str) -> None:
     """Check the flags of every command in the header, and that the last command starts this recipe."""
-    text = (ROOT / recipe).read_text().replace("\\\n#", "")
+    text = recipes()[recipe].read_text().replace("\\\n#", "")
     commands = [line.split() for line in re.findall(r"^#   ((?:albertkit|torchrun) .*)$", text, re.MULTILINE)]
     for command in commands:
         verb, *arguments = command[command.index("albertkit") + 1 :]

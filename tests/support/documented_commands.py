@@ -16,7 +16,7 @@ SMALLER: dict[str, dict[str, str]] = {
     "README.md": TINY_CORPUS
     | {
         "--model albert/albert-base-v2": f"{STEPS} --model bundled",
-        "--recipe recipes/mini.toml": f"--recipe recipes/mini.toml {ONE_STEP} --decay-steps 0",
+        "--recipe mini": f"--recipe mini {ONE_STEP} --decay-steps 0",
     },
     "tutorials/pretrain-your-books.md": {
         "--vocab-size 4000": "--vocab-size 500",
@@ -43,8 +43,8 @@ SMALLER: dict[str, dict[str, str]] = {
     },
     "how-to/pretrain.md": TINY_CORPUS
     | {
-        "recipes/smoke.toml": f"recipes/smoke.toml {ONE_STEP}",
-        "recipes/paper/albert-base-v2.toml": f"recipes/smoke.toml {ONE_STEP}",
+        "--recipe smoke": f"--recipe smoke {ONE_STEP}",
+        "--recipe albert-base-v2": f"--recipe smoke {ONE_STEP}",
     },
     "how-to/speed.md": {
         "albertkit bench": "albertkit bench --lengths 16 --batches 4 --rounds 1 --minutes 0.02",

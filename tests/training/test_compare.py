@@ -46,6 +46,11 @@ def lines(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+def test_no_run_is_an_error() -> None:
+    with pytest.raises(TrainingError):
+        albertkit.compare([])
+
+
 def test_metrics_and_settings_of_runs(runs: Path) -> None:
     comparison = albertkit.compare([runs / "a", str(runs / "b")])
     report = json.loads((runs / "a" / "report.json").read_text())

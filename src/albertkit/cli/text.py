@@ -433,11 +433,15 @@ def search(
     model = computation.model or (saved and saved.model) or BUNDLED_SENTENCES
     pipeline = dataclasses.replace(computation, model=model).pipeline("feature-extraction")
     if saved is None:
+        if index is not None:
+            from albertkit.files import check_new_folder
+
+            check_new_folder(index)  # before the vectors are computed
         saved = Index.build(texts, pipeline, **columns, **options)
     else:
         saved.model = pipeline
         if not is_known:
-            saved.add(texts, **columns)
+            saved.add(texts, **columns, **options)
     if index is not None and not is_known:
         saved.save(index)
         note = f"{len(saved):,} texts of {saved.dimensions} dimensions, written to {index}"

@@ -141,6 +141,14 @@ def _finetune(*, json: bool = False, **given: Any) -> None:
     _exit_with(run)
 
 
+def _convert(*, verbose: bool = False, json: bool = False, **given: Any) -> None:
+    report = _resolve("albertkit.conversion:convert")(**given)
+    if json:
+        printing.print_json(report.to_json())
+    else:
+        print(report.text(verbose=verbose))
+
+
 def _exit_with(run: Any) -> None:
     if run.signal is not None:
         sys.exit(128 + run.signal)  # the shell's convention, so that scripts see the interruption
@@ -344,7 +352,7 @@ COMMANDS: Mapping[str, Command] = {
         panel=_RAW["panel"],
         help="Pretrain a model on masked language modeling and sentence order, or resume a run. To use "
         "several processes or machines: torchrun --nproc-per-node 8 -m albertkit pretrain ...",
-        example="pretrain --recipe recipes/mini.toml --data shards --tokenizer tokenizer --output run",
+        example="pretrain --recipe mini --data shards --tokenizer tokenizer --output run",
         function="albertkit.pretraining.run:pretrain",
         run_with=_pretrain,
         settings={"albertkit.pretraining.settings:PretrainingSettings": "Training"},
@@ -404,9 +412,19 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "convert": Command(
         **_FILES,
-        help="Convert a checkpoint to another format, and report every tensor.",
+        help="Convert a checkpoint to another format.",
         example="convert albert_base_v2.tar.gz albert-base-v2 --verify",
         function="albertkit.conversion:convert",
+        run_with=_convert,
+        extra=(
+            Flag(
+                name="verbose",
+                kind=bool,
+                help="Print every tensor, and the SHA-256 of every file.",
+                default=False,
+                group="Output",
+            ),
+        ),
         kinds={"to": Literal["hf", "tf1", "julia"], "dtype": _DTYPE, "max_shard_size": str},
     ),
     "export": Command(

@@ -74,14 +74,13 @@ class _LightEngine(Engine):
         self._table: TokenTable | None = None
 
     def batches(self, rows: Sequence[Row], job: Job) -> BatchScores:
-        if self.model.module is not None and self._onnx is not None:
-            self._onnx = self._table = None  # frees their memory
-        engine = self._onnx or _module_engine(self.model.module, self.name)
-        return engine.batches(rows, job)
+        engine = self._onnx if self.model.module is None else None
+        return (engine or _module_engine(self.model.module, self.name)).batches(rows, job)
 
     def compute(self, rows: Sequence[Row], job: Job, then: Callable[[np.ndarray], Any]) -> list[Any]:
         model = self.model
         if model.module is not None:
+            self._onnx = self._table = None  # frees their memory
             return _module_engine(model.module, self.name).compute(rows, job, then)
         if job.output == "hidden_states" and (self._table is None or self._table.depth != model.config.depth):
             prefix = base_prefix(model.architecture)

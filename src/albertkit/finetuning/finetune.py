@@ -155,7 +155,8 @@ def finetune(
             selects the best model.
         callbacks: callbacks that the training loop calls in the main process: at the start of the run, after
             each step, evaluation and checkpoint, and at its end. Each seed is a separate run.
-        recipe: TOML file with settings. Other arguments override it. In Python also the settings.
+        recipe: TOML file with settings, or the name of a recipe in the package, such as squad1. Other
+            arguments override it. In Python also the settings.
         seeds: number of runs with different seeds, which count up from the setting `seed`. With several,
             the runs are in `output/seed-0` and so on. `output` has the best model, and the mean and standard
             deviation of the metrics. `max_minutes` applies to each run.

@@ -240,7 +240,7 @@ class Pipeline(PushToHub):
         if is_large:  # report all invalid inputs before computing any
             checked = self._parts(source, read, INPUTS_AHEAD, finds_all=True)
             kept = list(islice(checked, INPUTS_KEPT // INPUTS_AHEAD if ahead == INPUTS_AHEAD else 0))
-            has_more = any(True for _ in checked)
+            has_more = sum(1 for _ in checked) > 0  # checks all of them
             parts = parts if has_more or not kept else iter(kept)
         answered = answers(parts)
         return list(answered) if source.is_list and source is not inputs else answered

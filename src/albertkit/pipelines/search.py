@@ -30,6 +30,7 @@ from albertkit.files import check_new_folder, complete_files, file_sha256, json_
 from albertkit.hub import BUNDLED_SENTENCES
 from albertkit.metrics import unit
 from albertkit.pipelines.core import Pipeline, pipeline
+from albertkit.pipelines.inputs import is_table
 from albertkit.reference import largest_indices
 
 logger = logging.getLogger(__name__)
@@ -116,6 +117,7 @@ class Index:
         ids: Sequence[Any] | None = None,
         text_column: str | None = None,
         id_column: str | None = None,
+        **options: Any,
     ) -> int:
         """Compute the vectors of further texts, and return the number of texts added.
 
@@ -124,12 +126,13 @@ class Index:
             ids: see `build`.
             text_column: see `build`.
             id_column: see `build`.
+            options: options of `feature-extraction` for these texts, instead of those of the index.
         """
         path = Path(texts) if isinstance(texts, str | PathLike) else None
         texts, ids = _read(texts, ids, text_column, id_column, first=len(self) + 1)
         if len(self):
             self._check_model()
-        self._add(self._encode(texts), texts, ids)
+        self._add(self._encode(texts, **options), texts, ids)
         if path is not None and path.is_file():
             self.sources.append(source_of(path, text_column, id_column))
         return len(texts)
@@ -365,7 +368,7 @@ def _read(
     source: Any, ids: Sequence[Any] | None, text_column: str | None, id_column: str | None, *, first: int
 ) -> tuple[list[str], list[Any]]:
     """Return the texts of a source with their ids; see `Index.build`. Numbers begin at `first`."""
-    if not isinstance(source, str | PathLike | Mapping) and not hasattr(source, "columns"):
+    if not isinstance(source, str | PathLike | Mapping) and not is_table(source, None):
         source = list(source)
         if all(isinstance(text, str) for text in source):
             if text_column is not None or id_column is not None:

@@ -110,8 +110,8 @@ def pretrain(
     `if __name__ == "__main__":`.
 
     Args:
-        recipe: TOML file with settings. Other arguments override it. In Python also its content as a dict;
-            None for the default settings.
+        recipe: TOML file with settings, or the name of a recipe in the package, such as mini. Other
+            arguments override it. In Python also its content as a dict; None for the default settings.
         data: folder with the shards that `albertkit prepare` wrote.
         tokenizer: folder or name of the tokenizer of the shards; it is copied into every checkpoint.
         output: folder of the run. An existing run is resumed.

@@ -174,7 +174,7 @@ class PretrainingSettings:
         if "vocab_size" in self.model:
             raise ConfigError("[model] sets vocab_size, but the tokenizer determines it. Omit it.")
         if self.init_from is None and "hidden_size" not in self.model:
-            raise ConfigError("[model] has no hidden_size. Set the shape of the model, as in recipes/.")
+            raise ConfigError("[model] has no hidden_size. Set the model's shape, as in the recipe mini.")
         for name in ("frequency_bias", "sinusoidal_positions", "unit_mapping"):
             if self.init_from is not None and getattr(self, name):
                 raise ConfigError(f"{name} is for a new model, but init_from is {self.init_from!r}.")

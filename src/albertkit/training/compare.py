@@ -83,6 +83,8 @@ def compare(runs: Sequence[str | Path | RunFolder], *, output: str | Path | None
     if output is not None:
         check_picture(Path(output))
     given = [runs] if isinstance(runs, str | Path | RunFolder) else runs
+    if not given:
+        raise TrainingError("there is no run to compare. Pass the folders of runs.")
     paths = [Path(run.folder if isinstance(run, RunFolder) else run).absolute() for run in given]
     parent = os.path.commonpath([path.parent for path in paths])
     folders = {path.relative_to(parent).as_posix(): path for path in paths}
