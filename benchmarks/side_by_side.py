@@ -81,7 +81,7 @@ def predict_albertkit(folder: Path, rows: list[Row]) -> Prediction:
     """Predict with albertkit's pipeline."""
     from albertkit import pipeline
 
-    classify = pipeline("text-classification", model=str(folder))
+    classify: Any = pipeline("text-classification", model=str(folder))
     return measured(lambda texts: [answer["label"] for answer in classify(texts)], rows)
 
 

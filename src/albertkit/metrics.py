@@ -53,8 +53,8 @@ def class_scores(
 ) -> dict[str, float]:
     """Return `accuracy`, `matthews`, `f1_macro` and, for two labels, `f1` of the second.
 
-    F1 is 0 for a class that is neither present nor predicted. Matthews' correlation coefficient (CoLA) is 0
-    if either side is constant.
+    F1 leaves out classes that are neither present nor predicted, as scikit-learn does. Matthews' correlation
+    coefficient (CoLA) is 0 if either side is constant.
 
     Args:
         references: the true labels.
@@ -75,7 +75,12 @@ def class_scores(
     scores = {
         "accuracy": sum(map(str.__eq__, true, predicted)) / len(true),
         "matthews": matthews,
-        "f1_macro": _f1(true, predicted, labels=list(labels), average="macro"),
+        "f1_macro": _f1(
+            true,
+            predicted,
+            labels=[label for label in labels if label in {*true, *predicted}],
+            average="macro",
+        ),
     }
     if len(labels) == 2:
         scores["f1"] = _f1(true, predicted, labels=[labels[1]], average="macro")

@@ -228,8 +228,10 @@ def read_options(kind: type, *given: Mapping[str, Any]) -> Any:
                 values[name] = value
     for name, value in values.items():
         minimum, maximum = (fields[name].metadata.get(limit) for limit in ("minimum", "maximum"))
-        if value is BEST or value is None or minimum is None or isinstance(value, Mapping):
+        if value is BEST or value is None or minimum is None:
             continue
+        if isinstance(value, Mapping) and "Mapping" in str(fields[name].type):
+            continue  # numbers by label, which need the labels of a model
         if isinstance(minimum, int):
             check_size(name, value, minimum=minimum)
         elif not (isinstance(value, Real) and minimum <= value <= maximum):

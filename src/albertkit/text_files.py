@@ -39,7 +39,7 @@ def read_lines(path: Path, encoding: str | None = None) -> Lines:
     size = max(1, path.stat().st_size)
     number = 0
     # Only compressed files need Arrow.
-    failures = (UnicodeDecodeError, *((pa.ArrowException, OSError) if compression else (OSError,)))
+    failures = (UnicodeError, *((pa.ArrowException, OSError) if compression else (OSError,)))
     try:
         with (
             path.open("rb") as raw,
@@ -91,7 +91,9 @@ def decode_line(line: bytes, number: int, name: str) -> str:
 def _as_utf8(read: Callable[[int], bytes], encoding: str | None) -> Callable[[int], bytes]:
     """Return a function that reads the same text in UTF-8; a byte order mark overrides the encoding."""
     first: bytes | None = read(1 << 20)
-    if first and first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if first and first.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        encoding = "utf-32"
+    elif first and first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     elif first and first.startswith(codecs.BOM_UTF8):
         encoding = None

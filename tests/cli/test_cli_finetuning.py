@@ -198,8 +198,10 @@ def test_errors_have_one_line(folder: Path, tmp_path: Path, run: Run) -> None:
         tmp_path / "run",
     )
     model = ("--model", folder / "model", "--device", "cpu")
-    result = run("finetune", "text-classification", *files, *model)
-    assert_one_line_error(result, "no column 'text'", "kind, sentence")
+    result = run(
+        "finetune", "text-classification", *files, *model, "--text-column", "body", "--label-column", "kind"
+    )
+    assert_one_line_error(result, "no column 'body'", "kind, sentence")
     result = run("finetune", "text-clasification", *files, *model)
     assert_one_line_error(result, "(did you mean 'text-classification'?). Expected one of", "token-")
     result = run("evaluate", "--task", "text-classification", "--data", folder / "dev.csv", *model)

@@ -62,6 +62,19 @@ class TestSearch:
         assert len(run(*call, more, "--add").json[0]["matches"]) == 4
         assert not run(*call, more, "--add").errors  # it has them
 
+    def test_options_of_an_index(self, run: Run, texts: Path, tmp_path: Path) -> None:
+        index, long = tmp_path / "index", tmp_path / "long.txt"
+        run("search", "--texts", texts, "--index", index)
+        long.write_text("It rained. " * 400)
+        call = ("search", "--index", index, "--query", SUPPER, "--json")
+        result = run(*call, "--texts", long, "--add", "--truncation")
+        assert len(result.json[0]["matches"]) == 4, result.errors
+        assert_one_line_error(run(*call, "--pooling", "max"), "--pooling")
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / "mine.txt").touch()
+        result = run("search", "--texts", texts, "--index", tmp_path / "other")
+        assert_one_line_error(result, "mine.txt")
+
     def test_errors(self, run: Run, texts: Path, tmp_path: Path) -> None:
         assert_one_line_error(run("search", "--query", "a"), "Pass --texts FILE, --index FOLDER")
         assert_one_line_error(run("search", "--texts", texts), "there is no query")

@@ -4,7 +4,7 @@ import sqlite3
 from datetime import date, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import openpyxl
 import pyarrow as pa
@@ -117,6 +117,33 @@ def test_another_encoding_is_an_error_that_names_the_flag(tmp_path: Path) -> Non
         list(read_rows(path, encoding="cp1252"))
 
 
+@pytest.mark.parametrize("encoding", ["undefined", "a\0", "utf-7"])
+def test_an_encoding_that_cannot_read_is_an_error(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("text\nschön\n".encode("cp1252"))
+    with pytest.raises((ConfigError, DataError)):
+        list(read_rows(path, encoding=encoding))
+
+
+def test_utf_32(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("text\nschön\n".encode("utf-32"))
+    assert [row.values for row in read_rows(path)] == [{"text": "schön"}]
+
+
+def test_a_sheet_of_one_column_has_no_title(tmp_path: Path) -> None:
+    path = workbook(tmp_path / "a.xlsx", [["text"], ["the river"], ["the key", "a note"], ["a fox"]])
+    rows = list(read_rows(path))
+    assert [row.values["text"] for row in rows] == ["the river", "the key", "a fox"]
+    assert [bool(row.fault) for row in rows] == [False, True, False]
+
+
+class Named(NamedTuple):
+    id: int
+    text: str
+    label: str | None
+
+
 def query(factory: Any = None) -> sqlite3.Cursor:
     cursor = sqlite3.connect(":memory:").cursor()
     cursor.row_factory = factory
@@ -148,6 +175,7 @@ class Lazy:
         query,
         lambda: query(sqlite3.Row),
         lambda: query(sqlite3.Row).fetchall(),
+        lambda: [Named(*row.values()) for row in ROWS],
         lambda: [SimpleNamespace(_mapping=row) for row in ROWS],  # rows of SQLAlchemy
         lambda: pa.Table.from_pylist(ROWS).to_reader(),
         Stream,
@@ -229,6 +257,14 @@ def test_columns_are_found_if_they_are_clear(write: Write, caplog: pytest.LogCap
     assert find_columns(read_rows(tickets(LABEL=lambda n: n % 2)), text=False, label=True) == {
         "label_column": "LABEL"
     }
+
+
+def test_a_second_text_is_not_ignored() -> None:
+    rows = [
+        {"sentence1": f"the river {n}", "sentence2": f"the wide river {n}", "label": n % 2} for n in range(9)
+    ]
+    with pytest.raises(DataError, match="--pair-column"):
+        TextExample.read(rows)
 
 
 def test_a_table_without_its_header_is_not_guessed(write: Write) -> None:

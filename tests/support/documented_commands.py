@@ -143,6 +143,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "PYTHONPATH=dev/pretended_gpu": "tests/project/test_pretended_gpu.py runs a part of it",
     },
     "reference/cli.md": {
+        "albertkit compare": "how-to/compare-runs.md runs it",
         "albertkit search": "how-to/embed.md runs it",
         "albertkit serve": "how-to/serve.md runs it",
         "albertkit playground": "tests/serving/test_playground.py runs it with a browser",

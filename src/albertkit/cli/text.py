@@ -430,6 +430,13 @@ def search(
             f"{index} has other texts than {texts}. Omit --texts to search them, pass --add to add the "
             "file, or choose another folder."
         )
+    if saved is not None:
+        for name in {"pooling", "normalize"} & options.keys():
+            if options[name] != saved.options.get(name):
+                raise DataError(
+                    f"the index has vectors with {name} {saved.options.get(name, 'as in the model')}. Omit "
+                    f"--{name}, or build another index."
+                )
     model = computation.model or (saved and saved.model) or BUNDLED_SENTENCES
     pipeline = dataclasses.replace(computation, model=model).pipeline("feature-extraction")
     if saved is None:

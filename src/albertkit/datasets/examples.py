@@ -32,6 +32,8 @@ from albertkit.errors import DataError, short
 
 logger = logging.getLogger(__name__)
 
+_SECOND_TEXTS = {"text_pair", "sentence2", "hypothesis", "question2", "text2", "sentence_b"}
+
 IGNORED = "-100"
 """The label of a word that training and metrics ignore."""
 
@@ -136,6 +138,12 @@ class TextExample(_Example):
         labels = columns_in(options.label_column or "label", rows.columns)
         taken = (options.text_column, options.pair_column, options.id_column, *labels)
         found = find_columns(rows, text=text, label=label, taken=taken) if text or label else {}
+        second = [name for name in rows.columns if name.casefold() in _SECOND_TEXTS]
+        if text and second and options.pair_column is None:
+            raise DataError(
+                f"{rows.name}: no column 'text', and {second[0]!r} looks like the second text of a pair. "
+                "Set --text-column and, for pairs, --pair-column (in Python text_column=, pair_column=)."
+            )
         # Not `super()`, because `slots` replaces the class.
         columns = super(TextExample, cls).find_columns(rows, replace(options, **found), labeled)
         if found:

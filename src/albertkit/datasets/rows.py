@@ -29,6 +29,7 @@ from datetime import datetime, time
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal, NamedTuple
 
 from albertkit.errors import ConfigError, DataError, did_you_mean, reading, short
@@ -226,7 +227,7 @@ def check_encoding(encoding: str | None) -> None:
         return
     try:
         "".encode(encoding)
-    except LookupError:
+    except (LookupError, ValueError):
         examples = "utf-8-sig, cp1252 or utf-16"
         raise ConfigError(
             f"encoding is {encoding!r}, which is unknown. Expected a name such as {examples}."
@@ -355,7 +356,10 @@ def _quoted_records(path: Path, delimiter: str, encoding: str | None) -> Iterato
 
 
 def _sheet_rows(path: Path, sheet: str | None, *, header: bool) -> Rows:
-    """Return the rows of a sheet of a workbook. A row above the header has a single cell: a title."""
+    """Return the rows of a sheet of a workbook.
+
+    Rows with a single cell above the header are titles, unless most rows have a single cell.
+    """
     with reading(path, DataError), path.open("rb") as file:
         workbook = openpyxl.load_workbook(file, read_only=True, data_only=True)
         sheets = {one.title: one for one in workbook.worksheets}  # without charts
@@ -373,8 +377,11 @@ def _sheet_rows(path: Path, sheet: str | None, *, header: bool) -> Rows:
     start, width = first - 1, max(map(len, table))
     columns = [str(number) for number in range(width)]
     if header:
-        above = enumerate(table[:_TITLE_ROWS], start=1)
-        start = next((number for number, cells in above if sum(map(_is_filled, cells)) > 1), first)
+        filled = [sum(map(_is_filled, cells)) for cells in table]
+        if median(count for count in filled if count) > 1:
+            start = next((row for row, count in enumerate(filled[:_TITLE_ROWS], 1) if count > 1), first)
+        else:
+            start = first
         if start > first:
             _inform(f"{path}: the header is in row {start}. The rows above it are skipped.")
         names = table[start - 1]
@@ -545,7 +552,9 @@ def _as_table(data: Any, name: str) -> Any:
 
 
 def named_row(row: Any) -> Any:
-    """Return a row of SQLAlchemy or `sqlite3` as a mapping; other rows unchanged."""
+    """Return a row of SQLAlchemy or `sqlite3`, or a named tuple, as a mapping; other rows unchanged."""
+    if hasattr(row, "_asdict") and not hasattr(row, "_mapping"):
+        return row._asdict()  # a named tuple
     row = getattr(row, "_mapping", row)
     return dict(row) if hasattr(row, "keys") and not isinstance(row, Mapping) else row
 

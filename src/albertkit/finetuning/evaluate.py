@@ -379,6 +379,8 @@ def evaluate(
             **about,
         }
     else:
+        if (labels := evaluation.task.labels) is not None and labels.thresholds:
+            about["thresholds"] = labels.thresholds
         report = write_report(evaluation, output, about={"task": task.name, "model": model} | about)
         logger.info("errors, the worst first: %s (%s rows)", output / ERRORS, f"{report['errors']:,}")
     evaluation.report.update(report)
@@ -506,7 +508,7 @@ def most_confused(confusion: Mapping[str, Mapping[str, int]], limit: int = 10) -
 
 def _write_errors(errors: Sequence[Mapping[str, Any]], file: Path) -> None:
     columns = dict.fromkeys(chain.from_iterable(errors)) or ("row", "true", "predicted", "score")
-    with file.open("w", encoding="utf-8", newline="") as target:
+    with file.open("w", encoding="utf-8", errors="backslashreplace", newline="") as target:
         writer = csv.writer(target)
         writer.writerow(columns)
         for error in errors:

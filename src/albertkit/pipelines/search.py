@@ -186,7 +186,10 @@ class Index:
         self._check_model()
         indices, scores = self.nearest(self._encode(several, **options), top_k)
         results = [
-            [self[int(number)] | {"score": float(score)} for number, score in zip(*pair, strict=True)]
+            [
+                self[int(number)] | {"score": min(float(score), 1.0)}
+                for number, score in zip(*pair, strict=True)
+            ]
             for pair in zip(indices, scores, strict=True)
         ]
         return results[0] if isinstance(queries, str) else results
@@ -241,11 +244,11 @@ class Index:
         if not (folder / INDEX).is_file():
             check_new_folder(folder)
         name = self.model.model.name_or_path if isinstance(self.model, Pipeline) else self.model
-        if name is not None and Path(name).is_dir():
+        if name and Path(name).is_dir():
             name = Path(name).resolve()
         about = {"texts": len(self), "dimensions": self.dimensions, "options": self.options}
         about["sources"] = self.sources
-        about["model"] = None if name is None else str(name)
+        about["model"] = str(name) if name else None
         with complete_files(folder) as staged:
             with (staged / VECTORS).open("wb") as file:
                 header = {"descr": "<f4", "fortran_order": False, "shape": (len(self), self.dimensions)}
@@ -311,8 +314,9 @@ class Index:
         (vector,) = unit(self._encode([self[0]["text"]]))
         if vector.shape != self._vectors[0][0].shape or vector @ self._vectors[0][0] < _SAME_MODEL:
             raise DataError(
-                f"the model {self.model} does not compute the vectors of this index: it has changed, or is "
-                "another model. Pass the model of the index, or build the index again."
+                f"the model {self._pipeline.model.name_or_path} does not compute the vectors of this "
+                "index: it has changed, or is another model. Pass the model of the index, or build the index "
+                "again."
             )
         self._is_checked = True
 
