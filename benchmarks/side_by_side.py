@@ -73,7 +73,7 @@ def train_albertkit(rows: list[Row], folder: Path) -> tuple[float, Row]:
     from albertkit import finetune
 
     begin = time.perf_counter()
-    run = finetune("text-classification", train=rows, output=folder)
+    run: Any = finetune("text-classification", train=rows, output=folder)
     return time.perf_counter() - begin, run.report["settings"]
 
 
