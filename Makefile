@@ -55,7 +55,7 @@ demo: .venv/installed-base ## Fill in three masked words with the bundled model,
 # The suite compares numbers that were computed on a CPU, so it hides GPUs; `make gpu` tests them.
 test test-fast: export CUDA_VISIBLE_DEVICES :=
 
-test: .venv/installed-test ## Run the suite (8 minutes on two cores).
+test: .venv/installed-test ## Run the suite (12 minutes on two cores).
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore=tests/compat --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-fast: .venv/installed-test ## Run the tests that neither start processes nor train models (a minute on two cores).

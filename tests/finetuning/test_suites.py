@@ -11,7 +11,6 @@ import pytest
 import torch
 from command_line import Run, assert_one_line_error
 from json_lines import read_json_lines
-from places import ROOT
 from random_models import save_random_model
 
 from albertkit.config import AlbertConfig
@@ -26,10 +25,11 @@ from albertkit.modeling.heads import (
     AlbertForSequenceClassification,
 )
 from albertkit.modeling.pretrained import AlbertPreTrainedModel
+from albertkit.recipe import recipes
 from albertkit.tasks.question_answering import THRESHOLD_KEY
 from albertkit.tokenization.tokenizer import AlbertTokenizer
 
-RECIPES = ROOT / "recipes" / "finetuning"
+RECIPES = recipes()["squad1"].parent
 CPU = torch.device("cpu")
 COUNT = 12
 

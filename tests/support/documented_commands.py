@@ -34,7 +34,7 @@ SMALLER: dict[str, dict[str, str]] = {
         "finetune sentence-embedding": f"finetune sentence-embedding {STEPS}",
         "--model albert-base-v2": "--model bundled",
         "cola sst2 qqp qnli wnli": "qnli",
-        "glue_$task.toml": f"glue_$task.toml {STEPS} --batch-size 8 --max-length 64",
+        "--recipe glue_$task": f"--recipe glue_$task {STEPS} --batch-size 8 --max-length 64",
     },
     "how-to/new-language.md": {
         "--vocab-size 2000": "--vocab-size 500",
