@@ -14,7 +14,6 @@ from albertkit.tasks.settings import TaskSettings
 from albertkit.tasks.text_classification import Classified, SentenceOrder, TextClassification
 from albertkit.tasks.token_classification import TokenClassification
 
-pytestmark = pytest.mark.light
 SEVERAL, CLASSES = "multi_label_classification", "single_label_classification"
 
 
