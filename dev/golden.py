@@ -167,7 +167,6 @@ def finetuned(folder: Path, task: str, name: str, data: str, *options: str) -> d
         "losses": [without_times(row) for row in json_lines((run / "metrics.jsonl").read_text())],
         "metrics": json.loads((run / "report.json").read_text())["metrics"],
         "weights": digest(run / "model.safetensors"),
-        "training_state": digest(run / "checkpoints" / "step-0000010" / "training_state.safetensors"),
     }
     predictions = run / "predictions.jsonl"
     results["predictions"] = json_lines(predictions.read_text()) if predictions.exists() else None
