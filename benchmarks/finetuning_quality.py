@@ -1,7 +1,7 @@
 """Compare fine-tuning with its defaults, `transformers.Trainer`, and a linear model: metrics on test data.
 
     python benchmarks/finetuning_quality.py [--data FOLDER] [--only sst2,rte] [--quick] [--seeds 3]
-        [--model bundled] [--runs FILE] [--json] [--write-page]
+        [--examples N] [--model bundled] [--runs FILE] [--json] [--write-page]
 
 * albertkit: `finetune` with all defaults. It selects the checkpoint on a tenth of the training data, which
   the other sides do not see.
@@ -21,9 +21,9 @@ and test.tsv, rte/rte[1-3]_dev.xml and _test.xml, conll2000/train.txt and test.t
 * kinds: several labels. Which of the phrases ADJP, ADVP, PRT and SBAR does a sentence of CoNLL-2000 have?
 * share: regression. Which share of the words of such a sentence is in noun phrases?
 
---quick runs one seed on fewer examples. No run may be at or below the baseline of a set. With --runs, the
-metrics of every finished run are appended to a file and are not computed again: the whole benchmark takes
-several hours.
+--quick runs one seed on fewer examples; --examples 1000 uses at most 1,000 examples for training and as many
+for the test. No run may be at or below the baseline of a set. With --runs, the metrics of every finished run
+are appended to a file and are not computed again: the whole benchmark takes several hours.
 The script needs the extra `test`.
 """
 
@@ -61,9 +61,8 @@ class DataSet:
     options: dict[str, Any] = field(default_factory=dict)
     """Names of the columns."""
 
-    def cut(self) -> "DataSet":
-        """Return the set for --quick."""
-        train, test = self.quick
+    def cut(self, train: int, test: int) -> "DataSet":
+        """Return the first examples of both parts."""
         return DataSet(self.task, self.train[:train], self.test[:test], self.quick, self.options)
 
 
@@ -383,6 +382,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(SETS), help="names of sets, separated by commas")
     parser.add_argument("--quick", action="store_true", help="one seed on fewer examples")
     parser.add_argument("--seeds", type=int, default=3, help="number of runs of each side")
+    parser.add_argument("--examples", type=int, help="largest number of training and of test examples")
     parser.add_argument("--model", default="bundled", help="name or folder of the initial model")
     parser.add_argument("--runs", type=Path, help="a JSONL file for the metrics of finished runs")
     parser.add_argument("--write-page", action="store_true", help="write the table into dev/measurements.md")
@@ -393,9 +393,13 @@ def main() -> None:
     figures: list[Figure] = []
     for name in names:
         data = SETS[name](arguments.data)
+        if arguments.quick:
+            data = data.cut(*data.quick)
+        elif arguments.examples:
+            data = data.cut(arguments.examples, arguments.examples)
         measured = measure(
             name,
-            data.cut() if arguments.quick else data,
+            data,
             arguments.model,
             1 if arguments.quick else arguments.seeds,
             arguments.runs,
@@ -403,7 +407,8 @@ def main() -> None:
         show(f"fine-tuning on {name}", measured, as_json=arguments.json, against="other")
         figures += measured
     if arguments.write_page:
-        title = f"fine-tuning of {arguments.model}{', --quick' if arguments.quick else ''}"
+        size = f", at most {arguments.examples} examples" if arguments.examples else ""
+        title = f"fine-tuning of {arguments.model}{', --quick' if arguments.quick else size}"
         tables = [(title, "other", figures)]
         write_page("measurements.md", "benchmarks/finetuning_quality.py", tables)
 

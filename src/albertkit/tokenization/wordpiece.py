@@ -183,17 +183,25 @@ class AlbertWordPieceTokenizer(TokenizerBase):
 
         check_positive(vocab_size=vocab_size)
         roles = {token for token in self._special.roles.values() if token is not None}
-        options = {"special_tokens": sorted(roles, key=self.convert_tokens_to_ids), "show_progress": False}
-        trainer = tokenizers.trainers.WordPieceTrainer(vocab_size=vocab_size, **options)
-        tokenizer = tokenizers.Tokenizer.from_str(self._model.tokenizer.to_str())
-        tokenizer.train_from_iterator(lines(texts, str), trainer)
-        pieces = tokenizer.get_vocab()
+        texts, first = list(lines(texts, str)), sorted(roles, key=self.convert_tokens_to_ids)
+        # The library numbers the pieces `##a`, `##b`, ... at random and decides ties between merges by these
+        # numbers. So a first training finds these pieces, and the second one is told their order.
+        letters = self._trained(texts, len(first), first)
+        pieces = self._trained(texts, vocab_size, [*first, *sorted(letters.keys() - roles)])
         if len(pieces) == len(roles):
             raise DataError(NO_TEXT)
         if len(pieces) > vocab_size:
             need = f"the characters and the special tokens alone need {len(pieces)} pieces"
             raise DataError(f"{vocab_size} pieces (vocab_size) are too few: {need}. Use more pieces.")
         return "".join(f"{piece}\n" for piece in sorted(pieces, key=pieces.__getitem__)).encode()
+
+    def _trained(self, texts: list[str], size: int, first: list[str]) -> dict[str, int]:
+        trainer = tokenizers.trainers.WordPieceTrainer(
+            vocab_size=size, special_tokens=first, show_progress=False
+        )
+        tokenizer = tokenizers.Tokenizer.from_str(self._model.tokenizer.to_str())
+        tokenizer.train_from_iterator(texts, trainer)
+        return tokenizer.get_vocab()
 
 
 def parse_word_list(content: bytes, *, source: str | Path) -> tuple[str, ...]:
