@@ -185,7 +185,7 @@ class AlbertWordPieceTokenizer(TokenizerBase):
         roles = {token for token in self._special.roles.values() if token is not None}
         texts, first = list(lines(texts, str)), sorted(roles, key=self.convert_tokens_to_ids)
         # The library numbers the pieces `##a`, `##b`, ... at random and decides ties between merges by these
-        # numbers. So a first training finds these pieces, and the second one is told their order.
+        # numbers. So a first training finds these pieces, and the second one gets them in a fixed order.
         letters = self._trained(texts, len(first), first)
         pieces = self._trained(texts, vocab_size, [*first, *sorted(letters.keys() - roles)])
         if len(pieces) == len(roles):
